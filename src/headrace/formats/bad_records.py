@@ -58,7 +58,7 @@ class BadValueError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class BadRecords:
-    """What becomes of records that cannot be read: they are dead letters, or the first one is an error.
+    """The policy for records that cannot be read: they are dead letters, or the first one is an error.
 
     Attributes:
         reject: whether there is an output for dead letters.
@@ -71,7 +71,7 @@ class BadRecords:
     way_out: str
 
     def letter(self, where: str, raw: bytes, reason: str, hint: str = "") -> tuple[str, str, str]:
-        """What to hand over about one of them: where it is, what it is, and why it cannot be read.
+        """Make the dead letter of one record: where it is, what it is, and why it cannot be read.
 
         Raises:
             BadRecordError: where there is no output for it, with the hint as well.
@@ -102,7 +102,7 @@ def unreadable(columns: pa.RecordBatch, kind: TypeInformation) -> list[tuple[int
 
 
 def without_unreadable(read: DeserializedBatch, kind: TypeInformation) -> DeserializedBatch:
-    """What was read, without messages of which a record is unreadable: these are bad ones."""
+    """Leave out messages of which a record is unreadable: these are bad ones."""
     found = [] if read.columns is None else unreadable(read.columns, kind)
     if read.columns is None or not found:
         return read
@@ -265,7 +265,7 @@ def decode_good_messages(decode: Callable[[pa.Array], pa.RecordBatch], messages:
 
 
 def good_records(read: Callable[[int, int], pa.RecordBatch], count: int) -> DeserializedBatch:
-    """Those of some records that can be read, in columns.
+    """Read those of some records that can be read, in columns.
 
     Args:
         read: gives the records of a range, or raises ``ValueError`` when one is bad; what it raises for a single one

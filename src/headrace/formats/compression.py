@@ -62,7 +62,7 @@ class Decompressor(Protocol):
 
 
 class ZlibDecompressor:
-    """What :mod:`zlib` reads, in the shape of the other decompressors.
+    """The decompressor of :mod:`zlib`, in the shape of the others.
 
     Args:
         wbits: the format: gzip unless another one is given.
@@ -109,7 +109,7 @@ def open_decompressed(file: InputFile) -> Iterator[ByteStream]:
 
 
 def decompressed_block(data: bytes, decompressor: Decompressor, most: int, *, alone: bool = True) -> bytes:
-    """What is compressed in some bytes, which are one member.
+    """Decompress bytes that are one member.
 
     Args:
         data: the bytes.
@@ -136,7 +136,7 @@ def too_large(most: int) -> ValueError:
 
 
 def xz_decompressor() -> lzma.LZMADecompressor:
-    """What reads a stream of xz, which says itself how much memory that takes: 65 MiB with the highest preset."""
+    """A decompressor of xz with bounded memory; a stream says how much it takes: 65 MiB with the highest preset."""
     return lzma.LZMADecompressor(memlimit=_XZ_MEMORY)
 
 
@@ -176,7 +176,7 @@ class _Members:
                 raise EOFError(_ENDS_EARLY)
 
     def _is_at_end(self) -> bool:
-        """Whether nothing is behind a member but padding, which is skipped."""
+        """Tell whether nothing is behind a member but padding, which is skipped."""
         zeros = 0
         while self._rest or (more := self._raw.read(_READ_BYTES)):
             data = self._rest or more

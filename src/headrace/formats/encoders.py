@@ -52,7 +52,7 @@ class BatchEncoder(Encoder, ABC):
         raise TypeError(f"{type(self).__name__} encodes batches, not single records")
 
     def header(self, input_type: TypeInformation) -> bytes:
-        """What a file begins with."""
+        """The beginning of a file."""
         return b""
 
     def validate(self, input_type: TypeInformation) -> None:
@@ -76,7 +76,7 @@ class BulkWriter(ABC):
 
     @property
     def can_be_joined(self) -> bool:
-        """Whether what joins files of this kind can read what was written; asked at the end."""
+        """Tell whether what joins files of this kind can read what was written; asked at the end."""
         return True
 
 
@@ -85,12 +85,12 @@ class BulkWriterFactory(ABC):
 
     @property
     def suffix(self) -> str:
-        """What the names of its files end with unless a sink says otherwise."""
+        """The end of its files' names, unless a sink says otherwise."""
         return ""
 
     @property
     def encoder(self) -> BatchEncoder | None:
-        """What writes the same files, where they are a header and their records; None for other formats."""
+        """The encoder of the same files, where these are a header and their records; None for other formats."""
         return None
 
     def file_kind(self, input_type: TypeInformation) -> FileKind | None:
@@ -102,7 +102,7 @@ class BulkWriterFactory(ABC):
         """A writer into ``out``, which can only be appended to."""
 
     def takes_changes(self, input_type: TypeInformation) -> bool:
-        """Whether its files show what rows do in a changelog; unless it says otherwise, where the type has a column."""
+        """Say whether its files show what rows do in a changelog; unless it says otherwise, where the type has a column."""
         return layout_of(input_type).has_kind_column
 
     def validate(self, input_type: TypeInformation) -> None:
@@ -179,7 +179,7 @@ _JOINERS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class FileKind:
-    """What files have to have in common to be joined.
+    """The kind of a file; files of one kind can be joined.
 
     Attributes:
         format: by what they are joined.
@@ -203,13 +203,13 @@ class FileKind:
 
     @staticmethod
     def from_json(document: Any) -> FileKind:
-        """What :meth:`to_json` gave."""
+        """Read a kind that :meth:`to_json` has written."""
         format, layout, options = document
         return FileKind(format, layout, tuple(sorted(options.items())))
 
 
 class Joiner(Protocol):
-    """What a module of the table above has as ``join``."""
+    """The function ``join`` of a module of the table above."""
 
     def __call__(self, files: Iterable[BinaryIO], out: BinaryIO, **options: Any) -> Iterator[None]:
         """Write what is in some files of one layout into one, and stop now and then to have it taken."""
@@ -249,6 +249,6 @@ class _JoinedOutput(io.RawIOBase):
         return self._size
 
     def take(self) -> bytes:
-        """What was written since the last time."""
+        """Take the bytes that were written since the last call."""
         blocks, self._blocks = self._blocks, []
         return b"".join(blocks)

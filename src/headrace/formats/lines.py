@@ -145,7 +145,7 @@ class NewlinesOutsideQuotes:
         return newlines + 1
 
     def _unescaped(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Which characters have no escape character in front that stands for one."""
+        """Mark the characters that are not escaped."""
         found = np.ones(len(array), np.bool_)
         escapes = np.flatnonzero(array == self._escape[0]) if self._escape else np.empty(0, np.intp)
         if len(escapes):
@@ -158,7 +158,7 @@ class NewlinesOutsideQuotes:
     def _open_runs(
         self, array: np.ndarray[Any, Any], is_plain: np.ndarray[Any, np.dtype[np.bool_]], quotes: np.ndarray[Any, Any]
     ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, np.dtype[np.bool_]]]:
-        """Where each run of quotes begins, and whether a value between quotes is open behind it.
+        """Find where each run of quotes begins, and whether a value between quotes is open behind it.
 
         Two quotes of an open value are one of its characters, so a run of an even number changes nothing. An odd number
         closes the value. Where none is open it opens one at the beginning of a value, and elsewhere means nothing.
@@ -270,7 +270,7 @@ def _skip_line(stream: ByteStream, boundary: Boundary, offset: int, data: bytes)
 
 
 def _line_start(stream: io.RawIOBase, position: int, size: int) -> int:
-    """Where the first line that starts at or after ``position`` starts."""
+    """Find the first line that starts at or after ``position``."""
     if position <= 0 or position >= size:
         return min(max(position, 0), size)
     position -= 1
@@ -362,7 +362,7 @@ def normal_charset(name: str) -> str:
 
 
 def is_line_safe(charset: str) -> bool:
-    """Whether ASCII characters are encoded as themselves, so that a newline can be found without decoding."""
+    """Tell whether ASCII characters are encoded as themselves, so that a newline can be found without decoding."""
     return charset == "utf-8" or _PROBE.encode(charset) == _PROBE.encode("ascii")
 
 
@@ -445,7 +445,7 @@ class LineFormat(FileFormat[T_co]):
 
     @abstractmethod
     def decoder(self, path: str, header: bytes) -> LineDecoder:
-        """What reads the lines of one file.
+        """Make the decoder of the lines of one file.
 
         Args:
             path: the file, for messages.
@@ -456,7 +456,7 @@ class LineFormat(FileFormat[T_co]):
         """
 
     def hint_at_first_line(self, line: bytes) -> str:
-        """What to do about the first line of a file, which cannot be read.
+        """Advise on the first line of a file, which cannot be read.
 
         Args:
             line: the line, in the charset of the file where that leaves ASCII characters as they are, else in UTF-8.
@@ -493,7 +493,7 @@ class LineFormat(FileFormat[T_co]):
             yield from file_blocks(part.file, part.start, part.end, self._max_line_bytes)
 
     def extent_is_whole(self, path: str) -> bool:
-        """Whether the file can only be read from its beginning to its end."""
+        """Tell whether the file can only be read from its beginning to its end."""
         safe = isinstance(self.boundary, Newlines) and is_line_safe(self._charset)
         return compression_of(path) is not None or not safe
 
@@ -563,7 +563,7 @@ class _LineReader:
         return Decoded(records.columns, records.rows, rejected)
 
     def _bad(self, block: Block, raw: bytes, before: int, reason: str) -> tuple[str, str, str]:
-        """What to hand over about a bad line that starts ``before`` bytes into the block."""
+        """Make the dead letter of a bad line that starts ``before`` bytes into the block."""
         line = self._numbers.line_at(block.offset) + block.data[:before].count(b"\n")
         hint = self._format.hint_at_first_line(raw) if line == 1 else ""
         return self._bad_lines.letter(f"{self._shown}:{line}", raw, reason, hint)

@@ -180,7 +180,7 @@ def _open(file: InputFile) -> Iterator[pq.ParquetFile]:
 
 
 def _group_ends(file: pq.ParquetFile, path: str) -> list[int]:
-    """Where row groups begin and end: 0, the ends, the last of which is the number of rows."""
+    """The bounds of row groups: 0, then the end of each; the last end is the number of rows."""
     groups = range(file.metadata.num_row_groups)
     ends = list(accumulate((file.metadata.row_group(index).num_rows for index in groups), initial=0))
     if ends != sorted(ends) or ends[-1] != file.metadata.num_rows:

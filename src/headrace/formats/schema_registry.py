@@ -50,7 +50,7 @@ _PASSING: Final = frozenset({408, 429, 500, 502, 503, 504})
 
 @dataclass(frozen=True, slots=True)
 class SchemaRegistry:
-    """Where a schema registry is and how it is reached; it travels to the tasks with the job.
+    """The address of a schema registry and how to log in; it travels to the tasks with the job.
 
     Args:
         url: ``https://host:8081``; several with commas between them, of which the first one that answers is asked.
@@ -270,7 +270,7 @@ class RegistryClient:
             texts[found["schema"]] = reference["name"]
 
     def _ask(self, method: str, path: str, missing: str, question: Any = None) -> Any:
-        """What the first URL that answers says."""
+        """Ask each URL in turn until one answers."""
         failures = []
         for url in self._registry.urls:
             try:
@@ -310,7 +310,6 @@ class RegistryClient:
 
 
 def _told(error: urllib.error.HTTPError) -> str:
-    """What the registry says about its refusal."""
     try:
         answer = json.load(error)
         return str(answer.get("message", answer))
@@ -376,13 +375,13 @@ def decode_by_schema(messages: pa.Array, decode: Callable[[int, pa.Array], pa.Re
 
 
 def without_header(messages: pa.Array) -> pa.Array:
-    """What follows the headers."""
+    """Cut the headers off."""
     schema_ids(messages)
     return pc.binary_slice(messages.cast(pa.binary()), HEADER_BYTES)
 
 
 def header_of(schema_id: int) -> bytes:
-    """What is in front of messages of a schema."""
+    """The header of messages of a schema."""
     return b"\x00" + schema_id.to_bytes(HEADER_BYTES - 1, "big")
 
 

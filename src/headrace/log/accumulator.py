@@ -87,7 +87,7 @@ class RecordAccumulator:
             self._wait_for_room()
 
     def has_missed(self, batch: ProducerBatch, place: int) -> bool:
-        """Whether a record was added to a batch after that was sealed."""
+        """Tell whether a record was added to a batch after that was sealed."""
         with self._waits:
             return not batch.holds(place)
 
@@ -161,7 +161,7 @@ _FIELDS: Final = 4
 
 
 class Details(NamedTuple):
-    """What few records have.
+    """The values of a record that few records have.
 
     Attributes:
         headers: names and values.
@@ -236,7 +236,7 @@ class ProducerBatch:
             self._rows = self._rows or len(self.records) // _FIELDS
 
     def holds(self, place: int) -> bool:
-        """Whether a sealed batch has a record; ``place`` is where in :attr:`records` it begins."""
+        """Tell whether a sealed batch has a record; ``place`` is where in :attr:`records` it begins."""
         return place < self._rows * _FIELDS
 
     def __len__(self) -> int:
@@ -244,7 +244,7 @@ class ProducerBatch:
 
     @property
     def is_committed(self) -> bool:
-        """Whether its records have offsets."""
+        """Tell whether its records have offsets."""
         return self._bases is not None
 
     def pieces(self, partitions: int, partitioner: DefaultPartitioner) -> list[tuple[TopicPartition, pa.RecordBatch]]:
@@ -284,7 +284,7 @@ class ProducerBatch:
         self._bases = bases
 
     def metadata(self, place: int) -> RecordMetadata:
-        """Where a record has come to be; ``place`` is where in :attr:`records` it begins."""
+        """The place of a record in the log; ``place`` is where in :attr:`records` it begins."""
         row = place // _FIELDS
         assert self._ids is not None
         assert self._bases is not None

@@ -55,12 +55,12 @@ class TopicConfig:
 
     @property
     def compacts(self) -> bool:
-        """Whether only the latest value of each key is kept."""
+        """Tell whether only the latest value of each key is kept."""
         return "compact" in self.cleanup_policy
 
     @property
     def deletes(self) -> bool:
-        """Whether records go by time and size."""
+        """Tell whether records go by time and size."""
         return "delete" in self.cleanup_policy
 
     @property
@@ -153,7 +153,7 @@ HEADER_BYTES: Final = _HEADER.size
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """Who has written a commit record, so that it is not done twice.
+    """The writer of a commit, which is not done twice.
 
     Attributes:
         producer: the id of a producer; transactional ids are such.
@@ -168,7 +168,7 @@ class Author:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """What is known of a topic besides its records.
+    """The description of a topic, without its records.
 
     Attributes:
         partitions: how many it has.
@@ -250,7 +250,7 @@ class Commit:
 
     @classmethod
     def from_bytes(cls, content: bytes, where: str) -> Commit:
-        """What :meth:`to_bytes` gave.
+        """Read a commit that :meth:`to_bytes` has written.
 
         Args:
             content: the whole file.
@@ -305,7 +305,7 @@ def topic_to_json(topic: TopicDescription) -> list[Any]:
 
 
 def topic_from_json(values: list[Any]) -> TopicDescription:
-    """What :func:`topic_to_json` gave."""
+    """Read a topic that :func:`topic_to_json` has written."""
     partitions, settings = values
     return TopicDescription(partitions, TopicConfig().with_settings(settings))
 
@@ -384,7 +384,7 @@ class Partition:
         return self.segments[first : first + count]
 
     def within(self, start: int, end: int) -> slice:
-        """Which segments lie within offsets, from a base offset to an end offset."""
+        """The segments within offsets, from a base offset to an end offset."""
         return slice(
             bisect_left(self.segments, start, key=attrgetter("base_offset")),
             bisect_right(self.segments, end, key=attrgetter("end_offset")),
@@ -423,7 +423,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class ProducerState:
-    """What is known of a producer.
+    """The state of a producer.
 
     Attributes:
         epoch: its newest; older ones are fenced.
@@ -605,7 +605,7 @@ class LogState:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> LogState:
-        """What :meth:`to_json` gave."""
+        """Read a state that :meth:`to_json` has written."""
         return cls(
             document["version"],
             {name: _topic(*values) for name, values in document["topics"].items()},

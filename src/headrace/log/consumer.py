@@ -404,7 +404,7 @@ class Consumer:
 
     @property
     def _is_forked(self) -> bool:
-        """Whether a fork would go on as the member of a group that another process is."""
+        """Tell whether a fork would go on as the member of a group that another process is."""
         return self._has_group and self._process != os.getpid()
 
     def _check_open(self) -> None:

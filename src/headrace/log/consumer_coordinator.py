@@ -235,7 +235,7 @@ class PartitionState:
 
 
 class SubscriptionState:
-    """What a consumer has subscribed to or was assigned, and where it is.
+    """The partitions that a consumer has subscribed to or was assigned, and its position in each.
 
     Args:
         log: the log.
@@ -323,7 +323,7 @@ class SubscriptionState:
         return state.position
 
     def positions(self) -> dict[TopicPartition, int]:
-        """Of all partitions that have one."""
+        """The positions of all partitions that have one."""
         return {each: state.position for each, state in self.partitions.items() if state.position is not None}
 
     def uncommitted(self) -> dict[TopicPartition, int]:
@@ -331,7 +331,7 @@ class SubscriptionState:
         return {each: at for each, at in self.positions().items() if self.partitions[each].committed != at}
 
     def reset_offset(self, partition: TopicPartition) -> int:
-        """Where to begin in a partition without a position.
+        """The offset at which to begin in a partition without a position.
 
         Raises:
             OffsetOutOfRangeError: when that was said to be an error.
@@ -370,7 +370,7 @@ class SubscriptionState:
 
 
 def ignore(partitions: list[TopicPartition]) -> None:
-    """What is called when nobody wants to know."""
+    """Do nothing: the callback of those who give none."""
 
 
 _BEATS_A_SESSION: Final = 3

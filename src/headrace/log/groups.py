@@ -96,7 +96,7 @@ class Group:
     assigned: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     def member(self, member_id: str) -> Member:
-        """What is known of a member; one that is none has nothing."""
+        """A member; one that is none owns nothing."""
         return self.members.get(member_id, Member(()))
 
     def owner(self, partition: TopicPartition) -> str | None:
@@ -104,11 +104,11 @@ class Group:
         return next((member_id for member_id, member in self.members.items() if partition in member.owned), None)
 
     def has_kept(self, partition: TopicPartition, member_id: str, generation: int) -> bool:
-        """Whether a partition has been a member's without a break since a generation."""
+        """Tell whether a partition has been a member's without a break since a generation."""
         return partition in self.member(member_id).owned and self.assigned.get(partition, 0) <= generation
 
     def is_assigned(self, partitions: Mapping[str, int]) -> bool:
-        """Whether the partitions of all topics that members have subscribed to are somebody's target, and no others.
+        """Say whether the partitions of all topics that members have subscribed to are somebody's target, and no others.
 
         Args:
             partitions: how many partitions each topic has.
@@ -196,7 +196,7 @@ class Group:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Group:
-        """What :meth:`to_json` gave."""
+        """Read a group that :meth:`to_json` has written."""
         members = {
             member_id: Member(tuple(topics), _partitions(owned), _partitions(target))
             for member_id, (topics, owned, target) in document["members"].items()
@@ -206,7 +206,7 @@ class Group:
 
 
 def assign(members: Mapping[str, Member], partitions: Mapping[str, int]) -> dict[str, tuple[TopicPartition, ...]]:
-    """What members are to read: as even as their subscriptions allow, and as much as can be of what they own.
+    """Assign partitions to members: as even as their subscriptions allow, and as much as can be of what they own.
 
     Args:
         members: by their ids.
@@ -247,7 +247,7 @@ def offsets_to_json(offsets: Mapping[TopicPartition, CommittedOffset]) -> list[A
 
 
 def offsets_from_json(values: Sequence[Sequence[Any]]) -> dict[TopicPartition, CommittedOffset]:
-    """What :func:`offsets_to_json` gave."""
+    """Read offsets that :func:`offsets_to_json` has written."""
     return {TopicPartition(topic, number): CommittedOffset(offset, time) for topic, number, offset, time in values}
 
 

@@ -87,7 +87,7 @@ class Journal:
             return state.version
 
     def state(self) -> LogState:
-        """What the log holds, as of the last look at it. Nobody else may change it; look at it under :attr:`lock`."""
+        """The state of the log, as of the last look at it. Nobody else may change it; look at it under :attr:`lock`."""
         with self._lock:
             if self._state is None:
                 self.refresh()
@@ -96,7 +96,7 @@ class Journal:
 
     @property
     def lock(self) -> threading.RLock:
-        """Who holds it is the only one to see or change what this process knows of the log."""
+        """The lock of what this process knows of the log; hold it to see or to change that."""
         return self._lock
 
     def wait(self, version: int, timeout: float) -> bool:
@@ -226,7 +226,7 @@ class Journal:
             raise
 
     def _is_covered(self, number: int) -> bool:
-        """Whether there is a snapshot that is as new as a commit."""
+        """Tell whether there is a snapshot that is as new as a commit."""
         versions = self.store.snapshot_versions()
         return bool(versions) and versions[-1] >= number
 
@@ -252,7 +252,7 @@ os.register_at_fork(after_in_child=_begin_all)
 
 
 def _done(state: LogState, author: Author) -> ProducerState | None:
-    """What is known of an author whose commit was done already.
+    """The state of an author whose commit was done already; None where it was not.
 
     Raises:
         ProducerFencedError: when the id is another's now.

@@ -103,7 +103,7 @@ _TRIES: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What was read of a partition.
+    """Records that were read of a partition.
 
     Attributes:
         batches: the records, with the columns offset, timestamp, key, value and headers; none without records.
@@ -174,7 +174,7 @@ class Log:
 
     @property
     def folder(self) -> Folder:
-        """Where it is; another process makes its own log of it."""
+        """The folder of the log; another process makes its own log of it."""
         return self.journal.folder
 
     def maintain(self, topics: Iterable[str] | None = None, *, fully: bool = False) -> Maintained:
@@ -434,12 +434,12 @@ class Log:
         return None
 
     def _vanishing(self, partition: TopicPartition) -> LogError:
-        """What to raise when files are missing that are not superseded."""
+        """The error for files that are missing and not superseded."""
         return LogCorruptedError(f"{self}: a file of {partition} is missing, and nothing has taken its place")
 
 
 def _within(batch: pa.RecordBatch, offset: int, end: int | None) -> pa.RecordBatch:
-    """Those records of a batch that have certain offsets."""
+    """Cut a batch to certain offsets."""
     offsets = batch.column(0).to_numpy()
     first = int(offsets.searchsorted(offset))
     last = len(offsets) if end is None else int(offsets.searchsorted(end))

@@ -1,4 +1,4 @@
-"""What keeps a log small: retention, compaction, merging of small segments, and removing what nobody needs.
+"""Maintenance of a log: retention, compaction, merging of small segments, removal of files that nobody needs.
 
 All of it goes through commits, so any number of processes may do it at once, and any of them may die. New segments are
 written before the commit that names them, and files are removed after the one that no longer does. Who reads from an
@@ -206,7 +206,7 @@ _STAGED_LIFE_MS: Final = 7 * 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class Maintained:
-    """What maintenance has done.
+    """The results of maintenance.
 
     Attributes:
         deleted: offsets that are gone by time or size.

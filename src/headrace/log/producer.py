@@ -83,7 +83,7 @@ class Sender:
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether a transaction may have been committed."""
+        """Tell whether a transaction may have been committed."""
         return self._transactions.in_transaction and self._written is not None and self._written.author is not None
 
     def start(self) -> None:
@@ -214,16 +214,16 @@ _MAX_RECORD_BYTES: Final = 1 << 30
 
 
 class Delivery(tuple["Producer", ProducerBatch, int]):
-    """What becomes of a record that was sent."""
+    """A record that was sent, and its place in the log once it is committed."""
 
     __slots__ = ()  # a tuple, as it is made for each record: the producer, the batch, the place in that
 
     def done(self) -> bool:
-        """Whether the record is committed."""
+        """Tell whether the record is committed."""
         return self[1].is_committed
 
     def result(self) -> RecordMetadata:
-        """Where the record has come to be; it is committed first, if it is not yet.
+        """The place of the record in the log; it is committed first, if it is not yet.
 
         Raises:
             UnknownTopicError: when its topic was deleted before it was committed.
@@ -501,13 +501,12 @@ class Producer:
         return batch
 
     def _details(self, topic: str, headers: Sequence[tuple[str, bytes | None]], partition: int | None) -> Details:
-        """What not every record has."""
         if partition is not None:
             self._checked_partition(topic, partition)
         return Details(checked_headers(headers), partition)
 
     def _is_compacted(self, topic: str) -> bool:
-        """Whether a topic is compacted.
+        """Tell whether a topic is compacted.
 
         Raises:
             UnknownTopicError: when there is no such topic.

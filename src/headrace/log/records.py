@@ -54,7 +54,7 @@ POLLED: Final = pa.schema(
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record has come to be.
+    """The place of a record in the log.
 
     Attributes:
         topic: the topic.
@@ -294,7 +294,7 @@ class Segment:
 
     @classmethod
     def from_json(cls, values: Sequence[Any]) -> Segment:
-        """What :meth:`to_json` gave."""
+        """Read a segment that :meth:`to_json` has written."""
         return cls(*values)
 
     def moved(self, base_offset: int) -> Segment:
@@ -536,7 +536,7 @@ def _decoded(segments: Sequence[Segment], data: Sequence[bytes | memoryview | pa
 
 
 def _messages(columns: int, data: Sequence[bytes | memoryview | pa.Buffer]) -> pa.RecordBatch:
-    """What Arrow messages say, as one batch."""
+    """Read Arrow messages as one batch."""
     schema = schema_of(columns)
     if len(data) == 1:
         return pa.ipc.read_record_batch(pa.ipc.read_message(data[0]), schema)

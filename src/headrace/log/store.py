@@ -67,7 +67,7 @@ def new_chunk(version: int, staged_for: StagedFor | None = None) -> str:
 
 
 def read_name(name: str) -> tuple[int, StagedFor | None] | None:
-    """What was given to :func:`new_chunk` for a name; None for the name of something else."""
+    """Read a name that :func:`new_chunk` has made; None for the name of something else."""
     found = _NAME.fullmatch(name)
     if found is None:
         return None
@@ -77,7 +77,7 @@ def read_name(name: str) -> tuple[int, StagedFor | None] | None:
 
 
 def is_chunk(name: str) -> bool:
-    """Whether a file of records has this name."""
+    """Tell whether a file of records has this name."""
     return _NAME.fullmatch(name) is not None
 
 
@@ -88,7 +88,7 @@ def staged_at(name: str) -> int:
 
 
 def may_be_gone(name: str, state: LogState) -> bool:
-    """Whether a file was written so long ago that it is removed unless something refers to it."""
+    """Tell whether a file was written so long ago that it is removed unless something refers to it."""
     found = read_name(name)
     return found is not None and found[1] is None and found[0] < state.oldest_staged
 
@@ -116,7 +116,7 @@ def abandoned(names: list[str], state: LogState) -> list[str]:
 
 
 def tag_of(producer: str) -> str:
-    """What stands for a producer in names of files, as its id may have any characters."""
+    """The tag of a producer in names of files, as its id may have any characters."""
     return hashlib.blake2b(producer.encode(), digest_size=8).hexdigest()
 
 
@@ -173,7 +173,7 @@ class MaintenanceClaim:
         return self._folder.create(_CLAIM, self._content(version))
 
     def _read(self) -> tuple[str, int]:
-        """Who holds it, and since which version; whoever asks, where that cannot be told."""
+        """The holder of the claim, and the version of its last renewal; oneself where that cannot be told."""
         with contextlib.suppress(FileNotFoundError, ValueError):
             owner, version = self._folder.read(_CLAIM).decode().split()
             return owner, int(version)
@@ -235,12 +235,12 @@ class LogStore:
         return self.folder.create(_MARK, framed({"log": uuid.uuid4().hex}))
 
     def _has_others(self) -> bool:
-        """Whether there is more in the folder than somebody leaves who is killed while he makes it a log."""
+        """Tell whether there is more in the folder than somebody leaves who is killed while he makes it a log."""
         names = set(self.folder.names()) - {_MARK}
         return not names <= set(_FOLDERS) or any(self.folder.folder(name).names() for name in names)
 
     def exists(self) -> bool:
-        """Whether the folder is a log.
+        """Tell whether the folder is a log.
 
         Raises:
             LogError: when a newer version of headrace has made it.
@@ -279,7 +279,7 @@ class LogStore:
         return found
 
     def has_commit(self, number: int) -> bool:
-        """Whether there is a commit record of a number."""
+        """Tell whether there is a commit record of a number."""
         return self._commits.size(commit_name(number)) is not None
 
     def newest_commit(self) -> int:
@@ -287,7 +287,7 @@ class LogStore:
         return max((commit_number(name) or 0 for name in self._commits.names()), default=0)
 
     def where(self, number: int) -> str:
-        """What users call a commit record."""
+        """The path or URI by which users know a commit record."""
         return self._commits.locate(commit_name(number))
 
     def remove_commits(self, needed: set[str]) -> list[str]:
@@ -326,7 +326,7 @@ class LogStore:
         self._snapshots.remove_unfinished(lambda name: name <= f"{version:020}")
 
     def read_snapshot(self) -> LogState:
-        """What the log held at its newest snapshot; nothing at all where there is none.
+        """Read the newest snapshot; an empty state where there is none.
 
         Raises:
             LogCorruptedError: when the snapshot is damaged.

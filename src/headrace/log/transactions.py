@@ -1,4 +1,4 @@
-"""What producers and groups do before they commit: staged records, transactions, checks of offsets."""
+"""Staged records, transactions of producers, and checks of the offsets that groups commit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class TransactionManager:
-    """Who a producer commits as, so that nothing is written twice; and its transaction, if it has one.
+    """The identity under which a producer commits, so that nothing is written twice; and its transaction.
 
     Args:
         journal: of the log.
@@ -267,7 +267,7 @@ def abandon(journal: Journal, producer: str) -> int:
 
 
 def _time_of(journal: Journal, version: int) -> int | None:
-    """When a version was committed, or the last one before it of which that is known."""
+    """The time of a version's commit, or of the last one before it of which that is known."""
     with journal.lock:
         commits = journal.store.read_commits(version, 1)
         if commits:
@@ -300,7 +300,7 @@ class Staged:
 
     @classmethod
     def from_json(cls, values: Sequence[Any]) -> Staged:
-        """What :meth:`to_json` gave."""
+        """Read records that :meth:`to_json` has written."""
         segments, content = values
         return cls(
             tuple((TopicPartition(topic, number), Segment.from_json(segment)) for topic, number, segment in segments),

@@ -44,7 +44,7 @@ _METADATA_SECONDS: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class _Cloud:
-    """Where credentials for a kind of store come from.
+    """The places of credentials for a kind of store.
 
     Attributes:
         options: how the names of options end any of which says it.
@@ -238,7 +238,7 @@ def with_profile(options: Mapping[str, str], environment: Mapping[str, str] = os
 
 
 def _profile(name: str | None, environment: Mapping[str, str]) -> dict[str, str]:
-    """What the two files say of a profile; the credentials file wins."""
+    """Read a profile from the two files; the credentials file wins."""
     config = _parsed(environment.get("AWS_CONFIG_FILE") or "~/.aws/config")
     credentials = _parsed(environment.get("AWS_SHARED_CREDENTIALS_FILE") or "~/.aws/credentials")
     wanted = name or "default"

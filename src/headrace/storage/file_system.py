@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class EntryKind(enum.Enum):
-    """What has a name in a folder. A listing does not follow links; ``stat`` does, and tells of pipes and the like."""
+    """The kind of an entry. A listing does not follow links; ``stat`` does, and tells of pipes and the like."""
 
     FILE = "file"
     FOLDER = "folder"

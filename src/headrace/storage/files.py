@@ -28,12 +28,12 @@ def shown(path: str) -> str:
 
 
 def has_wildcards(part: str) -> bool:
-    """Whether there are characters in a path, or in one part of it, that stand for others."""
+    """Tell whether there are characters in a path, or in one part of it, that stand for others."""
     return not _WILDCARDS.isdisjoint(part)
 
 
 def is_hidden(name: str) -> bool:
-    """Whether a file or folder is one of those that are left out unless they are named in full.
+    """Tell whether a file or folder is one of those that are left out unless they are named in full.
 
     As in Spark, ``_day=7`` is none of them: a folder of a field whose name begins with an underscore.
     """
@@ -43,7 +43,7 @@ def is_hidden(name: str) -> bool:
 
 
 def matches(names: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Whether a pattern stands for a file, or for a folder that it is visible in.
+    """Tell whether a pattern stands for a file, or for a folder that it is visible in.
 
     Args:
         names: the parts of the file's path.
@@ -106,16 +106,16 @@ class FileStore:
             yield from self._below(within)
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or a folder."""
+        """Tell whether there is a file or a folder."""
         within = self._within(path)
         return self.file_system.stat(within) is not None or self._is_prefix(within)
 
     def is_lost(self, folder: str) -> bool:
-        """Whether a folder that was there is gone; false where a folder without files is none."""
+        """Tell whether a folder that was there is gone; false where a folder without files is none."""
         return not self.file_system.is_flat and self._stat(self._within(folder)) is None
 
     def missing(self, path: str) -> str | None:
-        """What is wrong with a path that is no pattern and at which there is nothing to read; None when there is."""
+        """Say what is wrong with a path that is no pattern; None when there is something to read."""
         within = self._within(path)
         found = self.file_system.stat(within)
         if found is not None:
@@ -144,7 +144,7 @@ class FileStore:
         return self.file_system.open_for_arrow(self._within(path))
 
     def is_pattern(self, path: str) -> bool:
-        """Whether a path is a pattern, and not the name of something that exists."""
+        """Tell whether a path is a pattern, and not the name of something that exists."""
         return has_wildcards(path) and not self.exists(path)
 
     # --- folders that are only the beginnings of names ---------------------------------------------------------------

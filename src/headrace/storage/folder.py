@@ -376,7 +376,7 @@ class OutputTree:
             self.file_system.make_folder(self._path(folder))
 
     def has_publishing_folder(self, folder: str) -> bool:
-        """Whether a publishing folder is there, and not fenced."""
+        """Tell whether a publishing folder is there, and not fenced."""
         sign = f"{folder}/{_MARK}" if self.file_system.is_flat else folder
         return self.file_system.stat(self._path(sign)) is not None
 

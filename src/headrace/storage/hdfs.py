@@ -117,12 +117,12 @@ _PANIC: Final = "PanicException"
 
 
 def is_of_hdfs(key: str) -> bool:
-    """Whether an option is for HDFS alone."""
+    """Tell whether an option is for HDFS alone."""
     return key.startswith(FAMILY) or is_hadoop_key(key)
 
 
 def complete_settings(options: Mapping[str, str]) -> dict[str, str]:
-    """What a client is told: Hadoop's settings by their own names, and the options of the family.
+    """The settings of a client: Hadoop's by their own names, and the options of the family.
 
     Args:
         options: all options of storages; those for others are left out.
@@ -201,7 +201,7 @@ def _where_to_set(key: str) -> str:
 
 
 def umask_of(settings: Mapping[str, str]) -> int:
-    """What is taken from the permissions of files that are made for all.
+    """The umask of files that are made for all.
 
     Raises:
         CheckpointStorageError: when it is no umask.
@@ -221,7 +221,7 @@ def umask_of(settings: Mapping[str, str]) -> int:
 
 
 def _site_settings(folder: str | None) -> dict[str, str]:
-    """What Hadoop's files say."""
+    """Read the settings in Hadoop's files."""
     found: dict[str, str] = {}
     place = folder or _usual_folder()
     for name in ("core-site.xml", "hdfs-site.xml") if place else ():
@@ -394,7 +394,7 @@ def _errno_of(error: OSError) -> int:
 
 
 def _of_rpc(error: RuntimeError, where: str) -> OSError:
-    """What an error of the name node is, or one of the client about what it was given."""
+    """Translate an error of the name node, or one of the client about its arguments."""
     said = _RPC_ERROR.match(str(error))
     if said is None:
         if str(error).startswith(_NEVER_OF_CLIENT):
@@ -407,7 +407,7 @@ def _of_rpc(error: RuntimeError, where: str) -> OSError:
 
 
 def _told(error: BaseException) -> str:
-    """What an error says, in short and without Java's stack."""
+    """Shorten an error's message, without Java's stack."""
     text = str(error).partition("\n")[0]
     if _LOST_BLOCK in text:  # all that is known of the nodes follows
         nodes = ", ".join(":".join(found) for found in _DATA_NODE.findall(text))

@@ -1,4 +1,4 @@
-"""Which kind of storage a location names."""
+"""Locations: which kind of storage a path or URI names, and opening it."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def _hdfs(authority: str, options: Mapping[str, str]) -> HdfsFileSystem:
 
 
 def complete_options(bucket: str, options: Mapping[str, str]) -> Options:
-    """What the client of a bucket is told; what tasks cannot find out where they run, a profile's keys, is among it.
+    """The options of a bucket's client. A profile's keys, which tasks cannot find where they run, are among them.
 
     Raises:
         CheckpointStorageError: when the profile cannot be used.

@@ -160,7 +160,7 @@ def options_for(bucket: str, options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _unknown(bucket: str, error: Exception, values: Mapping[str, object]) -> str:
-    """What to tell of an option that the client does not know."""
+    """Explain an option that the client does not know."""
     key = next((key for key in values if f"'{key}'" in str(error)), "?")
     known = _NAMES.get(bucket.partition(":")[0], frozenset()) | _HTTP | {RETRY_TIMEOUT}
     close = difflib.get_close_matches(key.removeprefix("fs_"), known, n=2, cutoff=0.5)
@@ -236,7 +236,7 @@ def _refuse_missing_bucket(where: str, error: Exception) -> None:
 
 
 def _told(error: BaseException) -> str:
-    """What a store says of an error, and with which code, in one line."""
+    """Shorten a store's error to one line, with its code."""
     first = str(error).partition("\n")[0]
     said = _S3_ERROR.search(str(error))
     if said is None:
@@ -479,7 +479,7 @@ class ObjectStore(RemoteFileSystem):
         )
 
     def _publishes_exclusively(self, folder: str) -> bool:
-        """Whether of two files with one target the second keeps its path."""
+        """Tell whether of two files with one target the second keeps its path."""
         first, second, target = (f"{folder}/{name}" for name in ("first", "second", "target"))
         try:
             self._put(first, b"1")

@@ -99,7 +99,7 @@ class RangedFile(MappedFile):
             at = self._present.find(0, stop, end) if stop >= 0 else -1
 
     def _further(self, first: int, end: int) -> int:
-        """Where a request ends that is worth its time, up to the next piece that is here."""
+        """The end of a request that is worth its time, up to the next piece that is here."""
         worth = max(end, min(first + self._present.count(1) // _AHEAD, len(self._present)))
         stop = self._present.find(1, end, worth)
         return stop if stop >= 0 else worth
@@ -180,7 +180,7 @@ class RangedFiles:
 
 
 class WrittenFiles:
-    """What this process has just written, and so need not be fetched when it is read: each once, the newest of them."""
+    """Files that this process has just written, and need not be fetched: each is given once, the newest are kept."""
 
     def __init__(self, limit: int = _KEPT_BYTES) -> None:
         self._limit = limit
@@ -297,7 +297,7 @@ _IN_MEMORY_BYTES: Final = 8 << 20
 
 
 class SpooledFile(StagedFile):
-    """What is sent when it is kept, since its name follows from its content.
+    """A file that is sent when it is kept, since its name follows from its content.
 
     Args:
         put: sends what a file holds to a path; gets its size as well.

@@ -83,7 +83,7 @@ class _Messages:
 
 
 class Cursor:
-    """Where each of some messages is to be read next.
+    """The place in each of some messages where its next value begins.
 
     Attributes:
         position: where the next value of each message begins.
@@ -114,7 +114,7 @@ class Cursor:
         return len(self.position)
 
     def some(self, rows: Rows) -> Cursor:
-        """Where it stands in some of the messages; to be given back to :meth:`go_on`."""
+        """A cursor over some of the messages, at their places; give it back to :meth:`go_on`."""
         return Cursor(self._all, self.position[rows], self._message[rows])
 
     def go_on(self, rows: Rows, cursor: Cursor) -> None:
@@ -122,7 +122,7 @@ class Cursor:
         self.position[rows] = cursor.position
 
     def items(self, counts: Rows, width: int) -> Cursor:
-        """Where so many items of each message begin, each of so many bytes; goes on behind them.
+        """A cursor over so many items of each message, each of so many bytes; this one moves behind them.
 
         Raises:
             ValueError: when there is no room for them.
@@ -153,7 +153,7 @@ class Cursor:
         return items, begins + np.array(ends, np.int64)
 
     def found_blocks(self, left: Rows, ends: Rows, boundaries: Boundaries) -> tuple[Cursor, Rows, Rows]:
-        """Where the items of each block of an array begin, from within one; goes on behind the arrays.
+        """A cursor over the blocks of an array, from within one; this one moves behind the arrays.
 
         Args:
             left: how many items of the present block of each message follow.

@@ -147,7 +147,7 @@ _EXACT: Final = Context(prec=10_000)
 
 
 def of_stored(node: Primitive | Fixed, array: pa.Array) -> pa.Array:
-    """What stored values stand for, under the storage type of the node's type.
+    """Convert stored values to the storage type of the node's type.
 
     Raises:
         ValueError: when a moment is too far away.
@@ -225,7 +225,7 @@ def _unscaled(text: str, scale: int, size: int | None, where: str) -> bytes:
 
 
 def is_of_time(node: Node) -> bool:
-    """Whether values are times of some unit."""
+    """Tell whether values are times of some unit."""
     return isinstance(node, Primitive) and (node.logical in _MICROS or node.logical == "date")
 
 
@@ -278,7 +278,7 @@ class Boundaries:
         self.width: int | None = widths[0] if len(widths) == 1 else None if widths else 0
 
     def of(self, data: bytes, count: int, stored: int) -> npt.NDArray[np.int64]:
-        """Where each record of a block begins; the last position is the end of the block.
+        """Find where each record of a block begins; the last position is the end of the block.
 
         Args:
             data: the block.
@@ -296,7 +296,7 @@ class Boundaries:
         return np.array(positions, np.int64)
 
     def find(self, data: bytes, position: int, count: int) -> list[int]:
-        """Where so many values begin, from a position on, and where the last one ends.
+        """Find where so many values begin, from a position on, and where the last one ends.
 
         Raises:
             ValueError: when there are not so many.

@@ -154,7 +154,7 @@ _MOST_TIMES: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a file begins with.
+    """The header of a file.
 
     Attributes:
         schema: the schema of its records, in JSON.
@@ -309,7 +309,7 @@ def _header(window: _Window, path: str) -> Header:
 
 
 def _metadata(data: bytes) -> tuple[dict[str, bytes], int]:
-    """What a header says, by name, and where that ends; ``IndexError`` where there are not enough bytes."""
+    """Read the metadata of a header, and where it ends; ``IndexError`` where there are not enough bytes."""
     found: dict[str, bytes] = {}
     place = len(MAGIC)
     while True:
@@ -471,7 +471,7 @@ class AvroFormat(SelfDescribingFormat):
         yield from waiting.decoded()
 
     def _reader(self, file: InputFile) -> tuple[AvroReader, Boundaries]:
-        """What reads the records of a file.
+        """The reader of a file's records, and the finder of their boundaries.
 
         Raises:
             CorruptFileError: when they cannot be read as those of the format's schema.

@@ -96,7 +96,7 @@ class AvroReader:
 def avro_reader(
     writer: AvroSchema, reader: AvroSchema, *, legacy_timestamp_mapping: bool, as_dicts: bool = False
 ) -> AvroReader:
-    """What reads values of one schema as those of another one.
+    """The reader of values of one schema as those of another one; made once.
 
     Args:
         writer: as for :class:`AvroReader`, with its errors.
@@ -111,7 +111,7 @@ def avro_reader(
 
 
 def decoder_of(writer: Node, reader: Node) -> Decoder:
-    """What reads values of ``writer`` as those of ``reader``.
+    """Make the decoder of values of ``writer`` as those of ``reader``.
 
     Raises:
         InvalidProgramError: when that cannot be; the message says where and why.

@@ -145,7 +145,7 @@ Node = Primitive | Fixed | Enum | Array | Map | Record | Union
 
 
 def is_null(node: Node) -> bool:
-    """Whether there is never a value."""
+    """Tell whether there is never a value."""
     return isinstance(node, Primitive) and node.kind == "null"
 
 
@@ -182,7 +182,7 @@ class AvroSchema:
         return AvroSchema(Path(file_path).read_text(encoding="utf-8"))
 
     def node(self, *, legacy_timestamp_mapping: bool = True, as_dicts: bool = False) -> Node:
-        """What it describes.
+        """The schema as nodes.
 
         Args:
             legacy_timestamp_mapping: whether moments are times without a zone, as in Flink unless told otherwise; else
@@ -319,7 +319,7 @@ class _Parser:
         """Those of the fields that the node belongs to which is made just now, outermost first."""
 
     def node(self, document: Any, namespace: str) -> Node:
-        """What a part of the document describes; names in it are in ``namespace`` unless they say otherwise."""
+        """The node of a part of the document; names in it are in ``namespace`` unless they say otherwise."""
         if isinstance(document, str):
             return self._reference(document, namespace)
         if isinstance(document, list):

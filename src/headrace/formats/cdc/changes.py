@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Operation(enum.IntEnum):
-    """What a message says has happened to a row."""
+    """The operation on a row that a message tells of."""
 
     UNKNOWN = -1
     NOTHING = 0
@@ -46,7 +46,7 @@ _NO_AFTER: Final = "there is no image of the row as it is"
 
 @dataclass(frozen=True, slots=True)
 class Images:
-    """What messages say of rows.
+    """Images of rows, as messages give them.
 
     Attributes:
         operations: what has happened to each, values of :class:`Operation`.
@@ -134,7 +134,7 @@ _FIRST_KINDS: Final = np.array([0, RowKind.INSERT.value, RowKind.UPDATE_BEFORE.v
 def told_nulls(
     messages: pa.Array, rows: npt.NDArray[Any], place: npt.NDArray[Any], operations: npt.NDArray[Any]
 ) -> Iterator[tuple[int, list[str]]]:
-    """Which rows had nulls before an update, and in which fields.
+    """Find the rows that had nulls before an update, and in which fields.
 
     Columns do not tell a field that was null from one that is not there, as it has not changed. So messages that have a
     null somewhere are looked at once more.
@@ -219,7 +219,7 @@ def properties(*path: str) -> MetadataField:
 
 
 def metadata_columns(fields: Sequence[MetadataField], messages: pa.Array) -> list[pa.Array]:
-    """What messages say, a column for each field.
+    """Read the metadata of messages, a column for each field.
 
     Raises:
         ValueError: when a message cannot be read.
@@ -327,7 +327,7 @@ class ChangesDeserializationSchema(DeserializationSchema):
         return without_unreadable(rows, self._type)
 
     def _decode_all(self, messages: pa.Array) -> pa.RecordBatch:
-        """What messages hold, with the metadata behind it."""
+        """Decode messages, with the metadata behind the other columns."""
         read = self.decode(messages)
         for place, column in enumerate(metadata_columns(self._metadata, messages)):
             read = read.append_column(f"metadata {place}", column)
@@ -335,7 +335,7 @@ class ChangesDeserializationSchema(DeserializationSchema):
 
     @abstractmethod
     def decode(self, messages: pa.Array) -> pa.RecordBatch:
-        """What messages hold around the rows; raises ``ValueError`` when one cannot be read."""
+        """Decode messages to the columns around the rows; raises ``ValueError`` when one cannot be read."""
 
     @abstractmethod
     def images(self, read: pa.RecordBatch, messages: pa.Array) -> Images:

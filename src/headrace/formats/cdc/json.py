@@ -471,7 +471,7 @@ _REMOVED = (RowKind.UPDATE_BEFORE.value, RowKind.DELETE.value)
 
 
 def are_removed(batch: Batch) -> npt.NDArray[np.bool_]:
-    """Which records are rows that are not there any more."""
+    """Mark the records that are retractions."""
     kinds = batch.kinds
     return np.zeros(len(batch), np.bool_) if kinds is None else np.isin(kinds, _REMOVED)
 

@@ -339,7 +339,7 @@ class CsvDecoder:
         )
 
     def _reason(self, message: str) -> str:
-        """What Arrow says of a line: columns by name, and without its own count of rows, which begins at some block."""
+        """Translate Arrow's reason: columns by name, and without its own count of rows, which begins at some block."""
         if (value := _BAD_VALUE.search(message)) is not None:
             name = self._file_columns[int(value["column"])]
             kind = next(column.kind for column in self._schema.columns if column.name == name)
@@ -440,7 +440,7 @@ def _decoded(messages: pa.Array) -> pa.Array:
 
 
 def _closed_ends(data: bytes, boundary: Boundary) -> list[int]:
-    """Where lines end, the last one of which has its line end.
+    """Find where lines end; the last one has its line end.
 
     Raises:
         ValueError: when that is part of a value.
@@ -475,7 +475,7 @@ def _cells(line: bytes, schema: CsvSchema) -> list[str]:
 
 
 def _may_be_hexadecimal(data: bytes) -> bool:
-    """Whether there is ``0x`` in some data; to search for two bytes takes twice as long."""
+    """Tell whether there is ``0x`` in some data; to search for two bytes takes twice as long."""
     if b"x" not in data and b"X" not in data:
         return False
     characters = np.frombuffer(data, np.uint8)

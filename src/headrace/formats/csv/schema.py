@@ -110,7 +110,7 @@ class CsvSchema:
         return Types.ROW_NAMED([c.name for c in self.columns], [c.kind for c in self.columns])
 
     def separator_of(self, column: CsvColumn) -> str:
-        """What separates the elements of an array column."""
+        """The separator of the elements of an array column."""
         return self.array_separator if column.separator is None else column.separator
 
     def size(self) -> int:
@@ -192,7 +192,7 @@ class CsvSchemaBuilder:
         return self._set(comments=allow)
 
     def set_array_element_separator(self, separator: str) -> CsvSchemaBuilder:
-        """What separates elements of arrays without a separator of their own; ``;`` unless told otherwise.
+        """Set the separator of elements for arrays without one of their own; ``;`` unless set.
 
         As in Flink :meth:`add_array_column` gives one, which :meth:`remove_array_element_separator` takes away.
         """
@@ -222,11 +222,11 @@ class CsvSchemaBuilder:
         return self._set(any_property=name)
 
     def set_column_separator(self, char: str) -> CsvSchemaBuilder:
-        """What separates columns, ``,`` unless told otherwise."""
+        """Set the separator of columns; ``,`` unless set."""
         return self._set(delimiter=char)
 
     def set_escape_char(self, char: str) -> CsvSchemaBuilder:
-        """What comes before special characters; nothing unless told otherwise."""
+        """Set the character that escapes special ones; none unless set."""
         return self._set(escape=char)
 
     def disable_escape_char(self) -> CsvSchemaBuilder:
@@ -234,15 +234,15 @@ class CsvSchemaBuilder:
         return self._set(escape=None)
 
     def set_line_separator(self, separator: str) -> CsvSchemaBuilder:
-        r"""What is written after a line; ``\n`` and ``\r\n`` are read in any case."""
+        r"""Set the end of written lines; ``\n`` and ``\r\n`` are read in any case."""
         return self._set(line_separator=separator)
 
     def set_null_value(self, null_value: str) -> CsvSchemaBuilder:
-        """What stands for a missing value, in columns of strings as well."""
+        """Set the text of a missing value, in columns of strings as well."""
         return self._set(null_value=null_value)
 
     def set_quote_char(self, char: str) -> CsvSchemaBuilder:
-        """What encloses values, ``"`` unless told otherwise."""
+        """Set the character that encloses values; ``"`` unless set."""
         return self._set(quote=char)
 
     def disable_quote_char(self) -> CsvSchemaBuilder:

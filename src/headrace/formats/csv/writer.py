@@ -201,23 +201,23 @@ class _CsvRowBuilder:
         return self
 
     def set_field_delimiter(self, delimiter: str) -> Self:
-        """What separates values; a comma unless told otherwise."""
+        """Set the separator of values; a comma unless set."""
         return self._set(delimiter=delimiter)
 
     def set_array_element_delimiter(self, delimiter: str) -> Self:
-        """What separates the elements of an array; a semicolon unless told otherwise."""
+        """Set the separator of the elements of an array; a semicolon unless set."""
         return self._set(array_separator=delimiter)
 
     def set_quote_character(self, c: str) -> Self:
-        """What encloses values that hold special characters; a double quote unless told otherwise."""
+        """Set the character that encloses values with special characters; a double quote unless set."""
         return self._set(quote=c)
 
     def set_escape_character(self, c: str) -> Self:
-        """What comes before a special character; there is none unless told otherwise."""
+        """Set the character that escapes special ones; none unless set."""
         return self._set(escape=c)
 
     def set_null_literal(self, null_literal: str) -> Self:
-        """What stands for a missing value; an empty value, but for strings, unless told otherwise."""
+        """Set the text of a missing value; unless set an empty value is missing, but for strings."""
         return self._set(null_value=null_literal)
 
 
@@ -240,7 +240,7 @@ class CsvRowDeserializationSchemaBuilder(_CsvRowBuilder):
         return self._set(comments=True)
 
     def set_ignore_parse_errors(self, ignore_parse_errors: bool) -> Self:
-        """Whether messages that cannot be read are left out and counted."""
+        """Tell whether messages that cannot be read are left out and counted."""
         self._ignore_parse_errors = ignore_parse_errors
         return self
 
@@ -302,7 +302,7 @@ class CsvRowSerializationSchemaBuilder(_CsvRowBuilder):
     """
 
     def set_line_delimiter(self, delimiter: str) -> Self:
-        """What ends a message; it may be empty."""
+        """Set the end of a message; it may be empty."""
         return self._set(line_separator=delimiter)
 
     def disable_quote_character(self) -> Self:

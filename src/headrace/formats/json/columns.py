@@ -349,7 +349,7 @@ def _located(
 
 
 def _offsets(values: Sequence[Any]) -> pa.Array:
-    """Where the parts of each value begin; null where there is no value."""
+    """The offsets of the parts of each value; null where there is no value."""
     lengths = np.fromiter((0 if value is None else len(value) for value in values), np.int64, len(values))
     missing = np.fromiter((value is None for value in values), np.bool_, len(values))
     return pa.array(np.concatenate(([0], np.cumsum(lengths))), pa.int32(), mask=np.append(missing, False))

@@ -136,7 +136,7 @@ class JsonDecoder:
 
 @lru_cache(maxsize=256)
 def decoder_of(kind: TypeInformation, prepare: Callable[[Any], Any] | None = None) -> JsonDecoder:
-    """What reads documents of a type that has columns; see :class:`JsonDecoder`."""
+    """The decoder of documents of a type that has columns; made once."""
     return JsonDecoder(kind, prepare)
 
 

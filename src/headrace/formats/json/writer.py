@@ -43,7 +43,7 @@ TIMESTAMP_FORMATS: Final = ("ISO-8601", "SQL")
 
 @dataclass(frozen=True, slots=True)
 class JsonStyle:
-    """What is left open in how values are written.
+    """Options of how values are written.
 
     Attributes:
         timestamp_format: what is between day and time: ``T`` in ``ISO-8601``, a blank in ``SQL``.
@@ -65,7 +65,7 @@ class JsonStyle:
 
     @property
     def separator(self) -> str:
-        """What is between day and time."""
+        """The separator of day and time."""
         return "T" if self.timestamp_format == "ISO-8601" else " "
 
 
@@ -299,5 +299,5 @@ def _quoted(column: pa.Array) -> pa.Array:
 
 
 def _has_special(characters: npt.NDArray[np.uint8]) -> bool:
-    """Whether there is a character that :data:`_SPECIAL` has; every byte of a longer one is above 127."""
+    """Tell whether there is a character that :data:`_SPECIAL` has; every byte of a longer one is above 127."""
     return bool((characters < ord(" ")).any() or (characters == ord(_QUOTE)).any() or (characters == ord("\\")).any())

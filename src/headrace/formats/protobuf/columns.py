@@ -62,7 +62,7 @@ class FieldColumn(ABC):
         """
 
     def is_plain(self, stored: pa.Array) -> bool:
-        """Whether stored values say what they mean by themselves: no part is missing, or there twice."""
+        """Tell whether stored values say what they mean by themselves: no part is missing, or there twice."""
         return True
 
 
@@ -236,7 +236,7 @@ class MessageColumn(FieldColumn):
         return [self._read(field, values, stored) for field, values in zip(self._fields, found, strict=True)]
 
     def _in_order(self, stored: Sequence[_T]) -> list[_T]:
-        """What there is of each stored field, in the order of the fields of rows."""
+        """Put the stored fields in the order of the fields of rows."""
         found = dict(zip(self._by_number, stored, strict=True))
         return [found[index] for index in range(len(found))]
 
@@ -308,7 +308,7 @@ def _without_zeros(stored: pa.Array) -> pa.Array:
 
 
 def _bounds(lists: pa.Array, read_defaults: bool) -> tuple[pa.Array, pa.Array | None]:
-    """Where lists begin among all their elements, and which are taken for missing ones."""
+    """The offsets of lists among all their elements, and a mask of those that are taken for missing ones."""
     lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
     offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
     return pa.array(offsets), None if read_defaults else pa.array(lengths == 0)
@@ -323,7 +323,7 @@ def _oneofs(fields: Sequence[MessageField]) -> list[list[int]]:
 
 
 def _keep_last(arrays: list[pa.Array], members: Sequence[int]) -> None:
-    """Of fields that exclude each other leave the last one that has a value, as in Flink."""
+    """Keep the last value of fields that exclude each other, as in Flink."""
     taken = np.zeros(len(arrays[members[0]]), np.bool_)
     for index in reversed(members):
         array = arrays[index]

@@ -133,7 +133,7 @@ _MOST_INDEXES: Final = 100
 
 
 def without_indexes(messages: pa.Array) -> tuple[list[tuple[int, ...]], pa.Array]:
-    """Which message of its schema's file each one is, as the way from the outermost one, and what follows the header.
+    """Split messages into the path of each message's type in its schema's file, and what follows the header.
 
     Raises:
         ValueError: when the header ends too early.
@@ -167,7 +167,7 @@ def _varints(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def indexes_of(descriptor: Descriptor) -> bytes:
-    """Which message of its file it is, as the header says it."""
+    """The path of a message's type in its file, as the header has it."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
     file = FileDescriptorProto()

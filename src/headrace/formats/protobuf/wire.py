@@ -53,12 +53,12 @@ def wire_format(schema: ProtobufSchema) -> WireFormat:
 
 
 def stored_name(field: FieldDescriptor) -> str:
-    """What the column of a field is called."""
+    """The name of a field's stored column."""
     return f"f{field.number}"
 
 
 def is_real(field: FieldDescriptor) -> bool:
-    """Whether values are floating point numbers."""
+    """Tell whether values are floating point numbers."""
     return field.type in (field.TYPE_DOUBLE, field.TYPE_FLOAT)
 
 
@@ -126,7 +126,7 @@ class WireFormat:
         return pc.if_else(pa.array(bad), pa.scalar(b"", pa.binary()), messages) if bad.any() else messages
 
     def _is_message(self, message: bytes) -> bool:
-        """Whether Google's library takes a message, which refuses groups within groups before they are a danger."""
+        """Say whether Google's library takes a message, which refuses groups within groups before they are a danger."""
         try:
             self._parsed(message)
         except ValueError:
