@@ -102,7 +102,7 @@ class BulkWriterFactory(ABC):
         """A writer into ``out``, which can only be appended to."""
 
     def takes_changes(self, input_type: TypeInformation) -> bool:
-        """Say whether its files show what rows do in a changelog; unless it says otherwise, where the type has a column."""
+        """Say whether its files show what rows do in a changelog; by default, where the type has a column for it."""
         return layout_of(input_type).has_kind_column
 
     def validate(self, input_type: TypeInformation) -> None:

@@ -108,7 +108,7 @@ class Group:
         return partition in self.member(member_id).owned and self.assigned.get(partition, 0) <= generation
 
     def is_assigned(self, partitions: Mapping[str, int]) -> bool:
-        """Say whether the partitions of all topics that members have subscribed to are somebody's target, and no others.
+        """Tell whether exactly the partitions of the topics that members have subscribed to are somebody's target.
 
         Args:
             partitions: how many partitions each topic has.
