@@ -29,7 +29,8 @@ def _smallest_pieces(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("backend", "parallelism"), [("hashmap", 1), pytest.param("hashmap", 2, marks=pytest.mark.slow), ("rocksdb", 3)]
+    ("backend", "parallelism"),
+    [*(pytest.param("hashmap", many, marks=pytest.mark.slow) for many in (1, 2)), ("rocksdb", 3)],
 )
 def test_it_goes_on_as_if_it_had_never_stopped(backend: str, parallelism: int, tmp_path: Path) -> None:
     whole, parts = tmp_path / "whole", tmp_path / "parts"

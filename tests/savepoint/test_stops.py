@@ -41,7 +41,7 @@ def test_a_busy_job_shows_nothing_behind_it(place: Place, kind: str) -> None:
     assert sorted(before + after) == ALL
 
 
-@pytest.mark.parametrize("room", [0, pytest.param(100, marks=pytest.mark.slow), 3_000])
+@pytest.mark.parametrize("room", [*(pytest.param(room, marks=pytest.mark.slow) for room in (0, 100)), 3_000])
 def test_a_job_that_cannot_have_one_goes_on(place: Place, room: int, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = FullDisk(lambda path: path.startswith(str(place.root / "savepoints")), room)
     monkeypatch.setattr(os, "write", disk.write)

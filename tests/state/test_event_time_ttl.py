@@ -118,10 +118,14 @@ class Transitions:
         assert found == [7 if is_there(key) else None for key in keys]
 
 
-@pytest.mark.parametrize("make", [value, several, entries])
 @pytest.mark.parametrize(
-    ("name", "rewrite"),
-    [(DEFAULT_BACKEND, "compaction"), (ROCKSDB_BACKEND, "compaction"), (DEFAULT_BACKEND, "canonical")],
+    ("name", "rewrite", "make"),
+    [
+        *((DEFAULT_BACKEND, "compaction", make) for make in (value, several, entries)),
+        *((DEFAULT_BACKEND, "canonical", make) for make in (value, several, entries)),
+        (ROCKSDB_BACKEND, "compaction", entries),
+        *(pytest.param(ROCKSDB_BACKEND, "compaction", make, marks=pytest.mark.slow) for make in (value, several)),
+    ],
 )
 def test_an_element_expires_in_the_time_that_it_was_written_in_or_never(
     installed: None, name: str, make: Callable[[], Any], rewrite: str

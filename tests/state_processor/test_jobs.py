@@ -28,7 +28,9 @@ pytestmark = pytest.mark.timeout(200)
 TOTAL = ValueStateDescriptor("total", Types.LONG())
 
 
-@pytest.mark.parametrize(("parallelism", "backend"), [(1, "hashmap"), (3, "rocksdb")])
+@pytest.mark.parametrize(
+    ("parallelism", "backend"), [pytest.param(1, "hashmap", marks=pytest.mark.slow), (3, "rocksdb")]
+)
 def test_all_that_a_job_holds(tmp_path: Path, parallelism: int, backend: str) -> None:
     """What it holds after its start is what was written; then its timers fire."""
     with JobHarness(job, parallelism=2) as harness:
