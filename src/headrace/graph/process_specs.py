@@ -7,16 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from headrace.common.typeinfo import Types
 from headrace.graph.specs import FunctionSpec, InputKind, OperatorSpec
-from headrace.operators.asynchronous.requesting_operator import AsyncOperator
-from headrace.operators.broadcast import (
-    BROADCAST,
-    BroadcastProcessOperator,
-    KeyedBroadcastProcessOperator,
-)
-from headrace.operators.event_time_order.order_operator import INPUTS, EventTimeOrderOperator
-from headrace.operators.functions import TWO_INPUTS
-from headrace.operators.lookup.lookup_operator import LookupOperator
-from headrace.operators.process import KeyedProcessOperator, ProcessOperator
+from headrace.operators.functions import INPUTS, TWO_INPUTS
 from headrace.state.kinds import KEYED, NO_STATE, StateKind
 
 if TYPE_CHECKING:
@@ -29,6 +20,7 @@ if TYPE_CHECKING:
     from headrace.operators.base import Operator
     from headrace.operators.lookup.lookup_operator import LookupSettings
     from headrace.operators.lookup.readers import LookupReader
+    from headrace.operators.process import KeyedProcessOperator, ProcessOperator
     from headrace.state.descriptors import MapStateDescriptor
     from headrace.state.kinds import StateKinds
 
@@ -53,6 +45,8 @@ class ProcessSpec(ProcessFunctionSpec):
     kind: ClassVar[str] = "Process"
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.process import ProcessOperator
+
         return ProcessOperator(self.function, self.result_type, parameters.side_types)
 
 
@@ -65,6 +59,8 @@ class KeyedProcessSpec(ProcessFunctionSpec):
     state_kinds: ClassVar[StateKinds] = KEYED
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.process import KeyedProcessOperator
+
         return KeyedProcessOperator(
             self.function, self.result_type, parameters.side_types, is_batch=parameters.task.is_batch
         )
@@ -109,6 +105,9 @@ class TwoInputSpec(ProcessFunctionSpec):
         """The operator, behind one that sorts its records where the program wants that."""
         if not self.in_event_time_order:
             return operator
+
+        from headrace.operators.event_time_order.order_operator import EventTimeOrderOperator
+
         return EventTimeOrderOperator(operator, parameters.input_types, broadcast)
 
 
@@ -138,6 +137,8 @@ class CoProcessSpec(TwoInputSpec):
         return _LIST if self.in_event_time_order else NO_STATE
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.process import ProcessOperator
+
         operator = ProcessOperator(self.function, self.result_type, parameters.side_types, TWO_INPUTS)
         return self._in_order(operator, parameters)
 
@@ -151,6 +152,8 @@ class KeyedCoProcessSpec(TwoInputSpec):
     state_kinds: ClassVar[StateKinds] = KEYED
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.process import KeyedProcessOperator
+
         operator = KeyedProcessOperator(
             self.function,
             self.result_type,
@@ -181,6 +184,8 @@ class BroadcastProcessSpec(TwoInputSpec):
         return _BROADCAST | _LIST if self.in_event_time_order else _BROADCAST
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.broadcast import BROADCAST, BroadcastProcessOperator
+
         operator = BroadcastProcessOperator(self.function, self.result_type, parameters.side_types, self.descriptors)
         return self._in_order(operator, parameters, BROADCAST)
 
@@ -197,6 +202,8 @@ class KeyedBroadcastProcessSpec(BroadcastProcessSpec):
         return _BROADCAST | KEYED
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.broadcast import BROADCAST, KeyedBroadcastProcessOperator
+
         operator = KeyedBroadcastProcessOperator(
             self.function,
             self.result_type,
@@ -225,6 +232,8 @@ class AsyncSpec(FunctionSpec):
     is_deterministic: ClassVar[bool] = False
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.asynchronous.requesting_operator import AsyncOperator
+
         return AsyncOperator(self.function, self.result_type, self.settings, self.grouping)
 
 
@@ -261,4 +270,6 @@ class LookupSpec(OperatorSpec):
         return "it gives pairs, and rows alone can be changes"
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.lookup.lookup_operator import LookupOperator
+
         return LookupOperator(self.reader, self.key_of, self.output_type(parameters.inputs), self.settings)

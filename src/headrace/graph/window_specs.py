@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from headrace.graph.specs import InputKind, OperatorSpec, PassingSpec
-from headrace.operators.window.columnar.layout import ColumnarWindowLayout
-from headrace.operators.window.columnar.local_aggregate import ACCUMULATORS_TAG, LocalWindowAggregate
 from headrace.operators.window.stores import RESULT
 from headrace.state.kinds import KEYED, NO_STATE
 from headrace.windowing.accumulation_mode import AccumulationMode
@@ -21,6 +19,7 @@ if TYPE_CHECKING:
     from headrace.graph.specs import InputSchema, OperatorParameters
     from headrace.operators.aggregates.aggregate import Aggregate
     from headrace.operators.base import Operator
+    from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.state.kinds import StateKinds
     from headrace.windowing.definition import WindowDefinition, WindowFunctions
     from headrace.windowing.intervals import AlignedWindows, GrowingWindows, RegularWindows
@@ -98,6 +97,8 @@ class AggregatedWindowSpec(TriggeredWindowSpec):
             InvalidTypeError: when an aggregate does not fit the records.
             InvalidProgramError: when two columns of the output have the same name.
         """
+        from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+
         key = records.key
         assert key is not None, "the graph takes keyed records only"
         names = key.names if self.has_key else ()
@@ -148,6 +149,8 @@ class GroupAggregateSpec(OperatorSpec):
             InvalidProgramError: when two columns of the output have the same name, or records may be taken back from an
                 aggregate that cannot do that.
         """
+        from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+
         key = records.key
         assert key is not None, "the graph takes keyed records only"
         return ColumnarWindowLayout.of(
@@ -331,9 +334,13 @@ class LocalWindowSpec(WindowSpec, PassingSpec):
     window: ColumnarRegularSpec
 
     def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
+        from headrace.operators.window.columnar.local_aggregate import ACCUMULATORS_TAG
+
         return {ACCUMULATORS_TAG: self.window.layout(inputs[0]).accumulator_type}
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.window.columnar.local_aggregate import LocalWindowAggregate
+
         knows_windows = not isinstance(self.window, ColumnarUntimedSpec)  # else the receiver does
         windows = self.window.windows if knows_windows else OneWindow()
         return LocalWindowAggregate(self.window.operator_layout(parameters), windows)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.common.errors import InvalidProgramError
 from headrace.common.other_names import names_explained
 from headrace.operators.checkpointed import BroadcastStates, ReadOnlyBroadcastMap, check_declared
-from headrace.operators.functions import BROADCAST_INPUT, OTHER_NAMES_OF_CONTEXTS
+from headrace.operators.functions import BROADCAST_INPUT, NO_TIMERS, OTHER_NAMES_OF_CONTEXTS
 from headrace.operators.process import KeyedProcessContext, KeyedProcessOperator, ProcessContext, ProcessOperator
 from headrace.operators.timer_service import FollowingTimerService, ReadOnlyTimerService
 from headrace.state.descriptors import MapStateDescriptor, StateDescriptor
@@ -31,7 +31,6 @@ ELEMENTS: Final = 0
 BROADCAST: Final = 1
 """The inputs of operators with a broadcast stream."""
 
-NO_TIMERS: Final = "records of the broadcast stream have no key: timers are set in process_element, or in on_timer"
 _OTHER_NAMES_OF_BROADCAST_SIDE: Final = {
     **OTHER_NAMES_OF_CONTEXTS,
     "get_current_key": "records of the broadcast stream have no key; apply_to_keyed_state tells those that have state",

@@ -74,6 +74,11 @@ TWO_INPUTS: Final = ("process_element1", "process_element2")
 BROADCAST_INPUT: Final = ("process_element", "process_broadcast_element")
 """The methods of process functions, one for each input."""
 
+INPUTS: Final = ("first", "second")
+"""What two inputs are called."""
+
+NO_TIMERS: Final = "records of the broadcast stream have no key: timers are set in process_element, or in on_timer"
+
 
 class Call(NamedTuple):
     """How a record of an input is handled.

@@ -34,8 +34,7 @@ from headrace.graph.process_specs import (
     KeyedBroadcastProcessSpec,
     KeyedCoProcessSpec,
 )
-from headrace.operators.broadcast import NO_TIMERS
-from headrace.operators.functions import BROADCAST_INPUT, TWO_INPUTS
+from headrace.operators.functions import BROADCAST_INPUT, NO_TIMERS, TWO_INPUTS
 from headrace.state.descriptors import MapStateDescriptor
 
 if TYPE_CHECKING:

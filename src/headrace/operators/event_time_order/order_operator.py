@@ -19,6 +19,7 @@ from headrace.operators.event_time_order.waiting_records import (
     WaitingOfAllSubtasks,
     WaitingOfSubtask,
 )
+from headrace.operators.functions import INPUTS
 from headrace.operators.process import KeyedProcessOperator
 from headrace.operators.window.lateness import check_timestamps
 
@@ -37,9 +38,6 @@ if TYPE_CHECKING:
 
 ORDER: Final = "in_event_time_order()"
 """What a program calls for this, as errors call it."""
-
-INPUTS: Final = ("first", "second")
-"""What the inputs are called."""
 
 _MOST_WAITING: Final = 1 << 18
 """So many records that have come in an epoch wait at most: then those that are due are handed over."""
