@@ -166,17 +166,6 @@ def test_files_that_waited_as_they_are_do_not_follow_each_other_byte_by_byte(
     assert [file.read_text() for file in visible(tmp_path) if not file.suffix] == ['{"name":"2a"}\n{"name":"2b"}\n']
 
 
-def test_what_waits_in_older_checkpoints_stays_as_it_is(tmp_path: Path) -> None:
-    run = job(tmp_path, ".parquet")
-    run.run_epoch([("1a",), ("1b",)])
-    for pile in run.in_progress["piles"]:
-        for part in pile[2]:
-            del part["form"][3:]
-    run.restart()
-    run.run_epoch([])
-    assert sorted(names(file) for file in visible(tmp_path)) == [["1a"], ["1b"]]
-
-
 MOMENTS = {
     "now": datetime.datetime(2024, 2, 29),
     "long ago": datetime.datetime(1600, 1, 1),

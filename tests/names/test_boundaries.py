@@ -41,7 +41,7 @@ BUILDERS: Final = [
     schemas.JsonRowSerializationSchemaBuilder,
     sink.BulkFormatBuilder,
     sink.RowFormatBuilder,
-    sink._Builder,
+    sink._FileSinkBuilder,
     slot_sharing_group.SlotSharingGroup.Builder,
     source.FileSourceBuilder,
     ttl.StateTtlConfigBuilder,

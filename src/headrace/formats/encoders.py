@@ -68,7 +68,7 @@ class BulkWriter(ABC):
 
     @abstractmethod
     def add_batch(self, batch: Batch) -> None:
-        """Write some records."""
+        """Write some records, all or, where one of them cannot be written, none."""
 
     @abstractmethod
     def finish(self) -> None:
@@ -88,11 +88,6 @@ class BulkWriterFactory(ABC):
         """The end of its files' names, unless a sink says otherwise."""
         return ""
 
-    @property
-    def encoder(self) -> BatchEncoder | None:
-        """The encoder of the same files, where these are a header and their records; None for other formats."""
-        return None
-
     def file_kind(self, input_type: TypeInformation) -> FileKind | None:
         """By what its files of records of a type are joined; None, unless overridden: they cannot be."""
         return None
@@ -111,6 +106,50 @@ class BulkWriterFactory(ABC):
         Raises:
             InvalidTypeError: naming the type and what would fit.
         """
+
+
+class EncodedFiles(BulkWriterFactory):
+    """Makes writers of files that are a header and, behind it, one record after the other.
+
+    Args:
+        encoder: writes the records, and the header if it is a :class:`BatchEncoder`.
+        begins_with_header: whether a writer writes the header; not where what it writes is joined to larger files.
+    """
+
+    def __init__(self, encoder: Encoder, *, begins_with_header: bool = True) -> None:
+        self.encoder = encoder
+        self.begins_with_header = begins_with_header
+
+    def header(self, input_type: TypeInformation) -> bytes:
+        """What a file begins with."""
+        return self.encoder.header(input_type) if isinstance(self.encoder, BatchEncoder) else b""
+
+    def file_kind(self, input_type: TypeInformation) -> FileKind:
+        return FileKind.of(BYTES, f"{type(self.encoder).__module__}.{type(self.encoder).__qualname__}")
+
+    def create(self, out: BinaryIO, input_type: TypeInformation) -> BulkWriter:
+        if self.begins_with_header:
+            out.write(self.header(input_type))
+        return _EncodedFile(self.encoder, out)
+
+    def takes_changes(self, input_type: TypeInformation) -> bool:
+        return self.encoder.takes_changes if isinstance(self.encoder, BatchEncoder) else True
+
+    def validate(self, input_type: TypeInformation) -> None:
+        if isinstance(self.encoder, BatchEncoder):
+            self.encoder.validate(input_type)
+
+
+class _EncodedFile(BulkWriter):
+    def __init__(self, encoder: Encoder, out: BinaryIO) -> None:
+        self._encoder = encoder
+        self._out = out
+
+    def add_batch(self, batch: Batch) -> None:
+        self._out.write(encode_records(self._encoder, batch))
+
+    def finish(self) -> None:
+        """Nothing comes at the end."""
 
 
 def encode_records(encoder: Encoder, batch: Batch) -> bytes:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
 from headrace.common.errors import CheckpointError, CommitRefusedError, InfrastructureError
-from headrace.connectors.file_system.rolling import chunks_in_progress
+from headrace.connectors.file_system.rolling import PartsInProgress
 from headrace.connectors.file_system.staging import Part
 from headrace.connectors.sink import Committer, run_here
 from headrace.formats.encoders import joined
@@ -20,7 +20,7 @@ from headrace.storage.file_system import ContentDigest
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from headrace.connectors.file_system.staging import Chunk, Staging
+    from headrace.connectors.file_system.staging import PartChunk, Staging
     from headrace.connectors.sink import Json, RunInTasks
     from headrace.storage.folder import OutputTree
 
@@ -48,16 +48,16 @@ def _content(staging: Staging, part: Part) -> Iterator[bytes]:
         return
     yield part.form.header
     for number, chunk in enumerate(part.chunks):
-        if part.seams is not None and number in part.seams.places:
-            yield part.seams.delimiter
-        yield from checked_blocks(staging.tree, staging.hidden(part.bucket, chunk.name), chunk)
+        if number in (part.boundaries or ()):
+            yield part.delimiter
+        yield from checked_blocks(staging.tree, staging.hidden(part.bucket, chunk), chunk)
 
 
 def _files(staging: Staging, part: Part) -> Iterator[BinaryIO]:
     """The chunks as files that are read anywhere, none before it is known to be what the task wrote."""
     for chunk in part.chunks:
         with tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES) as file:
-            for block in checked_blocks(staging.tree, staging.hidden(part.bucket, chunk.name), chunk):
+            for block in checked_blocks(staging.tree, staging.hidden(part.bucket, chunk), chunk):
                 file.write(block)
             file.seek(0)
             yield cast("BinaryIO", file)
@@ -68,7 +68,7 @@ def is_put_together(part: Part) -> bool:
     return len(part.chunks) > 1 or bool(part.form.header)
 
 
-def check_size(tree: OutputTree, path: str, chunk: Chunk) -> None:
+def check_size(tree: OutputTree, path: str, chunk: PartChunk) -> None:
     """See whether a chunk is there as a task wrote it, by its size.
 
     Raises:
@@ -83,7 +83,7 @@ def check_size(tree: OutputTree, path: str, chunk: Chunk) -> None:
         raise CommitRefusedError(f"{where} has {found} bytes, but a task wrote {chunk.size}; put it back as it was")
 
 
-def checked_blocks(tree: OutputTree, path: str, chunk: Chunk) -> Iterator[bytes]:
+def checked_blocks(tree: OutputTree, path: str, chunk: PartChunk) -> Iterator[bytes]:
     """The content of a chunk, which at its end is known to be what the task wrote.
 
     Raises:
@@ -93,7 +93,7 @@ def checked_blocks(tree: OutputTree, path: str, chunk: Chunk) -> Iterator[bytes]
     for block in tree.blocks(path):
         digest.update(block)
         yield block
-    if digest.text() != chunk.name.digest:
+    if digest.text() != chunk.digest:
         raise CommitRefusedError(
             f"{tree.locate(path)} is damaged: its content is not what a task wrote; put it back as it was"
         )
@@ -124,7 +124,7 @@ class FileCommitter(Committer):
         self._publishing = staging.publishing(generation)
         self._tree.make_publishing_folder(self._publishing)
         self._made: dict[str, str] = {}
-        self._fence()
+        self._staging.fence(generation)
 
     def commit(self, epoch: int, committables: Sequence[Json], processing_time: int) -> None:
         parts = [Part.from_json(committable) for committable in committables]
@@ -134,11 +134,12 @@ class FileCommitter(Committer):
         self._tree.confirm([self._staging.visible(part) for part in found])
         for part in parts:  # only now: if they were gone and the part was not there after a power failure, it was lost
             for chunk in part.chunks:
-                self._tree.remove(self._staging.hidden(part.bucket, chunk.name))
+                self._tree.remove(self._staging.hidden(part.bucket, chunk))
 
     def recover(self, in_progress: Json | None) -> None:
-        _refuse_shown(self._staging, in_progress)
-        needed = {self._staging.hidden(bucket, chunk.name): chunk for bucket, chunk in chunks_in_progress(in_progress)}
+        waiting = PartsInProgress.from_json(in_progress)
+        _refuse_visible(self._staging, waiting)
+        needed = {self._staging.hidden(bucket, chunk): chunk for bucket, chunk in waiting.chunks()}
         for path, chunk in needed.items():
             try:
                 check_size(self._tree, path, chunk)
@@ -146,24 +147,16 @@ class FileCommitter(Committer):
                 raise CommitRefusedError(
                     f"{self._tree.locate(path)} is missing, which waits to be published; put it back"
                 ) from error
-        for path in list(self._staging.written_before(self._generation)):
+        for path in self._staging.written_before(self._generation):
             if path not in needed:
                 self._tree.remove(path)
 
     def finish(self) -> None:
-        for path in list(self._staging.written_before(self._generation + 1)):
+        for path in self._staging.written_before(self._generation + 1):
             self._tree.remove(path)
         self._tree.clear_publishing_folder(self._publishing)
         self._tree.remove_empty_folders(self._staging.chunks)
         self._tree.remove_empty_folders(self._staging.root)
-
-    def _fence(self) -> None:
-        """From now on nothing that an older generation has put together can become visible."""
-        for generation in self._staging.generations():
-            if generation < self._generation:
-                self._tree.fence(self._staging.publishing(generation), self._staging.fenced())
-        for area in self._staging.all_fenced():
-            self._tree.clear_publishing_folder(area)
 
     def _show(self, part: Part, target: str, epoch: int) -> bool:
         """Have a part be visible; False where it was there already: a try before this one may have shown it."""
@@ -196,9 +189,9 @@ class FileCommitter(Committer):
             made = self._made.pop(target, None) or put_together(self._staging, self._publishing, part)
             return self._tree.publish(made, target)
         (chunk,) = part.chunks
-        source = self._staging.hidden(part.bucket, chunk.name)
+        source = self._staging.hidden(part.bucket, chunk)
         check_size(self._tree, source, chunk)
-        if (chunk.name.generation, chunk.name.epoch) != (self._generation, epoch):  # it has waited for a while
+        if (chunk.generation, chunk.epoch) != (self._generation, epoch):  # it has waited for a while
             for _ in checked_blocks(self._tree, source, chunk):
                 pass
         return self._tree.publish(source, target)
@@ -248,31 +241,30 @@ def refuse_future(staging: Staging, epoch: int) -> None:
     Raises:
         CheckpointError: naming a file of a later epoch.
     """
-    later = max(
-        ((shown.last, staging.tree.locate(shown.path)) for shown in staging.shown() if shown.last > epoch), default=None
-    )
-    if later is not None:
+    later = [(part.last, staging.tree.locate(part.path)) for part in staging.visible_parts() if part.last > epoch]
+    if later:
+        last, path = max(later)
         raise CheckpointError(
-            f"the checkpoint directory is at epoch {epoch}, but {later[1]} holds output up to epoch {later[0]}: the "
+            f"the checkpoint directory is at epoch {epoch}, but {path} holds output up to epoch {last}: the "
             "directory is an old copy, or newer checkpoints were removed, and going on would write that output again. "
             "Put the newest checkpoint directory back; or, if this is the one to go on from, move all files of epochs "
             f"after {epoch} away from {staging.tree} (*-{staging.sink}-<subtask>-<first epoch>-<last epoch>-*)"
         )
 
 
-def _refuse_shown(staging: Staging, in_progress: Json | None) -> None:
+def _refuse_visible(staging: Staging, waiting: PartsInProgress) -> None:
     """Notice that what waits to be published is visible: a later epoch may have published it by itself.
 
     Raises:
         CheckpointError: naming the file.
     """
-    waiting: dict[tuple[str, int], set[int]] = {}
-    for bucket, chunk in chunks_in_progress(in_progress):
-        waiting.setdefault((bucket, chunk.name.subtask), set()).add(chunk.name.epoch)
-    for shown in staging.shown() if waiting else ():
-        if any(shown.first <= epoch <= shown.last for epoch in waiting.get((shown.bucket, shown.subtask), ())):
+    epochs: dict[tuple[str, int], set[int]] = {}
+    for bucket, chunk in waiting.chunks():
+        epochs.setdefault((bucket, chunk.subtask), set()).add(chunk.epoch)
+    for part in staging.visible_parts() if epochs else ():
+        if any(part.first <= epoch <= part.last for epoch in epochs.get((part.bucket, part.subtask), ())):
             raise CheckpointError(
-                f"{staging.tree.locate(shown.path)} holds output that waits to be published by the checkpoint: the "
+                f"{staging.tree.locate(part.path)} holds output that waits to be published by the checkpoint: the "
                 "checkpoint directory is an old copy, and going on would write that output again. Put the newest "
                 "checkpoint directory back; or, if this is the one to go on from, move that file away"
             )

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, chain, groupby
-from typing import TYPE_CHECKING, Final
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeVar
 
 from headrace.common.arguments import expect
 from headrace.common.errors import InvalidProgramError
 from headrace.common.time import to_millis
-from headrace.connectors.file_system.staging import Chunk, Part, PartBoundaries, PartForm
+from headrace.connectors.file_system.staging import Part, PartChunk, PartForm
 from headrace.connectors.sink import PreCommit, PreCommitted
 from headrace.formats.encoders import BYTES
 
 if TYPE_CHECKING:
     import datetime
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from headrace.common.time import Duration
     from headrace.connectors.sink import Json
@@ -205,21 +206,29 @@ def _positive(number: int, method: str) -> int:
     return number
 
 
-class FileCompactor(ABC):
-    """How files are put together.
+@dataclass(frozen=True)
+class FileCompactor:
+    """How files are compacted: made by one of its methods.
+
+    Attributes:
+        method: ``concat``, ``record_wise`` or ``identical``.
+        delimiter: what comes between two files that are concatenated.
 
     Examples:
         >>> from headrace.datastream.connectors.file_system import FileCompactor
         >>> FileCompactor.concat_file_compactor(b"---")
-        ConcatFileCompactor(delimiter=b'---')
+        FileCompactor(method='concat', delimiter=b'---')
     """
+
+    method: Literal["concat", "record_wise", "identical"]
+    delimiter: bytes = b""
 
     @staticmethod
     def concat_file_compactor(file_delimiter: bytes | None = None) -> FileCompactor:
         """One file after the other, with a delimiter between them if there is one; a header comes once."""
         delimiter = b"" if file_delimiter is None else file_delimiter
         expect(delimiter, bytes, "concat_file_compactor")
-        return ConcatFileCompactor(delimiter)
+        return FileCompactor("concat", delimiter)
 
     @staticmethod
     def record_wise_file_compactor() -> FileCompactor:
@@ -227,275 +236,186 @@ class FileCompactor(ABC):
 
         Small row groups, stripes and blocks become larger ones.
         """
-        return RecordWiseFileCompactor()
+        return FileCompactor("record_wise")
 
     @staticmethod
     def identical_file_compactor() -> FileCompactor:
         """Every file stays as it is, and becomes visible when the strategy says."""
-        return IdenticalFileCompactor()
-
-    @abstractmethod
-    def joins(self, kind: FileKind | None) -> bool:
-        """Whether it makes one file of several of a kind, which not every format allows."""
-
-    @abstractmethod
-    def compacted(self, parts: Sequence[Part]) -> list[Part]:
-        """What becomes of some files of a bucket."""
-
-
-class _JoiningFileCompactor(FileCompactor):
-    """Joins those files that follow each other and are alike; others stay as they are."""
-
-    delimiter = b""
+        return FileCompactor("identical")
 
     def compacted(self, parts: Sequence[Part]) -> list[Part]:
-        groups = ((form, list(group)) for form, group in groupby(parts, key=lambda part: part.form))
-        joined = ([self._one(form, group)] if self.joins(form.kind) else group for form, group in groups)
-        return list(chain.from_iterable(joined))
+        """Join those files of a bucket that follow each other and are alike; others stay as they are."""
+        found: list[Part] = []
+        for form, group in groupby(parts, key=lambda part: part.form):
+            alike = list(group)
+            found += [self._joined(alike)] if self._joins(form.kind) else alike
+        return found
 
-    def _one(self, form: PartForm, parts: list[Part]) -> Part:
+    def _joins(self, kind: FileKind | None) -> bool:
+        if kind is None or self.method == "identical":
+            return False
+        return self.method == "record_wise" or kind.format == BYTES
+
+    def _joined(self, parts: list[Part]) -> Part:
         *starts, _ = accumulate(len(part.chunks) for part in parts)
         chunks = tuple(chunk for part in parts for chunk in part.chunks)
-        return Part(
-            parts[0].bucket, chunks, form, is_complete=True, seams=PartBoundaries(tuple(starts), self.delimiter)
-        )
+        return replace(parts[0], chunks=chunks, boundaries=tuple(starts), delimiter=self.delimiter)
 
 
-@dataclass(frozen=True)
-class ConcatFileCompactor(_JoiningFileCompactor):
-    """See :meth:`FileCompactor.concat_file_compactor`."""
-
-    delimiter: bytes
-
-    def joins(self, kind: FileKind | None) -> bool:
-        return kind is not None and kind.format == BYTES
-
-
-@dataclass(frozen=True)
-class RecordWiseFileCompactor(_JoiningFileCompactor):
-    """See :meth:`FileCompactor.record_wise_file_compactor`."""
-
-    def joins(self, kind: FileKind | None) -> bool:
-        return kind is not None
-
-
-@dataclass(frozen=True)
-class IdenticalFileCompactor(FileCompactor):
-    """See :meth:`FileCompactor.identical_file_compactor`."""
-
-    def joins(self, kind: FileKind | None) -> bool:
-        return False
-
-    def compacted(self, parts: Sequence[Part]) -> list[Part]:
-        return list(parts)
-
-
-@dataclass(frozen=True, slots=True)
-class Compaction:
-    """What a sink was asked for.
-
-    Attributes:
-        strategy: when.
-        compactor: how.
-    """
+class Compaction(NamedTuple):
+    """When, and how, files of a bucket are compacted."""
 
     strategy: FileCompactStrategy
     compactor: FileCompactor
 
 
-@dataclass(frozen=True, slots=True)
-class PartAssembly:
-    """When what was written becomes a visible file.
-
-    Attributes:
-        policy: when a part is complete.
-        compaction: when and how parts are put together; None for not at all.
-    """
-
-    policy: RollingPolicy
-    compaction: Compaction | None = None
-
-    @property
-    def joins_chunks(self) -> bool:
-        """Whether a file may be of several chunks."""
-        return self.policy.merges or self.compaction is not None
-
-    @property
-    def tasks(self) -> int:
-        """How many tasks put files together at once."""
-        return 1 if self.compaction is None else self.compaction.strategy.num_compact_threads
-
-
 _QUIET_MILLIS: Final = 1_000
 """Epochs are counted so often while nothing comes."""
 
+_Sized = TypeVar("_Sized", PartChunk, Part)
 
-class RollingPreCommit(PreCommit):
-    """Asks a rolling policy, for each subtask and bucket, whether what has been written is enough for a file.
 
-    A chunk that is a file as it stands becomes one at once.
+class FilePreCommit(PreCommit):
+    """Decides which files become visible with the manifest of an epoch, and what waits.
+
+    What one subtask writes into one bucket grows, epoch by epoch, until the rolling policy says that it is enough for a
+    file; a chunk that is a file as it stands is one at once. With compaction, files then wait until the strategy says
+    that there are enough of them in their bucket.
 
     Args:
-        policy: decides.
+        policy: decides when a file is complete.
+        compaction: when and how files are compacted; None shows those that still wait for it as they are.
     """
 
-    def __init__(self, policy: RollingPolicy) -> None:
+    def __init__(self, policy: RollingPolicy, compaction: Compaction | None) -> None:
         self._policy = policy
-
-    def prepare(
-        self, in_progress: Json | None, committables: Sequence[Json], processing_time: int, *, is_last: bool
-    ) -> PreCommitted:
-        waiting = {(series.bucket, series.subtask): series for series in map(_Series.from_json, in_progress or ())}
-        parts = []
-        for part in map(Part.from_json, committables):
-            if part.is_complete:
-                parts.append(part)
-            else:
-                (chunk,) = part.chunks
-                key = (part.bucket, chunk.name.subtask)
-                series = waiting.setdefault(key, _Series(*key, part.form, []))
-                series.form = part.form  # the program may have changed it
-                series.chunks.append(chunk)
-        for series in waiting.values():
-            groups = [series.chunks[:]] if is_last else list(self._complete(series.chunks, processing_time))
-            parts += (Part(series.bucket, tuple(group), series.form, is_complete=True) for group in groups if group)
-            del series.chunks[: sum(map(len, groups))]
-        still = [series.to_json() for _, series in sorted(waiting.items()) if series.chunks]
-        return PreCommitted(tuple(part.to_json() for part in parts), still or None)
-
-    def due(self, in_progress: Json) -> int | None:
-        ends = ((Chunk.from_json(chunks[0]), Chunk.from_json(chunks[-1])) for *_, chunks in in_progress)
-        ages = (self._policy.complete_at(first.name.written, last.name.written) for first, last in ends)
-        return min((age for age in ages if age is not None), default=None)
-
-    def _complete(self, chunks: list[Chunk], now: int) -> Iterator[list[Chunk]]:
-        """The leading runs of chunks that are complete."""
-        group: list[Chunk] = []
-        size = 0
-        for chunk in chunks:
-            group.append(chunk)
-            size += chunk.size
-            if self._policy.is_complete(size, now, now, now):  # by size alone
-                yield group
-                group, size = [], 0
-        if group and self._policy.is_complete(size, group[0].name.written, group[-1].name.written, now):
-            yield group
-
-
-@dataclass(slots=True)
-class _Series:
-    """The chunks of one subtask and bucket that wait to become files."""
-
-    bucket: str
-    subtask: int
-    form: PartForm
-    chunks: list[Chunk]
-
-    def to_json(self) -> Json:
-        return [self.bucket, self.subtask, self.form.to_json(), [chunk.to_json() for chunk in self.chunks]]
-
-    @staticmethod
-    def from_json(document: Json) -> _Series:
-        bucket, subtask, form, chunks = document
-        return _Series(bucket, subtask, PartForm.from_json(form), [Chunk.from_json(chunk) for chunk in chunks])
-
-
-class CompactingPreCommit(PreCommit):
-    """Has the files that a rolling policy makes wait until they are put together; without a compaction none waits.
-
-    Args:
-        rolling: decides what is a file.
-        compaction: when and how files are put together; None for not at all.
-    """
-
-    def __init__(self, rolling: RollingPreCommit, compaction: Compaction | None) -> None:
-        self._rolling = rolling
         self._compaction = compaction
 
     def prepare(
         self, in_progress: Json | None, committables: Sequence[Json], processing_time: int, *, is_last: bool
     ) -> PreCommitted:
-        before = _Waiting.from_json(in_progress)
-        rolled = self._rolling.prepare(before.series, committables, processing_time, is_last=is_last)
-        piles = {pile.bucket: pile for pile in before.piles}
-        for part in map(Part.from_json, rolled.ready):
-            piles.setdefault(part.bucket, _CompactionCandidate(part.bucket, 0, [])).parts.append(part)
-        ready = [part for pile in piles.values() for part in self._taken_from(pile, is_last=is_last)]
-        left = tuple(pile for _, pile in sorted(piles.items()) if pile.parts)
-        after = _Waiting(rolled.in_progress, left, processing_time)
-        return PreCommitted(tuple(part.to_json() for part in ready), after.to_json())
+        before = PartsInProgress.from_json(in_progress)
+        complete, growing = self._rolled(before.growing, map(Part.from_json, committables), processing_time, is_last)
+        compacting = before.compacting
+        for part in complete:
+            compacting.setdefault(part.bucket, _Compacting(0, [])).parts.append(part)
+        ready = [part.to_json() for waiting in compacting.values() for part in self._compacted(waiting, is_last)]
+        left = {bucket: waiting for bucket, waiting in sorted(compacting.items()) if waiting.parts}
+        return PreCommitted(tuple(ready), PartsInProgress(growing, left, processing_time).to_json())
 
     def due(self, in_progress: Json) -> int | None:
-        waiting = _Waiting.from_json(in_progress)
-        rolled = None if waiting.series is None else self._rolling.due(waiting.series)
-        times = [] if rolled is None else [rolled]
-        if waiting.piles and (self._compaction is None or self._compaction.strategy.num_checkpoints is not None):
+        waiting = PartsInProgress.from_json(in_progress)
+        ends = ((part.chunks[0].written, part.chunks[-1].written) for part in waiting.growing)
+        times = [time for first, last in ends if (time := self._policy.complete_at(first, last)) is not None]
+        if waiting.compacting and (self._compaction is None or self._compaction.strategy.num_checkpoints is not None):
             times.append(waiting.looked_at + _QUIET_MILLIS)
         return min(times, default=None)
 
-    def _taken_from(self, pile: _CompactionCandidate, *, is_last: bool) -> list[Part]:
-        """The files that become visible, which the pile loses."""
+    def _rolled(
+        self, growing: Sequence[Part], written: Iterable[Part], now: int, is_last: bool
+    ) -> tuple[list[Part], list[Part]]:
+        """Add what an epoch has written to the parts that grow; gives those that are complete, and those that grow."""
+        waiting = {(part.bucket, part.chunks[0].subtask): part for part in growing}
+        complete, still = [], []
+        for part in written:
+            if part.is_complete:
+                complete.append(part)
+            else:
+                key = (part.bucket, part.chunks[0].subtask)
+                before = waiting[key].chunks if key in waiting else ()
+                waiting[key] = replace(part, chunks=before + part.chunks)  # the form is that of the program now
+        for key, part in waiting.items():
+            runs, rest = ([list(part.chunks)], []) if is_last else self._runs(part.chunks, now)
+            complete += [replace(part, chunks=tuple(chunks), is_complete=True) for chunks in runs]
+            still += [(key, replace(part, chunks=tuple(rest)))] if rest else []
+        return complete, [part for _, part in sorted(still, key=itemgetter(0))]
+
+    def _runs(self, chunks: Sequence[PartChunk], now: int) -> tuple[list[list[PartChunk]], list[PartChunk]]:
+        """Chunks that are complete parts, and those of the part that grows."""
+        runs, rest = _cut(chunks, lambda size: self._policy.is_complete(size, now, now, now))  # by size alone
+        if rest and self._policy.is_complete(sum(c.size for c in rest), rest[0].written, rest[-1].written, now):
+            return [*runs, rest], []
+        return runs, rest
+
+    def _compacted(self, waiting: _Compacting, is_last: bool) -> list[Part]:
+        """Take the files of a bucket that become visible; what is left goes on waiting."""
         if self._compaction is None:
-            taken, pile.parts = pile.parts, []
+            taken, waiting.parts = waiting.parts, []
             return taken
-        strategy = self._compaction.strategy
-        groups = list(pile.take_by_size(strategy.size_threshold))
-        pile.epochs = 1 if groups else pile.epochs + 1
-        if pile.parts and (is_last or pile.epochs >= (strategy.num_checkpoints or math.inf)):
-            groups.append(pile.parts)
-            pile.parts = []
-        return [part for group in groups for part in self._compaction.compactor.compacted(group)]
+        strategy, compactor = self._compaction
+        most = math.inf if strategy.size_threshold is None else strategy.size_threshold
+        runs, waiting.parts = _cut(waiting.parts, lambda size: size >= most)
+        waiting.epochs = 1 if runs else waiting.epochs + 1
+        if waiting.parts and (is_last or waiting.epochs >= (strategy.num_checkpoints or math.inf)):
+            runs.append(waiting.parts)
+            waiting.parts = []
+        return [part for run in runs for part in compactor.compacted(run)]
+
+
+def _cut(items: Sequence[_Sized], is_enough: Callable[[int], bool]) -> tuple[list[list[_Sized]], list[_Sized]]:
+    """Cut off the leading runs whose bytes are enough; gives them, and what is left."""
+    runs: list[list[_Sized]] = []
+    rest: list[_Sized] = []
+    size = 0
+    for item in items:
+        rest.append(item)
+        size += item.size
+        if is_enough(size):
+            runs.append(rest)
+            rest, size = [], 0
+    return runs, rest
 
 
 @dataclass(slots=True)
-class _CompactionCandidate:
-    """The files of one bucket that wait to be put together, and for how many epochs they have."""
+class _Compacting:
+    """The files of one bucket that wait to be compacted, and for how many epochs they have."""
 
-    bucket: str
     epochs: int
     parts: list[Part]
 
-    def take_by_size(self, threshold: int | None) -> Iterator[list[Part]]:
-        """The leading runs of files that are large enough."""
-        waiting, self.parts, size = self.parts, [], 0
-        for part in waiting:
-            self.parts.append(part)
-            size += part.size
-            if threshold is not None and size >= threshold:
-                yield self.parts
-                self.parts, size = [], 0
-
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
-    """All that is not committed: what is no file yet, what waits to be put together, and when that was looked at."""
+class PartsInProgress:
+    """All that is written and in no committable yet.
 
-    series: Json | None
-    piles: tuple[_CompactionCandidate, ...] = ()
+    Attributes:
+        growing: the parts that wait for more chunks, at most one for each subtask and bucket.
+        compacting: by bucket, the parts that wait to be compacted.
+        looked_at: when that was last decided, in milliseconds of the job's clock.
+    """
+
+    growing: list[Part]
+    compacting: dict[str, _Compacting]
     looked_at: int = 0
 
     def to_json(self) -> Json | None:
-        """What the rolling policy holds back alone where nothing waits to be put together."""
-        if not self.piles:
-            return self.series
-        piles = [[pile.bucket, pile.epochs, [part.to_json() for part in pile.parts]] for pile in self.piles]
-        return {"series": self.series, "piles": piles, "looked_at": self.looked_at}
+        """For the manifest; the growing parts alone where none waits to be compacted."""
+        growing = [
+            [part.bucket, part.chunks[0].subtask, part.form.to_json(), [chunk.to_json() for chunk in part.chunks]]
+            for part in self.growing
+        ]
+        if not self.compacting:
+            return growing or None
+        waiting = [[name, of.epochs, [part.to_json() for part in of.parts]] for name, of in self.compacting.items()]
+        return {"growing": growing, "compacting": waiting, "looked_at": self.looked_at}
 
     @staticmethod
-    def from_json(document: Json | None) -> _Waiting:
+    def from_json(document: Json | None) -> PartsInProgress:
+        """Read what :meth:`to_json` gave."""
         if not isinstance(document, dict):
-            return _Waiting(document)
-        found = ((bucket, epochs, list(map(Part.from_json, parts))) for bucket, epochs, parts in document["piles"])
-        return _Waiting(document["series"], tuple(_CompactionCandidate(*pile) for pile in found), document["looked_at"])
+            document = {"growing": document or [], "compacting": [], "looked_at": 0}
+        growing = [
+            Part(bucket, tuple(map(PartChunk.from_json, chunks)), PartForm.from_json(form), is_complete=False)
+            for bucket, _, form, chunks in document["growing"]
+        ]
+        compacting = {
+            bucket: _Compacting(epochs, [Part.from_json(part) for part in parts])
+            for bucket, epochs, parts in document["compacting"]
+        }
+        return PartsInProgress(growing, compacting, document["looked_at"])
 
-
-def chunks_in_progress(in_progress: Json | None) -> Iterator[tuple[str, Chunk]]:
-    """All chunks that are part of no visible file yet, with their buckets."""
-    waiting = _Waiting.from_json(in_progress)
-    for series in map(_Series.from_json, waiting.series or ()):
-        for chunk in series.chunks:
-            yield series.bucket, chunk
-    for pile in waiting.piles:
-        for part in pile.parts:
+    def chunks(self) -> Iterator[tuple[str, PartChunk]]:
+        """All chunks, with their buckets."""
+        for part in chain(self.growing, *(waiting.parts for waiting in self.compacting.values())):
             for chunk in part.chunks:
-                yield pile.bucket, chunk
+                yield part.bucket, chunk

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 from headrace.common.arguments import expect
 from headrace.common.errors import InvalidProgramError
@@ -13,21 +13,17 @@ from headrace.connectors.file_system.buckets import BucketAssigner
 from headrace.connectors.file_system.committer import FileCommitter, refuse_future
 from headrace.connectors.file_system.paths import open_output, resolved
 from headrace.connectors.file_system.rolling import (
-    CompactingPreCommit,
     Compaction,
-    ConcatFileCompactor,
     FileCompactor,
     FileCompactStrategy,
+    FilePreCommit,
     OnCheckpointRollingPolicy,
-    PartAssembly,
-    RecordWiseFileCompactor,
     RollingPolicy,
-    RollingPreCommit,
 )
-from headrace.connectors.file_system.staging import Staging, sink_digest
-from headrace.connectors.file_system.writer import FileParts, FileSinkWriter, OutputFileConfig
+from headrace.connectors.file_system.staging import PartForm, Staging, sink_digest
+from headrace.connectors.file_system.writer import FileSinkWriter, OutputFileConfig
 from headrace.connectors.sink import Sink
-from headrace.formats.encoders import BatchEncoder, BulkWriterFactory
+from headrace.formats.encoders import BulkWriterFactory, EncodedFiles
 from headrace.storage.locations import HDFS
 
 if TYPE_CHECKING:
@@ -71,23 +67,24 @@ class FileSink(Sink[T_contra]):
         self,
         base: str,
         assigner: BucketAssigner,
-        completion: PartAssembly,
+        factory: BulkWriterFactory,
         config: OutputFileConfig,
-        encoder: Encoder[T_contra] | None = None,
-        bulk: BulkWriterFactory | None = None,
+        policy: RollingPolicy,
+        compaction: Compaction | None = None,
         dead_letter: OutputTag | None = None,
     ) -> None:
         if base.startswith(f"{HDFS}://") and ":" in config.part_prefix + config.get_part_suffix():
             raise InvalidProgramError("the prefix and the suffix of part files on HDFS cannot contain ':'")
         self._base = base
         self._assigner = assigner
-        self._completion = completion
+        self._joins_chunks = policy.merges or compaction is not None
+        if self._joins_chunks and isinstance(factory, EncodedFiles):
+            factory = EncodedFiles(factory.encoder, begins_with_header=False)
+        self._factory = factory
+        self._config = config.with_default_suffix(factory.suffix)
+        self._policy = policy
+        self._compaction = compaction
         self._dead_letter = dead_letter
-        named = config if bulk is None else config.with_default_suffix(bulk.suffix)
-        if bulk is not None and completion.joins_chunks:
-            encoder = bulk.encoder
-        is_complete = encoder is None or not completion.joins_chunks
-        self._parts = FileParts(encoder, bulk, named, is_complete, completion.joins_chunks)
 
     @staticmethod
     def for_row_format(base_path: str | os.PathLike[str], encoder: Encoder[T]) -> RowFormatBuilder[T]:
@@ -101,21 +98,24 @@ class FileSink(Sink[T_contra]):
 
     def validate(self, input_type: TypeInformation) -> None:
         self._assigner.validate(input_type)
-        if self._parts.bulk is not None:
-            self._parts.bulk.validate(input_type)
-        elif isinstance(self._parts.encoder, BatchEncoder):
-            self._parts.encoder.validate(input_type)
+        self._factory.validate(input_type)
 
     def takes_changes(self, input_type: TypeInformation) -> bool:
-        return self._parts.takes_changes(input_type)
+        return self._factory.takes_changes(input_type)
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
+        kind = self._factory.file_kind(context.input_type) if self._joins_chunks else None
+        header = None
+        if isinstance(self._factory, EncodedFiles) and not self._factory.begins_with_header:
+            header = self._factory.header(context.input_type)
+        form = PartForm(self._config.part_prefix, self._config.get_part_suffix(), header or b"", kind)
         staging = self._staging(context)
-        return FileSinkWriter(context, staging, self._assigner, self._parts)
+        return FileSinkWriter(context, staging, self._assigner, self._factory, form, are_complete=header is None)
 
     def create_committer(self, context: CommitterContext) -> Committer:
         staging = self._staging(context)
-        return FileCommitter(staging, context.generation, context.run_in_tasks, tasks=self._completion.tasks)
+        tasks = 1 if self._compaction is None else self._compaction.strategy.num_compact_threads
+        return FileCommitter(staging, context.generation, context.run_in_tasks, tasks=tasks)
 
     def check_output(self, context: CommitterContext) -> None:
         refuse_future(self._staging(context), context.restored_epoch)
@@ -126,7 +126,7 @@ class FileSink(Sink[T_contra]):
 
     @property
     def pre_commit(self) -> PreCommit | None:
-        return CompactingPreCommit(RollingPreCommit(self._completion.policy), self._completion.compaction)
+        return FilePreCommit(self._policy, self._compaction)
 
     def _staging(self, context: WriterContext | CommitterContext) -> Staging:
         tree = open_output(self._base, context.storage_options)
@@ -136,19 +136,21 @@ class FileSink(Sink[T_contra]):
         return f"FileSink({self._base!r})"
 
 
-class _Builder:
-    """What both builders have in common.
+class _FileSinkBuilder:
+    """Puts a :class:`FileSink` together.
 
     Raises:
         UnsupportedOperationError: when the path is on a file system of another kind than those that are supported.
     """
 
-    def __init__(self, base_path: str | os.PathLike[str]) -> None:
+    def __init__(self, base_path: str | os.PathLike[str], factory: BulkWriterFactory, policy: RollingPolicy) -> None:
         self._base = resolved(base_path)
+        self._factory = factory
+        self._policy = policy
         self._assigner = BucketAssigner.date_time_bucket_assigner()
-        self._policy: RollingPolicy = OnCheckpointRollingPolicy()
         self._config = OutputFileConfig()
         self._compaction: Compaction | None = None
+        self._dead_letter: OutputTag | None = None
 
     def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> Self:
         """Choose the folder of every record."""
@@ -180,19 +182,25 @@ class _Builder:
         self._compaction = None
         return self
 
-    def _completion(self) -> PartAssembly:
-        return PartAssembly(self._policy, self._compaction)
+    def build(self) -> FileSink[Any]:
+        """The sink."""
+        return FileSink(
+            self._base,
+            self._assigner,
+            self._factory,
+            self._config,
+            self._policy,
+            self._compaction,
+            self._dead_letter,
+        )
 
 
-class RowFormatBuilder(_Builder, Generic[T]):
+class RowFormatBuilder(_FileSinkBuilder, Generic[T]):
     """Puts a sink of a row format together; rolls by size and time unless told otherwise."""
 
     def __init__(self, base_path: str | os.PathLike[str], encoder: Encoder[T]) -> None:
-        super().__init__(base_path)
         expect(encoder, Encoder, "FileSink.for_row_format")
-        self._encoder = encoder
-        self._policy = RollingPolicy.default_rolling_policy()
-        self._dead_letter: OutputTag | None = None
+        super().__init__(base_path, EncodedFiles(encoder), RollingPolicy.default_rolling_policy())
 
     def with_rolling_policy(self, rolling_policy: RollingPolicy) -> Self:
         """Choose when a file is complete."""
@@ -209,25 +217,13 @@ class RowFormatBuilder(_Builder, Generic[T]):
         self._dead_letter = output_tag
         return self
 
-    def build(self) -> FileSink[T]:
-        """The sink."""
-        return FileSink(
-            self._base,
-            self._assigner,
-            self._completion(),
-            self._config,
-            encoder=self._encoder,
-            dead_letter=self._dead_letter,
-        )
 
-
-class BulkFormatBuilder(_Builder):
+class BulkFormatBuilder(_FileSinkBuilder):
     """Puts a sink of a bulk format together."""
 
     def __init__(self, base_path: str | os.PathLike[str], writer_factory: BulkWriterFactory) -> None:
-        super().__init__(base_path)
         expect(writer_factory, BulkWriterFactory, "FileSink.for_bulk_format")
-        self._factory = writer_factory
+        super().__init__(base_path, writer_factory, OnCheckpointRollingPolicy())
 
     def with_rolling_policy(self, rolling_policy: RollingPolicy) -> Self:
         """Only rolling at every epoch is possible.
@@ -239,10 +235,6 @@ class BulkFormatBuilder(_Builder):
             raise InvalidProgramError("files of a bulk format roll at every epoch: use on_checkpoint_rolling_policy()")
         return self
 
-    def build(self) -> FileSink:
-        """The sink."""
-        return FileSink(self._base, self._assigner, self._completion(), self._config, bulk=self._factory)
-
     def enable_compact(self, strategy: FileCompactStrategy, compactor: FileCompactor) -> Self:
         """As for row formats, where the compactor can join files of the format.
 
@@ -250,7 +242,7 @@ class BulkFormatBuilder(_Builder):
             InvalidProgramError: when it cannot.
         """
         super().enable_compact(strategy, compactor)
-        if self._factory.encoder is None:
+        if not isinstance(self._factory, EncodedFiles):
             self._check_joins(compactor)
         return self
 
@@ -258,12 +250,12 @@ class BulkFormatBuilder(_Builder):
         """Refuse what would not give files of the format."""
         is_joined = type(self._factory).file_kind is not BulkWriterFactory.file_kind
         what = f"files of {self._factory.suffix or type(self._factory).__name__}"
-        if isinstance(compactor, ConcatFileCompactor):
+        if compactor.method == "concat":
             better = "record_wise" if is_joined else "identical"
             raise InvalidProgramError(
                 f"{what} cannot be joined byte by byte: use FileCompactor.{better}_file_compactor()"
             )
-        if isinstance(compactor, RecordWiseFileCompactor) and not is_joined:
+        if compactor.method == "record_wise" and not is_joined:
             raise InvalidProgramError(
                 f"{what} cannot be joined, as their writers have no file_kind(): use "
                 "FileCompactor.identical_file_compactor(), or longer epochs (headrace.epoch.target-duration) for "

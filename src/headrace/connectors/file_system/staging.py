@@ -7,10 +7,11 @@ of the job's and the operator's ids. In it there are
   while it is being written (on a POSIX file system), under a random name as several attempts of a task may write at the
   same time; ``….part`` from then on, under a name that holds a digest of the content, so that attempts that wrote the
   same wrote the same file;
-* ``publish-<generation>``, where the committer of a generation puts chunks together, and from where it shows them. Who
-  takes the job over takes this area away: showing something out of it then fails, whenever it comes.
+* ``publish-<generation>``, where the committer of a generation puts chunks together, and out of which it publishes
+  them. The job manager that takes the job over takes this area away: publishing out of it then fails, whenever that
+  comes.
 
-Anything else that lies there is not ours, and is left alone.
+Anything else that lies there is somebody else's, and is left alone.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ import base64
 import hashlib
 import re
 import uuid
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headrace.formats.encoders import BYTES, FileKind
 
@@ -35,7 +36,7 @@ HIDDEN_FOLDER: Final = ".headrace-"
 """How the names begin of the folders in which sinks keep what is hidden."""
 
 _CHUNK: Final = re.compile(r"([0-9]{10,})-([0-9]+)-([0-9]+)-(-?[0-9]+)-([0-9a-f]{16})\.part")
-_UNFINISHED: Final = re.compile(r"[0-9]{10,}-([0-9]+)-[0-9]+\.[0-9a-f]{32}\.tmp")
+_OF_GENERATION: Final = re.compile(r"[0-9]{10,}-([0-9]+)-[0-9]+(?:--?[0-9]+-[0-9a-f]{16}\.part|\.[0-9a-f]{32}\.tmp)")
 _PUBLISHING: Final = re.compile(r"publish-([0-9]+)")
 _FENCED: Final = re.compile(r"fenced-[0-9a-f]{32}")
 
@@ -46,8 +47,8 @@ def sink_digest(job_id: str, operator_id: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class ChunkName:
-    """The name of what one subtask wrote in one epoch into one bucket.
+class PartChunk:
+    """A durable hidden file: what one subtask wrote in one epoch into one bucket.
 
     Attributes:
         epoch: the epoch.
@@ -55,6 +56,7 @@ class ChunkName:
         subtask: the subtask that wrote it.
         written: the clock when it was written, in milliseconds.
         digest: a digest of the content.
+        size: in bytes.
     """
 
     epoch: int
@@ -62,45 +64,25 @@ class ChunkName:
     subtask: int
     written: int
     digest: str
+    size: int
 
     @property
     def file(self) -> str:
         """The name of the file."""
         return f"{self.epoch:010}-{self.generation}-{self.subtask}-{self.written}-{self.digest}.part"
 
-    @staticmethod
-    def parse(file: str) -> ChunkName | None:
-        """The name that ``file`` is; None when it is none."""
-        found = _CHUNK.fullmatch(file)
-        if found is None:
-            return None
-        epoch, generation, subtask, written = map(int, found.groups()[:4])
-        return ChunkName(epoch, generation, subtask, written, found[5])
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """A chunk as the manifest knows it.
-
-    Attributes:
-        name: its name.
-        size: its bytes.
-    """
-
-    name: ChunkName
-    size: int
-
     def to_json(self) -> Json:
         """For the manifest."""
-        return [self.name.file, self.size]
+        return [self.file, self.size]
 
     @staticmethod
-    def from_json(document: Json) -> Chunk:
-        """What :meth:`to_json` gave."""
+    def from_json(document: Json) -> PartChunk:
+        """Read what :meth:`to_json` gave."""
         file, size = document
-        name = ChunkName.parse(file)
-        assert name is not None, f"{file!r} is no chunk"
-        return Chunk(name, size)
+        found = _CHUNK.fullmatch(file)
+        assert found is not None, f"{file!r} is no chunk"
+        epoch, generation, subtask, written = map(int, found.groups()[:4])
+        return PartChunk(epoch, generation, subtask, written, found[5], size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,91 +113,71 @@ class PartForm:
 
     @staticmethod
     def from_json(document: Json) -> PartForm:
-        """What :meth:`to_json` gave."""
+        """Read what :meth:`to_json` gave."""
         prefix, suffix, header, *kind = document
         return PartForm(prefix, suffix, base64.b64decode(header), *map(FileKind.from_json, kind))
 
 
 @dataclass(frozen=True, slots=True)
-class PartBoundaries:
-    """Where a file was put together of several.
-
-    Attributes:
-        places: the numbers of the chunks with which a file begins, but for the first one.
-        delimiter: what comes between two files.
-    """
-
-    places: tuple[int, ...]
-    delimiter: bytes
-
-    @property
-    def size(self) -> int:
-        """The bytes of all delimiters."""
-        return len(self.places) * len(self.delimiter)
-
-    def to_json(self) -> Json:
-        """For the manifest."""
-        return [list(self.places), base64.b64encode(self.delimiter).decode()]
-
-    @staticmethod
-    def from_json(document: Json) -> PartBoundaries:
-        """What :meth:`to_json` gave."""
-        places, delimiter = document
-        return PartBoundaries(tuple(places), base64.b64decode(delimiter))
-
-
-@dataclass(frozen=True, slots=True)
 class Part:
-    """A file that becomes visible: chunks that one subtask wrote into one bucket, in the order of their epochs.
+    """A file that becomes visible: chunks of one bucket, in the order of their epochs.
+
+    The chunks are those of one subtask, unless the file is compacted.
 
     Attributes:
         bucket: the bucket.
-        chunks: the chunks.
+        chunks: the chunks, at least one.
         form: its name, and what comes before the chunks.
-        is_complete: whether its one chunk waits for no others.
-        seams: where it was put together of such files, of all subtasks; None for one that was not.
+        is_complete: whether it waits for no further chunks.
+        boundaries: of a compacted file, the numbers of the chunks with which a former file begins, but for the first;
+            None for one that is not compacted.
+        delimiter: what comes between two former files.
     """
 
     bucket: str
-    chunks: tuple[Chunk, ...]
+    chunks: tuple[PartChunk, ...]
     form: PartForm
     is_complete: bool
-    seams: PartBoundaries | None = None
+    boundaries: tuple[int, ...] | None = None
+    delimiter: bytes = b""
 
     @property
     def is_rewritten(self) -> bool:
         """Whether the format makes one file of several, rather than one following the other."""
-        return self.seams is not None and len(self.chunks) > 1 and not self.form.joins_bytes
+        return self.boundaries is not None and len(self.chunks) > 1 and not self.form.joins_bytes
 
     @property
     def size(self) -> int:
         """The bytes of the file, or of the files of which it is made where it :attr:`is_rewritten`."""
-        seams = 0 if self.seams is None else self.seams.size
-        return len(self.form.header) + sum(chunk.size for chunk in self.chunks) + seams
+        between = len(self.boundaries or ()) * len(self.delimiter)
+        return len(self.form.header) + sum(chunk.size for chunk in self.chunks) + between
 
     def to_json(self) -> Json:
         """As a committable."""
         chunks = [chunk.to_json() for chunk in self.chunks]
-        seams = {} if self.seams is None else {"seams": self.seams.to_json()}
-        form = self.form.to_json()
-        return {"bucket": self.bucket, "chunks": chunks, "form": form, "complete": self.is_complete, **seams}
+        found = {"bucket": self.bucket, "chunks": chunks, "form": self.form.to_json(), "complete": self.is_complete}
+        if self.boundaries is not None:
+            found |= {"boundaries": self.boundaries, "delimiter": base64.b64encode(self.delimiter).decode()}
+        return found
 
     @staticmethod
     def from_json(document: Json) -> Part:
-        """What :meth:`to_json` gave."""
-        chunks = tuple(map(Chunk.from_json, document["chunks"]))
-        seams = PartBoundaries.from_json(document["seams"]) if "seams" in document else None
-        return Part(document["bucket"], chunks, PartForm.from_json(document["form"]), document["complete"], seams)
+        """Read what :meth:`to_json` gave."""
+        chunks, form = tuple(map(PartChunk.from_json, document["chunks"])), PartForm.from_json(document["form"])
+        part = Part(document["bucket"], chunks, form, document["complete"])
+        if "boundaries" not in document:
+            return part
+        boundaries, delimiter = tuple(document["boundaries"]), base64.b64decode(document["delimiter"])
+        return replace(part, boundaries=boundaries, delimiter=delimiter)
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """A visible file of a sink.
+class VisiblePart(NamedTuple):
+    """A published file of a sink.
 
     Attributes:
         path: the file.
         bucket: its bucket.
-        subtask: the subtask that wrote it, or what is of the last epoch in it.
+        subtask: the subtask that wrote its last chunk.
         first: the first epoch in it.
         last: the last epoch in it.
     """
@@ -249,61 +211,54 @@ class Staging:
         """The folder of the chunks."""
         return f"{self.root}/chunks"
 
-    def hidden(self, bucket: str, chunk: ChunkName) -> str:
+    def hidden(self, bucket: str, chunk: PartChunk) -> str:
         """The file of a chunk."""
         return _joined(self.chunks, bucket, chunk.file)
 
     def begin_chunk(self, bucket: str, epoch: int, generation: int, subtask: int) -> StagedFile:
-        """A new file for what becomes a chunk."""
+        """Begin a file for what becomes a chunk."""
         name = f"{epoch:010}-{generation}-{subtask}.{uuid.uuid4().hex}.tmp"
         return self.tree.stage(_joined(self.chunks, bucket), name)
 
     def visible(self, part: Part) -> str:
         """The file that readers see: ``part-<sink>-<subtask>-<first epoch>-<last epoch>-<generation>``.
 
-        Of one that was put together, the subtask is that of the last chunk, which is in no other file.
+        Of a compacted one, the subtask is that of the last chunk, which is in no other file.
         """
-        names = sorted((chunk.name for chunk in part.chunks), key=lambda name: (name.epoch, name.subtask))
-        first, last = names[0], names[-1]
+        chunks = sorted(part.chunks, key=lambda chunk: (chunk.epoch, chunk.subtask))
+        first, last = chunks[0], chunks[-1]
         epochs = f"{first.epoch:06}-{last.epoch:06}"
-        prefix = part.form.prefix if part.seams is None else f"compacted-{part.form.prefix}"
+        prefix = part.form.prefix if part.boundaries is None else f"compacted-{part.form.prefix}"
         name = f"{prefix}-{self.sink}-{last.subtask}-{epochs}-{last.generation}{part.form.suffix}"
         return _joined(part.bucket, name)
 
-    def shown(self) -> Iterator[Shown]:
+    def visible_parts(self) -> Iterator[VisiblePart]:
         """All visible files of the sink, whatever prefix and suffix they got."""
         name = re.compile(rf"-{self.sink}-([0-9]+)-([0-9]+)-([0-9]+)-[0-9]")
         for path in self.tree.files("", without=HIDDEN_FOLDER):
             bucket, _, file = path.rpartition("/")
             found = name.search(file)
             if found is not None:
-                yield Shown(path, bucket, *map(int, found.groups()))
+                yield VisiblePart(path, bucket, *map(int, found.groups()))
 
     def publishing(self, generation: int) -> str:
-        """The area from which the committer of a generation shows files."""
+        """The area out of which the committer of a generation publishes files."""
         return f"{self.root}/publish-{generation}"
 
-    def generations(self) -> list[int]:
-        """The generations that have such an area."""
-        found = map(_PUBLISHING.fullmatch, self.tree.folder_names(self.root))
-        return [int(generation[1]) for generation in found if generation is not None]
+    def fence(self, generation: int) -> None:
+        """From now on nothing that a generation before this one has put together can become visible."""
+        for name in self.tree.folder_names(self.root):
+            found = _PUBLISHING.fullmatch(name)
+            if found is not None and int(found[1]) < generation:
+                self.tree.fence(f"{self.root}/{name}", f"{self.root}/fenced-{uuid.uuid4().hex}")
+        for name in self.tree.folder_names(self.root):  # of which a committer before this one may have left some
+            if _FENCED.fullmatch(name):
+                self.tree.clear_publishing_folder(f"{self.root}/{name}")
 
-    def fenced(self) -> str:
-        """A new name for such an area that was taken away."""
-        return f"{self.root}/fenced-{uuid.uuid4().hex}"
-
-    def all_fenced(self) -> list[str]:
-        """Areas that were taken away and not removed yet."""
-        return [f"{self.root}/{name}" for name in self.tree.folder_names(self.root) if _FENCED.fullmatch(name)]
-
-    def written_before(self, generation: int) -> Iterator[str]:
+    def written_before(self, generation: int) -> list[str]:
         """The chunks that were written, or begun, by older generations."""
-        for path in self.tree.files(self.chunks):
-            file = path.rpartition("/")[2]
-            chunk, unfinished = ChunkName.parse(file), _UNFINISHED.fullmatch(file)
-            found = chunk.generation if chunk else int(unfinished[1]) if unfinished else generation
-            if found < generation:
-                yield path
+        found = ((path, _OF_GENERATION.fullmatch(path.rpartition("/")[2])) for path in self.tree.files(self.chunks))
+        return [path for path, chunk in found if chunk is not None and int(chunk[1]) < generation]
 
 
 def _joined(*parts: str) -> str:

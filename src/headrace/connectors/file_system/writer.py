@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 import numpy as np
@@ -12,134 +10,49 @@ import numpy as np
 from headrace.common.arguments import expect
 from headrace.common.errors import InvalidProgramError
 from headrace.connectors.file_system.buckets import check_bucket
-from headrace.connectors.file_system.staging import Chunk, ChunkName, Part, PartForm
+from headrace.connectors.file_system.staging import Part, PartChunk
 from headrace.connectors.sink import SinkWriter, encode_or_reject
-from headrace.formats.encoders import BYTES, BatchEncoder, FileKind, encode_records
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.common.batch import Batch
-    from headrace.common.serialization import Encoder
-    from headrace.common.typeinfo import TypeInformation
     from headrace.connectors.file_system.buckets import BucketAssigner
-    from headrace.connectors.file_system.staging import Staging
-    from headrace.connectors.sink import Json, Reject, WriterContext, WriterEpoch
-    from headrace.formats.encoders import BulkWriterFactory
+    from headrace.connectors.file_system.staging import PartForm, Staging
+    from headrace.connectors.sink import Json, WriterContext, WriterEpoch
+    from headrace.formats.encoders import BulkWriter, BulkWriterFactory
     from headrace.storage.file_system import StagedFile
 
 
-class _OpenPart(ABC):
-    """A file that is being written."""
-
-    def __init__(self, file: StagedFile) -> None:
-        self.file = file
-
-    @property
-    def can_be_joined(self) -> bool:
-        """Whether the file may become part of a larger one."""
-        return True
-
-    @abstractmethod
-    def write(self, batch: Batch) -> None: ...
-
-    def finish(self) -> tuple[int, str]:
-        """Make the file complete and durable; gives its size and the digest of its content."""
-        return self.file.finish()
-
-
-class _RowPart(_OpenPart):
-    def __init__(self, file: StagedFile, encoder: Encoder, header: bytes, reject: Reject | None) -> None:
-        super().__init__(file)
-        self._encode = partial(encode_records, encoder)
-        self._reject = reject
-        self.file.write(header)
-
-    def write(self, batch: Batch) -> None:
-        self.file.write(b"".join(encode_or_reject(self._encode, batch, self._reject)))
-
-
-class _BulkPart(_OpenPart):
-    def __init__(self, file: StagedFile, factory: BulkWriterFactory, input_type: TypeInformation) -> None:
-        super().__init__(file)
-        self._writer = factory.create(cast("BinaryIO", self.file), input_type)
-
-    @property
-    def can_be_joined(self) -> bool:
-        return self._writer.can_be_joined
-
-    def write(self, batch: Batch) -> None:
-        self._writer.add_batch(batch)
-
-    def finish(self) -> tuple[int, str]:
-        self._writer.finish()
-        return super().finish()
-
-
-@dataclass(frozen=True, slots=True)
-class FileParts:
-    """How the files of a sink are written.
-
-    Attributes:
-        encoder: writes records, of row formats, and of bulk formats whose files may be joined; None for others.
-        bulk: for bulk formats; None for row formats.
-        config: what they are called.
-        is_complete: whether every chunk is a file of its own, and so begins as one.
-        are_joined: whether files are made of several chunks.
-    """
-
-    encoder: Encoder | None
-    bulk: BulkWriterFactory | None
-    config: OutputFileConfig
-    is_complete: bool
-    are_joined: bool
-
-    def takes_changes(self, input_type: TypeInformation) -> bool:
-        """Whether what is written shows what rows do in a changelog."""
-        if self.bulk is not None:
-            return self.bulk.takes_changes(input_type)
-        return self.encoder.takes_changes if isinstance(self.encoder, BatchEncoder) else True
-
-    def open(self, file: StagedFile, input_type: TypeInformation, reject: Reject | None) -> _OpenPart:
-        """Begin a file; ``reject`` is told of records that the encoder fails on, if there is somebody to be told."""
-        if self.encoder is None:
-            assert self.bulk is not None, "there is one of both"
-            return _BulkPart(file, self.bulk, input_type)
-        return _RowPart(file, self.encoder, self._header(input_type) if self.is_complete else b"", reject)
-
-    def form(self, input_type: TypeInformation) -> PartForm:
-        """What the manifest has to know of them."""
-        header = b"" if self.is_complete else self._header(input_type)
-        kind = self._kind(input_type) if self.are_joined else None
-        return PartForm(self.config.part_prefix, self.config.get_part_suffix(), header, kind)
-
-    def _kind(self, input_type: TypeInformation) -> FileKind | None:
-        if self.encoder is None:
-            assert self.bulk is not None, "there is one of both"
-            return self.bulk.file_kind(input_type)
-        return FileKind.of(BYTES, f"{type(self.encoder).__module__}.{type(self.encoder).__qualname__}")
-
-    def _header(self, input_type: TypeInformation) -> bytes:
-        return self.encoder.header(input_type) if isinstance(self.encoder, BatchEncoder) else b""
-
-
 class FileSinkWriter(SinkWriter):
-    """Writes one hidden file per bucket.
+    """Writes one hidden file per bucket and epoch.
 
     Args:
         context: which subtask this is.
         staging: where files are.
         assigner: which bucket a record goes to.
-        parts: how files are written.
+        factory: writes records into files.
+        form: what becomes of the files.
+        are_complete: whether each file is a part of its own, rather than a chunk of one.
     """
 
-    def __init__(self, context: WriterContext, staging: Staging, assigner: BucketAssigner, parts: FileParts) -> None:
+    def __init__(
+        self,
+        context: WriterContext,
+        staging: Staging,
+        assigner: BucketAssigner,
+        factory: BulkWriterFactory,
+        form: PartForm,
+        *,
+        are_complete: bool,
+    ) -> None:
         self._context = context
         self._staging = staging
         self._assigner = assigner
-        self._files = parts
-        self._form = parts.form(context.input_type)
-        self._open: dict[str, _OpenPart] = {}
+        self._factory = factory
+        self._form = form
+        self._are_complete = are_complete
+        self._open: dict[str, tuple[StagedFile, BulkWriter]] = {}
 
     def begin_epoch(self, epoch: WriterEpoch) -> None:
         self._epoch = epoch
@@ -149,39 +62,39 @@ class FileSinkWriter(SinkWriter):
             return
         buckets = self._assigner.bucket_ids(batch, self._epoch.processing_time)
         if isinstance(buckets, str):
-            self._part(buckets).write(batch)
+            self._write(buckets, batch)
             return
         names, which = np.unique(np.array(buckets, dtype=object), return_inverse=True)
         for index, bucket in enumerate(names.tolist()):
-            self._part(bucket).write(batch.filter(which == index))
+            self._write(bucket, batch.filter(which == index))
 
-    def _part(self, bucket: str) -> _OpenPart:
-        part = self._open.get(bucket)
-        if part is None:
-            context = self._context
-            file = self._staging.begin_chunk(
-                check_bucket(bucket), self._epoch.number, context.generation, context.subtask
-            )
-            part = self._open[bucket] = self._files.open(file, context.input_type, context.reject)
-        return part
+    def _write(self, bucket: str, batch: Batch) -> None:
+        context = self._context
+        if bucket not in self._open:
+            staging, epoch = self._staging, self._epoch.number
+            file = staging.begin_chunk(check_bucket(bucket), epoch, context.generation, context.subtask)
+            self._open[bucket] = file, self._factory.create(cast("BinaryIO", file), context.input_type)
+        _, writer = self._open[bucket]
+        encode_or_reject(writer.add_batch, batch, context.reject)
 
     def prepare_commit(self) -> Sequence[Json]:
-        parts = [self._finish(bucket, part) for bucket, part in sorted(self._open.items())]
-        self._staging.tree.make_durable(self._staging.hidden(part.bucket, part.chunks[0].name) for part in parts)
+        parts = [self._finish(bucket, *opened) for bucket, opened in sorted(self._open.items())]
+        self._staging.tree.make_durable(self._staging.hidden(part.bucket, part.chunks[0]) for part in parts)
         self._open.clear()
         return [part.to_json() for part in parts]
 
-    def _finish(self, bucket: str, part: _OpenPart) -> Part:
+    def _finish(self, bucket: str, file: StagedFile, writer: BulkWriter) -> Part:
         context, epoch = self._context, self._epoch
-        size, digest = part.finish()
-        name = ChunkName(epoch.number, context.generation, context.subtask, epoch.processing_time, digest)
-        self._staging.tree.keep(part.file, self._staging.hidden(bucket, name))
-        form = self._form if part.can_be_joined else replace(self._form, kind=None)
-        return Part(bucket, (Chunk(name, size),), form, self._files.is_complete)
+        writer.finish()
+        size, digest = file.finish()
+        chunk = PartChunk(epoch.number, context.generation, context.subtask, epoch.processing_time, digest, size)
+        self._staging.tree.keep(file, self._staging.hidden(bucket, chunk))
+        form = self._form if writer.can_be_joined else replace(self._form, kind=None)
+        return Part(bucket, (chunk,), form, self._are_complete)
 
     def abort(self) -> None:
-        for part in self._open.values():
-            part.file.discard()
+        for file, _ in self._open.values():
+            file.discard()
         self._open.clear()
 
 

@@ -6,7 +6,7 @@ import base64
 import re
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, BinaryIO, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,8 +18,8 @@ from headrace.formats.csv.reader import CsvDecoder, boundary_of
 from headrace.formats.csv.schema import CsvSchema
 from headrace.formats.encoders import (
     BatchEncoder,
-    BulkWriter,
     BulkWriterFactory,
+    EncodedFiles,
     bytes_of,
     join_text,
     simple_text,
@@ -155,35 +155,7 @@ class CsvBulkWriters:
     @staticmethod
     def for_schema(schema: CsvSchema) -> BulkWriterFactory:
         """Writers of files with the columns of ``schema``."""
-        return _CsvWriterFactory(CsvEncoder(schema))
-
-
-class _CsvWriterFactory(BulkWriterFactory):
-    def __init__(self, encoder: CsvEncoder) -> None:
-        self._encoder = encoder
-
-    @property
-    def encoder(self) -> BatchEncoder:
-        return self._encoder
-
-    def create(self, out: BinaryIO, input_type: TypeInformation) -> BulkWriter:
-        return _CsvWriter(out, self._encoder, input_type)
-
-    def validate(self, input_type: TypeInformation) -> None:
-        self._encoder.validate(input_type)
-
-
-class _CsvWriter(BulkWriter):
-    def __init__(self, out: BinaryIO, encoder: CsvEncoder, input_type: TypeInformation) -> None:
-        self._out = out
-        self._encoder = encoder
-        out.write(encoder.header(input_type))
-
-    def add_batch(self, batch: Batch) -> None:
-        self._out.write(self._encoder.encode_batch(batch))
-
-    def finish(self) -> None:
-        """Nothing comes at the end of a CSV file."""
+        return EncodedFiles(CsvEncoder(schema))
 
 
 _ARRAY_SEPARATOR = ";"
