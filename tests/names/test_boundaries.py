@@ -21,7 +21,7 @@ from headrace.common.public_module import (
     TO_DERIVE,
     WITHOUT_ERRORS,
 )
-from headrace.connectors.file_system import rolling, sink, source, writer
+from headrace.connectors.file_system import rolling, sink, source
 from headrace.datastream import slot_sharing_group
 from headrace.datastream.dependencies import ConfiguredEnvironment
 from headrace.formats.csv import schema
@@ -34,7 +34,7 @@ OF_ENGINE: Final = CALLED_BY_TASKS | WITHOUT_ERRORS | TO_DERIVE
 BUILDERS: Final = [
     config_options.OptionBuilder,
     config_options.TypedConfigOptionBuilder,
-    writer.OutputFileConfig.OutputFileConfigBuilder,
+    sink.OutputFileConfig.OutputFileConfigBuilder,
     rolling.FileCompactStrategyBuilder,
     schema.CsvSchemaBuilder,
     schemas.JsonRowDeserializationSchemaBuilder,

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from headrace.common.arguments import refused
+from headrace.common.columns import VALUE_COLUMN, layout_of
 from headrace.common.errors import InvalidTypeError
 from headrace.common.other_names import alike
-from headrace.common.typeinfo import Types
+from headrace.common.typeinfo import CompositeTypeInfo, Types
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -123,3 +124,16 @@ def row_type(fields: Sequence[tuple[str, TypeInformation]], advice: str, *, chan
     if twice is not None:
         raise refused(f"two fields are called {twice!r}: {advice}")
     return Types.ROW_NAMED(names, [of for _, of in fields], changelog=changelog)
+
+
+def fields_of(kind: TypeInformation, otherwise: str = VALUE_COLUMN) -> list[tuple[str, TypeInformation]]:
+    """The fields of records of a type by name; one that is called ``otherwise`` where it has none."""
+    if isinstance(kind, CompositeTypeInfo):
+        return list(zip(kind.field_names, kind.field_types, strict=True))
+    return [(otherwise, kind)]
+
+
+def columns_of(columns: pa.RecordBatch | None, rows: list[Any] | None, kind: TypeInformation) -> list[pa.Array]:
+    """The columns of records that are columns or rows of a type; what rows do in a changelog comes last, if known."""
+    read = layout_of(kind).rows_to_columns(rows or []) if columns is None else columns
+    return list(read.columns)

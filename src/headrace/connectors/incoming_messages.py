@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.common.call_site import warn_caller
-from headrace.common.columns import VALUE_COLUMN, layout_of
+from headrace.common.columns import layout_of
 from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import InvalidProgramError
-from headrace.common.messages import chosen_metadata, row_type
+from headrace.common.messages import chosen_metadata, columns_of, fields_of, row_type
 from headrace.common.serialization import DeserializationSchema, DeserializedBatch
-from headrace.common.typeinfo import CompositeTypeInfo, Types
+from headrace.common.typeinfo import Types
 from headrace.common.typeinfo.composite import declares_changes
 from headrace.connectors.source import SourceRecords
 from headrace.formats.bad_records import BadRecords, without_unreadable
@@ -30,19 +30,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from headrace.common.typeinfo import TypeInformation
-
-
-def fields_of(kind: TypeInformation, otherwise: str = VALUE_COLUMN) -> list[tuple[str, TypeInformation]]:
-    """The fields of records of a type by name; one that is called ``otherwise`` where it has none."""
-    if isinstance(kind, CompositeTypeInfo):
-        return list(zip(kind.field_names, kind.field_types, strict=True))
-    return [(otherwise, kind)]
-
-
-def columns_of(columns: pa.RecordBatch | None, rows: list[Any] | None, kind: TypeInformation) -> list[pa.Array]:
-    """The columns of records that are columns or rows of a type; what rows do in a changelog comes last, if known."""
-    read = layout_of(kind).rows_to_columns(rows or []) if columns is None else columns
-    return list(read.columns)
 
 
 METADATA: Final[Mapping[str, TypeInformation]] = {

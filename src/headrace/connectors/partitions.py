@@ -6,7 +6,7 @@ import enum
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from headrace.common.arguments import expect, refused
@@ -40,8 +40,15 @@ class OffsetResetStrategy(enum.Enum):
     NONE = 2
 
 
-class OffsetsInitializer(ABC):
-    """Says at which offset of each partition reading starts, or stops.
+@dataclass(frozen=True, slots=True)
+class OffsetsInitializer:
+    """Says at which offset of each partition reading starts, or stops; made by one of its methods.
+
+    Attributes:
+        strategy: where a partition starts for which there is no offset.
+        given: offsets that the program gives.
+        since: a timestamp in milliseconds, whose first record not before it is meant.
+        needs_group: whether the offsets are those that a consumer group has committed.
 
     Examples:
         >>> from headrace.datastream.connectors.log import OffsetsInitializer
@@ -50,7 +57,11 @@ class OffsetsInitializer(ABC):
         >>> explicit = OffsetsInitializer.offsets({TopicPartition("payments", 0): 1200})
     """
 
-    @abstractmethod
+    strategy: OffsetResetStrategy
+    given: Mapping[TopicPartition, int] = field(default_factory=dict, hash=False)
+    since: int | None = None
+    needs_group: bool = False
+
     def resolve(self, partitions: Sequence[TopicPartition], log: PartitionedLog) -> dict[TopicPartition, int]:
         """The offset of each partition.
 
@@ -58,21 +69,34 @@ class OffsetsInitializer(ABC):
             ConfigurationError: when a partition has none, and there is no reset strategy.
             InfrastructureError: when no broker tells.
         """
+        found = self.given
+        if self.needs_group:
+            found = log.committed(partitions)
+        elif self.since is not None:
+            found = log.at_timestamp(partitions, self.since)
+        taken = {partition: found[partition] for partition in partitions if partition in found}
+        return {**taken, **self._reset([partition for partition in partitions if partition not in found], log)}
 
-    @property
-    def needs_group(self) -> bool:
-        """Whether it needs the id of a consumer group."""
-        return False
+    def _reset(self, partitions: Sequence[TopicPartition], log: PartitionedLog) -> dict[TopicPartition, int]:
+        if not partitions:
+            return {}
+        if self.strategy is OffsetResetStrategy.NONE:
+            raise ConfigurationError(
+                f"there is no offset to start from for {', '.join(str(each) for each in partitions)}: give the "
+                "offsets initializer an OffsetResetStrategy, EARLIEST or LATEST, or an offset for each"
+            )
+        is_earliest = self.strategy is OffsetResetStrategy.EARLIEST
+        return log.earliest(partitions) if is_earliest else log.latest(partitions)
 
     @staticmethod
     def earliest() -> OffsetsInitializer:
         """The first record that there is."""
-        return _Reset(OffsetResetStrategy.EARLIEST)
+        return OffsetsInitializer(OffsetResetStrategy.EARLIEST)
 
     @staticmethod
     def latest() -> OffsetsInitializer:
         """Behind the last record that there is; of transactions, the last one before the first that is open."""
-        return _Reset(OffsetResetStrategy.LATEST)
+        return OffsetsInitializer(OffsetResetStrategy.LATEST)
 
     @staticmethod
     def timestamp(timestamp: int) -> OffsetsInitializer:
@@ -80,7 +104,7 @@ class OffsetsInitializer(ABC):
         expect(timestamp, int, "OffsetsInitializer.timestamp")
         if timestamp < 0:
             raise refused(f"a timestamp to start from is not negative, got {timestamp}")
-        return _Timestamp(timestamp)
+        return OffsetsInitializer(OffsetResetStrategy.LATEST, since=timestamp)
 
     @staticmethod
     def committed_offsets(
@@ -88,7 +112,7 @@ class OffsetsInitializer(ABC):
     ) -> OffsetsInitializer:
         """What the consumer group has committed; where it has not, what the strategy says."""
         expect(offset_reset_strategy, OffsetResetStrategy, "OffsetsInitializer.committed_offsets")
-        return _Committed(offset_reset_strategy)
+        return OffsetsInitializer(offset_reset_strategy, needs_group=True)
 
     @staticmethod
     def offsets(
@@ -103,73 +127,7 @@ class OffsetsInitializer(ABC):
             expect(offset, int, f"the offset of {partition}")
             if offset < 0:
                 raise refused(f"an offset is not negative, got {offset} for {partition}")
-        return _Explicit(dict(offsets), offset_reset_strategy)
-
-
-@dataclass(frozen=True, slots=True)
-class _Reset(OffsetsInitializer):
-    """One end of each partition."""
-
-    strategy: OffsetResetStrategy
-
-    def resolve(self, partitions: Sequence[TopicPartition], log: PartitionedLog) -> dict[TopicPartition, int]:
-        if not partitions:
-            return {}
-        if self.strategy is OffsetResetStrategy.NONE:
-            raise ConfigurationError(
-                f"there is no offset to start from for {', '.join(str(each) for each in partitions)}: give the "
-                "offsets initializer an OffsetResetStrategy, EARLIEST or LATEST, or an offset for each"
-            )
-        is_earliest = self.strategy is OffsetResetStrategy.EARLIEST
-        return log.earliest(partitions) if is_earliest else log.latest(partitions)
-
-
-@dataclass(frozen=True, slots=True)
-class _Timestamp(OffsetsInitializer):
-    """The first record not before a point in time."""
-
-    timestamp_millis: int
-
-    def resolve(self, partitions: Sequence[TopicPartition], log: PartitionedLog) -> dict[TopicPartition, int]:
-        found = log.at_timestamp(partitions, self.timestamp_millis)
-        behind = log.latest([partition for partition in partitions if partition not in found])
-        return {**found, **behind}
-
-
-@dataclass(frozen=True, slots=True)
-class _Committed(OffsetsInitializer):
-    """Where a consumer group has come to."""
-
-    strategy: OffsetResetStrategy
-
-    @property
-    def needs_group(self) -> bool:
-        return True
-
-    def resolve(self, partitions: Sequence[TopicPartition], log: PartitionedLog) -> dict[TopicPartition, int]:
-        return _or_reset(log.committed(partitions), partitions, self.strategy, log)
-
-
-@dataclass(frozen=True, slots=True)
-class _Explicit(OffsetsInitializer):
-    """Offsets of the program."""
-
-    given: Mapping[TopicPartition, int]
-    strategy: OffsetResetStrategy
-
-    def resolve(self, partitions: Sequence[TopicPartition], log: PartitionedLog) -> dict[TopicPartition, int]:
-        return _or_reset(self.given, partitions, self.strategy, log)
-
-
-def _or_reset(
-    found: Mapping[TopicPartition, int],
-    partitions: Sequence[TopicPartition],
-    strategy: OffsetResetStrategy,
-    log: PartitionedLog,
-) -> dict[TopicPartition, int]:
-    rest = [partition for partition in partitions if partition not in found]
-    taken = {partition: found[partition] for partition in partitions if partition in found}
-    return {**taken, **_Reset(strategy).resolve(rest, log)}
+        return OffsetsInitializer(offset_reset_strategy, given=dict(offsets))
 
 
 class Subscription(ABC):

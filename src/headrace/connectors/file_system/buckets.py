@@ -54,43 +54,23 @@ _FIELDS = {
 _STEPS = {_FIELDS["SSS"]: 1, "{0.second": 1000}
 
 
-@dataclass(frozen=True, slots=True)
-class DatePattern:
-    """A pattern that was understood.
+def _template_of(pattern: str) -> str:
+    """A pattern of Java's ``DateTimeFormatter`` as a template of :meth:`str.format`, for a moment and its milliseconds.
 
-    Attributes:
-        template: the same as a template of :meth:`str.format` for the moment and its milliseconds.
+    Raises:
+        InvalidProgramError: naming what is not supported.
     """
-
-    template: str
-
-    @staticmethod
-    def parse(pattern: str) -> DatePattern:
-        """Understand a pattern of Java's ``DateTimeFormatter``.
-
-        Raises:
-            InvalidProgramError: naming what is not supported.
-        """
-        parts, position = [], 0
-        while position < len(pattern):
-            token = _TOKEN.match(pattern, position)
-            if token is None:
-                raise InvalidProgramError(f"the date pattern {pattern!r} has a quote that is not closed")
-            parts.append(_template(token, pattern))
-            position = token.end()
-        return DatePattern("".join(parts))
-
-    @property
-    def step(self) -> int:
-        """Milliseconds: from one multiple of it to the next a text is the same, in zones of whole minutes off UTC."""
-        return next((step for field, step in _STEPS.items() if field in self.template), 60_000)
-
-    def format(self, moment: datetime.datetime) -> str:
-        """The moment under the pattern."""
-        return self.template.format(moment, moment.microsecond // 1000)
+    parts, position = [], 0
+    while position < len(pattern):
+        token = _TOKEN.match(pattern, position)
+        if token is None:
+            raise InvalidProgramError(f"the date pattern {pattern!r} has a quote that is not closed")
+        parts.append(_template_part(token, pattern))
+        position = token.end()
+    return "".join(parts)
 
 
-def _template(token: re.Match[str], pattern: str) -> str:
+def _template_part(token: re.Match[str], pattern: str) -> str:
     text = token[0]
     if text == "''":
         return "'"
@@ -207,7 +187,7 @@ class BucketAssigner:
         Raises:
             InvalidProgramError: when the pattern or the time zone is unknown, or folders would be hidden.
         """
-        return _ProcessingTime(_DateFolders(DatePattern.parse(format_str), timezone_id))
+        return _ProcessingTime(_DateFolders(_template_of(format_str), timezone_id))
 
     @staticmethod
     def event_time_bucket_assigner(format_str: str = "yyyy-MM-dd--HH", timezone_id: str = "UTC") -> BucketAssigner:
@@ -220,7 +200,7 @@ class BucketAssigner:
         Raises:
             InvalidProgramError: when the pattern or the time zone is unknown, or folders would be hidden.
         """
-        return _EventTime(_DateFolders(DatePattern.parse(format_str), timezone_id))
+        return _EventTime(_DateFolders(_template_of(format_str), timezone_id))
 
     @staticmethod
     def field_bucket_assigner(*fields: str | Expression) -> BucketAssigner:
@@ -253,14 +233,14 @@ class _BasePath(BucketAssigner):
 
 @dataclass(frozen=True, slots=True)
 class _DateFolders:
-    """Names moments.
+    """Names folders after moments.
 
     Attributes:
-        pattern: how.
-        zone: the time zone that they are told in; None for the machine's.
+        template: a template of :meth:`str.format`, for a moment and its milliseconds.
+        zone: the time zone that moments are told in; None for the machine's.
     """
 
-    pattern: DatePattern
+    template: str
     zone: str | None
 
     def __post_init__(self) -> None:
@@ -271,7 +251,7 @@ class _DateFolders:
         seconds, rest = divmod(millis, 1000)
         try:
             moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC).replace(microsecond=rest * 1000)
-            return self.pattern.format(moment.astimezone(self._time_zone()))
+            return self.template.format(moment.astimezone(self._time_zone()), rest)
         except (ValueError, OverflowError) as error:
             raise InvalidProgramError(
                 f"{millis} ms is not within the years 1 to 9999, so it names no bucket"
@@ -284,8 +264,9 @@ class _DateFolders:
         return names[which].tolist()  # type: ignore[no-any-return]
 
     def _step(self, times: npt.NDArray[np.int64]) -> int:
-        """Milliseconds that share a name."""
-        return min(self.pattern.step, _MINUTE if int(times.min()) >= _WHOLE_MINUTES else 1000)
+        """How many milliseconds share a name at least: zones are whole minutes off UTC, but for moments long ago."""
+        of_template = next((step for field, step in _STEPS.items() if field in self.template), _MINUTE)
+        return min(of_template, _MINUTE if int(times.min()) >= _WHOLE_MINUTES else 1000)
 
     def _time_zone(self) -> datetime.tzinfo | None:
         return None if self.zone is None else time_zone(self.zone)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from headrace.common.errors import CorruptFileError, SourceChangedError
 from headrace.connectors.file_system.file_log import FileJournal
-from headrace.connectors.file_system.paths import InputPaths, unreadable
-from headrace.connectors.file_system.reader import GONE, check_unchanged
+from headrace.connectors.file_system.paths import GONE, InputPaths, SkippedRange, check_unchanged, unreadable
 from headrace.connectors.source import Pending, SplitEnumerator, SplitRead
 from headrace.formats.file_format import FileExtent
 from headrace.storage.files import InputFile, shown
@@ -16,7 +15,7 @@ from headrace.storage.files import InputFile, shown
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from headrace.connectors.file_system.reader import SkippedRange, Tolerance
+    from headrace.connectors.file_system.paths import SkipPolicy
     from headrace.connectors.source import EnumeratorContext, Json, ReadBudget
     from headrace.formats.file_format import FileFormat
     from headrace.storage.files import FileStatus
@@ -27,43 +26,22 @@ MAX_FILES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedFile:
-    """A file that is to be read.
+class PlannedRange:
+    """A part of one file that an epoch reads.
 
     Attributes:
         status: the file.
         extent: how it can be cut.
-        lost: why the source goes on without what was not read of it yet.
+        start: the first unit.
+        end: the unit after the last one.
+        skipped: why the source goes on without what was not read of the file yet; None where it is read.
     """
 
     status: FileStatus
     extent: FileExtent
-    lost: SkippedRange | None = None
-
-    @staticmethod
-    def without(status: FileStatus, lost: SkippedRange) -> PlannedFile:
-        """A file of which nothing is left to read."""
-        return PlannedFile(status, FileExtent(0, divisible=False), lost)
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """A part of one file that an epoch reads.
-
-    Attributes:
-        file: the file.
-        start: the first unit.
-        end: the unit after the last one.
-    """
-
-    file: PlannedFile
     start: int
     end: int
-
-    @property
-    def extent(self) -> FileExtent:
-        """How the file can be cut."""
-        return self.file.extent
+    skipped: SkippedRange | None = None
 
     @property
     def bytes(self) -> float:
@@ -76,43 +54,16 @@ class Segment:
         return (self.end - self.start) * self.extent.records_per_unit
 
     def to_json(self) -> Json:
-        """What the reader needs."""
-        status, lost = self.file.status, self.file.lost
-        told = [] if lost is None else [lost.to_json()]
-        return [status.path, status.size, status.mtime_ns, self.start, self.end, *told]
-
-
-@dataclass(slots=True)
-class _Share:
-    """What an epoch reads, while it is being put together."""
-
-    budget: ReadBudget
-    segments: list[Segment] = field(default_factory=list)
-    bytes: float = 0.0
-    records: float = 0.0
-
-    def add(self, segment: Segment) -> None:
-        self.segments.append(segment)
-        self.bytes += segment.bytes
-        self.records += segment.records
-
-    @property
-    def is_full(self) -> bool:
-        full = self.bytes >= self.budget.bytes or self.records >= self.budget.records
-        return full or len(self.segments) >= MAX_FILES
-
-    def units_left(self, extent: FileExtent) -> int:
-        """How many units of the next file still fit."""
-        by_bytes = (self.budget.bytes - self.bytes) / max(extent.bytes_per_unit, 1e-9)
-        by_records = (self.budget.records - self.records) / max(extent.records_per_unit, 1e-9)
-        return int(min(by_bytes, by_records, extent.length))
+        """Give what the reader needs."""
+        skipped = [] if self.skipped is None else [[self.skipped.counter, self.skipped.reason]]
+        return [self.status.path, self.status.size, self.status.mtime_ns, self.start, self.end, *skipped]
 
 
 def plan_files(
     split_id: str,
     position: tuple[int, int],
     budget: ReadBudget,
-    file_at: Callable[[int], PlannedFile | None],
+    file_at: Callable[[int], PlannedRange | None],
 ) -> SplitRead | None:
     """An epoch's share of the files from ``position`` on.
 
@@ -120,30 +71,30 @@ def plan_files(
         split_id: the split.
         position: the first file and where to go on in it.
         budget: how much the epoch may take; one unit, or one file that cannot be cut, is taken in any case.
-        file_at: gives a file by ordinal; None beyond the last one.
+        file_at: gives a whole file by ordinal; None beyond the last one.
     """
-    share = _Share(budget)
+    taken: list[PlannedRange] = []
+    size = records = 0.0
     ordinal, offset = position
-    while not share.is_full and (file := file_at(ordinal)) is not None:
+    while size < budget.bytes and records < budget.records and len(taken) < MAX_FILES:
+        if (file := file_at(ordinal)) is None:
+            break
         extent = file.extent
-        offset = min(offset, extent.length)  # a file that was lost halfway has no length any more
-        end = _end_within(extent, offset, share.units_left(extent), must=not share.segments)
+        offset = min(offset, extent.length)  # a file that is skipped from its middle on has no length any more
+        room = min((budget.bytes - size) / max(extent.bytes_per_unit, 1e-9), extent.length)
+        room = min((budget.records - records) / max(extent.records_per_unit, 1e-9), room)
+        end = _end_within(extent, offset, int(room), must=not taken)
         if end is None:
             break
-        share.add(Segment(file, offset, end))
+        taken.append(replace(file, start=offset, end=end))
+        size, records = size + taken[-1].bytes, records + taken[-1].records
         ordinal, offset = (ordinal, end) if end < extent.length else (ordinal + 1, 0)
         if offset:
             break
-    if not share.segments:
+    if not taken:
         return None
-    return SplitRead(
-        split_id,
-        list(position),
-        [ordinal, offset],
-        tuple([segment.to_json() for segment in piece] for piece in cut_segments(share.segments, budget.pieces)),
-        records=round(share.records),
-        bytes=round(share.bytes),
-    )
+    pieces = tuple([part.to_json() for part in piece] for piece in cut_ranges(taken, budget.pieces))
+    return SplitRead(split_id, list(position), [ordinal, offset], pieces, records=round(records), bytes=round(size))
 
 
 def _end_within(extent: FileExtent, start: int, room: int, *, must: bool) -> int | None:
@@ -163,48 +114,40 @@ def _snap(extent: FileExtent, start: int, end: int, slack: int) -> int:
     return near[-1] if near else end
 
 
-def cut_segments(segments: list[Segment], pieces: int) -> Iterator[list[Segment]]:
-    """The segments in at most ``pieces`` runs of about equal bytes, in order, none of them empty."""
-    left = segments
+def cut_ranges(ranges: list[PlannedRange], pieces: int) -> Iterator[list[PlannedRange]]:
+    """The ranges in at most ``pieces`` runs of about equal bytes, in order, none of them empty."""
+    left = ranges
     for wanted in range(pieces, 1, -1):
-        piece, left = _take(left, sum(segment.bytes for segment in left) / wanted)
+        piece, left = _take(left, sum(part.bytes for part in left) / wanted)
         if piece:
             yield piece
     if left:
         yield left
 
 
-def _take(segments: list[Segment], target: float) -> tuple[list[Segment], list[Segment]]:
-    """About the first ``target`` bytes of some segments, and the rest of them."""
-    piece: list[Segment] = []
-    for index, segment in enumerate(segments):
-        head, rest = _split(segment, target)
-        if head is not None:
-            piece.append(head)
-            target -= head.bytes
-        if rest is not None:
-            return piece, [rest, *segments[index + 1 :]]
+def _take(ranges: list[PlannedRange], target: float) -> tuple[list[PlannedRange], list[PlannedRange]]:
+    """About the first ``target`` bytes of some ranges, and the rest of them."""
+    piece: list[PlannedRange] = []
+    for index, part in enumerate(ranges):
+        middle = _middle(part, target)
+        if middle > part.start or part.start == part.end:
+            piece.append(replace(part, end=middle))
+            target -= piece[-1].bytes
+        if middle < part.end:
+            return piece, [replace(part, start=middle), *ranges[index + 1 :]]
     return piece, []
 
 
-def _split(segment: Segment, target: float) -> tuple[Segment | None, Segment | None]:
-    """Cut a segment after about ``target`` bytes; either half may be missing."""
-    if target >= segment.bytes:
-        return segment, None
-    extent = segment.extent
+def _middle(part: PlannedRange, target: float) -> int:
+    """Where to cut a range after about ``target`` bytes; its start or its end where it is better left whole."""
+    if target >= part.bytes:
+        return part.end
+    extent = part.extent
     if not extent.divisible:
-        return (segment, None) if target * 2 >= segment.bytes else (None, segment)
+        return part.end if target * 2 >= part.bytes else part.start
     units = max(int(target / max(extent.bytes_per_unit, 1e-9)), 0)
-    slack = min(units, segment.end - segment.start - units) // 2
-    middle = _nearest(extent, segment.start + units, slack)
-    if middle <= segment.start:
-        return None, segment
-    if middle >= segment.end:
-        return segment, None
-    return (
-        Segment(segment.file, segment.start, middle),
-        Segment(segment.file, middle, segment.end),
-    )
+    slack = min(units, part.end - part.start - units) // 2
+    return min(max(_nearest(extent, part.start + units, slack), part.start), part.end)
 
 
 def _nearest(extent: FileExtent, unit: int, slack: int) -> int:
@@ -215,48 +158,6 @@ def _nearest(extent: FileExtent, unit: int, slack: int) -> int:
 
 SPLIT = "files"
 _NANOS_PER_MILLI = 1_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class FileEnumeratorProvider:
-    """Whether files are cut, under PyFlink's name.
-
-    Attributes:
-        splittable: whether the files of a format that can be cut are.
-
-    Examples:
-        >>> from headrace.datastream.connectors import FileEnumeratorProvider, FileSource, StreamFormat
-        >>> lines = FileSource.for_record_stream_format(StreamFormat.text_line_format(), "/data/in")
-        >>> _ = lines.set_file_enumerator(FileEnumeratorProvider.default_splittable_file_enumerator())
-    """
-
-    splittable: bool = True
-
-    @staticmethod
-    def default_splittable_file_enumerator() -> FileEnumeratorProvider:
-        """Cut files where their format allows it; the default."""
-        return FileEnumeratorProvider(True)
-
-    @staticmethod
-    def default_non_splittable_file_enumerator() -> FileEnumeratorProvider:
-        """Leave every file whole: it is read by one task in one epoch."""
-        return FileEnumeratorProvider(False)
-
-
-@dataclass(frozen=True, slots=True)
-class FileSplitAssignerProvider:
-    """Which task reads which part of a file, under PyFlink's name: the planner decides it.
-
-    Examples:
-        >>> from headrace.datastream.connectors.file_system import FileSplitAssignerProvider
-        >>> FileSplitAssignerProvider.locality_aware_split_assigner()
-        FileSplitAssignerProvider()
-    """
-
-    @staticmethod
-    def locality_aware_split_assigner() -> FileSplitAssignerProvider:
-        """Flink's default: parts of a file are read where they are stored."""
-        return FileSplitAssignerProvider()
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +189,7 @@ class FileEnumerator(SplitEnumerator):
         fmt: the format of the files.
         watch: how to look for new files; None to look once.
         context: where to keep the list of files, and what is known from before.
-        tolerance: what the source can do without.
+        skip_policy: what the source goes on without.
         splittable: whether files may be cut.
     """
 
@@ -298,7 +199,7 @@ class FileEnumerator(SplitEnumerator):
         fmt: FileFormat,
         watch: Watch | None,
         context: EnumeratorContext,
-        tolerance: Tolerance,
+        skip_policy: SkipPolicy,
         *,
         splittable: bool = True,
     ) -> None:
@@ -308,13 +209,13 @@ class FileEnumerator(SplitEnumerator):
         self._format = fmt
         self._splittable = splittable
         self._watch = watch
-        self._tolerance = tolerance
+        self._skip_policy = skip_policy
         self._journal = FileJournal(context.folder, context.state)
         self._known = self._journal.known
         # What is to be read wins: a name that was forgotten may come again, and the log still tells of both files.
         self._seen = self._known.consumed | {status.path: status for status in self._known.pending}
         self._pending_bytes = sum(status.size for status in self._known.pending)
-        self._planned: dict[str, PlannedFile] = {}
+        self._planned: dict[str, PlannedRange] = {}
         self._folders = self._paths.folders(self._seen)
         self._last_scan: int | None = None
         self._swept_at = 0
@@ -360,22 +261,26 @@ class FileEnumerator(SplitEnumerator):
     def close(self) -> None:
         self._journal.close()
 
-    def _file_at(self, ordinal: int) -> PlannedFile | None:
+    def _file_at(self, ordinal: int) -> PlannedRange | None:
         index = ordinal - self._known.first
         if index >= len(self._known.pending):
             return None
         status = self._known.pending[index]
         planned = self._planned.get(status.path)
-        if planned is None or planned.lost is None:  # what was given up stays so
+        if planned is None or planned.skipped is None:  # what is skipped stays so
             planned = self._planned[status.path] = self._look_at(status, planned)
         return planned
 
-    def _look_at(self, status: FileStatus, before: PlannedFile | None) -> PlannedFile:
+    def _look_at(self, status: FileStatus, before: PlannedRange | None) -> PlannedRange:
         try:
             check_unchanged(self._paths.store_of(status.path), status)
-            return before or PlannedFile(status, self._measure(status))
+            if before is not None:
+                return before
+            extent = self._measure(status)
+            return PlannedRange(status, extent, 0, extent.length)
         except (CorruptFileError, *GONE) as error:
-            return PlannedFile.without(status, self._tolerance.loss(status.path, error))
+            skipped = self._skip_policy.skip(status.path, error)
+            return PlannedRange(status, FileExtent(0, divisible=False), 0, 0, skipped)
 
     def _measure(self, status: FileStatus) -> FileExtent:
         store = self._paths.store_of(status.path)

@@ -1,4 +1,4 @@
-"""Paths as users write them, and where they are."""
+"""Paths as users write them and where they are, and files that are not as they were planned."""
 
 from __future__ import annotations
 
@@ -7,13 +7,23 @@ import glob
 import itertools
 import os
 import re
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from headrace.common.arguments import refused
-from headrace.common.errors import InfrastructureError, InvalidProgramError, InvalidTypeError, UnsupportedOperationError
+from headrace.common.errors import (
+    CorruptFileError,
+    InfrastructureError,
+    InvalidProgramError,
+    InvalidTypeError,
+    SourceChangedError,
+    UnsupportedOperationError,
+)
 from headrace.common.logs import get_logger
+from headrace.connectors.source import SourceRecords
+from headrace.metrics.own_names import FILES_CORRUPT, FILES_MISSING
 from headrace.storage import locations
 from headrace.storage.files import has_wildcards, is_hidden, matches, shown
 from headrace.storage.locations import HDFS, OBJECT_STORES, REMOTE, bucket_of, open_files, usual_spelling
@@ -238,3 +248,89 @@ def unreadable(path: str, error: OSError) -> InfrastructureError:
     """What to tell of a file that is there and cannot be read."""
     advice = ": let the user that runs the job read it" if isinstance(error, PermissionError) else ""
     return InfrastructureError(f"{shown(path)} cannot be read ({error.strerror or error}){advice}")
+
+
+GONE: Final = (FileNotFoundError, NotADirectoryError)
+"""The errors that say that a file is not there."""
+
+_WHERE: Final = "on the builder of the FileSource"
+
+
+def check_unchanged(store: FileStore, planned: FileStatus) -> None:
+    """Refuse a file that is not the one that was planned.
+
+    Raises:
+        FileNotFoundError: when it is gone.
+        SourceChangedError: naming the file and what changed.
+    """
+    now = store.status(planned.path)
+    if now is None:
+        raise FileNotFoundError(planned.path)
+    path = shown(planned.path)
+    if now.size != planned.size:
+        raise SourceChangedError(f"{path} had {planned.size} bytes when it was seen and has {now.size} now")
+    if now.mtime_ns != planned.mtime_ns:
+        raise SourceChangedError(f"{path} was written to after it was seen")
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedRange:
+    """A file, or the rest of one, that the source goes on without.
+
+    Attributes:
+        path: the file.
+        counter: the metric that counts it.
+        reason: what is wrong with it.
+    """
+
+    path: str
+    counter: str
+    reason: str
+
+    def records(self, *, reject: bool) -> SourceRecords:
+        """What the job hears of it; a record too when ``reject`` says that there is a dead-letter output."""
+        rejected = [(shown(self.path), "", self.reason)] if reject else []
+        return SourceRecords(rows=[], rejected=rejected, counters={self.counter: 1})
+
+
+@dataclass(frozen=True, slots=True)
+class SkipPolicy:
+    """What the source goes on without; by default every file has to be read to its end.
+
+    Attributes:
+        missing: files that were deleted before they were read.
+        corrupt: what cannot be read of damaged files.
+    """
+
+    missing: bool = False
+    corrupt: bool = False
+
+    def skip(self, path: str, error: Exception) -> SkippedRange:
+        """Skip what cannot be read of a file; that is logged.
+
+        Args:
+            path: the file.
+            error: why it cannot be read (any further): a ``CorruptFileError``, or one of :data:`GONE`.
+
+        Raises:
+            CorruptFileError: when the source must not go on.
+            SourceChangedError: likewise.
+        """
+        if isinstance(error, CorruptFileError):
+            if not self.corrupt:
+                raise CorruptFileError(
+                    f"{error}. To go on without what cannot be read of such files, call ignore_corrupt_files() {_WHERE}"
+                ) from error
+            skipped = SkippedRange(path, FILES_CORRUPT, str(error))
+        else:
+            if not self.missing:
+                raise SourceChangedError(
+                    f"{shown(path)} was deleted before it was read to its end. Put it back as it was, or, to go on "
+                    f"without such files, call ignore_missing_files() {_WHERE}"
+                ) from error
+            skipped = SkippedRange(path, FILES_MISSING, "the file was deleted before it was read to its end")
+        logger.warning("what cannot be read of %s is skipped: %s", shown(path), skipped.reason)
+        return skipped
+
+
+READ_ALL: Final = SkipPolicy()

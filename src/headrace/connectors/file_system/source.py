@@ -2,39 +2,217 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Generic
+
+import pyarrow as pa
 
 from headrace.common.arguments import expect, refused, uncalled
 from headrace.common.call_site import warn_caller
-from headrace.common.errors import InvalidProgramError, InvalidTypeError
-from headrace.common.messages import chosen_metadata
+from headrace.common.columns import layout_of
+from headrace.common.errors import CorruptFileError, InvalidProgramError, InvalidTypeError
+from headrace.common.messages import chosen_metadata, columns_of, fields_of, row_type
 from headrace.common.output_tag import OutputTag
 from headrace.common.time import Duration, to_millis
 from headrace.common.type_variables import T, T_co
-from headrace.connectors.file_system.enumerator import (
-    FileEnumerator,
-    FileEnumeratorProvider,
-    FileSplitAssignerProvider,
-    Watch,
+from headrace.common.typeinfo import Types
+from headrace.common.typeinfo.composite import declares_changes
+from headrace.connectors.file_system.enumerator import FileEnumerator, Watch
+from headrace.connectors.file_system.paths import (
+    GONE,
+    READ_ALL,
+    InputPaths,
+    SkippedRange,
+    SkipPolicy,
+    check_unchanged,
+    resolved,
+    unreadable,
 )
-from headrace.connectors.file_system.paths import InputPaths, resolved
-from headrace.connectors.file_system.reader import METADATA, STRICT, FileMetadata, FileReader, Tolerance
-from headrace.connectors.source import Boundedness, Source
-from headrace.formats.file_format import FileFormat
-from headrace.storage.files import InputFile, shown
+from headrace.connectors.source import Boundedness, Source, SourceReader, SourceRecords
+from headrace.formats.file_format import Decoded, FileFormat, FileRange
+from headrace.storage.files import FileStatus, InputFile, shown
 from headrace.storage.locations import usual_spelling
 
 if TYPE_CHECKING:
     import datetime
     import os
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from headrace.common.typeinfo import TypeInformation
-    from headrace.connectors.source import EnumeratorContext, SourceReader, SplitEnumerator
+    from headrace.connectors.source import EnumeratorContext, Json, ReaderContext, SplitEnumerator
     from headrace.formats.file_format import BulkFormat
+    from headrace.storage.files import FileStore
+
+
+class FileReader(SourceReader):
+    """Reads parts of files and sees to it that they are the files that were planned.
+
+    Args:
+        fmt: the format of the files.
+        skip_policy: what the source goes on without.
+        reject: whether to hand over bad records instead of failing.
+        metadata: the fields that tell of which file a record is, if there are any.
+    """
+
+    def __init__(
+        self, fmt: FileFormat, skip_policy: SkipPolicy, *, reject: bool, metadata: FileMetadata | None = None
+    ) -> None:
+        self._metadata = metadata
+        self._format = fmt
+        self._skip_policy = skip_policy
+        self._reject = reject
+        self._paths = InputPaths((), {})
+
+    def open(self, context: ReaderContext) -> None:
+        self._paths = InputPaths((), context.storage_options)
+
+    def read(self, piece: Json) -> Iterator[SourceRecords]:
+        for path, size, mtime_ns, start, end, *skipped in piece:
+            if skipped:
+                yield SkippedRange(path, *skipped[0]).records(reject=self._reject)
+            else:
+                file = InputFile(self._paths.store_of(path), path, size)
+                yield from self._read_file(FileStatus(path, size, mtime_ns), FileRange(file, start, end))
+
+    def _read_file(self, planned: FileStatus, part: FileRange) -> Iterator[SourceRecords]:
+        for decoded in self._decoded(planned, part):
+            if isinstance(decoded, Exception):
+                yield self._skip_policy.skip(planned.path, decoded).records(reject=self._reject)
+                continue
+            columns, rows = decoded.columns, decoded.rows
+            if columns is None and rows is None:
+                rows = []
+            elif self._metadata is not None:
+                columns, rows = self._metadata.added(columns, rows, planned), None
+            yield SourceRecords(columns=columns, rows=rows, rejected=decoded.rejected)
+
+    def _decoded(self, planned: FileStatus, part: FileRange) -> Iterator[Decoded | Exception]:
+        """The records of a file that is as it was planned; in their place, what is wrong with it where it is not."""
+        store = part.file.store
+        try:
+            check_unchanged(store, planned)
+            for decoded in self._format.read(part, reject=self._reject):
+                if decoded.damage is None:
+                    yield decoded
+                else:
+                    check_unchanged(store, planned)
+                    yield decoded.damage
+            self._check_after(store, planned)
+        except GONE as error:
+            yield error
+        except (CorruptFileError, OSError) as error:
+            check_unchanged(store, planned)  # that it was changed meanwhile says more
+            if not isinstance(error, CorruptFileError):
+                raise unreadable(planned.path, error) from error
+            yield error
+
+    def _check_after(self, store: FileStore, planned: FileStatus) -> None:
+        try:
+            check_unchanged(store, planned)
+        except FileNotFoundError:
+            if not self._skip_policy.missing:
+                raise  # were the epoch to run again, it would be lost
+
+
+METADATA: Final[Mapping[str, TypeInformation]] = {
+    "file.path": Types.STRING(),
+    "file.name": Types.STRING(),
+    "file.size": Types.LONG(),
+    "file.modification-time": Types.TIMESTAMP_LTZ(),
+}
+"""What is known about a file, by the names that Flink's SQL has for it, and the types of such fields."""
+
+_VALUES: Final[Mapping[str, Callable[[FileStatus], str | int]]] = {
+    "file.path": lambda status: shown(status.path),
+    "file.name": lambda status: status.path.rsplit("/", 1)[-1],
+    "file.size": lambda status: status.size,
+    "file.modification-time": lambda status: status.mtime_ns // 1000,
+}
+"""The same in the form that Arrow stores."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileMetadata:
+    """Fields that tell of which file a record is.
+
+    Attributes:
+        record_type: the type of the records without them.
+        fields: the metadata that each holds, by name of the field.
+        produced_type: the type of the records with them.
+    """
+
+    record_type: TypeInformation
+    fields: Mapping[str, str]
+    produced_type: TypeInformation
+
+    @staticmethod
+    def of(record_type: TypeInformation, fields: Mapping[str, str]) -> FileMetadata:
+        """Records of a type, and behind their fields those of metadata.
+
+        Raises:
+            InvalidProgramError: when two fields have one name.
+        """
+        every = fields_of(record_type) + [(field, METADATA[name]) for field, name in fields.items()]
+        changelog = declares_changes(record_type)
+        kind = row_type(every, "give set_metadata({'another name': ...})", changelog=changelog)
+        return FileMetadata(record_type, dict(fields), kind)
+
+    def added(self, columns: pa.RecordBatch | None, rows: list[Any] | None, status: FileStatus) -> pa.RecordBatch:
+        """Records of a file, which are columns or rows, with the fields that tell of it."""
+        arrays = columns_of(columns, rows, self.record_type)
+        told = [_repeated(name, status, len(arrays[0])) for name in self.fields.values()]
+        count = len(fields_of(self.record_type))
+        schema = layout_of(self.produced_type).schema
+        return pa.RecordBatch.from_arrays([*arrays[:count], *told, *arrays[count:]], schema=schema)
+
+
+def _repeated(name: str, status: FileStatus, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(_VALUES[name](status), METADATA[name].storage_type), count)
+
 
 _DEFAULT_HORIZON = Duration.of_days(7)
+
+
+@dataclass(frozen=True, slots=True)
+class FileEnumeratorProvider:
+    """Whether files are cut, under PyFlink's name.
+
+    Attributes:
+        splittable: whether the files of a format that can be cut are.
+
+    Examples:
+        >>> from headrace.datastream.connectors import FileEnumeratorProvider, FileSource, StreamFormat
+        >>> lines = FileSource.for_record_stream_format(StreamFormat.text_line_format(), "/data/in")
+        >>> _ = lines.set_file_enumerator(FileEnumeratorProvider.default_splittable_file_enumerator())
+    """
+
+    splittable: bool = True
+
+    @staticmethod
+    def default_splittable_file_enumerator() -> FileEnumeratorProvider:
+        """Cut files where their format allows it; the default."""
+        return FileEnumeratorProvider(True)
+
+    @staticmethod
+    def default_non_splittable_file_enumerator() -> FileEnumeratorProvider:
+        """Leave every file whole: it is read by one task in one epoch."""
+        return FileEnumeratorProvider(False)
+
+
+@dataclass(frozen=True, slots=True)
+class FileSplitAssignerProvider:
+    """Which task reads which part of a file, under PyFlink's name: the planner decides it.
+
+    Examples:
+        >>> from headrace.datastream.connectors.file_system import FileSplitAssignerProvider
+        >>> FileSplitAssignerProvider.locality_aware_split_assigner()
+        FileSplitAssignerProvider()
+    """
+
+    @staticmethod
+    def locality_aware_split_assigner() -> FileSplitAssignerProvider:
+        """Flink's default: parts of a file are read where they are stored."""
+        return FileSplitAssignerProvider()
 
 
 class FileSource(Source[T_co]):
@@ -64,7 +242,7 @@ class FileSource(Source[T_co]):
         paths: tuple[str, ...],
         watch: Watch | None = None,
         dead_letter: OutputTag | None = None,
-        tolerance: Tolerance = STRICT,
+        skip_policy: SkipPolicy = READ_ALL,
         *,
         splittable: bool = True,
         metadata: FileMetadata | None = None,
@@ -74,7 +252,7 @@ class FileSource(Source[T_co]):
         self._paths = paths
         self._watch = watch
         self._dead_letter = dead_letter
-        self._tolerance = tolerance
+        self._skip_policy = skip_policy
         self._splittable = splittable
 
     @staticmethod
@@ -113,11 +291,13 @@ class FileSource(Source[T_co]):
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
         return FileEnumerator(
-            self._paths, self._format, self._watch, context, self._tolerance, splittable=self._splittable
+            self._paths, self._format, self._watch, context, self._skip_policy, splittable=self._splittable
         )
 
     def create_reader(self) -> SourceReader:
-        return FileReader(self._format, self._tolerance, reject=self._dead_letter is not None, metadata=self._metadata)
+        return FileReader(
+            self._format, self._skip_policy, reject=self._dead_letter is not None, metadata=self._metadata
+        )
 
     def __repr__(self) -> str:
         return f"FileSource({', '.join(self._paths)})"
@@ -151,7 +331,7 @@ class FileSourceBuilder(Generic[T_co]):
         self._paths = tuple(usual_spelling(resolved(path)) for path in paths)
         self._watch: Watch | None = None
         self._dead_letter: OutputTag | None = None
-        self._tolerance = STRICT
+        self._skip_policy = READ_ALL
         self._splittable = True
         self._metadata: dict[str, str] = {}
 
@@ -210,7 +390,7 @@ class FileSourceBuilder(Generic[T_co]):
         Each is logged, counted in ``numFilesMissing``, and a record of the dead-letter output if there is one. Which
         part of a file is lost that is deleted while it is read depends on timing.
         """
-        self._tolerance = replace(self._tolerance, missing=True)
+        self._skip_policy = replace(self._skip_policy, missing=True)
         return self
 
     def ignore_corrupt_files(self) -> FileSourceBuilder[T_co]:
@@ -221,7 +401,7 @@ class FileSourceBuilder(Generic[T_co]):
         those of later row groups. What is lost is logged, counted in ``numFilesCorrupt``, and a record of the
         dead-letter output if there is one; a file that several tasks read is told of by each that meets the damage.
         """
-        self._tolerance = replace(self._tolerance, corrupt=True)
+        self._skip_policy = replace(self._skip_policy, corrupt=True)
         return self
 
     def set_metadata(self, metadata: Mapping[str, str] | Sequence[str]) -> FileSourceBuilder[Any]:
@@ -258,7 +438,7 @@ class FileSourceBuilder(Generic[T_co]):
             self._paths,
             self._watch,
             self._dead_letter,
-            self._tolerance,
+            self._skip_policy,
             splittable=self._splittable,
             metadata=FileMetadata.of(fmt.produced_type, self._metadata) if self._metadata else None,
         )

@@ -21,16 +21,24 @@ import hashlib
 import re
 import uuid
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple, cast
 
+import numpy as np
+
+from headrace.connectors.file_system.buckets import check_bucket
+from headrace.connectors.sink import SinkWriter, encode_or_reject
 from headrace.formats.encoders import BYTES, FileKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from headrace.connectors.sink import Json
+    from headrace.common.batch import Batch
+    from headrace.connectors.file_system.buckets import BucketAssigner
+    from headrace.connectors.sink import Json, WriterContext, WriterEpoch
+    from headrace.formats.encoders import BulkWriter, BulkWriterFactory
     from headrace.storage.file_system import StagedFile
     from headrace.storage.folder import OutputTree
+
 
 HIDDEN_FOLDER: Final = ".headrace-"
 """How the names begin of the folders in which sinks keep what is hidden."""
@@ -263,3 +271,77 @@ class Staging:
 
 def _joined(*parts: str) -> str:
     return "/".join(filter(None, parts))
+
+
+class FileSinkWriter(SinkWriter):
+    """Writes one hidden file per bucket and epoch.
+
+    Args:
+        context: which subtask this is.
+        staging: where files are.
+        assigner: which bucket a record goes to.
+        factory: writes records into files.
+        form: what becomes of the files.
+        are_complete: whether each file is a part of its own, rather than a chunk of one.
+    """
+
+    def __init__(
+        self,
+        context: WriterContext,
+        staging: Staging,
+        assigner: BucketAssigner,
+        factory: BulkWriterFactory,
+        form: PartForm,
+        *,
+        are_complete: bool,
+    ) -> None:
+        self._context = context
+        self._staging = staging
+        self._assigner = assigner
+        self._factory = factory
+        self._form = form
+        self._are_complete = are_complete
+        self._open: dict[str, tuple[StagedFile, BulkWriter]] = {}
+
+    def begin_epoch(self, epoch: WriterEpoch) -> None:
+        self._epoch = epoch
+
+    def write(self, batch: Batch) -> None:
+        if not len(batch):
+            return
+        buckets = self._assigner.bucket_ids(batch, self._epoch.processing_time)
+        if isinstance(buckets, str):
+            self._write(buckets, batch)
+            return
+        names, which = np.unique(np.array(buckets, dtype=object), return_inverse=True)
+        for index, bucket in enumerate(names.tolist()):
+            self._write(bucket, batch.filter(which == index))
+
+    def _write(self, bucket: str, batch: Batch) -> None:
+        context = self._context
+        if bucket not in self._open:
+            staging, epoch = self._staging, self._epoch.number
+            file = staging.begin_chunk(check_bucket(bucket), epoch, context.generation, context.subtask)
+            self._open[bucket] = file, self._factory.create(cast("BinaryIO", file), context.input_type)
+        _, writer = self._open[bucket]
+        encode_or_reject(writer.add_batch, batch, context.reject)
+
+    def prepare_commit(self) -> Sequence[Json]:
+        parts = [self._finish(bucket, *opened) for bucket, opened in sorted(self._open.items())]
+        self._staging.tree.make_durable(self._staging.hidden(part.bucket, part.chunks[0]) for part in parts)
+        self._open.clear()
+        return [part.to_json() for part in parts]
+
+    def _finish(self, bucket: str, file: StagedFile, writer: BulkWriter) -> Part:
+        context, epoch = self._context, self._epoch
+        writer.finish()
+        size, digest = file.finish()
+        chunk = PartChunk(epoch.number, context.generation, context.subtask, epoch.processing_time, digest, size)
+        self._staging.tree.keep(file, self._staging.hidden(bucket, chunk))
+        form = self._form if writer.can_be_joined else replace(self._form, kind=None)
+        return Part(bucket, (chunk,), form, self._are_complete)
+
+    def abort(self) -> None:
+        for file, _ in self._open.values():
+            file.discard()
+        self._open.clear()

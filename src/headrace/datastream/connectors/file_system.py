@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from headrace.common.public_module import public_module
 from headrace.connectors.file_system.buckets import BucketAssigner
-from headrace.connectors.file_system.enumerator import FileEnumeratorProvider, FileSplitAssignerProvider
 from headrace.connectors.file_system.rolling import (
     DefaultRollingPolicy,
     FileCompactor,
@@ -12,9 +11,13 @@ from headrace.connectors.file_system.rolling import (
     OnCheckpointRollingPolicy,
     RollingPolicy,
 )
-from headrace.connectors.file_system.sink import FileSink
-from headrace.connectors.file_system.source import FileSource, FileSourceBuilder
-from headrace.connectors.file_system.writer import OutputFileConfig
+from headrace.connectors.file_system.sink import FileSink, OutputFileConfig
+from headrace.connectors.file_system.source import (
+    FileEnumeratorProvider,
+    FileSource,
+    FileSourceBuilder,
+    FileSplitAssignerProvider,
+)
 from headrace.formats.file_format import BulkFormat
 from headrace.formats.text import StreamFormat
 
