@@ -154,7 +154,7 @@ class FakeSource(DynamicKafkaSource[str]):
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
         goes_on = context.state is not None
-        topology = StreamTopology(self._subscription, self._plan.properties, self._plan.threshold, goes_on=goes_on)
+        topology = StreamTopology(self._plan, goes_on=goes_on)
         return DynamicKafkaEnumerator(topology, self._plan, FakeLog, context.state)
 
     def create_reader(self) -> SourceReader:
@@ -172,4 +172,4 @@ def builder(service: KafkaMetadataService) -> DynamicKafkaSourceBuilder[str]:
 def faked(made: DynamicKafkaSourceBuilder[str]) -> FakeSource:
     """The source that a builder makes, of these clusters."""
     source = made.build()
-    return FakeSource(source._subscription, source._plan, source._schema, source._dead_letter)
+    return FakeSource(source._plan, source._schema, source._dead_letter)

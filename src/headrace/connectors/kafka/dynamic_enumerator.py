@@ -176,38 +176,38 @@ logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class StreamSubscription:
-    """Which streams are read, and who tells where they lie.
+class DynamicPlan:
+    """What a source of several clusters reads.
 
     Attributes:
-        subscriber: which.
-        service: tells.
+        subscriber: which streams.
+        service: tells where they lie.
         interval: after how many milliseconds it is asked again; None for never.
+        each: what is read of every cluster, but for the topics.
+        properties: settings of all clients; not those that the metadata says.
+        threshold: how often in a row a cluster, or the metadata service once it has answered, may fail.
+        retention: for how many milliseconds it is remembered how far a cluster was read that is taken away.
     """
 
     subscriber: KafkaStreamSubscriber
     service: KafkaMetadataService
     interval: int | None
+    each: ReadingPlan
+    properties: Mapping[str, str]
+    threshold: int
+    retention: int
 
 
 class StreamTopology:
     """The clusters of the streams that a source reads, as a metadata service tells now and then.
 
     Args:
-        subscription: which streams, and who tells.
-        properties: settings of all clients.
-        threshold: how often in a row the service may fail, once it has answered.
+        plan: which streams, and who tells.
         goes_on: whether the job has run before, so that whatever is wrong with the service may have been right then.
     """
 
-    def __init__(
-        self, subscription: StreamSubscription, properties: Mapping[str, str], threshold: int, *, goes_on: bool = False
-    ) -> None:
-        self._service = subscription.service
-        self._subscriber = subscription.subscriber
-        self._interval = subscription.interval
-        self._properties = properties
-        self._threshold = threshold
+    def __init__(self, plan: DynamicPlan, *, goes_on: bool = False) -> None:
+        self._plan = plan
         self._goes_on = goes_on
         self._lock = Lock()
         self._calls: RepeatedCalls[dict[str, ClusterMetadata]] = RepeatedCalls("streams of Kafka")
@@ -217,7 +217,7 @@ class StreamTopology:
     @property
     def is_fixed(self) -> bool:
         """Whether nobody asks for changes any more."""
-        return self._known is not None and self._interval is None
+        return self._known is not None and self._plan.interval is None
 
     def clusters(self, now: int) -> Mapping[str, ClusterMetadata]:
         """The clusters by id, each with all topics that are to be read of it.
@@ -242,30 +242,30 @@ class StreamTopology:
         """Whether the service wants a cluster to be read; where it fails, as before."""
         try:
             with self._lock:
-                return self._service.is_cluster_active(cluster_id)
+                return self._plan.service.is_cluster_active(cluster_id)
         except Exception as error:  # that of the cluster, which is why it is asked, is the one to tell
             logger.warning("%s does not say whether cluster %r is active: %r", self._name, cluster_id, error)
             return True
 
     def close(self) -> None:
         """Close the service; where it is in use, later."""
-        self._calls.then(self._service.close)
+        self._calls.then(self._plan.service.close)
 
     @property
     def _name(self) -> str:
-        return f"the metadata service {type(self._service).__name__}"
+        return f"the metadata service {type(self._plan.service).__name__}"
 
     def _is_time_to_ask(self, now: int) -> bool:
         if self._asked_at is None:
             return True
-        return self._interval is not None and now - self._asked_at >= self._interval
+        return self._plan.interval is not None and now - self._asked_at >= self._plan.interval
 
     def _told(self) -> dict[str, ClusterMetadata]:
         with self._lock:
-            streams = self._subscriber.get_subscribed_streams(self._service)
-        found = clusters_of(checked_streams(streams, self._subscriber))
+            streams = self._plan.subscriber.get_subscribed_streams(self._plan.service)
+        found = clusters_of(checked_streams(streams, self._plan.subscriber))
         for name, metadata in found.items():
-            cluster_settings(self._properties, name, metadata.properties)
+            cluster_settings(self._plan.properties, name, metadata.properties)
         return found
 
     def _take(self) -> None:
@@ -276,15 +276,17 @@ class StreamTopology:
             self._fail(error)
             return
         if not self._known and known != self._known:
-            logger.warning("%s knows no cluster of %s: nothing is read until it does", self._name, self._subscriber)
+            logger.warning(
+                "%s knows no cluster of %s: nothing is read until it does", self._name, self._plan.subscriber
+            )
 
     def _fail(self, error: Exception) -> None:
         if self._known is None:
             if not (self._goes_on or isinstance(error, OSError | InfrastructureError)):
                 raise error
             raise InfrastructureError(f"{self._name} has failed: {_told(error)}") from error
-        told = f"{self._name} {self._calls.failed()} ({THRESHOLD!r} is {self._threshold})"
-        if self._calls.failures > self._threshold:
+        told = f"{self._name} {self._calls.failed()} ({THRESHOLD!r} is {self._plan.threshold})"
+        if self._calls.failures > self._plan.threshold:
             raise InfrastructureError(f"{told}: {_told(error)}") from error
         logger.warning("%s, and what it said last goes on: %s", told, _told(error))
 
@@ -325,6 +327,9 @@ class ClusterReading:
         state: what :meth:`snapshot` gave, or None at the first start.
         threshold: how often in a row it may fail.
         is_active: whether it is still to be read, asked when it fails.
+
+    Attributes:
+        enumerator: that of the cluster's partitions.
     """
 
     def __init__(
@@ -339,7 +344,7 @@ class ClusterReading:
         self._name = name
         self._threshold = threshold
         self._is_active = is_active
-        self._enumerator = PartitionEnumerator(log, plan, copy.deepcopy(state))
+        self.enumerator = PartitionEnumerator(log, plan, copy.deepcopy(state))
         self._state = state
         self._looks: RepeatedCalls[Sequence[str] | None] = RepeatedCalls(f"look at {name}")
         self._splits: Sequence[str] = ()
@@ -373,50 +378,30 @@ class ClusterReading:
             self._is_known = True
             if found is not None:
                 self._splits = found
-                self._state = copy.deepcopy(self._enumerator.snapshot())
+                self._state = copy.deepcopy(self.enumerator.snapshot())
 
-    def initial_position(self, split_id: str) -> Json:
-        """As that of an enumerator."""
-        return self._enumerator.initial_position(split_id)
+    @property
+    def at_rest(self) -> PartitionEnumerator | None:
+        """The cluster's enumerator; None while a look is under way, which changes what is known."""
+        return None if self._looks.is_under_way else self.enumerator
 
-    def plan(self, split_id: str, position: Json, budget: ReadBudget, now: int) -> SplitRead | None:
-        """As that of an enumerator."""
-        return self._enumerator.plan(split_id, position, budget, now) if self._is_at_rest else None
-
-    def is_finished(self, split_id: str, position: Json) -> bool:
-        """As that of an enumerator."""
-        return self._is_at_rest and self._enumerator.is_finished(split_id, position)
-
+    @property
     def is_complete(self) -> bool:
-        """As that of an enumerator; it is not before the first look."""
-        return self._is_known and self._enumerator.is_complete()
-
-    def pending(self, split_id: str, position: Json, now: int) -> Pending:
-        """As that of an enumerator."""
-        return self._enumerator.pending(split_id, position, now) if self._is_at_rest else Pending()
+        """Whether no further partition will be found; it is not before the first look."""
+        return self._is_known and self.enumerator.is_complete()
 
     def snapshot(self) -> Json | None:
         """What has to be known after a restart, as the last look has left it; None before the first one."""
         return self._state
 
-    def checkpoint_completed(self, positions: dict[str, Json]) -> None:
-        """As that of an enumerator; while the cluster does not answer nobody tells it how far the job is."""
-        if self._is_at_rest:
-            self._enumerator.checkpoint_completed(positions)
-
     def close(self) -> None:
         """Let go of connections; those that are in use, later."""
-        self._looks.then(self._enumerator.close)
-
-    @property
-    def _is_at_rest(self) -> bool:
-        """Whether nothing changes what is known."""
-        return not self._looks.is_under_way
+        self._looks.then(self.enumerator.close)
 
     def _found(self, now: int) -> Sequence[str] | None:
         """The partitions; None when the cluster has failed and is not to be read any more anyway."""
         try:
-            return self._enumerator.discover(now)
+            return self.enumerator.discover(now)
         except (HeadraceError, OSError) as error:
             if self._is_active():
                 raise
@@ -445,64 +430,8 @@ class RemovedCluster:
     positions: dict[str, Json] = field(default_factory=dict)
 
 
-class RemovedClusters:
-    """The clusters that went within a time.
-
-    Args:
-        retention: for how many milliseconds they are remembered; none are where it is not positive.
-        state: what :meth:`snapshot` gave.
-    """
-
-    def __init__(self, retention: int, state: Mapping[str, Json]) -> None:
-        self._retention = retention
-        self._clusters = {name: RemovedCluster(**told) for name, told in state.items()}
-
-    def remove(self, name: str, state: Json | None, now: int) -> None:
-        """A cluster is not to be read any more."""
-        if self._retention > 0:
-            self._clusters[name] = RemovedCluster(now, state)
-
-    def ended(self, name: str, partition: str, position: Json) -> None:
-        """Reading of a partition has ended, as its cluster went, or the topic alone, which is not remembered."""
-        if name in self._clusters:
-            self._clusters[name].positions[partition] = position
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._clusters
-
-    def pop(self, name: str) -> RemovedCluster:
-        """What is known of a cluster, which is to be read again."""
-        return self._clusters.pop(name)
-
-    def forget(self, now: int) -> None:
-        """Forget those that went too long ago."""
-        kept = self._clusters.items()
-        self._clusters = {name: each for name, each in kept if now - each.removed_at < self._retention}
-
-    def snapshot(self) -> Json:
-        """For the manifest."""
-        return {name: asdict(cluster) for name, cluster in self._clusters.items()}
-
-
 CLUSTERS: Final = "kafkaClustersCount"
 """Flink's metric: how many clusters are read."""
-
-
-@dataclass(frozen=True, slots=True)
-class DynamicPlan:
-    """What a source of several clusters reads.
-
-    Attributes:
-        each: what is read of every cluster, but for the topics.
-        properties: settings of all clients; not those that the metadata says.
-        threshold: how often in a row a cluster, or the metadata service, may fail.
-        retention: for how many milliseconds it is remembered how far a cluster was read that is taken away.
-    """
-
-    each: ReadingPlan
-    properties: Mapping[str, str]
-    threshold: int
-    retention: int
 
 
 class DynamicKafkaEnumerator(SplitEnumerator):
@@ -529,7 +458,8 @@ class DynamicKafkaEnumerator(SplitEnumerator):
         self._plan = plan
         self._connect = connect
         self._restored: dict[str, Json] = {} if state is None else dict(state["clusters"])
-        self._removed = RemovedClusters(plan.retention, {} if state is None else state["removed"])
+        removed = {} if state is None else state["removed"]
+        self._removed = {name: RemovedCluster(**told) for name, told in removed.items()}
         self._wanted: Mapping[str, ClusterMetadata] = {}
         self._clusters: dict[str, ClusterReading] = {}
         self._were_wanted: dict[str, Mapping[str, str]] = {}
@@ -538,7 +468,8 @@ class DynamicKafkaEnumerator(SplitEnumerator):
         self._left: set[str] = set()
 
     def discover(self, now: int) -> Sequence[str]:
-        self._removed.forget(now)
+        for name in [name for name, each in self._removed.items() if now - each.removed_at >= self._plan.retention]:
+            del self._removed[name]
         self._follow(self._topology.clusters(now), now)
         for cluster in self._clusters.values():
             cluster.begin_to_look(now)
@@ -555,13 +486,14 @@ class DynamicKafkaEnumerator(SplitEnumerator):
         name, partition = _parsed(split_id)
         if split_id in self._positions:
             return self._positions.pop(split_id)
-        return self._clusters[name].initial_position(partition)
+        return self._clusters[name].enumerator.initial_position(partition)
 
     def plan(self, split_id: str, position: Json, budget: ReadBudget, now: int) -> SplitRead | None:
         name, partition = _parsed(split_id)
         if self._is_gone(split_id):
             return SplitRead(split_id, position, position, self._last_pieces(name, partition))
-        read = self._clusters[name].plan(partition, position, budget, now)
+        cluster = self._clusters[name].at_rest
+        read = None if cluster is None else cluster.plan(partition, position, budget, now)
         if read is None:
             return None
         properties = self._wanted[name].properties
@@ -572,24 +504,28 @@ class DynamicKafkaEnumerator(SplitEnumerator):
         name, partition = _parsed(split_id)
         if self._is_gone(split_id):
             self._leaving.add(split_id)
-            self._removed.ended(name, partition, position)
+            if name in self._removed:
+                self._removed[name].positions[partition] = position
             return True
-        return self._clusters[name].is_finished(partition, position)
+        cluster = self._clusters[name].at_rest
+        return cluster is not None and cluster.is_finished(partition, position)
 
     def is_complete(self) -> bool:
-        return self._topology.is_fixed and all(cluster.is_complete() for cluster in self._clusters.values())
+        return self._topology.is_fixed and all(cluster.is_complete for cluster in self._clusters.values())
 
     def pending(self, split_id: str, position: Json, now: int) -> Pending:
         if self._is_gone(split_id):
             return Pending(0, 0)
         name, partition = _parsed(split_id)
-        return self._clusters[name].pending(partition, position, now)
+        cluster = self._clusters[name].at_rest
+        return Pending() if cluster is None else cluster.pending(partition, position, now)
 
     def gauges(self) -> Mapping[str, int]:
         return {CLUSTERS: len(self._clusters)}
 
     def snapshot(self) -> Json:
-        return {"clusters": self._states(), "removed": self._removed.snapshot(), "positions": dict(self._positions)}
+        removed = {name: asdict(cluster) for name, cluster in self._removed.items()}
+        return {"clusters": self._states(), "removed": removed, "positions": dict(self._positions)}
 
     def checkpoint_completed(self, positions: dict[str, Json]) -> None:
         self._left |= self._leaving & positions.keys()
@@ -599,7 +535,8 @@ class DynamicKafkaEnumerator(SplitEnumerator):
                 name, partition = _parsed(split_id)
                 by_cluster.setdefault(name, {})[partition] = position
         for name, of_cluster in by_cluster.items():
-            self._clusters[name].checkpoint_completed(of_cluster)
+            if (cluster := self._clusters[name].at_rest) is not None:  # else nobody tells it how far the job is
+                cluster.checkpoint_completed(of_cluster)
 
     def close(self) -> None:
         for cluster in self._clusters.values():
@@ -630,7 +567,8 @@ class DynamicKafkaEnumerator(SplitEnumerator):
         for name in [name for name in self._clusters if name not in wanted or name in settings]:
             self._clusters.pop(name).close()
         for name in (self._wanted.keys() | states.keys()) - wanted.keys():
-            self._removed.remove(name, states.get(name), now)
+            if self._plan.retention > 0:
+                self._removed[name] = RemovedCluster(now, states.get(name))
             logger.info("nothing is read of cluster %r any more", name)
         for name, of_cluster in settings.items():
             state = self._remembered(name, wanted) if name in self._removed else states.get(name)

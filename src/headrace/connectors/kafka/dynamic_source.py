@@ -18,7 +18,6 @@ from headrace.connectors.kafka.dynamic_enumerator import (
     ClusterPiece,
     DynamicKafkaEnumerator,
     DynamicPlan,
-    StreamSubscription,
     StreamTopology,
     cluster_settings,
 )
@@ -114,16 +113,9 @@ class DynamicKafkaSource(TopicSource[T_co]):
         (DynamicKafkaSource(payments by YamlFileMetadataService), String)
     """
 
-    def __init__(
-        self,
-        subscription: StreamSubscription,
-        plan: DynamicPlan,
-        schema: MessageDeserializationSchema,
-        dead_letter: OutputTag | None,
-    ) -> None:
-        self._subscription = subscription
+    def __init__(self, plan: DynamicPlan, schema: MessageDeserializationSchema, dead_letter: OutputTag | None) -> None:
         self._plan = plan
-        super().__init__(str(subscription.subscriber), schema, dead_letter, is_bounded=plan.each.is_bounded)
+        super().__init__(str(plan.subscriber), schema, dead_letter, is_bounded=plan.each.is_bounded)
 
     @staticmethod
     def builder() -> DynamicKafkaSourceBuilder[T_co]:
@@ -132,16 +124,14 @@ class DynamicKafkaSource(TopicSource[T_co]):
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
         check_library()
-        asked = self._subscription
-        goes_on = context.state is not None
-        topology = StreamTopology(asked, self._plan.properties, self._plan.threshold, goes_on=goes_on)
+        topology = StreamTopology(self._plan, goes_on=context.state is not None)
         return DynamicKafkaEnumerator(topology, self._plan, KafkaPartitionedLog, context.state)
 
     def create_reader(self) -> SourceReader:
         return DynamicKafkaReader(self._plan.properties, self._schema, reject=self._dead_letter is not None)
 
     def __repr__(self) -> str:
-        return f"DynamicKafkaSource({self._subscription.subscriber} by {type(self._subscription.service).__name__})"
+        return f"DynamicKafkaSource({self._plan.subscriber} by {type(self._plan.service).__name__})"
 
 
 class DynamicKafkaSourceBuilder(KafkaConsumerBuilder, Generic[T_co]):
@@ -229,11 +219,18 @@ class DynamicKafkaSourceBuilder(KafkaConsumerBuilder, Generic[T_co]):
         retention = whole_number(RETENTION, properties.pop(RETENTION, "0"))
         _check_mode(properties.pop(MODE, "global"))
         follows = interval > 0 and not self._is_bounded
-        subscription = StreamSubscription(self._subscriber, self._service, interval if follows else None)
         each = self._reading_plan(Topics(()), properties)
         check_known(properties)
-        plan = DynamicPlan(each, properties, 0 if self._is_bounded else threshold, retention)
-        return DynamicKafkaSource(subscription, plan, self._needed_schema(), self._dead_letter)
+        plan = DynamicPlan(
+            self._subscriber,
+            self._service,
+            interval if follows else None,
+            each,
+            properties,
+            0 if self._is_bounded else threshold,
+            retention,
+        )
+        return DynamicKafkaSource(plan, self._needed_schema(), self._dead_letter)
 
 
 def _check_names(properties: Mapping[str, str]) -> None:
