@@ -88,9 +88,9 @@ def test_files_that_were_seen_under_another_scheme_are_not_read_again(
 ) -> None:
     monkeypatch.setattr("headrace.connectors.file_system.paths.open_files", lambda place, _: Bucket(place))
     journal = FileJournal(posix_folder(tmp_path), None)
-    journal.known.consumed["s3a://bucket/in/a"] = status("s3a://bucket/in/a")
+    journal.known.consumed["s3://bucket/in/a"] = status("s3://bucket/in/a")
     journal.known.first = 1
-    journal.add([status("s3a://bucket/in/b")], 5)
+    journal.add([status("s3://bucket/in/b")], 5)
     context = EnumeratorContext(parallelism=1, folder=posix_folder(tmp_path), state=stored(journal))
     for spelling in ("s3", "s3a"):
         built = FileSource.for_record_stream_format(StreamFormat.text_line_format(), f"{spelling}://bucket/in")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from headrace.common.durable import Permissions, TemporaryFolder, write_file, writing
 from headrace.common.errors import StateError
-from headrace.connectors.driver_sink import DriverSink, EncodedRecords, Receiver
+from headrace.connectors.driver_sink import EncodedRecords, Receiver
 from headrace.connectors.ranges import cut_evenly
 from headrace.connectors.source import (
     Boundedness,
@@ -117,10 +117,6 @@ def _records_at(place: _Place, file: BinaryIO) -> EncodedRecords:
     return EncodedRecords(columns, kinds, times, place.count)
 
 
-class CacheSink(DriverSink):
-    """Has :class:`CacheFiles` take the records of every complete epoch, each epoch once."""
-
-
 class CachedSource(Source[Any]):
     """Reads a cache: the records with their timestamps, in the order in which they were put there.
 
@@ -129,21 +125,16 @@ class CachedSource(Source[Any]):
         type_info: their type.
     """
 
+    boundedness = Boundedness.BOUNDED
+    reads_in_pieces = True
+
     def __init__(self, files: CacheFiles, type_info: TypeInformation) -> None:
         self._files: CacheFiles | None = files
         self._type = type_info
 
     @property
-    def boundedness(self) -> Boundedness:
-        return Boundedness.BOUNDED
-
-    @property
     def produced_type(self) -> TypeInformation[Any]:
         return self._type
-
-    @property
-    def reads_in_pieces(self) -> bool:
-        return True
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
         assert self._files is not None, "enumerators are made in the driver"

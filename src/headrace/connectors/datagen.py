@@ -226,6 +226,9 @@ class DataGeneratorSource(Source[T_co]):
         ... )
     """
 
+    gives_timestamps = False
+    reads_in_pieces = True
+
     def __init__(
         self,
         generator_function: GeneratorFunction | None = None,
@@ -266,14 +269,6 @@ class DataGeneratorSource(Source[T_co]):
     @property
     def produced_type(self) -> TypeInformation[T_co]:
         return self._type
-
-    @property
-    def gives_timestamps(self) -> bool:
-        return False
-
-    @property
-    def reads_in_pieces(self) -> bool:
-        return True
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
         return _GeneratorEnumerator(self._count, self._rate, context.state)

@@ -117,14 +117,12 @@ class DriverSink(Sink):
 
     keeps_times: ClassVar[bool] = True
 
+    is_durable = False
+
     def __init__(self, receiver: Receiver) -> None:
         self._id = uuid.uuid4().hex
         self._receiver: Receiver | None = receiver
         _receivers[self._id] = receiver
-
-    @property
-    def is_durable(self) -> bool:
-        return False
 
     def takes_changes(self, input_type: TypeInformation) -> bool:
         return True
@@ -221,14 +219,12 @@ class PrintSink(Sink[object]):
         is_declared: whether the program has declared the type of the records, rather than leaving it to be found out.
     """
 
+    is_durable = False
+
     def __init__(self, identifier: str | None = None, *, to_stderr: bool = False, is_declared: bool = True) -> None:
         self._identifier = identifier or ""
         self._is_declared = is_declared
         self._to_stderr = to_stderr
-
-    @property
-    def is_durable(self) -> bool:
-        return False
 
     def takes_changes(self, input_type: TypeInformation) -> bool:
         return True

@@ -139,6 +139,10 @@ class NumberSequenceSource(Source[int]):
         [1, 2, 3, 4, 5]
     """
 
+    boundedness = Boundedness.BOUNDED
+    gives_timestamps = False
+    reads_in_pieces = True
+
     def __init__(self, start: int, end: int) -> None:
         self._start = _long(start)
         self._end = _long(end)
@@ -146,20 +150,8 @@ class NumberSequenceSource(Source[int]):
             raise InvalidProgramError(f"NumberSequenceSource cannot run from {start} down to {end}")
 
     @property
-    def boundedness(self) -> Boundedness:
-        return Boundedness.BOUNDED
-
-    @property
     def produced_type(self) -> TypeInformation:
         return Types.LONG()
-
-    @property
-    def gives_timestamps(self) -> bool:
-        return False
-
-    @property
-    def reads_in_pieces(self) -> bool:
-        return True
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
         return RangeEnumerator(_SEQUENCE, self._end - self._start + 1)
@@ -211,6 +203,10 @@ class CollectionSource(Source[T_co]):
             columns.
     """
 
+    boundedness = Boundedness.BOUNDED
+    gives_timestamps = False
+    reads_in_pieces = True
+
     def __init__(self, elements: Iterable[Any], type_info: TypeInformation | type | None = None) -> None:
         _check_rows(elements)
         rows = list(elements)
@@ -224,20 +220,8 @@ class CollectionSource(Source[T_co]):
                 self._columns, self._rows = columns, None
 
     @property
-    def boundedness(self) -> Boundedness:
-        return Boundedness.BOUNDED
-
-    @property
     def produced_type(self) -> TypeInformation[T_co]:
         return self._type
-
-    @property
-    def gives_timestamps(self) -> bool:
-        return False
-
-    @property
-    def reads_in_pieces(self) -> bool:
-        return True
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
         size = 64 if self._columns is None else self._columns.nbytes // max(self._count, 1) + 1

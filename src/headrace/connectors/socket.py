@@ -216,6 +216,10 @@ class SocketSource(Source[str]):
         False
     """
 
+    boundedness = Boundedness.CONTINUOUS_UNBOUNDED
+    gives_timestamps = False
+    can_replay = False
+
     def __init__(
         self,
         hostname: str,
@@ -240,10 +244,6 @@ class SocketSource(Source[str]):
         self._dead_letter = dead_letter
 
     @property
-    def boundedness(self) -> Boundedness:
-        return Boundedness.CONTINUOUS_UNBOUNDED
-
-    @property
     def produced_type(self) -> TypeInformation:
         return Types.STRING()
 
@@ -254,14 +254,6 @@ class SocketSource(Source[str]):
     @property
     def dead_letter(self) -> OutputTag | None:
         return self._dead_letter
-
-    @property
-    def gives_timestamps(self) -> bool:
-        return False
-
-    @property
-    def can_replay(self) -> bool:
-        return False
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
         return _SocketEnumerator(SocketReceiver(self._address, self._delimiter, self._max_retry), self._delimiter)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from headrace.common.errors import InvalidProgramError
 from headrace.common.job_status import JobStatus
-from headrace.connectors.cache import CachedSource, CacheFiles, CacheSink
+from headrace.connectors.cache import CachedSource, CacheFiles
+from headrace.connectors.driver_sink import DriverSink
 from headrace.graph.partitioning import HASH, ForwardByKey
 from headrace.graph.specs import SinkSpec, SourceSpec
 from headrace.graph.stream_graph import Edge, Node, StreamGraph
@@ -100,7 +101,7 @@ class Caches:
 def _filling(cache: StreamCache, graph: StreamGraph) -> CacheFiles:
     """Has a job put the records into a cache beside all else that it does."""
     files = CacheFiles()
-    node = graph.add(SinkSpec(CacheSink(files)), f"Cache: {graph[cache.output.source].name}", (cache.output,))
+    node = graph.add(SinkSpec(DriverSink(files)), f"Cache: {graph[cache.output.source].name}", (cache.output,))
     graph.update(node.id, uid=cache.uid)
     return files
 

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Final
 from headrace.common.errors import StateCorruptedError
 from headrace.common.logs import get_logger
 from headrace.storage.files import FileStatus
-from headrace.storage.locations import usual_spelling
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -204,7 +203,7 @@ def load(folder: Folder, reference: Json) -> KnownFiles:
         raise StateCorruptedError(f"the list of files that the source has seen is missing: {path}") from error
     if len(data) != length:
         raise StateCorruptedError(f"{path} has {len(data)} bytes, but the checkpoint knows {length}")
-    if zlib.crc32(data) != reference.get("checksum"):
+    if zlib.crc32(data) != reference["checksum"]:
         raise StateCorruptedError(
             f"{path} is damaged, or another source's: the checksum of its first {length} bytes is not the one that the "
             "checkpoint knows"
@@ -263,7 +262,7 @@ def _apply(known: KnownFiles, entry: Json) -> None:
         known.newest = entry["newest"]
         return
     kind, path, size, mtime_ns = entry
-    status = FileStatus(usual_spelling(path), size, mtime_ns)  # earlier versions wrote what the program had
+    status = FileStatus(path, size, mtime_ns)
     if kind == _PENDING:
         known.pending.append(status)
     else:

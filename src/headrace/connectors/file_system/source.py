@@ -236,6 +236,9 @@ class FileSource(Source[T_co]):
         ['tea', 'cake']
     """
 
+    gives_timestamps = False
+    reads_in_pieces = True
+
     def __init__(
         self,
         fmt: FileFormat[T_co],
@@ -280,14 +283,6 @@ class FileSource(Source[T_co]):
     @property
     def locations(self) -> tuple[str, ...]:
         return tuple(map(shown, self._paths))
-
-    @property
-    def gives_timestamps(self) -> bool:
-        return False
-
-    @property
-    def reads_in_pieces(self) -> bool:
-        return True
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
         return FileEnumerator(

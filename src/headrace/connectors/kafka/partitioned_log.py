@@ -293,25 +293,19 @@ def partition_count(settings: ClientSettings, topic: str) -> int:
         time.sleep(_TOPIC_RETRY_SECONDS)
 
 
-class PartitionCounts:
-    """How many partitions topics have, asked again now and then: partitions may be added to a topic.
+def known_partition_count(settings: ClientSettings, clients: KeptClients, topic: str) -> int:
+    """How many partitions a topic has, asked again now and then: partitions may be added to a topic.
 
     Args:
         settings: how the cluster is reached.
         clients: have what other tasks of this process have asked.
+        topic: the topic; errors are those of :func:`partition_count`.
     """
-
-    def __init__(self, settings: ClientSettings, clients: KeptClients) -> None:
-        self._settings = settings
-        self._clients = clients
-
-    def of(self, topic: str) -> int:
-        """How many partitions a topic has; errors as with :func:`partition_count`."""
-        answers = self._clients.take(self._settings.key, _Answers) or _Answers()
-        try:
-            return answers.count(self._settings, topic)
-        finally:
-            self._clients.keep(self._settings.key, answers)
+    answers = clients.take(settings.key, _Answers) or _Answers()
+    try:
+        return answers.count(settings, topic)
+    finally:
+        clients.keep(settings.key, answers)
 
 
 class _Answers:

@@ -13,7 +13,7 @@ from headrace.common.errors import InvalidTypeError
 from headrace.common.serialization import SerializationSchema
 from headrace.common.type_variables import T_contra
 from headrace.connectors.kafka.clients import ClientSettings
-from headrace.connectors.kafka.partitioned_log import KafkaPartitionedLog, PartitionCounts
+from headrace.connectors.kafka.partitioned_log import KafkaPartitionedLog, known_partition_count
 from headrace.connectors.kafka.settings import SINK, KafkaClientBuilder, check_known, check_library
 from headrace.connectors.kafka.transactions import (
     KafkaCommitter,
@@ -85,8 +85,8 @@ class KafkaSink(TopicSink[T_contra]):
     def create_writer(self, context: WriterContext) -> SinkWriter:
         check_library()
         max_bytes = self._settings.number("message.max.bytes", _MAX_BYTES)
-        counts = PartitionCounts(self._settings, context.clients)
-        encoder = MessageEncoder(self._schema, context.reject, partial(check_sizes, max_bytes=max_bytes), counts.of)
+        count = partial(known_partition_count, self._settings, context.clients)
+        encoder = MessageEncoder(self._schema, context.reject, partial(check_sizes, max_bytes=max_bytes), count)
         if self._transactions is None:
             return SendingWriter(self._settings, encoder, context)
         id_ = self._transactions.transactional_id(context.job_id, context.operator_id, context.subtask)

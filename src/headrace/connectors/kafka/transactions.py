@@ -16,6 +16,7 @@ from concurrent.futures import TimeoutError as NotInTime
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import partial
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -477,7 +478,7 @@ class KafkaCommitter(Committer):
             self._claim([id_ for id_ in ids if self._is_quiet(id_)], epoch - 1)
         if _is_large(staged):
             self._close_publishers(ids)
-            self._context.run_in_tasks(_Publishing(self._settings.client), publications)
+            self._context.run_in_tasks(partial(_publish_in_task, self._settings.client), publications)
         else:
             self._do_here({each.staged.transactional_id: methodcaller("publish", each) for each in publications})
         self._set_at.update(dict.fromkeys(ids, time.monotonic()))
@@ -603,15 +604,9 @@ def folder_of(folder: Folder | None) -> Folder:
     return folder
 
 
-class _Publishing:
-    """Publishes in a task, with a publisher of its own."""
-
-    def __init__(self, settings: ClientSettings) -> None:
-        self._settings = settings
-
-    def __call__(self, publication: Publication) -> None:
-        with closing(Publisher(self._settings, publication.staged.transactional_id)) as publisher:
-            publisher.publish(publication)
+def _publish_in_task(settings: ClientSettings, publication: Publication) -> None:
+    with closing(Publisher(settings, publication.staged.transactional_id)) as publisher:
+        publisher.publish(publication)
 
 
 def _is_large(staged: Sequence[StagedEpoch]) -> bool:

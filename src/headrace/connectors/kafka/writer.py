@@ -65,8 +65,8 @@ class MessageSender:
     def __init__(self, settings: ClientSettings, purpose: str, more: Mapping[str, Any] | None = None) -> None:
         self._servers = settings.servers
         self._errors = ClientErrors()
-        self._undelivered = _Undelivered(settings.servers)
-        self.producer: Producer = settings.producer(purpose, self._errors, self._undelivered.report, more or {})
+        self._undelivered: HeadraceError | None = None
+        self.producer: Producer = settings.producer(purpose, self._errors, self._report, more or {})
 
     def send(self, topic: str, messages: pa.RecordBatch) -> None:
         """Send messages of a topic; some of them may be on their way when this returns.
@@ -85,8 +85,8 @@ class MessageSender:
                 self.producer.poll(0)
                 self._produce(topic, messages.slice(start, _POLL_ROWS))
         except KafkaException as error:
-            self._undelivered.report(error.args[0], topic)
-        self._undelivered.check()
+            self._report(error.args[0], topic)
+        self._check_delivered()
 
     def flush(self) -> None:
         """Wait until brokers have acknowledged all messages.
@@ -101,7 +101,7 @@ class MessageSender:
                 self._check_while_waiting()
         except KafkaException as error:  # the producer is of no use any more
             raise error_of(error.args[0], f"messages cannot be sent to {self._servers}") from None
-        self._undelivered.check()
+        self._check_delivered()
 
     def close(self) -> None:
         """Let go of connections; what was not flushed is not sent."""
@@ -123,6 +123,16 @@ class MessageSender:
         """
         self._serve()
         self._errors.check(f"{what} at {self._servers}")
+
+    def _report(self, error: KafkaError, place: Message | str) -> None:
+        """Remember the first message that was not delivered, of which librdkafka tells in a callback."""
+        if self._undelivered is None:
+            topic = place if isinstance(place, str) else str(place.topic())
+            self._undelivered = delivery_error(error, topic, self._servers)
+
+    def _check_delivered(self) -> None:
+        if self._undelivered is not None:
+            raise self._undelivered
 
     def _serve(self) -> None:
         """Have librdkafka tell what it has not told yet."""
@@ -148,7 +158,7 @@ class MessageSender:
                 return
 
     def _check_while_waiting(self) -> None:
-        self._undelivered.check()
+        self._check_delivered()
         self._errors.check(f"messages cannot be sent to {self._servers}")
 
 
@@ -184,23 +194,6 @@ def _arguments(topic: str, messages: pa.RecordBatch) -> Iterator[tuple[Any, ...]
         *([array_to_headers(messages["headers"])] if "headers" in names else []),
         strict=False,
     )
-
-
-class _Undelivered:
-    """Remembers the first message that was not delivered, for librdkafka tells of it in a callback."""
-
-    def __init__(self, servers: str) -> None:
-        self._servers = servers
-        self._failure: HeadraceError | None = None
-
-    def report(self, error: KafkaError, place: Message | str) -> None:
-        if self._failure is None:
-            topic = place if isinstance(place, str) else str(place.topic())
-            self._failure = delivery_error(error, topic, self._servers)
-
-    def check(self) -> None:
-        if self._failure is not None:
-            raise self._failure
 
 
 def check_sizes(messages: OutgoingMessages, max_bytes: int) -> None:
