@@ -209,7 +209,7 @@ class BrokerNode:
 
     @property
     def is_running(self) -> bool:
-        """Whether there is a process that works on its data, whoever has started it."""
+        """Tell whether there is a process that works on its data, whoever has started it."""
         try:
             with (self.data / ".lock").open("r+b") as lock:
                 fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -296,7 +296,7 @@ class BrokerNode:
         return True
 
     def _leaves(self) -> bool:
-        """Whether something is left of the process that was signalled: it gives its data back before it ends."""
+        """Tell whether something is left of the process that was signalled: it gives its data back before it ends."""
         if self._signalled is None:
             return False
         with contextlib.suppress(ChildProcessError):
@@ -433,7 +433,7 @@ class KafkaCluster:
 
     @property
     def is_running(self) -> bool:
-        """Whether any node runs, whoever has started it."""
+        """Tell whether any node runs, whoever has started it."""
         return any(node.is_running for node in self.nodes)
 
     def start(self, *, detached: bool = False) -> None:

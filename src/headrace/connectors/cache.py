@@ -1,4 +1,4 @@
-"""What a job leaves of a stream for later jobs of the same program: a sink that fills a cache, a source that reads it.
+"""Cached streams: files that a job fills for later jobs of the same program, and the source that reads them.
 
 The records lie in temporary files of the driver, one for each epoch. What an epoch reads of them goes to the tasks with
 the pieces of this epoch: so they need not see the files, and the driver holds no more than what is on its way.
@@ -38,7 +38,7 @@ _SPLIT: Final = "cache"
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where some records are.
+    """The place of some records.
 
     Attributes:
         file: the number of the file.
@@ -54,7 +54,7 @@ class _Place:
 
     @property
     def size(self) -> int:
-        """How many bytes all of it takes."""
+        """The number of bytes of all three."""
         return sum(self.sizes)
 
 

@@ -33,7 +33,7 @@ FORMAT: Final = ConfigOption[str | None](
 
 @dataclass(frozen=True, slots=True)
 class ConnectorContext:
-    """What a connector makes a source or a sink of.
+    """The options and the type from which a connector creates a source or a sink.
 
     Attributes:
         options: those of the connector, checked; those of its format are in it too, behind its name.

@@ -51,7 +51,7 @@ class RateLimiterStrategy:
 
     @staticmethod
     def per_second(records_per_second: float) -> RateLimiterStrategy:
-        """So many records in a second; a job that falls behind catches up.
+        """Limit the records of a second; a job that falls behind catches up.
 
         Raises:
             InvalidProgramError: when the rate is not above 0.
@@ -61,7 +61,7 @@ class RateLimiterStrategy:
 
     @staticmethod
     def per_checkpoint(records_per_checkpoint: int) -> RateLimiterStrategy:
-        """So many records in an epoch.
+        """Limit the records of an epoch.
 
         Raises:
             InvalidProgramError: when the number is not above 0.
@@ -71,11 +71,11 @@ class RateLimiterStrategy:
 
     @staticmethod
     def no_op() -> RateLimiterStrategy:
-        """As fast as the job takes them."""
+        """Set no limit."""
         return RateLimiterStrategy()
 
     def available(self, position: int, elapsed: int) -> int | None:
-        """How many records, counted from the start of the job, may be read now; None when there is no limit.
+        """The number of records since the start of the job that may be read now; None when there is no limit.
 
         Args:
             position: how many have been read.
@@ -100,7 +100,7 @@ _SEED_BITS = 2**64 - 1
 
 
 def wants_random(function: GeneratorFunction) -> bool:
-    """Whether a generator function takes a source of randomness besides the index."""
+    """Tell whether a generator function takes a source of randomness besides the index."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -297,7 +297,7 @@ class _GeneratorEnumerator(RangeEnumerator):
         return {"started": self._started}
 
     def _available(self, position: int, now: int) -> int | None:
-        """How many records there are by now, counted from the first one; None when there is no limit."""
+        """The number of records that are available by now; None when there is no limit."""
         if self._started is None:
             self._started = now
         limits = (self._count, self._rate.available(position, now - self._started))

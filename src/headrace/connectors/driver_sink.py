@@ -62,7 +62,7 @@ class EncodedRecords:
 
     @property
     def size(self) -> int:
-        """How many bytes they take."""
+        """The number of bytes."""
         return len(self.columns) + len(self.kinds) + len(self.times)
 
     @property
@@ -71,11 +71,11 @@ class EncodedRecords:
         return np.frombuffer(self.times, np.int64)
 
     def as_columns(self, type_: TypeInformation) -> pa.RecordBatch:
-        """They as columns; what they do in a changelog these do not say."""
+        """The records as columns, without what they do in a changelog."""
         return pa.ipc.read_record_batch(pa.py_buffer(self.columns), layout_of(type_).schema)
 
     def as_rows(self, type_: TypeInformation) -> list[Any]:
-        """They as Python objects."""
+        """The records as Python objects."""
         layout, columns = layout_of(type_), self.as_columns(type_)
         if self.kinds:
             return layout.columns_and_kinds_to_rows(columns, np.frombuffer(self.kinds, np.int8))
@@ -83,7 +83,7 @@ class EncodedRecords:
 
 
 class Receiver:
-    """What takes records in the driver; it stays there while the sink travels."""
+    """Takes records in the driver; it stays there while the sink travels."""
 
     def __init__(self) -> None:
         self._last_epochs: dict[str, int] = {}

@@ -33,7 +33,7 @@ __all__ = ["HybridSource", "HybridSourceBuilder", "SourceSwitchContext"]
 
 @dataclass(frozen=True, slots=True)
 class SourceSwitchContext:
-    """What the next source of a hybrid source is made from. It is part of the checkpoint.
+    """The context from which the next source of a hybrid source is made. It is part of the checkpoint.
 
     Attributes:
         positions: by split, how far the source before was read: its last position, as its connector writes positions.
@@ -59,7 +59,7 @@ class SourceSwitchContext:
 
     @staticmethod
     def of_json(value: Json) -> SourceSwitchContext:
-        """What :meth:`to_json` gave."""
+        """Read what :meth:`to_json` gave."""
         positions, started_at = value
         return SourceSwitchContext(positions, started_at)
 
@@ -102,7 +102,7 @@ class SourceChain:
         return [source for source in self.sources if isinstance(source, Source)]
 
     def is_last(self, index: int) -> bool:
-        """Whether no source follows."""
+        """Tell whether no source follows."""
         return index == len(self.sources) - 1
 
     def source(self, index: int, context: SourceSwitchContext | None) -> Source:
@@ -341,7 +341,7 @@ class HybridSource(Source[T_co]):
 
     @property
     def reads_in_pieces(self) -> bool:
-        """Where any may be; the others are asked for one piece."""
+        """True, since any of the sources may be; the others are asked for one piece."""
         return True
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:

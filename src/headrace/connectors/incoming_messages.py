@@ -41,7 +41,7 @@ METADATA: Final[Mapping[str, TypeInformation]] = {
     "headers": Types.MAP(Types.STRING(), Types.BYTES()),
     "leader-epoch": Types.INT(),
 }
-"""What may be known about a message, by the names that Flink's SQL has for it, and the types of such fields."""
+"""The metadata of a message, by the names of Flink's SQL, and their types."""
 
 _KEY_COLUMN: Final = "key"
 _NO_RECORD: Final = -1
@@ -95,7 +95,7 @@ class Messages:
 
 
 class MessageDeserializationSchema:
-    """What records are made of messages: of their values alone, or of keys and metadata as well.
+    """Makes records of messages: of their values alone, or of keys and metadata as well.
 
     Of values alone, records are what their schema gives. Else they are rows: first the fields of the key, then those of
     the value, and then metadata, as in Flink's SQL. A key or value without fields is a field called ``key`` or
@@ -151,7 +151,7 @@ class MessageDeserializationSchema:
 
     @property
     def is_value_only(self) -> bool:
-        """Whether records are made of values alone."""
+        """Tell whether records are made of values alone."""
         return self.key is None and not self.metadata
 
 
@@ -205,7 +205,7 @@ class MessageDecoder:
     def _bad(
         self, messages: Messages, values: DeserializedBatch, keys: _Keys | None
     ) -> tuple[list[tuple[str, str, str]], int]:
-        """What goes to the dead letters, and how many messages are left out and counted."""
+        """The dead letters, and the number of messages that are left out and counted."""
         bad = {} if keys is None else {index: (f"the key: {reason}", keys.schema) for index, reason in keys.rejected}
         bad |= {index: (reason, self._schema.value) for index, reason in values.rejected}
         told = [(i, reason) for i, (reason, schema) in sorted(bad.items()) if not schema.ignore_parse_errors]

@@ -119,7 +119,7 @@ class OutgoingMessages:
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """The bytes of keys and values."""
         columns = (self.values, self.keys, self.headers)
         return sum(int(column.nbytes) for column in columns if column is not None)
 
@@ -129,7 +129,7 @@ class OutgoingMessages:
 
 
 class MessageSerializationSchema:
-    """What messages are made of records: topics, values and keys. The event time of a record is its timestamp.
+    """Makes messages of records: topics, values and keys. The event time of a record is the message's timestamp.
 
     Args:
         topic: the topic of all records, or a function that gives the one of a record.
@@ -184,7 +184,7 @@ class MessageSerializationSchema:
 
     @property
     def takes_changes(self) -> bool:
-        """Whether messages show what rows do in a changelog."""
+        """Tell whether messages show what rows do in a changelog."""
         return self.value.takes_changes
 
     def validate(self, input_type: TypeInformation) -> None:
@@ -280,7 +280,7 @@ class MessageEncoder:
 
 
 def _of_topic(messages: OutgoingMessages, topic: str, rows: npt.NDArray[np.intp] | None = None) -> OutgoingMessages:
-    """Those of the messages at some places, or all, as messages of a topic."""
+    """The messages at some places, or all of them, as messages of a topic."""
     if rows is None:
         return replace(messages, topic=topic)
     return OutgoingMessages(

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 A_PARTITION: Final = "TopicPartition('orders', 0) and the like (KafkaTopicPartition is the same)"
-"""What partitions are given by, in errors."""
+"""The notation of a partition, for errors."""
 
 
 class OffsetResetStrategy(enum.Enum):
-    """Where to start where an initializer has no offset for a partition.
+    """The start of a partition for which an initializer has no offset.
 
     Examples:
         >>> from headrace.datastream.connectors.log import OffsetResetStrategy, OffsetsInitializer
@@ -110,7 +110,7 @@ class OffsetsInitializer:
     def committed_offsets(
         offset_reset_strategy: OffsetResetStrategy = OffsetResetStrategy.NONE,
     ) -> OffsetsInitializer:
-        """What the consumer group has committed; where it has not, what the strategy says."""
+        """The offset that the consumer group has committed; where there is none, the strategy decides."""
         expect(offset_reset_strategy, OffsetResetStrategy, "OffsetsInitializer.committed_offsets")
         return OffsetsInitializer(offset_reset_strategy, needs_group=True)
 
@@ -131,7 +131,7 @@ class OffsetsInitializer:
 
 
 class Subscription(ABC):
-    """Which partitions are read, of those that there are."""
+    """Selects the partitions that are read."""
 
     @abstractmethod
     def partitions(self, topics: Mapping[str, int]) -> list[TopicPartition]:
@@ -231,7 +231,7 @@ class PartitionedLog(ABC):
 
     @abstractmethod
     def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """What the consumer group has committed; partitions of which it has nothing are left out."""
+        """The offsets that the consumer group has committed; partitions without one are left out."""
 
     @abstractmethod
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
@@ -242,7 +242,7 @@ class PartitionedLog(ABC):
 
 
 def topic_made_again(topic: str) -> SourceChangedError:
-    """What to raise about a topic that is another one than the job has read."""
+    """The error about a topic that is another one than the job has read."""
     return SourceChangedError(
         f"topic {topic!r} was deleted and made again since the job has read it, so its offsets are others: "
         "start the job without its checkpoints, or give the source another uid to read the topic anew"
@@ -250,17 +250,17 @@ def topic_made_again(topic: str) -> SourceChangedError:
 
 
 _RECORD_BYTES: Final = 256
-"""What a record is guessed to take: nobody tells."""
+"""The estimated size of a record."""
 
 DISCOVERY_MILLIS: Final = 300_000
-"""How often to look for new partitions, unless the program says otherwise; Flink's value."""
+"""The default interval of looking for new partitions; Flink's value."""
 
 logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadingPlan:
-    """What a source reads.
+    """The partitions and offsets that a source reads.
 
     Attributes:
         subscription: which partitions.
@@ -381,7 +381,7 @@ class PartitionEnumerator(SplitEnumerator):
         return end if stop is None else min(end, stop)
 
     def _checked(self, split_id: str, position: int) -> int:
-        """Where reading goes on: the position, unless the records there are gone.
+        """The offset at which reading goes on: the position, unless the records there are gone.
 
         Raises:
             SourceChangedError: when they are, and the program does not say where to go on.
@@ -407,7 +407,7 @@ class PartitionEnumerator(SplitEnumerator):
 
 
 def narrowed_state(state: Json, topics: Collection[str]) -> Json:
-    """What a :meth:`PartitionEnumerator.snapshot` says about some topics alone."""
+    """Narrow the result of :meth:`PartitionEnumerator.snapshot` to some topics."""
     stops = {split: stop for split, stop in state["stops"].items() if TopicPartition.parse(split).topic in topics}
     return {"topics": {topic: of for topic, of in state["topics"].items() if topic in topics}, "stops": stops}
 

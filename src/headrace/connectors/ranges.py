@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 READ_RECORDS = 1 << 15
-"""How many records a reader hands over at once."""
+"""A reader hands over at most so many records at once."""
 
 
 def plan_range(
@@ -56,13 +56,13 @@ def plan_range(
 
 
 def share(position: int, available: int | None, budget: ReadBudget, record_bytes: int) -> int:
-    """How many numbers an epoch takes; the arguments are those of :func:`plan_range`."""
+    """The count of numbers that an epoch takes; the arguments are those of :func:`plan_range`."""
     count = max(1, min(budget.records, budget.bytes // max(record_bytes, 1)))
     return count if available is None else max(0, min(count, available - position))
 
 
 def pending_numbers(position: int, available: int | None, record_bytes: int = 8) -> Pending:
-    """What is beyond ``position``; the arguments are those of :func:`plan_range`."""
+    """The backlog beyond ``position``; the arguments are those of :func:`plan_range`."""
     if available is None:
         return Pending()
     records = max(0, available - position)

@@ -70,7 +70,7 @@ def run_here(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
 
 @dataclass(frozen=True, slots=True)
 class CommitterContext:
-    """What a committer is made with.
+    """The context in which a committer is created.
 
     Attributes:
         job_id: the job's id.
@@ -176,7 +176,7 @@ def as_json(value: Any) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class PreCommitted:
-    """What becomes of the committables of an epoch and of the output that was in progress before.
+    """The decision of a pre-commit about an epoch's committables and the output in progress.
 
     Attributes:
         ready: what the committer is asked to commit.
@@ -211,7 +211,7 @@ class PreCommit(ABC):
 
 @dataclass(frozen=True, slots=True)
 class WriterContext:
-    """What a writer is made with.
+    """The context in which a writer is created.
 
     Attributes:
         job_id: the job's id, the same over all its restarts.
@@ -273,7 +273,7 @@ class Reject(Protocol):
 
 
 def encode_or_reject(encode: Callable[[Batch], T], batch: Batch, reject: Reject | None) -> list[T]:
-    """What can be encoded of a batch, in order, in as many parts as there are stretches without a bad record.
+    """Encode a batch, in as many parts as there are stretches without a bad record; gives them in order.
 
     A batch that is refused is halved until the records are found that are to blame; so a few of them cost little, and
     none costs nothing.
@@ -425,16 +425,16 @@ class Sink(ABC, Generic[T_contra]):
 
     @property
     def pre_commit(self) -> PreCommit | None:
-        """What holds committables back; None for a sink that commits every epoch at once."""
+        """The pre-commit that holds committables back; None for a sink that commits every epoch at once."""
         return None
 
     @property
     def is_durable(self) -> bool:
-        """Whether committables belong into the manifest; false where only the living driver shows them (print)."""
+        """Tell whether committables belong into the manifest; false where only the living driver shows them (print)."""
         return True
 
     def takes_changes(self, input_type: TypeInformation) -> bool:
-        """Whether it writes what rows do in a changelog (``+U``, ``-D``) beside their values.
+        """Tell whether it writes what rows do in a changelog (``+U``, ``-D``) beside their values.
 
         Where it does not, rows that are no insertions are refused, as they would look like ones. Unless it says
         otherwise, it takes those of types in which the kind is a column (``changelog=True``).
@@ -453,7 +453,7 @@ class Sink(ABC, Generic[T_contra]):
 
     @property
     def takes_watermarks(self) -> bool:
-        """Whether its writers are told how far event time has come (:meth:`SinkWriter.write_watermark`).
+        """Tell whether its writers are told how far event time has come (:meth:`SinkWriter.write_watermark`).
 
         They take part in every epoch then, and records reach them through a shuffle at least, which makes one event
         time of those of all splits.
@@ -494,7 +494,7 @@ class StatefulSinkWriter(SinkWriter, Generic[S]):
 
     @abstractmethod
     def snapshot_state(self, epoch: int) -> Iterable[S]:
-        """What the next epoch of the subtask begins with; called at the end of every epoch, after ``prepare_commit``.
+        """Give the state with which the subtask's next epoch begins; called after ``prepare_commit`` of every epoch.
 
         The elements are dealt out again when the job goes on with another number of writers: each gets an equal share
         of the elements of all. So an element has to make sense without the others.
@@ -554,7 +554,7 @@ _PROPERTIES: Final[Mapping[str, tuple[type, ...]]] = {
     "takes_watermarks": (bool,),
     "writer_state_type": (),
 }
-"""What a sink says by properties, and of which classes that may be; none where others check it."""
+"""The properties of a sink, and the classes that their values may have; none where others check that."""
 
 
 def check_properties(sink: Sink[Any]) -> None:
@@ -575,7 +575,7 @@ def check_properties(sink: Sink[Any]) -> None:
 
 
 def checked_writer(sink: Sink[Any], method: str, writer: Any) -> SinkWriter:
-    """What a method of a sink has made for a subtask.
+    """Check the writer that a method of a sink has created.
 
     Raises:
         InvalidProgramError: when it is no writer, or one whose state would be kept nowhere, or one without state.
@@ -598,7 +598,7 @@ def checked_writer(sink: Sink[Any], method: str, writer: Any) -> SinkWriter:
 
 
 def checked_committer(sink: Sink[Any], committer: Any) -> Committer | None:
-    """What a sink has made for the driver.
+    """Check the committer that a sink has created.
 
     Raises:
         InvalidProgramError: when it is no committer.
@@ -611,7 +611,7 @@ def checked_committer(sink: Sink[Any], committer: Any) -> Committer | None:
 
 
 def checked_list(giver: object, method: str, given: Any, of: str) -> list[Any]:
-    """What a method gives several of.
+    """Check a method's list.
 
     Raises:
         InvalidProgramError: when that is something else, as text is, whose characters it would be.
@@ -635,7 +635,7 @@ def checked_time(giver: object, method: str, given: Any) -> int | None:
 
 
 def checked_pre_committed(pre_commit: PreCommit, given: Any, *, is_last: bool) -> PreCommitted:
-    """What a pre-commit decides, as it comes back from a checkpoint.
+    """Check the decision of a pre-commit; gives it as it comes back from a checkpoint.
 
     Raises:
         InvalidProgramError: when it is something else, or holds back what no later epoch would give out.

@@ -37,7 +37,7 @@ __all__ = ["SocketSource"]
 
 
 _MOST_BYTES: Final = 16 << 20
-"""So much is received and waits; then nothing is read until the job has taken some, and the server has to wait."""
+"""At most so much is received ahead; then the server waits until the job has taken some."""
 
 _RECEIVE_BYTES: Final = 1 << 16
 _CONNECT_SECONDS: Final = 10.0
@@ -47,7 +47,7 @@ logger = get_logger(__name__)
 
 
 class Address(NamedTuple):
-    """Where a server is."""
+    """The address of a server."""
 
     hostname: str
     port: int
@@ -58,7 +58,7 @@ class Address(NamedTuple):
 
 
 class SocketReceiver:
-    """What a server has sent and nobody has forgotten yet.
+    """Receives what a server sends, and keeps it until it is forgotten.
 
     Offsets count from the first byte that is not forgotten.
 
@@ -114,12 +114,12 @@ class SocketReceiver:
         return found[: len(found) - len(rest)]
 
     def size(self, start: int) -> int:
-        """How many bytes there are from an offset on."""
+        """The number of bytes from an offset on."""
         with self._changed:
             return len(self._data) - start
 
     def has_ended(self, start: int) -> bool:
-        """Whether nothing will ever come from an offset on."""
+        """Tell whether nothing will ever come from an offset on."""
         with self._changed:
             return self._has_ended and start >= len(self._data)
 
@@ -308,7 +308,7 @@ class _SocketEnumerator(SplitEnumerator):
         self._receiver.close()
 
     def _offset(self, position: int) -> int:
-        """Where a position is in what was received and is not forgotten; the first one asked for is its beginning."""
+        """The offset of a position in the received bytes; the first position that is asked for is their beginning."""
         if self._start is None:
             self._start = position
         return position - self._start

@@ -110,7 +110,7 @@ Json = Any
 
 
 class Boundedness(enum.Enum):
-    """Whether a source ends.
+    """Tells whether a source ends.
 
     Examples:
         >>> from headrace.datastream.connectors import NumberSequenceSource
@@ -124,7 +124,7 @@ class Boundedness(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class ReadBudget:
-    """How much of one split an epoch may take.
+    """The limits on an epoch's share of one split.
 
     Attributes:
         records: the most records.
@@ -139,7 +139,7 @@ class ReadBudget:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """What of a split is there, and has not been read yet.
+    """The backlog of a split: what is there, and has not been read yet.
 
     Attributes:
         records: how many records; None where nobody knows that who has not read them.
@@ -197,7 +197,7 @@ class SourceRecords:
 
 @dataclass(frozen=True, slots=True)
 class ReaderContext:
-    """What a reader is told before its first piece.
+    """The context in which a reader is opened.
 
     Attributes:
         storage_options: how object stores are reached, by the names that their clients have; not shown, since there are
@@ -235,7 +235,7 @@ class SourceReader(ABC):
 
 @dataclass(frozen=True, slots=True)
 class EnumeratorContext:
-    """What an enumerator is started with.
+    """The context in which an enumerator is created.
 
     Attributes:
         parallelism: how many tasks read at the same time.
@@ -274,7 +274,7 @@ class SplitEnumerator(ABC):
 
     @abstractmethod
     def initial_position(self, split_id: str) -> Json:
-        """Where a split that was never read starts."""
+        """The position of a split that was never read."""
 
     @abstractmethod
     def plan(self, split_id: str, position: Json, budget: ReadBudget, now: int) -> SplitRead | None:
@@ -285,14 +285,14 @@ class SplitEnumerator(ABC):
 
     @abstractmethod
     def is_finished(self, split_id: str, position: Json) -> bool:
-        """Whether nothing will ever come beyond ``position``."""
+        """Tell whether nothing will ever come beyond ``position``."""
 
     def is_complete(self) -> bool:
-        """Whether no further split will ever be discovered."""
+        """Tell whether no further split will ever be discovered."""
         return True
 
     def pending(self, split_id: str, position: Json, now: int) -> Pending:
-        """What there is beyond ``position``; not known, unless overridden.
+        """The backlog beyond ``position``; not known, unless overridden.
 
         Asked after every epoch and shown as ``pendingRecords`` and ``pendingBytes``. So it is to be quick: what the
         last look at the system told will do. Of bytes alone records are estimated.
@@ -305,18 +305,18 @@ class SplitEnumerator(ABC):
         return Pending()
 
     def is_processing_backlog(self, now: int) -> bool:
-        """Whether what is read now is history, for which throughput counts and latency does not; no, unless overridden.
+        """Tell whether what is read now is history, for which throughput counts more than latency; False by default.
 
         Epochs are longer then, see ``execution.checkpointing.interval-during-backlog``.
         """
         return False
 
     def gauges(self) -> Mapping[str, int]:
-        """What else there is to tell, by name, as ``<source>.<name>`` in the job's metrics; asked after every epoch."""
+        """Further metrics by name, shown as ``<source>.<name>``; asked for after every epoch."""
         return {}
 
     def snapshot(self) -> Json:
-        """What has to be known to go on after a restart, besides the positions; small, it is part of the manifest."""
+        """The state, besides the positions, with which it goes on after a restart; small, as the manifest has it."""
         return None
 
     def checkpoint_completed(self, positions: dict[str, Json]) -> None:
@@ -346,7 +346,7 @@ class Source(ABC, Generic[T_co]):
     @property
     @abstractmethod
     def boundedness(self) -> Boundedness:
-        """Whether the source ends."""
+        """Tell whether the source ends."""
 
     @property
     @abstractmethod
@@ -363,7 +363,7 @@ class Source(ABC, Generic[T_co]):
 
     @property
     def position_kind(self) -> str:
-        """What its positions are positions of; a checkpoint's are given to no source of another kind.
+        """The kind of its positions; a checkpoint's positions are given to no source of another kind.
 
         The name of the class. A class that was renamed gives the name that it had, so that its jobs go on.
         """
@@ -371,7 +371,7 @@ class Source(ABC, Generic[T_co]):
 
     @property
     def locations(self) -> tuple[str, ...]:
-        """Where it reads: paths, topics or the like, in any order; none where that says nothing.
+        """The paths, topics or the like that it reads, in any order; empty where there are none.
 
         A checkpoint keeps them. A job that goes on with others gets a warning, and is refused when they are known to be
         those of another source; so they should hold nothing that changes by itself, and no secrets.
@@ -385,7 +385,7 @@ class Source(ABC, Generic[T_co]):
 
     @property
     def gives_timestamps(self) -> bool:
-        """Whether records may come with timestamps; if not, windows of event time behind it need a timestamp assigner.
+        """Tell whether records may have timestamps; if not, windows of event time behind it need a timestamp assigner.
 
         A job is refused before it starts where they have none.
         """
@@ -393,7 +393,7 @@ class Source(ABC, Generic[T_co]):
 
     @property
     def can_replay(self) -> bool:
-        """Whether a piece can be read again after a restart of the job.
+        """Tell whether a piece can be read again after a restart of the job.
 
         What has been read of a source that cannot, and is in no checkpoint yet, is lost when the job restarts. A job
         with such a source warns of that when it is started.
@@ -402,5 +402,5 @@ class Source(ABC, Generic[T_co]):
 
     @property
     def reads_in_pieces(self) -> bool:
-        """Whether a split's share of an epoch can be cut into several pieces."""
+        """Tell whether a split's share of an epoch can be cut into several pieces."""
         return False

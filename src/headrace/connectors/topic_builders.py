@@ -35,7 +35,7 @@ class MessageSourceBuilder:
     """Puts a source of messages together: from where to where, and what records are made of."""
 
     _name: ClassVar[str]
-    """What is built, in errors."""
+    """The name of what is built, for errors."""
 
     def __init__(self) -> None:
         self._schema: MessageDeserializationSchema | None = None
@@ -45,7 +45,7 @@ class MessageSourceBuilder:
         self._dead_letter: OutputTag | None = None
 
     def set_starting_offsets(self, starting_offsets_initializer: OffsetsInitializer) -> Self:
-        """Where the partitions start that are there at the job's first start; the beginning, unless said.
+        """Set where partitions start that are there at the job's first start: at their beginning by default.
 
         Partitions that are found later are read from their beginning. A job that goes on from a checkpoint goes on
         from its offsets.
@@ -104,7 +104,7 @@ class MessageSourceBuilder:
         discovery_millis: int,
         resets_to: str | None,
     ) -> ReadingPlan:
-        """What is read.
+        """Make the plan.
 
         Args:
             subscription: which partitions.
@@ -124,7 +124,7 @@ class MessageSourceBuilder:
         )
 
     def _needed_schema(self) -> MessageDeserializationSchema:
-        """What records are made of.
+        """The schema.
 
         Raises:
             InvalidProgramError: when that was not said.
@@ -184,7 +184,7 @@ class TopicSourceBuilder(MessageSourceBuilder):
         return self
 
     def _subscribed(self) -> Subscription:
-        """Which partitions are read.
+        """The subscription.
 
         Raises:
             InvalidProgramError: when that was not said.
@@ -276,9 +276,9 @@ class TopicSinkBuilder:
     """Puts a sink of topics together: what messages are made of records, and how often these arrive."""
 
     _name: ClassVar[str]
-    """What is built, in errors."""
+    """The name of what is built, for errors."""
     _usual_guarantee: ClassVar[DeliveryGuarantee]
-    """How often records arrive unless it is said."""
+    """The default guarantee."""
 
     def __init__(self) -> None:
         self._schema: MessageSerializationSchema | None = None
@@ -311,7 +311,7 @@ class TopicSinkBuilder:
         return self
 
     def _needed_schema(self) -> MessageSerializationSchema:
-        """What messages are made of.
+        """The schema.
 
         Raises:
             InvalidProgramError: when that was not said.

@@ -92,7 +92,7 @@ _LONGEST_NAME: Final = 255
 """Bytes; the limit of all usual file systems."""
 
 _NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
-"""What Hive and Spark call the folder of a field without value."""
+"""The folder of a field without value, as Hive and Spark call it."""
 
 _ESCAPED: Final = str.maketrans({char: f"%{ord(char):02X}" for char in [*map(chr, range(32)), *"\"#%'*/:=?\\{[]^\x7f"]})
 """The characters that Hive and Spark escape in the folder of a value."""
@@ -107,7 +107,7 @@ _WHOLE_MINUTES: Final = 3 * 365 * 24 * 60 * _MINUTE
 
 @dataclass(frozen=True, slots=True)
 class BucketContext:
-    """What is known besides the record.
+    """The context of a record that is assigned to a bucket.
 
     Attributes:
         processing_time: the job's clock in milliseconds, the same for all records of an epoch.
@@ -264,7 +264,7 @@ class _DateFolders:
         return names[which].tolist()  # type: ignore[no-any-return]
 
     def _step(self, times: npt.NDArray[np.int64]) -> int:
-        """How many milliseconds share a name at least: zones are whole minutes off UTC, but for moments long ago."""
+        """The milliseconds that share a name at least: zones are whole minutes off UTC, except long ago."""
         of_template = next((step for field, step in _STEPS.items() if field in self.template), _MINUTE)
         return min(of_template, _MINUTE if int(times.min()) >= _WHOLE_MINUTES else 1000)
 

@@ -64,7 +64,7 @@ def _files(staging: Staging, part: Part) -> Iterator[BinaryIO]:
 
 
 def is_put_together(part: Part) -> bool:
-    """Whether a part is more than a chunk as it stands."""
+    """Tell whether a part is more than a chunk as it stands."""
     return len(part.chunks) > 1 or bool(part.form.header)
 
 
@@ -222,7 +222,7 @@ def _put_share_together(staging: Staging, area: str, share: Sequence[tuple[str, 
 
 
 def _is_there(tree: OutputTree, target: str, part: Part) -> bool:
-    """Whether a part is visible; of one that is rewritten its name tells.
+    """Tell whether a part is visible; of one that is rewritten its name tells.
 
     Raises:
         CommitRefusedError: when something else has its name.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 MAX_FILES = 10_000
-"""How many files an epoch reads at most, so that a piece stays small whatever the budget."""
+"""An epoch reads at most so many files, so that a piece stays small whatever the budget."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +45,12 @@ class PlannedRange:
 
     @property
     def bytes(self) -> float:
-        """How many bytes the part takes, at least one: opening a file costs something as well."""
+        """The bytes of the part, at least one: opening a file costs something as well."""
         return max((self.end - self.start) * self.extent.bytes_per_unit, 1.0)
 
     @property
     def records(self) -> float:
-        """How many records the part is guessed to hold."""
+        """The estimated number of records in the part."""
         return (self.end - self.start) * self.extent.records_per_unit
 
     def to_json(self) -> Json:
@@ -98,7 +98,7 @@ def plan_files(
 
 
 def _end_within(extent: FileExtent, start: int, room: int, *, must: bool) -> int | None:
-    """Where to stop in a file that is read from ``start`` when ``room`` units are left; None for not to begin."""
+    """The end of the part of a file from ``start``, when ``room`` units are left; None where reading does not begin."""
     if start + room >= extent.length:
         return extent.length
     if not extent.divisible:
@@ -139,7 +139,7 @@ def _take(ranges: list[PlannedRange], target: float) -> tuple[list[PlannedRange]
 
 
 def _middle(part: PlannedRange, target: float) -> int:
-    """Where to cut a range after about ``target`` bytes; its start or its end where it is better left whole."""
+    """The cut of a range after about ``target`` bytes; its start or its end where it is better left whole."""
     if target >= part.bytes:
         return part.end
     extent = part.extent
@@ -162,7 +162,7 @@ _NANOS_PER_MILLI = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """How a folder is watched.
+    """The settings for watching a folder.
 
     Attributes:
         interval: how often to look for new files, in milliseconds.
@@ -318,7 +318,7 @@ class FileEnumerator(SplitEnumerator):
         return False
 
     def _is_forgotten(self, status: FileStatus, cutoff: int | None) -> bool:
-        """Whether a file is known only because its own path was given, see :meth:`_forget`."""
+        """Tell whether a file is known only because its own path was given, see :meth:`_forget`."""
         is_consumed = self._known.consumed.get(status.path) == status
         return is_consumed and cutoff is not None and status.mtime_ns < cutoff and self._paths.names(status.path)
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from headrace.storage.folder import Folder
 
 _KEPT_LOGS: Final = 8
-"""How many older logs are kept, for restarts from older manifests."""
+"""So many older logs are kept, for restarts from older manifests."""
 
 _MIN_ENTRIES: Final = 1000
 """A log of fewer entries is not worth being replaced."""
@@ -39,7 +39,7 @@ logger = get_logger(__name__)
 
 @dataclass(slots=True)
 class KnownFiles:
-    """What is known at some moment.
+    """The files that are known at some moment.
 
     Attributes:
         first: the ordinal of the first file in ``pending``.
@@ -58,7 +58,7 @@ class KnownFiles:
 
 
 class FileJournal:
-    """What is known of files, in memory and in a log that is written when a manifest is about to refer to it.
+    """The known files, in memory and in a log that is written when a manifest is about to refer to it.
 
     Memory is ahead of the log until then. When writing fails, the log is given up, and the next one begins with all
     that is known: so nothing half-written is ever referred to.
@@ -190,7 +190,7 @@ class _Log:
 
 
 def load(folder: Folder, reference: Json) -> KnownFiles:
-    """What a manifest's reference stands for.
+    """Load the files that a manifest's reference stands for.
 
     Raises:
         StateCorruptedError: when the log is missing, too short or not the one that was written, naming it.

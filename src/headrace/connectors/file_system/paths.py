@@ -87,7 +87,7 @@ def resolved(path: str | os.PathLike[str]) -> str:
 
 
 def open_output(path: str, options: Mapping[str, str]) -> OutputTree:
-    """What is below the path of a sink.
+    """Open the tree below the path of a sink.
 
     Args:
         path: as :func:`resolved` gives it.
@@ -109,7 +109,7 @@ def _place(path: str) -> str:
 
 
 class InputPaths:
-    """What a source reads.
+    """The paths of a source, and the files that they stand for.
 
     Args:
         paths: files, folders and patterns, as :func:`resolved` gives them.
@@ -122,7 +122,7 @@ class InputPaths:
         self._stores: dict[str, FileStore] = {}
 
     def store_of(self, path: str) -> FileStore:
-        """Where a file is that a path stands for."""
+        """The store of a file that a path stands for."""
         place = _place(path)
         if place not in self._stores:
             self._stores[place] = open_files(place, self._options)
@@ -142,7 +142,7 @@ class InputPaths:
         return [found[path] for path in sorted(found)]
 
     def names(self, file: str) -> bool:
-        """Whether a file is itself one of the paths, not something in a folder or behind a pattern."""
+        """Tell whether a file is itself one of the paths, not something in a folder or behind a pattern."""
         return file in self._paths
 
     def check_apart_from(self, folder: str) -> None:
@@ -160,7 +160,7 @@ class InputPaths:
                 )
 
     def _stands_for(self, path: str, file: str) -> bool:
-        """Whether a file would be found by a path, if it were there."""
+        """Tell whether a file would be found by a path, if it were there."""
         pattern, names = _parts(path), _parts(file)
         if has_wildcards(path) and matches(names, pattern):  # else the store need not be asked
             return self.store_of(path).is_pattern(path)
@@ -245,7 +245,7 @@ def _folder_of(pattern: str) -> str:
 
 
 def unreadable(path: str, error: OSError) -> InfrastructureError:
-    """What to tell of a file that is there and cannot be read."""
+    """The error about a file that is there and cannot be read."""
     advice = ": let the user that runs the job read it" if isinstance(error, PermissionError) else ""
     return InfrastructureError(f"{shown(path)} cannot be read ({error.strerror or error}){advice}")
 
@@ -288,14 +288,14 @@ class SkippedRange:
     reason: str
 
     def records(self, *, reject: bool) -> SourceRecords:
-        """What the job hears of it; a record too when ``reject`` says that there is a dead-letter output."""
+        """Count it; also reject a record of it when there is a dead-letter output."""
         rejected = [(shown(self.path), "", self.reason)] if reject else []
         return SourceRecords(rows=[], rejected=rejected, counters={self.counter: 1})
 
 
 @dataclass(frozen=True, slots=True)
 class SkipPolicy:
-    """What the source goes on without; by default every file has to be read to its end.
+    """Tells which unreadable files the source skips; by default every file has to be read to its end.
 
     Attributes:
         missing: files that were deleted before they were read.

@@ -1,4 +1,4 @@
-"""When what tasks have written becomes a visible file: rolling policies, compaction, and the pre-commit."""
+"""Rolling policies, compaction, and the pre-commit: they decide when written chunks become visible files."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ class RollingPolicy(ABC):
 
     @property
     def merges(self) -> bool:
-        """Whether what several epochs wrote may become one file."""
+        """Tell whether what several epochs wrote may become one file."""
         return True
 
     @abstractmethod
     def is_complete(self, size: int, first_written: int, last_written: int, now: int) -> bool:
-        """Whether a part is complete.
+        """Tell whether a part is complete.
 
         Args:
             size: its bytes.
@@ -75,9 +75,9 @@ class RollingPolicy(ABC):
         """
 
     def complete_at(self, first_written: int, last_written: int) -> int | None:
-        """When a part is complete by its age, in milliseconds of the job's clock, so that a quiet job looks at it then.
+        """The time of the job's clock, in milliseconds, at which a part is complete by its age.
 
-        None, the default: it is looked at only when the job has something to do.
+        A quiet job looks at it then. None, the default: it does so only when it has something to do.
         """
         return None
 
@@ -174,7 +174,7 @@ class FileCompactStrategyBuilder:
 
 @dataclass(frozen=True, slots=True)
 class FileCompactStrategy:
-    """When the files of a bucket are put together: at a size, after a number of epochs, or at what comes first.
+    """Tells when the files of a bucket are compacted: at a size, after a number of epochs, or whichever comes first.
 
     Attributes:
         size_threshold: the bytes that are enough for a file; None where size does not matter.
@@ -208,7 +208,7 @@ def _positive(number: int, method: str) -> int:
 
 @dataclass(frozen=True)
 class FileCompactor:
-    """How files are compacted: made by one of its methods.
+    """Compacts files; created by one of its static methods.
 
     Attributes:
         method: ``concat``, ``record_wise`` or ``identical``.
@@ -263,7 +263,7 @@ class FileCompactor:
 
 
 class Compaction(NamedTuple):
-    """When, and how, files of a bucket are compacted."""
+    """A strategy, which tells when to compact, and a compactor, which does it."""
 
     strategy: FileCompactStrategy
     compactor: FileCompactor

@@ -97,7 +97,7 @@ class OutputFileConfig:
         return self.part_suffix or ""
 
     def with_default_suffix(self, suffix: str) -> OutputFileConfig:
-        """The same, with this suffix where none was chosen."""
+        """This configuration, with a suffix where none was chosen."""
         return replace(self, part_suffix=suffix) if self.part_suffix is None else self
 
 
@@ -303,7 +303,7 @@ class BulkFormatBuilder(_FileSinkBuilder):
         return self
 
     def enable_compact(self, strategy: FileCompactStrategy, compactor: FileCompactor) -> Self:
-        """As for row formats, where the compactor can join files of the format.
+        """Compact files as for row formats, if the compactor can join files of the format.
 
         Raises:
             InvalidProgramError: when it cannot.

@@ -120,7 +120,7 @@ METADATA: Final[Mapping[str, TypeInformation]] = {
     "file.size": Types.LONG(),
     "file.modification-time": Types.TIMESTAMP_LTZ(),
 }
-"""What is known about a file, by the names that Flink's SQL has for it, and the types of such fields."""
+"""The metadata of a file, by the names of Flink's SQL, and their types."""
 
 _VALUES: Final[Mapping[str, Callable[[FileStatus], str | int]]] = {
     "file.path": lambda status: shown(status.path),
@@ -128,7 +128,7 @@ _VALUES: Final[Mapping[str, Callable[[FileStatus], str | int]]] = {
     "file.size": lambda status: status.size,
     "file.modification-time": lambda status: status.mtime_ns // 1000,
 }
-"""The same in the form that Arrow stores."""
+"""The values of the metadata as Arrow stores them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ _DEFAULT_HORIZON = Duration.of_days(7)
 
 @dataclass(frozen=True, slots=True)
 class FileEnumeratorProvider:
-    """Whether files are cut, under PyFlink's name.
+    """Tells whether files are cut, under PyFlink's name.
 
     Attributes:
         splittable: whether the files of a format that can be cut are.
@@ -201,7 +201,7 @@ class FileEnumeratorProvider:
 
 @dataclass(frozen=True, slots=True)
 class FileSplitAssignerProvider:
-    """Which task reads which part of a file, under PyFlink's name: the planner decides it.
+    """PyFlink's name for what assigns parts of files to tasks; here the planner does it.
 
     Examples:
         >>> from headrace.datastream.connectors.file_system import FileSplitAssignerProvider

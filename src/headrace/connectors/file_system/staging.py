@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 HIDDEN_FOLDER: Final = ".headrace-"
-"""How the names begin of the folders in which sinks keep what is hidden."""
+"""The beginning of the names of the folders in which sinks keep hidden files."""
 
 _CHUNK: Final = re.compile(r"([0-9]{10,})-([0-9]+)-([0-9]+)-(-?[0-9]+)-([0-9a-f]{16})\.part")
 _OF_GENERATION: Final = re.compile(r"[0-9]{10,}-([0-9]+)-[0-9]+(?:--?[0-9]+-[0-9a-f]{16}\.part|\.[0-9a-f]{32}\.tmp)")
@@ -95,7 +95,7 @@ class PartChunk:
 
 @dataclass(frozen=True, slots=True)
 class PartForm:
-    """What visible files are called and begin with; as it was when their chunks were written, in the manifest.
+    """The names and headers of visible files, as they were when the chunks were written; part of the manifest.
 
     Attributes:
         prefix: the beginning of their names.
@@ -111,7 +111,7 @@ class PartForm:
 
     @property
     def joins_bytes(self) -> bool:
-        """Whether one file may just follow the other."""
+        """Tell whether one file may just follow the other."""
         return self.kind is not None and self.kind.format == BYTES
 
     def to_json(self) -> Json:
@@ -151,7 +151,7 @@ class Part:
 
     @property
     def is_rewritten(self) -> bool:
-        """Whether the format makes one file of several, rather than one following the other."""
+        """Tell whether the format makes one file of several, rather than one following the other."""
         return self.boundaries is not None and len(self.chunks) > 1 and not self.form.joins_bytes
 
     @property
@@ -161,7 +161,7 @@ class Part:
         return len(self.form.header) + sum(chunk.size for chunk in self.chunks) + between
 
     def to_json(self) -> Json:
-        """As a committable."""
+        """For the manifest, as a committable."""
         chunks = [chunk.to_json() for chunk in self.chunks]
         found = {"bucket": self.bucket, "chunks": chunks, "form": self.form.to_json(), "complete": self.is_complete}
         if self.boundaries is not None:
@@ -199,7 +199,7 @@ class VisiblePart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """Where a sink's files are; paths are those of the tree.
+    """The paths of a sink's files, relative to its tree.
 
     Attributes:
         tree: what is below the sink's path.

@@ -54,7 +54,7 @@ _INFO: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """What a client is told.
+    """The settings from which clients are created.
 
     Attributes:
         properties: as the program gave them: Java's names or librdkafka's, with references to secrets. Not shown.
@@ -151,7 +151,7 @@ class ClientSettings:
 
     @property
     def key(self) -> tuple[tuple[str, str], ...]:
-        """The same for the same settings."""
+        """A key for kept clients: equal for equal settings."""
         return tuple(sorted(self.properties.items()))
 
     @property
@@ -172,7 +172,7 @@ class ClientSettings:
 
 
 def _unreadable(settings: Mapping[str, Any]) -> str:
-    """What of the files that settings name cannot be read here, as the end of a message: librdkafka does not say."""
+    """The files in settings that cannot be read here, as the end of a message: librdkafka does not name them."""
     found = []
     for name, value in settings.items():
         if name in _FILES:
@@ -184,7 +184,7 @@ def _unreadable(settings: Mapping[str, Any]) -> str:
 
 
 def _shows_lines(settings: Mapping[str, Any]) -> bool:
-    """Whether lines of a client are asked for."""
+    """Tell whether lines of a client are asked for."""
     return "debug" in settings or "log_level" in settings
 
 
@@ -200,18 +200,18 @@ CLIENT_LOGGER: Final = get_logger("headrace.connectors.kafka.client")
 """Has the lines of librdkafka, and what clients tell beside their answers."""
 
 _OF_CONNECTIONS: Final = ("_TRANSPORT", "_RESOLVE", "_SSL", "_AUTHENTICATION")
-"""What errors are called that are about reaching a broker."""
+"""The names of errors about reaching a broker."""
 
 _QUIET_SECONDS: Final = 10
-"""How long errors of a kind are not logged again: a client tries to connect ten times a second."""
+"""Errors of a kind are not logged again for so long: a client tries to connect ten times a second."""
 
 _FAILURE: Final = "FAIL"
 _IN_USE: Final = "in state UP"
-"""What is in librdkafka's line about a connection that was there."""
+"""A part of librdkafka's line about a connection that was in use."""
 
 
 class ClientErrors:
-    """What a client tells beside its answers: it goes on trying where a password is wrong, say.
+    """Collects the errors that a client reports beside its answers: with a wrong password it just goes on trying.
 
     Attributes:
         shows_lines: whether all lines of the client are logged, or only those of its end.
@@ -256,7 +256,7 @@ class ClientErrors:
             raise error_of(self._lasting, what)
 
     def failure(self, error: KafkaError, what: str) -> HeadraceError:
-        """As :func:`error_of`, with why brokers could not be reached: an answer that is missed does not tell."""
+        """Make an error as :func:`error_of` does; a timeout gets the reason why brokers cannot be reached."""
         found = error_of(error, what)
         if self._connection is None or error.name() not in _OF_CONNECTIONS:
             return found
@@ -264,7 +264,7 @@ class ClientErrors:
 
 
 def error_of(error: KafkaError, what: str) -> HeadraceError:
-    """What an error of a client means: one that may pass, or one that somebody has to do something about."""
+    """Translate an error of a client into one that may pass, or one that needs a change of the configuration."""
     kind = ConfigurationError if _is_lasting(error) else InfrastructureError
     return kind(f"{what}: {error.str()} ({error.name()})")
 

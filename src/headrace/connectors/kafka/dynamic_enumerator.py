@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PATIENCE_SECONDS: Final = 3.0
-"""How long an epoch waits for an answer; then it goes on without, until it has come."""
+"""An epoch waits so long for an answer; then it goes on without it."""
 PATIENCE_AFTER_FAILURE_SECONDS: Final = 0.1
-"""How long it waits for one that has failed before."""
+"""An epoch waits so long for a call that has failed before."""
 
 
 class RepeatedCalls(Generic[T]):
@@ -58,7 +58,7 @@ class RepeatedCalls(Generic[T]):
 
     @property
     def is_under_way(self) -> bool:
-        """Whether there is a call whose answer was not taken."""
+        """Tell whether there is a call whose answer was not taken."""
         return self._future is not None
 
     def begin(self, call: Callable[[], T]) -> None:
@@ -68,7 +68,7 @@ class RepeatedCalls(Generic[T]):
             Thread(target=_run, args=(call, self._future), name=self._name, daemon=True).start()
 
     def has_answer(self, *, waits: bool = False) -> bool:
-        """Whether there is an answer to take; it is waited for a little, but not again where it was late before.
+        """Tell whether there is an answer to take; it is waited for a little, but not again where it was late before.
 
         Args:
             waits: wait for it, however long.
@@ -79,7 +79,7 @@ class RepeatedCalls(Generic[T]):
         return not self._is_late
 
     def take(self) -> T:
-        """What the call has given, or raises what it has raised."""
+        """Take the result of the call, or raise its error."""
         assert self._future is not None, "only what is there is taken"
         future, self._future = self._future, None
         self.failures += 1
@@ -147,7 +147,7 @@ class ClusterPiece:
 
     @property
     def is_last(self) -> bool:
-        """Whether nothing is read any more."""
+        """Tell whether nothing is read any more."""
         return self.end == _NOWHERE
 
     def to_json(self) -> Json:
@@ -156,7 +156,7 @@ class ClusterPiece:
 
 
 def cluster_settings(properties: Mapping[str, str], cluster: str, told: Mapping[str, str]) -> ClientSettings:
-    """How a cluster is reached: as the source says, and where the metadata has told something, so.
+    """The settings of a cluster's clients: those of the source, overridden by those of the metadata.
 
     Raises:
         ConfigurationError: when nobody says where it is, or a setting is for the source to decide.
@@ -177,7 +177,7 @@ logger = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DynamicPlan:
-    """What a source of several clusters reads.
+    """The streams that a source of several clusters reads, and from where to where.
 
     Attributes:
         subscriber: which streams.
@@ -216,7 +216,7 @@ class StreamTopology:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether nobody asks for changes any more."""
+        """Tell whether nobody asks for changes any more."""
         return self._known is not None and self._plan.interval is None
 
     def clusters(self, now: int) -> Mapping[str, ClusterMetadata]:
@@ -239,7 +239,7 @@ class StreamTopology:
         return self._known
 
     def is_cluster_active(self, cluster_id: str) -> bool:
-        """Whether the service wants a cluster to be read; where it fails, as before."""
+        """Tell whether the service wants a cluster to be read; where it fails, as before."""
         try:
             with self._lock:
                 return self._plan.service.is_cluster_active(cluster_id)
@@ -292,7 +292,7 @@ class StreamTopology:
 
 
 def _told(error: Exception) -> str:
-    """What a service, or whoever it has asked, says."""
+    """The text of an error of a service."""
     return str(error) if isinstance(error, HeadraceError | OSError) else f"{type(error).__name__}: {error}"
 
 
@@ -387,11 +387,11 @@ class ClusterReading:
 
     @property
     def is_complete(self) -> bool:
-        """Whether no further partition will be found; it is not before the first look."""
+        """Tell whether no further partition will be found; it is not before the first look."""
         return self._is_known and self.enumerator.is_complete()
 
     def snapshot(self) -> Json | None:
-        """What has to be known after a restart, as the last look has left it; None before the first one."""
+        """The state for a restart, as of the last look; None before the first one."""
         return self._state
 
     def close(self) -> None:
@@ -417,7 +417,7 @@ class ClusterReading:
 
 @dataclass(slots=True)
 class RemovedCluster:
-    """What is known of a cluster, so that reading may go on when it comes back.
+    """The state of a removed cluster, from which reading goes on when it comes back.
 
     Attributes:
         removed_at: when it went, in milliseconds of the job's clock.
@@ -544,12 +544,12 @@ class DynamicKafkaEnumerator(SplitEnumerator):
         self._topology.close()
 
     def _last_pieces(self, name: str, partition: str) -> tuple[Json, ...]:
-        """What has tasks let go of a partition; nothing of a cluster that no task has heard of since the start."""
+        """The pieces that have tasks let go of a partition; none for a cluster that no task has read in this run."""
         properties = self._were_wanted.get(name)
         return () if properties is None else (ClusterPiece.last(name, properties, partition).to_json(),)
 
     def _is_gone(self, split_id: str) -> bool:
-        """Whether a split is not to be read any more."""
+        """Tell whether a split is not to be read any more."""
         return not _is_of(split_id, self._wanted)
 
     def _states(self) -> dict[str, Json]:
@@ -578,7 +578,7 @@ class DynamicKafkaEnumerator(SplitEnumerator):
         self._wanted, self._restored = wanted, {}
 
     def _remembered(self, name: str, wanted: Mapping[str, ClusterMetadata]) -> Json | None:
-        """What is known of a cluster that has come back; its partitions are read on where they were."""
+        """Take the state of a cluster that has come back; its partitions are read on where they were."""
         known = self._removed.pop(name)
         positions = {f"{name}/{partition}": position for partition, position in known.positions.items()}
         self._positions |= {split_id: at for split_id, at in positions.items() if _is_of(split_id, wanted)}
@@ -606,7 +606,7 @@ class DynamicKafkaEnumerator(SplitEnumerator):
 
 
 def _is_of(split_id: str, wanted: Mapping[str, ClusterMetadata]) -> bool:
-    """Whether a split is to be read."""
+    """Tell whether a split is to be read."""
     name, partition = _parsed(split_id)
     return name in wanted and TopicPartition.parse(partition).topic in wanted[name].topics
 

@@ -1,4 +1,4 @@
-"""Where streams lie: which topics of which clusters, and who tells."""
+"""Metadata services: they tell which topics of which clusters make up a stream."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from headrace.connectors.partitions import OffsetsInitializer
 
 @dataclass(frozen=True, slots=True)
 class ClusterMetadata:
-    """What there is of a stream in one cluster, and how the cluster is reached.
+    """The topics of a stream in one cluster, and how the cluster is reached.
 
     Attributes:
         topics: the names of the topics.
@@ -126,7 +126,7 @@ class KafkaMetadataService(ABC):
         return {each.stream_id: each for each in every if each.stream_id in stream_ids}
 
     def is_cluster_active(self, kafka_cluster_id: str) -> bool:
-        """Whether a cluster is still to be read; asked when it does not answer, or lacks a topic.
+        """Tell whether a cluster is still to be read; asked when it does not answer, or lacks a topic.
 
         It is, unless this is overridden. One that is not does not fail the job.
         """
@@ -206,7 +206,7 @@ def _list(value: Any, what: str) -> list[Any]:
 
 
 def _keys(listed: Any, place: str, known: Collection[str]) -> Mapping[str, Any]:
-    """What an element says, of which everything is known and nothing is missing."""
+    """Check that all keys of an element are known, and none is missing."""
     if not isinstance(listed, Mapping):
         raise ConfigurationError(f"{place} should have {', '.join(map(repr, known))}, and is {listed!r}")
     for key in listed:
@@ -327,7 +327,7 @@ class YamlFileMetadataService(KafkaMetadataService):
         return any(kafka_cluster_id in stream.cluster_metadata_map for stream in self.get_all_streams())
 
     def _parsed(self) -> list[KafkaStream]:
-        """What the file says.
+        """Parse the file.
 
         Raises:
             ConfigurationError: when that is not what it should be.

@@ -190,7 +190,7 @@ class DynamicKafkaSourceBuilder(KafkaConsumerBuilder, Generic[T_co]):
         return self
 
     def set_kafka_metadata_service(self, kafka_metadata_service: KafkaMetadataService) -> Self:
-        """Who tells where streams lie.
+        """Set the service that tells where streams lie.
 
         Raises:
             InvalidTypeError: when it is no such service.

@@ -1,4 +1,4 @@
-"""What the driver asks a Kafka cluster: topics, partitions, offsets, and the offsets of a consumer group."""
+"""The driver's requests to a Kafka cluster: topics, partitions, offsets, and offsets of a consumer group."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class GroupOffsets:
         self._is_under_way = False
 
     def committed(self, partitions: Sequence[TopicPartition], seconds: float) -> dict[TopicPartition, int]:
-        """What the group has committed; partitions of which it has nothing are left out.
+        """The offsets that the group has committed; partitions without one are left out.
 
         Raises:
             InfrastructureError: when it is not known now.
@@ -266,7 +266,7 @@ _MAX_AGE_SECONDS: Final = 300
 
 
 def partition_count(settings: ClientSettings, topic: str) -> int:
-    """How many partitions a topic has; brokers make one that is asked for, if they are set up to.
+    """The number of partitions of a topic; brokers create one that is asked for, if they are set up to.
 
     Raises:
         ConfigurationError: when it is not there.
@@ -294,7 +294,7 @@ def partition_count(settings: ClientSettings, topic: str) -> int:
 
 
 def known_partition_count(settings: ClientSettings, clients: KeptClients, topic: str) -> int:
-    """How many partitions a topic has, asked again now and then: partitions may be added to a topic.
+    """The number of partitions of a topic, asked for again now and then: partitions may be added to a topic.
 
     Args:
         settings: how the cluster is reached.
@@ -309,7 +309,7 @@ def known_partition_count(settings: ClientSettings, clients: KeptClients, topic:
 
 
 class _Answers:
-    """What was asked of a cluster, and when."""
+    """Remembers a cluster's answers, and when they came."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[int, float]] = {}

@@ -40,7 +40,7 @@ _RENAMED: Final[Mapping[str, str]] = {
     "ssl.keystore.key": "ssl.key.pem",
     "max.request.size": "message.max.bytes",
 }
-"""What Java's clients call it, and what librdkafka does."""
+"""Names of settings: those of Java's clients, and librdkafka's."""
 
 
 _WITHOUT_MEANING: Final = frozenset(
@@ -49,7 +49,7 @@ _WITHOUT_MEANING: Final = frozenset(
         *("max.poll.records", "register.consumer.metrics", "metric.reporters"),
     )
 )
-"""What Java's clients need: the builder's schema reads and writes records, and epochs say how many."""
+"""Settings that Java's clients need, and that mean nothing here: schemas and epochs do what they are for."""
 
 
 SOURCE: Final = "source"
@@ -62,7 +62,7 @@ _OWN: Final[Mapping[str, frozenset[str]]] = {
     SOURCE: frozenset(("enable.auto.commit", "enable.partition.eof", "enable.auto.offset.store")),
     SINK: frozenset(("transactional.id", "delivery.report.only.error")),
 }
-"""What a source or a sink itself decides."""
+"""Settings that a source or a sink decides itself."""
 
 
 def check_properties(properties: Mapping[str, str], of: str = SOURCE) -> None:
@@ -121,13 +121,13 @@ def settings_without_secrets(properties: Mapping[str, str]) -> dict[str, str | N
 
 
 def is_of_consumers(name: str) -> bool:
-    """Whether a setting of librdkafka means nothing to other clients than consumers."""
+    """Tell whether a setting of librdkafka means nothing to other clients than consumers."""
     starts = ("group.", "isolation.", "fetch.", "queued.", "max.p", "session.", "heartbeat.", "auto.", "check.crcs")
     return name.startswith(starts) or name in ("max.partition.fetch.bytes", "partition.assignment.strategy")
 
 
 def is_of_producers(name: str) -> bool:
-    """Whether a setting of librdkafka means nothing to other clients than producers."""
+    """Tell whether a setting of librdkafka means nothing to other clients than producers."""
     starts = ("linger.", "batch.", "compression.", "queue.buffering.", "message.", "transaction", "max.in.flight")
     others = ("acks", "request.required.acks", "partitioner", "retries", "retry.backoff.ms", "delivery.timeout.ms")
     return name.startswith(starts) or name in (*others, "enable.idempotence", "sticky.partitioning.linger.ms")
@@ -160,7 +160,7 @@ def _login(value: str) -> dict[str, str]:
 
 
 def _secret(reference: re.Match[str]) -> str:
-    """What a reference stands for, as Kafka's own configuration providers would say."""
+    """Look up a secret, as Kafka's own configuration providers would."""
     kind, place = reference.groups()
     try:
         if kind == "env":
@@ -190,7 +190,7 @@ def check_library() -> None:
 
 
 _NO_SETTING: Final = "headrace.no.setting"
-"""What no client knows: asked for last, it has librdkafka refuse to make one when all before it is right."""
+"""A setting that no client knows: given last, it has librdkafka refuse a client if all before it are right."""
 
 
 _UNKNOWN: Final = 'No such configuration property: "{}"'
@@ -259,7 +259,7 @@ def _check(name: str, value: str | None) -> None:
 
 
 def _refusal(name: str, value: str | None) -> str:
-    """What librdkafka says to a setting, or at last to the one that there is not."""
+    """The error of librdkafka about a setting, or else about the one that does not exist."""
     from confluent_kafka import KafkaException, Producer
 
     try:
@@ -275,7 +275,7 @@ class KafkaClientBuilder:
     """Puts something together that clients of Kafka read or write."""
 
     _name: ClassVar[str]
-    """What is built, in errors."""
+    """The name of what is built, for errors."""
     _kind: ClassVar[str]
     """``SOURCE`` or ``SINK``."""
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 _MAX_BYTES: Final = 1_000_000
-"""That of librdkafka, if the settings do not say otherwise."""
+"""librdkafka's default."""
 
 
 class KafkaSink(TopicSink[T_contra]):
@@ -139,7 +139,7 @@ class KafkaSinkBuilder(KafkaClientBuilder, TopicSinkBuilder):
         self._published_up_to: dict[str | None, int] = {}
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> Self:
-        """Where to ask for the cluster: ``host:port``, several with commas.
+        """Set the brokers to connect to first: ``host:port``, several with commas.
 
         Raises:
             InvalidTypeError: when it is no text.
@@ -427,7 +427,7 @@ class KafkaRecordSerializationSchemaBuilder:
 
 
 def _function(given: Any, kind: type) -> Any:
-    """What is called for each record; errors as the setters tell them."""
+    """The function that is called for each record; errors are those of the setters."""
     if not callable(given):
         raise refused(f"this takes {with_article(kind)} or a function, not {given!r}", InvalidTypeError)
     return given

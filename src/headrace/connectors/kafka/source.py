@@ -315,11 +315,11 @@ class KafkaConsumerBuilder(KafkaClientBuilder, MessageSourceBuilder):
         return self.set_property("group.id", group_id)
 
     def set_client_id_prefix(self, prefix: str) -> Self:
-        """What the ids of clients begin with, in quotas and logs of brokers."""
+        """Set the beginning of the ids of clients, which quotas and logs of brokers show."""
         return self.set_property("client.id.prefix", prefix)
 
     def _reading_plan(self, subscription: Subscription, properties: dict[str, str]) -> ReadingPlan:
-        """What is read.
+        """Make the plan.
 
         Args:
             subscription: which partitions.
@@ -418,7 +418,7 @@ class KafkaSourceBuilder(KafkaConsumerBuilder, TopicSourceBuilder, Generic[T_co]
     _name = "KafkaSource"
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> Self:
-        """Where to ask for the cluster: ``host:port``, several with commas.
+        """Set the brokers to connect to first: ``host:port``, several with commas.
 
         Raises:
             InvalidTypeError: when it is no text.

@@ -48,7 +48,7 @@ _PARTITION: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """What was published last under a transactional id.
+    """The record of the last epoch that was published under a transactional id.
 
     Attributes:
         topic: the topic at which the offset is; no message of it has to do with it.
@@ -61,7 +61,7 @@ class Marker:
     owner: str
 
     def offset(self) -> TopicPartition:
-        """As it is committed."""
+        """The offset that is committed."""
         from confluent_kafka import TopicPartition
 
         return TopicPartition(self.topic, _PARTITION, self.epoch, self.owner)
@@ -127,7 +127,7 @@ def read_marker(settings: ClientSettings, transactional_id: str, topic: str) -> 
 
 
 class MissingMarker(Enum):
-    """What a ``KafkaSink`` does when Kafka has lost the mark that says which epoch was published last.
+    """Tells what a ``KafkaSink`` does when Kafka has lost the marker of the epoch that was published last.
 
     Examples:
         >>> from headrace.datastream.connectors.kafka import MissingMarker
@@ -144,7 +144,7 @@ class MissingMarker(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WithoutMarker:
-    """What the user has said about epochs whose marker is lost.
+    """The user's decision about epochs whose marker is lost.
 
     Attributes:
         otherwise: what to do where nothing was said.
@@ -174,7 +174,7 @@ class WithoutMarker:
         return epoch - 1 if self.otherwise is MissingMarker.PUBLISH else None
 
     def advice(self, transactional_id: str, epoch: int, waiting: Sequence[int]) -> str:
-        """What to do when nobody knows; arguments as for :meth:`last_published`."""
+        """Advice for the case that nobody knows; the arguments are those of :meth:`last_published`."""
         if epoch not in waiting:
             return "Start the job again: it says then which epochs wait, and what to do"
         said = self._said_of(transactional_id)
@@ -201,7 +201,7 @@ _GRACE_SECONDS: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """What is published of an epoch under one transactional id.
+    """An epoch's messages that are published under one transactional id.
 
     Attributes:
         epoch: the epoch.
@@ -277,7 +277,7 @@ class Publisher:
         self._last = marker.epoch
 
     def may_go_on(self) -> bool:
-        """Whether another epoch may be published by it: not once a connection of its broke.
+        """Tell whether another epoch may be published by it: not once a connection of its broke.
 
         librdkafka sends again what it got no answer to. The first request may still be on its way, and be carried out
         in the middle of a later transaction, which it would commit without its marker. A producer that begins anew
@@ -410,7 +410,7 @@ that the next epoch would have. A publisher here takes a microsecond for a messa
 epoch takes it is done with these."""
 
 _THREADS: Final = 16
-"""So many publishers of this process work side by side."""
+"""The number of publishers of this process that work at the same time."""
 
 _QUIET_SECONDS: Final = 3600
 """A marker that was not set for so long may have expired, where it is known that nothing was published since."""
@@ -418,7 +418,7 @@ _QUIET_SECONDS: Final = 3600
 
 @dataclass(frozen=True, slots=True)
 class TransactionSettings:
-    """How a sink publishes.
+    """The settings of a sink's transactions.
 
     Attributes:
         client: how the cluster is reached.
@@ -509,7 +509,7 @@ class KafkaCommitter(Committer):
         )
 
     def _under_own_id(self, staged: StagedEpoch) -> StagedEpoch:
-        """What waits under a former id that is another job's by now, under one of this sink's own.
+        """Move what waits under a former id, which is another job's by now, to an id of this sink's own.
 
         Whether it was published the marker of that id does not tell any more, so somebody has to have said it.
         """
@@ -594,7 +594,7 @@ def transactional_ids(settings: TransactionSettings, context: CommitterContext) 
 
 
 def owner_of(context: CommitterContext) -> str:
-    """What markers call a sink of a job."""
+    """The owner that the markers of a sink name."""
     return f"job {context.job_id}, sink {context.operator_id}"
 
 

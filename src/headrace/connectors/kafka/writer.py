@@ -108,7 +108,7 @@ class MessageSender:
         self.producer.purge()
 
     def lost_connection(self) -> bool:
-        """Whether a connection broke that was in use."""
+        """Tell whether a connection broke that was in use."""
         self._serve()
         return self._errors.lost_connection
 
@@ -181,7 +181,7 @@ def columns_of(messages: OutgoingMessages, now: int) -> pa.RecordBatch:
 
 
 def _arguments(topic: str, messages: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
-    """What ``produce()`` is called with for each message."""
+    """The arguments of ``produce()`` for each message."""
     names = messages.schema.names
     return zip(
         repeat(topic),
@@ -306,12 +306,12 @@ class StagedEpoch:
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """The size in bytes."""
         return len(self.content) + sum(file.size for file in self.files)
 
     @property
     def messages(self) -> int:
-        """How many messages; of those in the manifest, which are few, it does not matter."""
+        """The number of messages, without the few in the manifest."""
         return sum(file.messages for file in self.files)
 
     def batches(self, folder: Folder) -> Iterator[tuple[str, pa.RecordBatch]]:
@@ -330,20 +330,20 @@ class StagedEpoch:
             yield from _batches(self.content)
 
     def to_json(self) -> Json:
-        """As it is in a manifest."""
+        """For the manifest."""
         files = [[file.name, file.size, file.messages] for file in self.files]
         found = {"id": self.transactional_id, "marker": self.marker_topic, "files": files}
         return found | ({"content": base64.b64encode(self.content).decode()} if self.content else {})
 
     @staticmethod
     def from_json(found: Json) -> StagedEpoch:
-        """As it was."""
+        """Read what :meth:`to_json` gave."""
         files = tuple(MessageFile(*each) for each in found["files"])
         return StagedEpoch(found["id"], found["marker"], files, base64.b64decode(found.get("content", "")))
 
 
 def content_of(pieces: Sequence[tuple[str, pa.RecordBatch]]) -> pa.Buffer:
-    """What a file of messages holds: each piece messages of one topic, the columns of all alike."""
+    """Make the content of a file of messages: each piece holds messages of one topic, all pieces the same columns."""
     output = pa.BufferOutputStream()
     with pa.ipc.new_stream(output, pieces[0][1].schema) as writer:
         for topic, messages in pieces:
@@ -369,7 +369,7 @@ def stage(folder: Folder, place: str, content: pa.Buffer, messages: int) -> Mess
 
 
 def _content(folder: Folder, file: MessageFile) -> bytes:
-    """What is in a file, if it is as it was written."""
+    """Read a file, and check that it is as it was written."""
     where = folder.locate(file.name)
     try:
         content = folder.read(file.name)

@@ -167,7 +167,7 @@ def job_and_sink(producer: str) -> tuple[str, str] | None:
 
 
 def marker_of(log: Log, context: CommitterContext) -> OutputMarker:
-    """What the job itself remembers of the output of a sink."""
+    """The marker of a sink in the job's checkpoint directory."""
     return OutputMarker(context.folder, producer_of(context.job_id, context.operator_id), str(log))
 
 
@@ -292,7 +292,7 @@ class PublishingWriter(StagingWriter):
         return ()
 
     def _staged_for(self) -> None:
-        """Of no commit but the next one: where that fails, the epoch is run again."""
+        """The next commit alone publishes it: where that fails, the epoch is run again."""
 
 
 class LogSink(TopicSink[T_contra]):

@@ -143,7 +143,7 @@ _HEADERS: Final = "headers"
 _TIMESTAMP_TYPE: Final = "timestamp-type"
 
 _CREATED: Final = "CreateTime"
-"""What Kafka calls timestamps that are those of whoever sent the records."""
+"""Kafka's name for timestamps that the sender of a record has set."""
 
 
 class LogReader(SourceReader):
@@ -329,13 +329,13 @@ class LogSourceBuilder(TopicSourceBuilder, Generic[T_co]):
         return self
 
     def set_partition_discovery(self, interval: Duration) -> Self:
-        """How often to look for new topics and partitions, every five minutes unless said; never where it is zero."""
+        """Set how often to look for new topics and partitions: every five minutes by default, never if it is zero."""
         expect(interval, Duration, "set_partition_discovery")
         self._discovery_millis = interval.to_millis()
         return self
 
     def set_offset_reset(self, strategy: OffsetResetStrategy) -> Self:
-        """Where to go on when records were deleted before they were read; the job fails unless it is said."""
+        """Set where to go on when records were deleted before they were read. By default the job fails."""
         expect(strategy, OffsetResetStrategy, "set_offset_reset")
         self._resets_to = None if strategy is OffsetResetStrategy.NONE else strategy.name.lower()
         return self
