@@ -16,7 +16,6 @@ from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.typeinfo import BasicTypeInfo
 from headrace.common.values import handler_of
-from headrace.connectors.file_system.staging import HIDDEN_FOLDER
 from headrace.expressions import bind, col
 from headrace.storage.files import is_hidden
 
@@ -86,6 +85,10 @@ def _template_part(token: re.Match[str], pattern: str) -> str:
 
 def _literal(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}")
+
+
+HIDDEN_FOLDER: Final = ".headrace-"
+"""The beginning of the names of the folders in which sinks keep hidden files."""
 
 
 _LONGEST_NAME: Final = 255

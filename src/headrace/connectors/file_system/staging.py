@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple, cast
 
 import numpy as np
 
-from headrace.connectors.file_system.buckets import check_bucket
+from headrace.connectors.file_system.buckets import HIDDEN_FOLDER, check_bucket
 from headrace.connectors.sink import SinkWriter, encode_or_reject
 from headrace.formats.encoders import BYTES, FileKind
 
@@ -39,9 +39,6 @@ if TYPE_CHECKING:
     from headrace.storage.file_system import StagedFile
     from headrace.storage.folder import OutputTree
 
-
-HIDDEN_FOLDER: Final = ".headrace-"
-"""The beginning of the names of the folders in which sinks keep hidden files."""
 
 _CHUNK: Final = re.compile(r"([0-9]{10,})-([0-9]+)-([0-9]+)-(-?[0-9]+)-([0-9a-f]{16})\.part")
 _OF_GENERATION: Final = re.compile(r"[0-9]{10,}-([0-9]+)-[0-9]+(?:--?[0-9]+-[0-9a-f]{16}\.part|\.[0-9a-f]{32}\.tmp)")
