@@ -101,11 +101,11 @@ def test_the_older_one_is_in_the_middle_of_a_commit(
 
 
 SHOWING = ["_is_there", "_publish", "publish", "remove"]
-PUTTING_TOGETHER = [*SHOWING, "put_together", "AppendedFile", "checked_blocks"]
+ASSEMBLING = [*SHOWING, "assemble", "AppendedFile", "checked_blocks"]
 STEPS = {
     "text-a-file-an-epoch": SHOWING,
-    "text-rolled-by-size": PUTTING_TOGETHER,
-    "csv-rolled-by-size": PUTTING_TOGETHER,
+    "text-rolled-by-size": ASSEMBLING,
+    "csv-rolled-by-size": ASSEMBLING,
 }
 
 
@@ -162,7 +162,7 @@ def test_the_older_one_is_in_the_middle_of_publishing(
     assert contents(output) == before
 
 
-@pytest.mark.parametrize("step", ["put_together", "AppendedFile", "checked_blocks", "publish"])
+@pytest.mark.parametrize("step", ["assemble", "AppendedFile", "checked_blocks", "publish"])
 def test_the_older_one_cannot_show_again_what_a_reader_has_taken_away(
     step: str, tmp_path: Path, output: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

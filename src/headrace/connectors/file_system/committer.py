@@ -29,7 +29,7 @@ _IN_MEMORY_BYTES: Final = 8 << 20
 """A file up to this size is held in memory while it is joined with others, a larger one in an unnamed file."""
 
 
-def put_together(staging: Staging, area: str, part: Part) -> str:
+def assemble(staging: Staging, area: str, part: Part) -> str:
     """Write a part into a file of an area; gives its path.
 
     Raises:
@@ -63,7 +63,7 @@ def _files(staging: Staging, part: Part) -> Iterator[BinaryIO]:
             yield cast("BinaryIO", file)
 
 
-def is_put_together(part: Part) -> bool:
+def is_assembled(part: Part) -> bool:
     """Tell whether a part is more than a chunk as it stands."""
     return len(part.chunks) > 1 or bool(part.form.header)
 
@@ -128,7 +128,7 @@ class FileCommitter(Committer):
 
     def commit(self, epoch: int, committables: Sequence[Json], processing_time: int) -> None:
         parts = [Part.from_json(committable) for committable in committables]
-        self._made = self._put_together_in_tasks(parts)
+        self._made = self._assemble_in_tasks(parts)
         found = [part for part in parts if not self._show(part, self._staging.visible(part), epoch)]
         self._tree.make_durable(self._staging.visible(part) for part in parts)
         self._tree.confirm([self._staging.visible(part) for part in found])
@@ -185,8 +185,8 @@ class FileCommitter(Committer):
 
     def _publish(self, part: Part, target: str, epoch: int) -> bool:
         """Show a part; False where somebody else may have been faster."""
-        if is_put_together(part):
-            made = self._made.pop(target, None) or put_together(self._staging, self._publishing, part)
+        if is_assembled(part):
+            made = self._made.pop(target, None) or assemble(self._staging, self._publishing, part)
             return self._tree.publish(made, target)
         (chunk,) = part.chunks
         source = self._staging.hidden(part.bucket, chunk)
@@ -196,26 +196,26 @@ class FileCommitter(Committer):
                 pass
         return self._tree.publish(source, target)
 
-    def _put_together_in_tasks(self, parts: Sequence[Part]) -> dict[str, str]:
+    def _assemble_in_tasks(self, parts: Sequence[Part]) -> dict[str, str]:
         """Have tasks put parts together that are not visible; gives by visible name where each is.
 
         What is missing there is told when the part is to be shown.
         """
         if self._tasks == 1:
             return {}
-        names = {self._staging.visible(part): part for part in parts if is_put_together(part)}
+        names = {self._staging.visible(part): part for part in parts if is_assembled(part)}
         wanted = [(name, part) for name, part in names.items() if self._tree.size(name) is None]
         shares = [wanted[number :: self._tasks] for number in range(min(self._tasks, len(wanted)))]
-        made = self._run_in_tasks(partial(_put_share_together, self._staging, self._publishing), shares)
+        made = self._run_in_tasks(partial(_assemble_share, self._staging, self._publishing), shares)
         return {name: path for share in made for name, path in share.items()}
 
 
-def _put_share_together(staging: Staging, area: str, share: Sequence[tuple[str, Part]]) -> dict[str, str]:
+def _assemble_share(staging: Staging, area: str, share: Sequence[tuple[str, Part]]) -> dict[str, str]:
     """One task's share of what is put together; what is missing is left out."""
     made = {}
     for name, part in share:
         try:
-            made[name] = put_together(staging, area, part)
+            made[name] = assemble(staging, area, part)
         except FileNotFoundError:
             continue
     return made
