@@ -13,7 +13,7 @@ from headrace.common import SimpleStringSchema, Types
 from headrace.common.batch import Batch
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.messages import array_to_headers, checked_headers, headers_to_array
-from headrace.connectors.outgoing_messages import MessageEncoder, MessageSerializationSchema, OutgoingMessages
+from headrace.connectors.outgoing_messages import MessageSerializationSchema, OutgoingMessages, encode_messages
 
 TEXTS = SimpleStringSchema()
 PARTITIONS = {"even": 4, "odd": 2}
@@ -25,8 +25,8 @@ pairs = st.lists(st.tuples(names, st.none() | st.binary(max_size=3)), max_size=3
 def encoded(schema: MessageSerializationSchema, records: list[Any], rejected: list[Any] | None = None) -> Any:
     """The messages of records; those that are refused come into the list."""
     reject = None if rejected is None else lambda record, error: rejected.append((record, str(error)))
-    encoder = MessageEncoder(schema, reject, lambda _: None, PARTITIONS.__getitem__)
-    return list(encoder.encode(Batch.of_rows(Types.STRING(), records, [0] * len(records), [0] * len(records))))
+    batch = Batch.of_rows(Types.STRING(), records, [0] * len(records), [0] * len(records))
+    return list(encode_messages(schema, reject, lambda _: None, PARTITIONS.__getitem__, batch))
 
 
 def headers_of(messages: OutgoingMessages) -> list[Any]:

@@ -1,7 +1,7 @@
 """Records as messages of brokers and logs: their topics, keys and values, column by column.
 
 A :class:`MessageSerializationSchema` says what a message is made of; a sink gets its records as
-:class:`OutgoingMessages`, all of one topic together, from a :class:`MessageEncoder`.
+:class:`OutgoingMessages`, all of one topic together, from :func:`encode_messages`.
 """
 
 from __future__ import annotations
@@ -246,37 +246,30 @@ class MessageSerializationSchema:
         return replace(messages, partitions=np.array(found, np.int32))
 
 
-class MessageEncoder:
-    """Makes messages of records, in a task.
+def encode_messages(
+    schema: MessageSerializationSchema,
+    reject: Reject | None,
+    check: Callable[[OutgoingMessages], None],
+    partitions_of: PartitionsOf,
+    batch: Batch,
+) -> Iterator[OutgoingMessages]:
+    """Make messages of records, in a task; gives them topic by topic.
 
     Args:
         schema: what messages are made of.
         reject: is told of records that cannot be written; None makes such a record fail the job.
         check: raises where messages of a topic are such that it does not take.
         partitions_of: tells how many partitions a topic has.
+        batch: the records.
     """
 
-    def __init__(
-        self,
-        schema: MessageSerializationSchema,
-        reject: Reject | None,
-        check: Callable[[OutgoingMessages], None],
-        partitions_of: PartitionsOf,
-    ) -> None:
-        self._schema = schema
-        self._reject = reject
-        self._check = check
-        self._partitions_of = partitions_of
-
-    def encode(self, batch: Batch) -> Iterator[OutgoingMessages]:
-        """The messages of some records, topic by topic."""
-        return chain.from_iterable(encode_or_reject(self._checked, batch, self._reject))
-
-    def _checked(self, batch: Batch) -> list[OutgoingMessages]:
-        found = list(self._schema.encode(batch, self._partitions_of))
+    def encode(part: Batch) -> list[OutgoingMessages]:
+        found = list(schema.encode(part, partitions_of))
         for messages in found:
-            self._check(messages)
+            check(messages)
         return found
+
+    return chain.from_iterable(encode_or_reject(encode, batch, reject))
 
 
 def _of_topic(messages: OutgoingMessages, topic: str, rows: npt.NDArray[np.intp] | None = None) -> OutgoingMessages:

@@ -130,76 +130,43 @@ class OffsetsInitializer:
         return OffsetsInitializer(offset_reset_strategy, given=dict(offsets))
 
 
-class Subscription(ABC):
-    """Selects the partitions that are read."""
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """Selects the partitions that are read, by exactly one of the attributes.
 
-    @abstractmethod
-    def partitions(self, topics: Mapping[str, int]) -> list[TopicPartition]:
+    Attributes:
+        topics: all partitions of these topics.
+        pattern: all partitions of the topics whose whole names match this regular expression, now or later.
+        chosen: these partitions.
+    """
+
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    chosen: tuple[TopicPartition, ...] = ()
+
+    def partitions(self, counts: Mapping[str, int]) -> list[TopicPartition]:
         """The partitions in a stable order.
 
         Args:
-            topics: by name, how many partitions each topic has.
+            counts: by name, how many partitions each topic has.
 
         Raises:
             ConfigurationError: when there is no such topic or partition.
         """
-
-
-@dataclass(frozen=True, slots=True)
-class Topics(Subscription):
-    """All partitions of some topics."""
-
-    names: tuple[str, ...]
-
-    def partitions(self, topics: Mapping[str, int]) -> list[TopicPartition]:
-        for name in self.names:
-            _check_topic(name, topics)
-        return _all_of(self.names, topics)
-
-    def __str__(self) -> str:
-        return ", ".join(self.names)
-
-
-@dataclass(frozen=True, slots=True)
-class TopicPattern(Subscription):
-    """All partitions of the topics whose names match a regular expression from beginning to end, now or later."""
-
-    pattern: str
-
-    def partitions(self, topics: Mapping[str, int]) -> list[TopicPartition]:
-        matches = re.compile(self.pattern).fullmatch
-        return _all_of(sorted(filter(matches, topics)), topics)
-
-    def __str__(self) -> str:
-        return f"topics like {self.pattern}"
-
-
-@dataclass(frozen=True, slots=True)
-class Partitions(Subscription):
-    """Some partitions."""
-
-    chosen: tuple[TopicPartition, ...]
-
-    def partitions(self, topics: Mapping[str, int]) -> list[TopicPartition]:
+        for name in (*self.topics, *(each.topic for each in self.chosen)):
+            if name not in counts:
+                raise ConfigurationError(f"there is no topic {name!r}, or it may not be seen{alike(name, counts)}")
         for each in self.chosen:
-            _check_topic(each.topic, topics)
-            if not 0 <= each.partition < topics[each.topic]:
+            if not 0 <= each.partition < counts[each.topic]:
                 raise ConfigurationError(
-                    f"there is no partition {each}: topic {each.topic!r} has {topics[each.topic]}, from 0"
+                    f"there is no partition {each}: topic {each.topic!r} has {counts[each.topic]}, from 0"
                 )
-        return list(self.chosen)
+        matches = () if self.pattern is None else sorted(filter(re.compile(self.pattern).fullmatch, counts))
+        whole = [TopicPartition(name, number) for name in (*self.topics, *matches) for number in range(counts[name])]
+        return [*whole, *self.chosen]
 
     def __str__(self) -> str:
-        return ", ".join(str(each) for each in self.chosen)
-
-
-def _check_topic(name: str, topics: Mapping[str, int]) -> None:
-    if name not in topics:
-        raise ConfigurationError(f"there is no topic {name!r}, or it may not be seen{alike(name, topics)}")
-
-
-def _all_of(names: Iterable[str], topics: Mapping[str, int]) -> list[TopicPartition]:
-    return [TopicPartition(name, number) for name in names for number in range(topics[name])]
+        return f"topics like {self.pattern}" if self.pattern else ", ".join(map(str, (*self.topics, *self.chosen)))
 
 
 class PartitionedLog(ABC):

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
@@ -37,7 +37,7 @@ from headrace.common.type_variables import T_contra
 from headrace.connectors.source import KeptClients
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
@@ -261,15 +261,8 @@ NOT_OF_THE_RECORDS = (InfrastructureError, CheckpointError, CommitRefusedError, 
 """All else that a writer raises comes from records that do not fit, or from an encoder, say, of the user."""
 
 
-class Reject(Protocol):
-    """Sends a record to the dead letters of a sink."""
-
-    def __call__(self, record: Any, error: Exception) -> None:
-        """Say why a record cannot be written; within ``write()`` only.
-
-        Raises:
-            InvalidProgramError: when no batch is being written.
-        """
+Reject = Callable[[Any, Exception], None]
+"""Sends a record to the dead letters of a sink, with the reason; may be called within ``write()`` only."""
 
 
 def encode_or_reject(encode: Callable[[Batch], T], batch: Batch, reject: Reject | None) -> list[T]:

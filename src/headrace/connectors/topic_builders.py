@@ -16,10 +16,8 @@ from headrace.connectors.outgoing_messages import MessageSerializationSchema
 from headrace.connectors.partitions import (
     A_PARTITION,
     OffsetsInitializer,
-    Partitions,
     ReadingPlan,
-    TopicPattern,
-    Topics,
+    Subscription,
 )
 from headrace.connectors.sink import DeliveryGuarantee, Sink
 from headrace.connectors.source import Boundedness, Source
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
     from typing import Self
 
     from headrace.common.typeinfo import TypeInformation
-    from headrace.connectors.partitions import Subscription
 
 
 class MessageSourceBuilder:
@@ -152,7 +149,7 @@ class TopicSourceBuilder(MessageSourceBuilder):
             expect(topic, str, "set_topics")
         if not topics:
             raise refused("set_topics() needs at least one topic")
-        return self._subscribe(Topics(tuple(dict.fromkeys(topics))))
+        return self._subscribe(Subscription(topics=tuple(dict.fromkeys(topics))))
 
     def set_topic_pattern(self, topic_pattern: str) -> Self:
         """Read all partitions of the topics whose whole names match a regular expression, later ones too.
@@ -165,7 +162,7 @@ class TopicSourceBuilder(MessageSourceBuilder):
             re.compile(topic_pattern)
         except re.error as error:
             raise refused(f"{topic_pattern!r} is no regular expression: {error}") from None
-        return self._subscribe(TopicPattern(topic_pattern))
+        return self._subscribe(Subscription(pattern=topic_pattern))
 
     def set_partitions(self, partitions: set[TopicPartition]) -> Self:
         """Read some partitions.
@@ -175,7 +172,7 @@ class TopicSourceBuilder(MessageSourceBuilder):
         """
         if not partitions or not all(isinstance(each, TopicPartition) for each in partitions):
             raise refused(f"set_partitions() takes a set of {A_PARTITION}, not {partitions!r}")
-        return self._subscribe(Partitions(tuple(sorted(partitions))))
+        return self._subscribe(Subscription(chosen=tuple(sorted(partitions))))
 
     def set_unbounded(self, stopping_offsets_initializer: OffsetsInitializer | None = None) -> Self:
         """Never end; with offsets, partitions stop there, but the job runs as one of a source that does not end."""

@@ -17,7 +17,7 @@ from headrace.common.errors import ConfigurationError, InvalidProgramError, Inva
 from headrace.connectors.kafka.clients import ClientErrors, ClientSettings
 from headrace.connectors.kafka.partitioned_log import KafkaPartitionedLog
 from headrace.connectors.kafka.settings import PROPOSED, check_known, librdkafka_settings
-from headrace.connectors.partitions import Partitions, TopicPattern, Topics
+from headrace.connectors.partitions import Subscription
 from headrace.connectors.sink import DeliveryGuarantee
 from headrace.connectors.source import Boundedness
 from headrace.datastream.connectors.kafka import (
@@ -69,16 +69,16 @@ def test_which_partitions_are_read() -> None:
     def splits(found: list[KafkaTopicPartition]) -> list[str]:
         return [str(each) for each in found]
 
-    assert splits(Topics(("payments", "orders")).partitions({"orders": 1, "payments": 2})) == [
+    assert splits(Subscription(("payments", "orders")).partitions({"orders": 1, "payments": 2})) == [
         *("payments-0", "payments-1", "orders-0")
     ]
-    assert splits(TopicPattern("orders.*").partitions(TOPICS)) == ["orders-0", "orders-1", "orders-eu-0"]
-    assert splits(TopicPattern("order").partitions(TOPICS)) == []
-    assert splits(Partitions((KafkaTopicPartition("orders", 1),)).partitions(TOPICS)) == ["orders-1"]
+    assert splits(Subscription(pattern="orders.*").partitions(TOPICS)) == ["orders-0", "orders-1", "orders-eu-0"]
+    assert splits(Subscription(pattern="order").partitions(TOPICS)) == []
+    assert splits(Subscription(chosen=(KafkaTopicPartition("orders", 1),)).partitions(TOPICS)) == ["orders-1"]
     with pytest.raises(ConfigurationError, match=r"there is no topic 'ordres'.*did you mean orders"):
-        Topics(("ordres",)).partitions(TOPICS)
+        Subscription(("ordres",)).partitions(TOPICS)
     with pytest.raises(ConfigurationError, match=r"no partition orders-2: topic 'orders' has 2, from 0"):
-        Partitions((KafkaTopicPartition("orders", 2),)).partitions(TOPICS)
+        Subscription(chosen=(KafkaTopicPartition("orders", 2),)).partitions(TOPICS)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from headrace.common.messages import TopicPartition
 from headrace.connectors.kafka.clients import ClientSettings
 from headrace.connectors.kafka.dynamic_metadata import checked_streams
 from headrace.connectors.kafka.settings import check_properties
-from headrace.connectors.partitions import PartitionEnumerator, Topics, narrowed_state
+from headrace.connectors.partitions import PartitionEnumerator, Subscription, narrowed_state
 from headrace.connectors.source import Pending, SplitEnumerator, SplitRead
 
 if TYPE_CHECKING:
@@ -591,7 +591,7 @@ class DynamicKafkaEnumerator(SplitEnumerator):
         topics = tuple(sorted(metadata.topics))
         plan = replace(
             each,
-            subscription=Topics(topics),
+            subscription=Subscription(topics),
             start=metadata.starting_offsets_initializer or each.start,
             stop=(metadata.stopping_offsets_initializer or each.stop) if each.is_bounded else None,
         )

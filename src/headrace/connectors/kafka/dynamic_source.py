@@ -30,7 +30,7 @@ from headrace.connectors.kafka.dynamic_metadata import (
 from headrace.connectors.kafka.partitioned_log import KafkaPartitionedLog
 from headrace.connectors.kafka.settings import check_known, check_library, whole_number
 from headrace.connectors.kafka.source import KafkaConsumerBuilder, KafkaReader
-from headrace.connectors.partitions import Topics
+from headrace.connectors.partitions import Subscription
 from headrace.connectors.source import ReaderContext, SourceReader
 from headrace.connectors.topic_builders import TopicSource
 
@@ -219,7 +219,7 @@ class DynamicKafkaSourceBuilder(KafkaConsumerBuilder, Generic[T_co]):
         retention = whole_number(RETENTION, properties.pop(RETENTION, "0"))
         _check_mode(properties.pop(MODE, "global"))
         follows = interval > 0 and not self._is_bounded
-        each = self._reading_plan(Topics(()), properties)
+        each = self._reading_plan(Subscription(), properties)
         check_known(properties)
         plan = DynamicPlan(
             self._subscriber,

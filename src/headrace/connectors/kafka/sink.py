@@ -25,7 +25,7 @@ from headrace.connectors.kafka.transactions import (
     refuse_future,
 )
 from headrace.connectors.kafka.writer import SendingWriter, TransactionalWriter, check_sizes
-from headrace.connectors.outgoing_messages import MessageEncoder, MessageSerializationSchema
+from headrace.connectors.outgoing_messages import MessageSerializationSchema, encode_messages
 from headrace.connectors.sink import DeliveryGuarantee
 from headrace.connectors.topic_builders import TopicSink, TopicSinkBuilder
 
@@ -86,11 +86,12 @@ class KafkaSink(TopicSink[T_contra]):
         check_library()
         max_bytes = self._settings.number("message.max.bytes", _MAX_BYTES)
         count = partial(known_partition_count, self._settings, context.clients)
-        encoder = MessageEncoder(self._schema, context.reject, partial(check_sizes, max_bytes=max_bytes), count)
+        check = partial(check_sizes, max_bytes=max_bytes)
+        encode = partial(encode_messages, self._schema, context.reject, check, count)
         if self._transactions is None:
-            return SendingWriter(self._settings, encoder, context)
+            return SendingWriter(self._settings, encode, context)
         id_ = self._transactions.transactional_id(context.job_id, context.operator_id, context.subtask)
-        return TransactionalWriter(context, encoder, folder_of(context.folder), id_, self._transactions.marker_topic)
+        return TransactionalWriter(context, encode, folder_of(context.folder), id_, self._transactions.marker_topic)
 
     def create_committer(self, context: CommitterContext) -> Committer | None:
         return None if self._transactions is None else KafkaCommitter(self._transactions, context)

@@ -24,16 +24,18 @@ from headrace.connectors.sink import SinkWriter
 from headrace.storage.file_system import ContentDigest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from confluent_kafka import KafkaError, Message, Producer
 
     from headrace.common.batch import Batch
     from headrace.common.errors import HeadraceError
     from headrace.connectors.kafka.clients import ClientSettings
-    from headrace.connectors.outgoing_messages import MessageEncoder, OutgoingMessages
+    from headrace.connectors.outgoing_messages import OutgoingMessages
     from headrace.connectors.sink import Json, WriterContext, WriterEpoch
     from headrace.storage.folder import Folder
+
+    Encode = Callable[[Batch], Iterator[OutgoingMessages]]
 
 
 _WAIT_SECONDS: Final = 0.2
@@ -215,19 +217,19 @@ class SendingWriter(SinkWriter):
 
     Args:
         settings: how the cluster is reached.
-        encoder: makes the messages.
+        encode: makes the messages of a batch.
         context: what a writer is made with.
 
     Raises:
         ConfigurationError: when the settings are wrong.
     """
 
-    def __init__(self, settings: ClientSettings, encoder: MessageEncoder, context: WriterContext) -> None:
+    def __init__(self, settings: ClientSettings, encode: Encode, context: WriterContext) -> None:
         self._clients = context.clients
         self._key = (context.operator_id, settings.key)
         kept = self._clients.take(self._key, MessageSender)
         self._sender = kept or MessageSender(settings, f"writer-{context.subtask}")
-        self._encoder = encoder
+        self._encode = encode
         self._now = 0
         self._is_flushed = True
 
@@ -236,7 +238,7 @@ class SendingWriter(SinkWriter):
 
     def write(self, batch: Batch) -> None:
         self._is_flushed = False
-        for messages in self._encoder.encode(batch):
+        for messages in self._encode(batch):
             self._sender.send(messages.topic, columns_of(messages, self._now))
 
     def prepare_commit(self) -> Sequence[Json]:
@@ -417,17 +419,17 @@ class TransactionalWriter(SinkWriter):
 
     Args:
         context: what a writer is made with.
-        encoder: makes the messages.
+        encode: makes the messages of a batch.
         folder: where the files are; it exists.
         transactional_id: under which id they are published.
         marker_topic: the topic at which the marker is.
     """
 
     def __init__(
-        self, context: WriterContext, encoder: MessageEncoder, folder: Folder, transactional_id: str, marker_topic: str
+        self, context: WriterContext, encode: Encode, folder: Folder, transactional_id: str, marker_topic: str
     ) -> None:
         self._place = f"{context.generation}-{context.subtask}"
-        self._encoder = encoder
+        self._encode = encode
         self._folder = folder
         self._transactional_id = transactional_id
         self._marker_topic = marker_topic
@@ -442,7 +444,7 @@ class TransactionalWriter(SinkWriter):
 
     def write(self, batch: Batch) -> None:
         assert self._epoch is not None
-        for messages in self._encoder.encode(batch):
+        for messages in self._encode(batch):
             self._pieces.append((messages.topic, columns_of(messages, self._epoch.processing_time)))
             self._bytes += messages.size
         if self._bytes >= _STAGED_TOGETHER:

@@ -19,7 +19,7 @@ from headrace.common.errors import (
 )
 from headrace.common.type_variables import T_contra
 from headrace.connectors.log.source import location_of
-from headrace.connectors.outgoing_messages import MessageEncoder
+from headrace.connectors.outgoing_messages import encode_messages
 from headrace.connectors.sink import Committer, DeliveryGuarantee, SinkWriter
 from headrace.connectors.topic_builders import TopicSink, TopicSinkBuilder
 from headrace.log.accumulator import DefaultPartitioner, ProducerBatch, merged
@@ -214,7 +214,8 @@ class StagingWriter(SinkWriter):
 
     def __init__(self, log: Log, schema: MessageSerializationSchema, context: WriterContext) -> None:
         self._journal = log.journal
-        self._encoder = MessageEncoder(schema, context.reject, self._check_topic, self._partitions)
+        self._schema = schema
+        self._reject = context.reject
         self._subtask = context.subtask
         self._producer = producer_of(context.job_id, context.operator_id)
         self._epoch = 0
@@ -230,7 +231,7 @@ class StagingWriter(SinkWriter):
         self._journal.refresh()
 
     def write(self, batch: Batch) -> None:
-        for messages in self._encoder.encode(batch):
+        for messages in encode_messages(self._schema, self._reject, self._check_topic, self._partitions, batch):
             columns = {"value": messages.values, "timestamp": pa.array(messages.timestamps_or(self._now))}
             if messages.keys is not None:
                 columns["key"] = messages.keys
