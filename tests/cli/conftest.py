@@ -17,7 +17,7 @@ DOUBLING = """
     from headrace.client.submission import submit
     from headrace.common.configuration import Configuration
     from headrace.common.typeinfo import Types
-    from headrace.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
+    from headrace.connectors.ranges import DataGeneratorSource, RateLimiterStrategy
     from headrace.connectors.driver_sink import PrintSink
     from headrace.graph import specs
     from headrace.graph.stream_graph import Edge

@@ -202,7 +202,7 @@ def test_a_job_ends_when_nobody_reads_what_it_prints(forks: Forks, script: Calla
 
 PROGRAM = """
 from headrace.common import Configuration, Types, WatermarkStrategy
-from headrace.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
+from headrace.connectors.ranges import DataGeneratorSource, RateLimiterStrategy
 from headrace.datastream import StreamExecutionEnvironment
 
 settings = {"headrace.runtime": "local", "parallelism.default": "1", "execution.checkpointing.dir": "checkpoints"}
@@ -253,7 +253,7 @@ def test_a_program_ends_quietly_when_nobody_reads_what_it_prints(tmp_path: Path)
 TWO_JOBS = """
 import sys
 from headrace.common import Configuration, Types, WatermarkStrategy
-from headrace.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
+from headrace.connectors.ranges import DataGeneratorSource, RateLimiterStrategy
 from headrace.datastream import StreamExecutionEnvironment
 
 def endless(keep):

@@ -13,7 +13,7 @@ import pytest
 from headrace.client.progress import JobProgress, last_line
 from headrace.common import Configuration, JobStatus, Types, WatermarkStrategy
 from headrace.common.errors import InfrastructureError, JobCancelledError
-from headrace.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
+from headrace.connectors.ranges import DataGeneratorSource, RateLimiterStrategy
 from headrace.connectors.sink import Committer, Sink, SinkWriter
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.jobmanager.epochs import EpochPlanner

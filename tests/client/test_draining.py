@@ -11,8 +11,8 @@ import pytest
 
 from headrace.client.job_client import JobClient
 from headrace.common import Configuration, Duration, JobStatus, Types, WatermarkStrategy
-from headrace.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
 from headrace.connectors.driver_sink import CollectSink
+from headrace.connectors.ranges import DataGeneratorSource, RateLimiterStrategy
 from headrace.datastream import DataStream, KeyedProcessFunction, StreamExecutionEnvironment
 from headrace.datastream.connectors.file_system import FileSource, StreamFormat
 

@@ -16,7 +16,7 @@ from headrace.client.defaults import current_defaults, submission_defaults
 from headrace.common import Configuration, Types, WatermarkStrategy, archive_path
 from headrace.common.errors import UserFunctionError
 from headrace.common.job_status import JobStatus
-from headrace.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
+from headrace.connectors.ranges import DataGeneratorSource, RateLimiterStrategy
 from headrace.datastream import MapFunction, RuntimeContext, StreamExecutionEnvironment
 from headrace.jobmanager.metrics import MetricKey
 from headrace.jobmanager.status import EpochStatistics, JobEnd, JobStart

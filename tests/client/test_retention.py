@@ -12,8 +12,8 @@ from headrace.checkpoint.store import CheckpointStore
 from headrace.client.job_client import JobClient
 from headrace.common import Configuration, Types, WatermarkStrategy
 from headrace.common.errors import JobSupersededError, UserFunctionError
-from headrace.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
 from headrace.connectors.driver_sink import CollectSink
+from headrace.connectors.ranges import DataGeneratorSource, RateLimiterStrategy
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.runtime.local import LocalRuntime
 from headrace.storage.folder import posix_folder

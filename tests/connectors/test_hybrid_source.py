@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from headrace.common import Types
 from headrace.common.errors import CheckpointError, InvalidProgramError, InvalidTypeError
 from headrace.common.time import Duration
-from headrace.connectors.datagen import DataGeneratorSource
 from headrace.connectors.hybrid import HybridSource, SourceSwitchContext
-from headrace.connectors.ranges import CollectionSource, NumberSequenceSource
+from headrace.connectors.ranges import CollectionSource, DataGeneratorSource, NumberSequenceSource
 from headrace.connectors.source import Boundedness, EnumeratorContext, Pending, ReadBudget, Source
 from headrace.datastream import OutputTag
 from headrace.datastream.connectors.file_system import FileSource, StreamFormat

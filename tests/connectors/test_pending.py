@@ -6,8 +6,7 @@ import os
 from pathlib import Path
 
 from headrace.common.time import Duration
-from headrace.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
-from headrace.connectors.ranges import CollectionSource, NumberSequenceSource
+from headrace.connectors.ranges import CollectionSource, DataGeneratorSource, NumberSequenceSource, RateLimiterStrategy
 from headrace.connectors.source import Pending, ReadBudget, Source
 from headrace.datastream.connectors.file_system import FileSource, StreamFormat
 from tests.connectors.harness import SourceRun

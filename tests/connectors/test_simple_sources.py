@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.row import Row
 from headrace.common.typeinfo import Types
-from headrace.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
-from headrace.connectors.ranges import CollectionSource, NumberSequenceSource
+from headrace.connectors.ranges import CollectionSource, DataGeneratorSource, NumberSequenceSource, RateLimiterStrategy
 from headrace.connectors.source import Boundedness, ReadBudget
 from headrace.datastream import CheckpointedFunction
 from tests.connectors.harness import SourceRun, read_all

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.common import Configuration, Row, RowKind, Time, Types, WatermarkStrategy
 from headrace.common.errors import InvalidProgramError, UserFunctionError
-from headrace.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
+from headrace.connectors.ranges import DataGeneratorSource, RateLimiterStrategy
 from headrace.datastream import OutputTag, ProcessFunction, StreamExecutionEnvironment
 from headrace.datastream.aggregates import count
 from headrace.datastream.data_stream import CachedDataStream

@@ -12,7 +12,7 @@ from headrace.common.errors import (
     InvalidProgramError,
     StateMigrationError,
 )
-from headrace.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
+from headrace.connectors.ranges import DataGeneratorSource, RateLimiterStrategy
 from headrace.datastream import (
     KeyedProcessFunction,
     RuntimeContext,

@@ -13,7 +13,7 @@ from headrace.client import running
 from headrace.client.job_client import JobClient
 from headrace.common import Configuration, Types, WatermarkStrategy
 from headrace.common.errors import JobExecutionError
-from headrace.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
+from headrace.connectors.ranges import DataGeneratorSource, RateLimiterStrategy
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.runtime.local import LocalRuntime
 

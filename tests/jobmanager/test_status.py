@@ -11,7 +11,7 @@ from headrace.client.defaults import submission_defaults
 from headrace.common import Configuration, Types, WatermarkStrategy
 from headrace.common.errors import InfrastructureError, JobCancelledError, JobSupersededError
 from headrace.common.job_status import JobStatus
-from headrace.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
+from headrace.connectors.ranges import DataGeneratorSource, RateLimiterStrategy
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.jobmanager.status import (
     EpochFailed,

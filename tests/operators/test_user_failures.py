@@ -12,8 +12,8 @@ import pytest
 from headrace.common import Configuration, Encoder, Types, WatermarkStrategy
 from headrace.common.errors import FunctionRefusedError, HeadraceError, UserFunctionError
 from headrace.common.time import Time
-from headrace.connectors.datagen import DataGeneratorSource
 from headrace.connectors.file_system.buckets import BucketContext
+from headrace.connectors.ranges import DataGeneratorSource
 from headrace.datastream import (
     DataStream,
     KeyedProcessFunction,

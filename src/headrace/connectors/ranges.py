@@ -1,9 +1,12 @@
-"""Sources whose position is a number, of which an epoch's share is a range: a sequence of numbers, a collection."""
+"""Sources whose position is a number, of which an epoch's share is a range: sequences, collections, generators."""
 
 from __future__ import annotations
 
+import inspect
 import operator
+import random
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,10 +28,15 @@ from headrace.connectors.source import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from headrace.common.typeinfo import TypeInformation
+    import numpy.typing as npt
+
+    from headrace.common.typeinfo import DeclaredType, TypeInformation
     from headrace.connectors.source import EnumeratorContext, Json, ReadBudget
+
+    GeneratorFunction = Callable[..., Any]
+    BatchGenerator = Callable[[npt.NDArray[np.int64], np.random.Generator], pa.RecordBatch | Mapping[str, Any]]
 
 
 READ_RECORDS = 1 << 15
@@ -263,3 +271,281 @@ class _CollectionReader(SourceReader):
             else:
                 assert self._rows is not None
                 yield SourceRecords(rows=self._rows[start:end])
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimiterStrategy:
+    """A limit on generated records, over all tasks together.
+
+    Attributes:
+        records_per_second: how many records become available in a second of the job's clock; None for no limit.
+        records_per_checkpoint: how many records an epoch may take; None for no limit.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> from headrace.datastream.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
+        >>> slowly = RateLimiterStrategy.per_second(100)
+        >>> source = DataGeneratorSource(lambda index: index, 1_000_000, slowly, Types.LONG())
+    """
+
+    records_per_second: float | None = None
+    records_per_checkpoint: int | None = None
+
+    @staticmethod
+    def per_second(records_per_second: float) -> RateLimiterStrategy:
+        """Limit the records of a second; a job that falls behind catches up.
+
+        Raises:
+            InvalidProgramError: when the rate is not above 0.
+        """
+        _check_positive(records_per_second)
+        return RateLimiterStrategy(records_per_second=records_per_second)
+
+    @staticmethod
+    def per_checkpoint(records_per_checkpoint: int) -> RateLimiterStrategy:
+        """Limit the records of an epoch.
+
+        Raises:
+            InvalidProgramError: when the number is not above 0.
+        """
+        _check_positive(records_per_checkpoint)
+        return RateLimiterStrategy(records_per_checkpoint=records_per_checkpoint)
+
+    @staticmethod
+    def no_op() -> RateLimiterStrategy:
+        """Set no limit."""
+        return RateLimiterStrategy()
+
+    def available(self, position: int, elapsed: int) -> int | None:
+        """The number of records since the start of the job that may be read now; None when there is no limit.
+
+        Args:
+            position: how many have been read.
+            elapsed: milliseconds since the start.
+        """
+        if self.records_per_checkpoint is not None:
+            return position + self.records_per_checkpoint
+        if self.records_per_second is None:
+            return None
+        return max(position, int(elapsed * self.records_per_second / 1000))
+
+
+def _check_positive(rate: float) -> None:
+    if not rate > 0:
+        raise InvalidProgramError(f"a rate is above 0, not {rate!r}")
+
+
+BLOCK = 4096
+"""A batch generator is called for whole blocks of so many indices, each with a generator of its own seed."""
+
+_SEED_BITS = 2**64 - 1
+
+
+def wants_random(function: GeneratorFunction) -> bool:
+    """Tell whether a generator function takes a source of randomness besides the index."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    required = [
+        p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty
+    ]
+    return len(required) > 1
+
+
+class RowReader(SourceReader):
+    """Calls a function for every record."""
+
+    def __init__(self, function: GeneratorFunction, seed: int) -> None:
+        self._function = function
+        self._seed = seed
+        self._wants_random = wants_random(function)
+
+    def read(self, piece: Json) -> Iterator[SourceRecords]:
+        for start, end in runs(piece):
+            yield SourceRecords(rows=self._rows(start, end))
+
+    def _rows(self, start: int, end: int) -> list[Any]:
+        function = self._function
+        if not self._wants_random:
+            return [function(index) for index in range(start, end)]
+        rng = random.Random()
+        rows = []
+        for index in range(start, end):
+            rng.seed((index << 64) + (self._seed & _SEED_BITS))
+            rows.append(function(index, rng))
+        return rows
+
+
+class BatchReader(SourceReader):
+    """Calls a function for every block of indices and hands over the part that was asked for."""
+
+    def __init__(self, function: BatchGenerator, seed: int, kind: TypeInformation) -> None:
+        self._function = function
+        self._seed = seed
+        self._kind = kind
+
+    def read(self, piece: Json) -> Iterator[SourceRecords]:
+        start, end = piece
+        while start < end:
+            block, skipped = divmod(start, BLOCK)
+            taken = min(BLOCK - skipped, end - start)
+            columns = generate_block(self._function, self._seed, block, self._kind)
+            yield SourceRecords(columns=columns.slice(skipped, taken))
+            start += taken
+
+
+def generate_block(function: BatchGenerator, seed: int, block: int, kind: TypeInformation) -> pa.RecordBatch:
+    """The records of one block, under the schema of their type.
+
+    Raises:
+        InvalidTypeError: when the function does not give one record for each index, of the declared type.
+    """
+    indices = np.arange(BLOCK, dtype=np.int64) + np.int64(block * BLOCK)
+    made = function(indices, np.random.default_rng([seed & _SEED_BITS, block]))
+    columns = _fit(made, layout_of(kind).schema)
+    if columns.num_rows != BLOCK:
+        raise InvalidTypeError(f"the batch generator was given {BLOCK} indices but made {columns.num_rows} records")
+    return columns
+
+
+def _fit(made: Any, schema: pa.Schema) -> pa.RecordBatch:
+    if isinstance(made, pa.RecordBatch):
+        made = dict(zip(made.schema.names, made.columns, strict=True))
+    missing = [name for name in schema.names if name not in made]
+    if missing:
+        raise InvalidTypeError(f"the batch generator made no column {missing[0]!r}; it made {', '.join(made)}")
+    try:
+        arrays = [_column(made[field.name], field.type) for field in schema]
+    except pa.ArrowInvalid as error:
+        raise InvalidTypeError(f"the batch generator's columns do not fit the declared type: {error}") from error
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _column(values: Any, kind: pa.DataType) -> pa.Array:
+    array = values if isinstance(values, pa.Array) else pa.array(values)
+    return array if array.type == kind else array.cast(kind)
+
+
+_SPLIT = "datagen"
+_RECORD_BYTES = 64
+
+
+class DataGeneratorSource(Source[T_co]):
+    """Records that a function makes, the same ones at every run and however the job reads them.
+
+    One of two functions makes them, record by record or column by column.
+
+    Args:
+        generator_function: called as ``function(index)``, or as ``function(index, rng)`` when it takes two arguments;
+            ``rng`` is a :class:`random.Random` that is seeded with ``seed`` and the index.
+        count: how many records there are; None for a stream that never ends.
+        rate_limiter_strategy: how fast records become available; as fast as the job takes them when left out.
+        type_info: the type of the records; pickled objects when left out, which a batch generator may not do.
+        batch_generator: called as ``function(indices, rng)`` with 4096 consecutive indices (more than are asked for
+            at the ends) and a :class:`numpy.random.Generator`; gives a record batch or a dict of columns.
+        seed: what the randomness starts from.
+
+    Raises:
+        InvalidProgramError: when not exactly one of the two functions is given, or ``count`` is below 0.
+        InvalidTypeError: when the records of a batch generator have no columns, or ``rate_limiter_strategy`` is none.
+
+    Examples:
+        >>> from headrace.common import Types, WatermarkStrategy
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> from headrace.datastream.connectors.datagen import DataGeneratorSource
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> source = DataGeneratorSource(lambda index: f"user {index}", 3, type_info=Types.STRING())
+        >>> users = env.from_source(source, WatermarkStrategy.no_watermarks(), "users")
+        >>> sorted(users.execute_and_collect(limit=10))
+        ['user 0', 'user 1', 'user 2']
+
+        Column by column:
+
+        >>> prices = DataGeneratorSource(
+        ...     batch_generator=lambda indices, rng: {"id": indices, "price": rng.uniform(1, 100, len(indices))},
+        ...     type_info=Types.ROW_NAMED(["id", "price"], [Types.LONG(), Types.DOUBLE()]),
+        ... )
+    """
+
+    gives_timestamps = False
+    reads_in_pieces = True
+
+    def __init__(
+        self,
+        generator_function: GeneratorFunction | None = None,
+        count: int | None = None,
+        rate_limiter_strategy: RateLimiterStrategy | None = None,
+        type_info: DeclaredType[T_co] | None = None,
+        *,
+        batch_generator: BatchGenerator | None = None,
+        seed: int = 0,
+    ) -> None:
+        if (generator_function is None) == (batch_generator is None):
+            raise InvalidProgramError("DataGeneratorSource takes either a generator_function or a batch_generator")
+        if count is not None and count < 0:
+            raise InvalidProgramError(f"a count is not below 0: {count}")
+        if hasattr(type(generator_function or batch_generator), "initialize_state"):
+            raise InvalidProgramError(
+                "a generator function has no state in checkpoints: a record follows from its number alone, which is "
+                "the position of the source; leave CheckpointedFunction out"
+            )
+        if not isinstance(rate_limiter_strategy, RateLimiterStrategy | None):
+            raise InvalidTypeError(
+                f"rate_limiter_strategy is a RateLimiterStrategy, not {rate_limiter_strategy!r}: the type of the "
+                "records is the argument after it, type_info"
+            )
+        self._function = generator_function
+        self._batch_function = batch_generator
+        self._count = count
+        self._rate = rate_limiter_strategy or RateLimiterStrategy.no_op()
+        self._type = Types.PICKLED_BYTE_ARRAY() if type_info is None else Types.of(type_info)
+        self._seed = seed
+        if batch_generator is not None and self._type.arrow_type is None:
+            raise InvalidTypeError("a batch_generator needs type_info: the type of the records it makes")
+
+    @property
+    def boundedness(self) -> Boundedness:
+        return Boundedness.CONTINUOUS_UNBOUNDED if self._count is None else Boundedness.BOUNDED
+
+    @property
+    def produced_type(self) -> TypeInformation[T_co]:
+        return self._type
+
+    def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
+        return _GeneratorEnumerator(self._count, self._rate, context.state)
+
+    def create_reader(self) -> SourceReader:
+        if self._batch_function is not None:
+            return BatchReader(self._batch_function, self._seed, self._type)
+        return RowReader(_given(self._function), self._seed)
+
+
+class _GeneratorEnumerator(RangeEnumerator):
+    """Lets records become available at the given rate, from the first look on."""
+
+    def __init__(self, count: int | None, rate: RateLimiterStrategy, state: Json | None) -> None:
+        super().__init__(_SPLIT, count, _RECORD_BYTES)
+        self._rate = rate
+        self._started: int | None = None if state is None else state["started"]
+
+    def plan(self, split_id: str, position: Json, budget: ReadBudget, now: int) -> SplitRead | None:
+        return plan_range(split_id, position, self._available(position, now), budget, _RECORD_BYTES)
+
+    def pending(self, split_id: str, position: Json, now: int) -> Pending:
+        return pending_numbers(position, self._available(position, now), _RECORD_BYTES)
+
+    def snapshot(self) -> Json:
+        return {"started": self._started}
+
+    def _available(self, position: int, now: int) -> int | None:
+        """The number of records that are available by now; None when there is no limit."""
+        if self._started is None:
+            self._started = now
+        limits = (self._count, self._rate.available(position, now - self._started))
+        return min((limit for limit in limits if limit is not None), default=None)
+
+
+def _given(function: Any) -> Any:
+    assert function is not None
+    return function

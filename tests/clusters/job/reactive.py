@@ -12,7 +12,7 @@ from pathlib import Path
 from totals import KEYS, Totals
 
 from headrace.common import Configuration, Types, WatermarkStrategy
-from headrace.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
+from headrace.connectors.ranges import DataGeneratorSource, RateLimiterStrategy
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.connectors.file_system import FileSink
 from headrace.datastream.formats.csv import CsvEncoder

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from headrace.client.job_client import JobClient
 from headrace.common import Configuration, Time, Types, WatermarkStrategy
-from headrace.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
+from headrace.connectors.ranges import DataGeneratorSource, RateLimiterStrategy
 from headrace.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from headrace.datastream.aggregates import count
 from headrace.datastream.state import MapStateDescriptor, StateTtlConfig, ValueStateDescriptor

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.common.public_module import public_module
-from headrace.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
+from headrace.connectors.ranges import DataGeneratorSource, RateLimiterStrategy
 
 __all__ = ["DataGeneratorSource", "RateLimiterStrategy"]
 
