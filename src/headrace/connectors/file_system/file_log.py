@@ -19,7 +19,7 @@ from headrace.common.logs import get_logger
 from headrace.storage.files import FileStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable
 
     from headrace.connectors.source import Json
     from headrace.storage.file_system import AppendLog
@@ -162,14 +162,13 @@ class _Log:
 
     def begin(self, known: KnownFiles) -> None:
         """Write what is known."""
-        self._write([{"first": known.first, "newest": known.newest}])
-        self._write([[_CONSUMED, *_fields(status)] for status in known.consumed.values()])
-        self._write([[_PENDING, *_fields(status)] for status in known.pending])
+        head = {"first": known.first, "newest": known.newest}
+        self._write([head, *_entries(_CONSUMED, known.consumed.values()), *_entries(_PENDING, known.pending)])
         self.entries += len(known)
 
     def append(self, files: list[FileStatus], newest: int) -> None:
         """Add files that are to be read after all others."""
-        self._write([*([_PENDING, *_fields(status)] for status in files), {"newest": newest}])
+        self._write([*_entries(_PENDING, files), {"newest": newest}])
         self.entries += len(files)
 
     def reference(self) -> Json:
@@ -208,7 +207,13 @@ def load(folder: Folder, reference: Json) -> KnownFiles:
             f"{path} is damaged, or another source's: the checksum of its first {length} bytes is not the one that the "
             "checkpoint knows"
         )
-    return _parse(data, path)
+    known = KnownFiles()
+    try:
+        for line in data.splitlines():
+            _apply(known, json.loads(line))
+    except (ValueError, TypeError, KeyError) as error:
+        raise StateCorruptedError(f"{path} cannot be read: {error}") from error
+    return known
 
 
 def remove_older(folder: Folder, name: str, keep: str | None) -> None:
@@ -221,20 +226,18 @@ def remove_older(folder: Folder, name: str, keep: str | None) -> None:
         name: the log.
         keep: the log that this life of the job was restored from.
     """
-    number = _number_of(name)
-    assert number is not None
 
     def is_older(log: str) -> bool:
-        found = _number_of(log)
-        return found is not None and found < number
+        found, this = _NAME.fullmatch(log), _NAME.fullmatch(name)
+        return found is not None and this is not None and int(found[1]) < int(this[1])
 
     try:
-        older = sorted((found, log) for found, log in _logs(folder) if found < number)
+        older = [log for _, log in _logs(folder) if is_older(log)]
         folder.remove_unfinished(is_older)
     except OSError as error:
         logger.warning("older lists of files in %s are left there: %s", folder, error)
         return
-    for _, log in older[:-_KEPT_LOGS]:
+    for log in older[:-_KEPT_LOGS]:
         if log != keep:
             _remove(folder, log)
 
@@ -244,16 +247,6 @@ def _remove(folder: Folder, name: str) -> None:
         folder.remove_log(name)
     except OSError as error:
         logger.warning("%s is of no use any more, but cannot be removed: %s", folder.locate(name), error)
-
-
-def _parse(data: bytes, path: str) -> KnownFiles:
-    known = KnownFiles()
-    try:
-        for line in data.splitlines():
-            _apply(known, json.loads(line))
-    except (ValueError, TypeError, KeyError) as error:
-        raise StateCorruptedError(f"{path} cannot be read: {error}") from error
-    return known
 
 
 def _apply(known: KnownFiles, entry: Json) -> None:
@@ -269,22 +262,13 @@ def _apply(known: KnownFiles, entry: Json) -> None:
         known.consumed[status.path] = status
 
 
-def _fields(status: FileStatus) -> Json:
-    return [status.path, status.size, status.mtime_ns]
+def _entries(kind: str, files: Iterable[FileStatus]) -> list[Json]:
+    return [[kind, status.path, status.size, status.mtime_ns] for status in files]
 
 
-def _number_of(name: str) -> int | None:
-    """The number of a log; None for whatever else there is."""
-    found = _NAME.fullmatch(name)
-    return int(found[1]) if found else None
-
-
-def _logs(folder: Folder) -> Iterator[tuple[int, str]]:
-    """The logs in a folder, and what others may have put there under such names."""
-    for name in folder.names():
-        number = _number_of(name)
-        if number is not None:
-            yield number, name
+def _logs(folder: Folder) -> list[tuple[int, str]]:
+    """The logs in a folder by their numbers, in order, and what others may have put there under such names."""
+    return sorted((int(found[1]), found[0]) for found in map(_NAME.fullmatch, folder.names()) if found is not None)
 
 
 def _create_next(folder: Folder) -> AppendLog:
