@@ -1,4 +1,4 @@
-"""Clients of Kafka: how they are made, and what their errors mean."""
+"""Clients of Kafka: how they are made, what their errors mean, and how transactions are published by them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,7 +16,7 @@ from headrace.common.logs import get_logger
 from headrace.connectors.kafka.settings import is_of_consumers, is_of_producers, librdkafka_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from confluent_kafka import Consumer, KafkaError, Message, Producer
     from confluent_kafka.admin import AdminClient
@@ -298,3 +299,88 @@ def _is_lasting(error: KafkaError) -> bool:
         *(KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
         KafkaError.UNSUPPORTED_SASL_MECHANISM,
     )
+
+
+class MissingMarker(Enum):
+    """Tells what a ``KafkaSink`` does when Kafka has lost the marker of the epoch that was published last.
+
+    Examples:
+        >>> from headrace.datastream.connectors.kafka import MissingMarker
+        >>> [choice.name for choice in MissingMarker]
+        ['FAIL', 'PUBLISH']
+    """
+
+    FAIL = "fail"
+    """Stop the job, and say so, until ``set_published_up_to`` tells: messages could be there twice, or be lost."""
+
+    PUBLISH = "publish"
+    """Publish what waits: its messages may be there twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class WithoutMarker:
+    """The user's decision about epochs whose marker is lost.
+
+    Attributes:
+        otherwise: what to do where nothing was said.
+        published_up_to: up to which epoch messages are there, by transactional id; under None, of all other ids.
+    """
+
+    otherwise: MissingMarker = MissingMarker.FAIL
+    published_up_to: Mapping[str | None, int] = field(default_factory=dict)
+
+    def last_published(self, transactional_id: str, epoch: int, waiting: Sequence[int]) -> int | None:
+        """The epoch that counts as published last under an id, whose marker is gone.
+
+        What was said is about the epochs that waited then. It answers for no others: a marker that is lost a second
+        time would not be missed.
+
+        Args:
+            transactional_id: the id.
+            epoch: the epoch that is to be published.
+            waiting: those that waited when the job was started.
+
+        Returns:
+            None when nobody knows.
+        """
+        said = self._said_of(transactional_id)
+        if said is not None and epoch in waiting and waiting[0] - 1 <= said <= waiting[-1]:
+            return said
+        return epoch - 1 if self.otherwise is MissingMarker.PUBLISH else None
+
+    def advice(self, transactional_id: str, epoch: int, waiting: Sequence[int]) -> str:
+        """Advice for the case that nobody knows; the arguments are those of :meth:`last_published`."""
+        if epoch not in waiting:
+            return "Start the job again: it says then which epochs wait, and what to do"
+        said = self._said_of(transactional_id)
+        beside = "" if said is None else f" set_published_up_to({said}) is about epochs before these."
+        return (
+            f"These epochs wait: {', '.join(map(str, waiting))}.{beside} Look which of their messages are there; then "
+            f"say which epoch is the last one that is, set_published_up_to({waiting[-1]}) if all of them are and "
+            f"set_published_up_to({waiting[0] - 1}) if none is; or have what waits be published, perhaps again, with "
+            "set_missing_marker(MissingMarker.PUBLISH)"
+        )
+
+    def _said_of(self, transactional_id: str) -> int | None:
+        return self.published_up_to.get(transactional_id, self.published_up_to.get(None))
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionSettings:
+    """The settings of a sink's transactions.
+
+    Attributes:
+        client: how the cluster is reached.
+        prefix: the beginning of transactional ids; the job's and the sink's when None.
+        marker_topic: at which topic markers are.
+        without_marker: what counts as published without one.
+    """
+
+    client: ClientSettings
+    prefix: str | None
+    marker_topic: str
+    without_marker: WithoutMarker
+
+    def transactional_id(self, job_id: str, operator_id: str, subtask: int) -> str:
+        """The id under which a subtask's messages are published, the same over all restarts."""
+        return f"{self.prefix or f'headrace-{job_id}-{operator_id}'}-{subtask}"

@@ -18,7 +18,6 @@ from headrace.common.errors import ConfigurationError, InvalidTypeError
 from headrace.common.other_names import alike
 from headrace.common.time import Duration
 from headrace.connectors.kafka.clients import ClientSettings
-from headrace.connectors.kafka.partitioned_log import KafkaPartitionedLog
 from headrace.connectors.kafka.settings import check_library
 from headrace.connectors.partitions import OffsetsInitializer
 
@@ -252,6 +251,8 @@ class SingleClusterTopicMetadataService(KafkaMetadataService):
 
     def get_all_streams(self) -> Collection[KafkaStream]:
         check_library()
+        from headrace.connectors.kafka.partitioned_log import KafkaPartitionedLog
+
         cluster = KafkaPartitionedLog(ClientSettings(self._properties))
         try:
             topics = cluster.topics()

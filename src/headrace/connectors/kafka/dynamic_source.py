@@ -27,7 +27,6 @@ from headrace.connectors.kafka.dynamic_metadata import (
     KafkaStreamSubscriber,
     StreamPatternSubscriber,
 )
-from headrace.connectors.kafka.partitioned_log import KafkaPartitionedLog
 from headrace.connectors.kafka.settings import check_known, check_library, whole_number
 from headrace.connectors.kafka.source import KafkaConsumerBuilder, KafkaReader
 from headrace.connectors.partitions import Subscription
@@ -124,6 +123,8 @@ class DynamicKafkaSource(TopicSource[T_co]):
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
         check_library()
+        from headrace.connectors.kafka.partitioned_log import KafkaPartitionedLog
+
         topology = StreamTopology(self._plan, goes_on=context.state is not None)
         return DynamicKafkaEnumerator(topology, self._plan, KafkaPartitionedLog, context.state)
 

@@ -9,6 +9,10 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotInTime
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection
+from confluent_kafka import TopicPartition as Asked
+from confluent_kafka.admin import OffsetSpec
+
 from headrace.common.errors import ConfigurationError, InfrastructureError, SourceChangedError
 from headrace.common.logs import get_logger
 from headrace.common.messages import TopicPartition
@@ -16,9 +20,6 @@ from headrace.connectors.kafka.clients import ClientErrors, error_of
 from headrace.connectors.partitions import PartitionedLog
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, KafkaError, KafkaException
-    from confluent_kafka.admin import OffsetSpec
-
     from headrace.connectors.kafka.clients import ClientSettings
     from headrace.connectors.source import KeptClients
 
@@ -55,9 +56,6 @@ class GroupOffsets:
             InfrastructureError: when it is not known now.
             ConfigurationError: when the client may not ask.
         """
-        from confluent_kafka import KafkaException
-        from confluent_kafka import TopicPartition as Asked
-
         what = f"the offsets of group {self._name} at {self._settings.servers}"
         try:
             found = self._consumer().committed([Asked(each.topic, each.partition) for each in partitions], seconds)
@@ -99,8 +97,6 @@ class GroupOffsets:
         return self._client
 
     def _send(self) -> None:
-        from confluent_kafka import TopicPartition as Asked
-
         if self._is_under_way or not self._next:
             return
         listed = [Asked(each.topic, each.partition, offset) for each, offset in self._next.items()]
@@ -147,8 +143,6 @@ class KafkaPartitionedLog(PartitionedLog):
             InfrastructureError: when no broker answers.
             ConfigurationError: when the client may not ask.
         """
-        from confluent_kafka import KafkaException
-
         end = time.monotonic() + _REQUEST_SECONDS
         while True:
             try:
@@ -162,8 +156,6 @@ class KafkaPartitionedLog(PartitionedLog):
         return {name: len(topic.partitions) for name, topic in found.items() if not name.startswith("__")}
 
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
-        from confluent_kafka import TopicCollection
-
         def ask() -> dict[str, str]:
             asked = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=_ANSWER_SECONDS)
             described = {topic: self._answer(future, f"topic {topic}") for topic, future in asked.items()}
@@ -172,18 +164,12 @@ class KafkaPartitionedLog(PartitionedLog):
         return self._asked_again(ask) if topics else {}
 
     def earliest(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        from confluent_kafka.admin import OffsetSpec
-
         return self._offsets(partitions, OffsetSpec.earliest())
 
     def latest(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        from confluent_kafka.admin import OffsetSpec
-
         return self._offsets(partitions, OffsetSpec.latest())
 
     def at_timestamp(self, partitions: Sequence[TopicPartition], millis: int) -> dict[TopicPartition, int]:
-        from confluent_kafka.admin import OffsetSpec
-
         found = self._offsets(partitions, OffsetSpec.for_timestamp(millis))
         return {partition: offset for partition, offset in found.items() if offset >= 0}
 
@@ -218,9 +204,6 @@ class KafkaPartitionedLog(PartitionedLog):
             self.topics()  # who leads what is looked up anew by that
 
     def _offsets_now(self, partitions: Sequence[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
-        from confluent_kafka import IsolationLevel
-        from confluent_kafka import TopicPartition as Asked
-
         reads_all = self._settings.properties.get("isolation.level") == "read_uncommitted"
         answers = self._admin.list_offsets(
             {Asked(each.topic, each.partition): spec for each in partitions},
@@ -239,8 +222,6 @@ class KafkaPartitionedLog(PartitionedLog):
         return found
 
     def _answer(self, future: Future[T], what: str) -> T:
-        from confluent_kafka import KafkaException
-
         try:
             return future.result(2 * _REQUEST_SECONDS)
         except KafkaException as error:
@@ -249,8 +230,6 @@ class KafkaPartitionedLog(PartitionedLog):
             raise InfrastructureError(f"{what} at {self._settings.servers}: no broker has answered") from None
 
     def _failure(self, error: KafkaException, what: str) -> Exception:
-        from confluent_kafka import KafkaError
-
         cause = error.args[0]
         if cause.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION):
             return SourceChangedError(
@@ -272,8 +251,6 @@ def partition_count(settings: ClientSettings, topic: str) -> int:
         ConfigurationError: when it is not there.
         InfrastructureError: when no broker answers.
     """
-    from confluent_kafka import KafkaException
-
     errors = ClientErrors()
     admin = settings.admin("topics", errors)
     end = time.monotonic() + _REQUEST_SECONDS
@@ -326,6 +303,4 @@ class _Answers:
 
 
 def _passes(code: int) -> bool:
-    from confluent_kafka import KafkaError
-
     return code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.LEADER_NOT_AVAILABLE)

@@ -12,19 +12,8 @@ from headrace.common.call_site import warn_caller
 from headrace.common.errors import InvalidTypeError
 from headrace.common.serialization import SerializationSchema
 from headrace.common.type_variables import T_contra
-from headrace.connectors.kafka.clients import ClientSettings
-from headrace.connectors.kafka.partitioned_log import KafkaPartitionedLog, known_partition_count
+from headrace.connectors.kafka.clients import ClientSettings, MissingMarker, TransactionSettings, WithoutMarker
 from headrace.connectors.kafka.settings import SINK, KafkaClientBuilder, check_known, check_library
-from headrace.connectors.kafka.transactions import (
-    KafkaCommitter,
-    MissingMarker,
-    TransactionSettings,
-    WithoutMarker,
-    check_settings,
-    folder_of,
-    refuse_future,
-)
-from headrace.connectors.kafka.writer import SendingWriter, TransactionalWriter, check_sizes
 from headrace.connectors.outgoing_messages import MessageSerializationSchema, encode_messages
 from headrace.connectors.sink import DeliveryGuarantee
 from headrace.connectors.topic_builders import TopicSink, TopicSinkBuilder
@@ -84,6 +73,9 @@ class KafkaSink(TopicSink[T_contra]):
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
         check_library()
+        from headrace.connectors.kafka.partitioned_log import known_partition_count
+        from headrace.connectors.kafka.writer import SendingWriter, TransactionalWriter, check_sizes
+
         max_bytes = self._settings.number("message.max.bytes", _MAX_BYTES)
         count = partial(known_partition_count, self._settings, context.clients)
         check = partial(check_sizes, max_bytes=max_bytes)
@@ -91,13 +83,21 @@ class KafkaSink(TopicSink[T_contra]):
         if self._transactions is None:
             return SendingWriter(self._settings, encode, context)
         id_ = self._transactions.transactional_id(context.job_id, context.operator_id, context.subtask)
-        return TransactionalWriter(context, encode, folder_of(context.folder), id_, self._transactions.marker_topic)
+        return TransactionalWriter(context, encode, id_, self._transactions.marker_topic)
 
     def create_committer(self, context: CommitterContext) -> Committer | None:
-        return None if self._transactions is None else KafkaCommitter(self._transactions, context)
+        if self._transactions is None:
+            return None
+        check_library()
+        from headrace.connectors.kafka.transactions import KafkaCommitter
+
+        return KafkaCommitter(self._transactions, context)
 
     def check_output(self, context: CommitterContext) -> None:
         check_library()
+        from headrace.connectors.kafka.partitioned_log import KafkaPartitionedLog
+        from headrace.connectors.kafka.transactions import check_settings, refuse_future
+
         if self._transactions is None:
             KafkaPartitionedLog(self._settings).topics()  # an error at the start, if the cluster cannot be reached
             return

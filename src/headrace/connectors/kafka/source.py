@@ -20,7 +20,6 @@ from headrace.common.messages import TopicPartition
 from headrace.common.type_variables import T_co
 from headrace.connectors.incoming_messages import METADATA, MessageDecoder, Messages
 from headrace.connectors.kafka.clients import ClientErrors, ClientSettings, error_of
-from headrace.connectors.kafka.partitioned_log import KafkaPartitionedLog
 from headrace.connectors.kafka.settings import SOURCE, KafkaClientBuilder, check_known, check_library, whole_number
 from headrace.connectors.partitions import DISCOVERY_MILLIS, PartitionEnumerator, ReadingPlan, Subscription
 from headrace.connectors.source import KeptClients, SourceReader
@@ -389,6 +388,8 @@ class KafkaSource(TopicSource[T_co]):
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
         check_library()
+        from headrace.connectors.kafka.partitioned_log import KafkaPartitionedLog
+
         return PartitionEnumerator(KafkaPartitionedLog(self._settings), self._plan, context.state)
 
     def create_reader(self) -> SourceReader:

@@ -14,11 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotInTime
 from contextlib import closing
-from dataclasses import dataclass, field, replace
-from enum import Enum
+from dataclasses import dataclass, replace
 from functools import partial
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from headrace.common.errors import (
     CheckpointError,
@@ -30,13 +31,11 @@ from headrace.common.errors import (
 from headrace.common.logs import get_logger
 from headrace.connectors.kafka.clients import ClientErrors, error_of
 from headrace.connectors.kafka.partitioned_log import partition_count
-from headrace.connectors.kafka.writer import MessageSender, StagedEpoch, remove_staged_before
+from headrace.connectors.kafka.writer import MessageSender, StagedEpoch, folder_of, remove_staged_before
 from headrace.connectors.sink import Committer
 
 if TYPE_CHECKING:
-    from confluent_kafka import KafkaException, TopicPartition
-
-    from headrace.connectors.kafka.clients import ClientSettings
+    from headrace.connectors.kafka.clients import ClientSettings, TransactionSettings
     from headrace.connectors.sink import CommitterContext, Json
     from headrace.storage.folder import Folder
 
@@ -62,8 +61,6 @@ class Marker:
 
     def offset(self) -> TopicPartition:
         """The offset that is committed."""
-        from confluent_kafka import TopicPartition
-
         return TopicPartition(self.topic, _PARTITION, self.epoch, self.owner)
 
 
@@ -75,8 +72,6 @@ def marker_in(group: Any, topic: str) -> Marker | None:
     Raises:
         KafkaException: when no broker answers.
     """
-    from confluent_kafka import KafkaException
-
     end = time.monotonic() + _ANSWER_SECONDS
     while True:
         try:
@@ -88,8 +83,6 @@ def marker_in(group: Any, topic: str) -> Marker | None:
 
 
 def _committed(group: Any, topic: str) -> Marker | None:
-    from confluent_kafka import KafkaException, TopicPartition
-
     (found,) = group.committed([TopicPartition(topic, _PARTITION)], timeout=_ANSWER_SECONDS)
     if found.error is not None:
         raise KafkaException(found.error)
@@ -97,8 +90,6 @@ def _committed(group: Any, topic: str) -> Marker | None:
 
 
 def _coordinator_moves(code: int) -> bool:
-    from confluent_kafka import KafkaError
-
     return code in (
         KafkaError.NOT_COORDINATOR,
         KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -113,8 +104,6 @@ def read_marker(settings: ClientSettings, transactional_id: str, topic: str) -> 
         InfrastructureError: when no broker answers.
         ConfigurationError: when the settings are wrong, or the client may not.
     """
-    from confluent_kafka import KafkaException
-
     errors = ClientErrors()
     with closing(settings.group(transactional_id, errors, waits=False)) as group:
         try:
@@ -124,70 +113,6 @@ def read_marker(settings: ClientSettings, transactional_id: str, topic: str) -> 
             group.poll(0)  # has it tell its errors
             errors.check(what)
             raise error_of(error.args[0], what) from None
-
-
-class MissingMarker(Enum):
-    """Tells what a ``KafkaSink`` does when Kafka has lost the marker of the epoch that was published last.
-
-    Examples:
-        >>> from headrace.datastream.connectors.kafka import MissingMarker
-        >>> [choice.name for choice in MissingMarker]
-        ['FAIL', 'PUBLISH']
-    """
-
-    FAIL = "fail"
-    """Stop the job, and say so, until ``set_published_up_to`` tells: messages could be there twice, or be lost."""
-
-    PUBLISH = "publish"
-    """Publish what waits: its messages may be there twice."""
-
-
-@dataclass(frozen=True, slots=True)
-class WithoutMarker:
-    """The user's decision about epochs whose marker is lost.
-
-    Attributes:
-        otherwise: what to do where nothing was said.
-        published_up_to: up to which epoch messages are there, by transactional id; under None, of all other ids.
-    """
-
-    otherwise: MissingMarker = MissingMarker.FAIL
-    published_up_to: Mapping[str | None, int] = field(default_factory=dict)
-
-    def last_published(self, transactional_id: str, epoch: int, waiting: Sequence[int]) -> int | None:
-        """The epoch that counts as published last under an id, whose marker is gone.
-
-        What was said is about the epochs that waited then. It answers for no others: a marker that is lost a second
-        time would not be missed.
-
-        Args:
-            transactional_id: the id.
-            epoch: the epoch that is to be published.
-            waiting: those that waited when the job was started.
-
-        Returns:
-            None when nobody knows.
-        """
-        said = self._said_of(transactional_id)
-        if said is not None and epoch in waiting and waiting[0] - 1 <= said <= waiting[-1]:
-            return said
-        return epoch - 1 if self.otherwise is MissingMarker.PUBLISH else None
-
-    def advice(self, transactional_id: str, epoch: int, waiting: Sequence[int]) -> str:
-        """Advice for the case that nobody knows; the arguments are those of :meth:`last_published`."""
-        if epoch not in waiting:
-            return "Start the job again: it says then which epochs wait, and what to do"
-        said = self._said_of(transactional_id)
-        beside = "" if said is None else f" set_published_up_to({said}) is about epochs before these."
-        return (
-            f"These epochs wait: {', '.join(map(str, waiting))}.{beside} Look which of their messages are there; then "
-            f"say which epoch is the last one that is, set_published_up_to({waiting[-1]}) if all of them are and "
-            f"set_published_up_to({waiting[0] - 1}) if none is; or have what waits be published, perhaps again, with "
-            "set_missing_marker(MissingMarker.PUBLISH)"
-        )
-
-    def _said_of(self, transactional_id: str) -> int | None:
-        return self.published_up_to.get(transactional_id, self.published_up_to.get(None))
 
 
 T = TypeVar("T")
@@ -342,8 +267,6 @@ class Publisher:
         self._sender.producer.commit_transaction(_REQUEST_SECONDS)
 
     def _abort(self) -> None:
-        from confluent_kafka import KafkaException
-
         try:
             self._sender.producer.abort_transaction(_REQUEST_SECONDS)
         except KafkaException as error:
@@ -351,8 +274,6 @@ class Publisher:
 
     def _tried(self, step: Callable[[], T]) -> T:
         """Have errors say whether there is any use in trying again."""
-        from confluent_kafka import KafkaException
-
         what = f"transactional id {self._id} at {self._servers}"
         try:
             return step()
@@ -414,27 +335,6 @@ _THREADS: Final = 16
 
 _QUIET_SECONDS: Final = 3600
 """A marker that was not set for so long may have expired, where it is known that nothing was published since."""
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionSettings:
-    """The settings of a sink's transactions.
-
-    Attributes:
-        client: how the cluster is reached.
-        prefix: the beginning of transactional ids; the job's and the sink's when None.
-        marker_topic: at which topic markers are.
-        without_marker: what counts as published without one.
-    """
-
-    client: ClientSettings
-    prefix: str | None
-    marker_topic: str
-    without_marker: WithoutMarker
-
-    def transactional_id(self, job_id: str, operator_id: str, subtask: int) -> str:
-        """The id under which a subtask's messages are published, the same over all restarts."""
-        return f"{self.prefix or f'headrace-{job_id}-{operator_id}'}-{subtask}"
 
 
 class KafkaCommitter(Committer):
@@ -596,12 +496,6 @@ def transactional_ids(settings: TransactionSettings, context: CommitterContext) 
 def owner_of(context: CommitterContext) -> str:
     """The owner that the markers of a sink name."""
     return f"job {context.job_id}, sink {context.operator_id}"
-
-
-def folder_of(folder: Folder | None) -> Folder:
-    """The sink's folder, without which nothing can be staged."""
-    assert folder is not None, "a sink has a folder in every job"
-    return folder
 
 
 def _publish_in_task(settings: ClientSettings, publication: Publication) -> None:

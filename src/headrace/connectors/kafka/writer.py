@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from headrace.common.errors import CommitRefusedError
 from headrace.common.messages import array_to_headers
@@ -25,8 +26,6 @@ from headrace.storage.file_system import ContentDigest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    from confluent_kafka import KafkaError, Message, Producer
 
     from headrace.common.batch import Batch
     from headrace.common.errors import HeadraceError
@@ -80,8 +79,6 @@ class MessageSender:
         Raises:
             HeadraceError: when one was not delivered, of those before also.
         """
-        from confluent_kafka import KafkaException
-
         try:
             for start in range(0, messages.num_rows, _POLL_ROWS):
                 self.producer.poll(0)
@@ -96,8 +93,6 @@ class MessageSender:
         Raises:
             HeadraceError: when one was not delivered.
         """
-        from confluent_kafka import KafkaException
-
         try:
             while self.producer.flush(_WAIT_SECONDS):
                 self._check_while_waiting()
@@ -138,8 +133,6 @@ class MessageSender:
 
     def _serve(self) -> None:
         """Have librdkafka tell what it has not told yet."""
-        from confluent_kafka import KafkaException
-
         with suppress(KafkaException):  # that it is of no use any more is known to whoever asks
             self.producer.poll(0)
 
@@ -412,6 +405,12 @@ _IN_MANIFEST_BYTES: Final = 128 << 10
 remove."""
 
 
+def folder_of(folder: Folder | None) -> Folder:
+    """The sink's folder, without which nothing can be staged."""
+    assert folder is not None, "a sink has a folder in every job"
+    return folder
+
+
 class TransactionalWriter(SinkWriter):
     """Writes messages to files in the checkpoint directory, out of which they are published after the checkpoint.
 
@@ -420,17 +419,14 @@ class TransactionalWriter(SinkWriter):
     Args:
         context: what a writer is made with.
         encode: makes the messages of a batch.
-        folder: where the files are; it exists.
         transactional_id: under which id they are published.
         marker_topic: the topic at which the marker is.
     """
 
-    def __init__(
-        self, context: WriterContext, encode: Encode, folder: Folder, transactional_id: str, marker_topic: str
-    ) -> None:
+    def __init__(self, context: WriterContext, encode: Encode, transactional_id: str, marker_topic: str) -> None:
         self._place = f"{context.generation}-{context.subtask}"
         self._encode = encode
-        self._folder = folder
+        self._folder = folder_of(context.folder)
         self._transactional_id = transactional_id
         self._marker_topic = marker_topic
         self._epoch: WriterEpoch | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.common.messages import TopicPartition as KafkaTopicPartition
 from headrace.common.public_module import public_module
+from headrace.connectors.kafka.clients import MissingMarker
 from headrace.connectors.kafka.sink import (
     HeaderProvider,
     KafkaPartitioner,
@@ -14,7 +15,6 @@ from headrace.connectors.kafka.sink import (
     KafkaTopicSelector,
 )
 from headrace.connectors.kafka.source import KafkaSource, KafkaSourceBuilder
-from headrace.connectors.kafka.transactions import MissingMarker
 from headrace.connectors.partitions import (
     OffsetResetStrategy as KafkaOffsetResetStrategy,
 )
