@@ -37,7 +37,7 @@ _SPLIT: Final = "cache"
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _CachePlace:
     """The place of some records.
 
     Attributes:
@@ -67,7 +67,7 @@ class CacheFiles(Receiver):
 
     def __init__(self) -> None:
         super().__init__()
-        self.places: list[_Place] = []
+        self.places: list[_CachePlace] = []
         self._written = 0
         with writing("cache()"):
             folder = TemporaryFolder("cache-")
@@ -79,7 +79,7 @@ class CacheFiles(Receiver):
         places, start = [], 0
         for part in records:
             sizes = (len(part.columns), len(part.kinds), len(part.times))
-            places.append(_Place(self._written, start, sizes, part.count))
+            places.append(_CachePlace(self._written, start, sizes, part.count))
             start += part.size
         chunks = [chunk for part in records for chunk in (part.columns, part.kinds, part.times)]
         with writing("cache()"):
@@ -109,7 +109,7 @@ class CacheFiles(Receiver):
         return self._folder / str(number)
 
 
-def _records_at(place: _Place, file: BinaryIO) -> EncodedRecords:
+def _records_at(place: _CachePlace, file: BinaryIO) -> EncodedRecords:
     file.seek(place.start)
     columns, kinds, times = (file.read(size) for size in place.sizes)
     if len(columns) + len(kinds) + len(times) < place.size:

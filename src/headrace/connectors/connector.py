@@ -104,7 +104,7 @@ CONNECTORS: Final = PluginGroup(
     "headrace.connectors",
     Connector,
     {
-        "filesystem": "headrace.connectors.file_system.connector:FileSystem",
+        "filesystem": "headrace.connectors.file_system.connector:FileSystemConnector",
         "print": "headrace.connectors.driver_sink:Print",
     },
 )

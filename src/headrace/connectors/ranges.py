@@ -353,7 +353,7 @@ def wants_random(function: GeneratorFunction) -> bool:
     return len(required) > 1
 
 
-class RowReader(SourceReader):
+class _GeneratedRowReader(SourceReader):
     """Calls a function for every record."""
 
     def __init__(self, function: GeneratorFunction, seed: int) -> None:
@@ -377,7 +377,7 @@ class RowReader(SourceReader):
         return rows
 
 
-class BatchReader(SourceReader):
+class _GeneratedBatchReader(SourceReader):
     """Calls a function for every block of indices and hands over the part that was asked for."""
 
     def __init__(self, function: BatchGenerator, seed: int, kind: TypeInformation) -> None:
@@ -517,8 +517,8 @@ class DataGeneratorSource(Source[T_co]):
 
     def create_reader(self) -> SourceReader:
         if self._batch_function is not None:
-            return BatchReader(self._batch_function, self._seed, self._type)
-        return RowReader(_given(self._function), self._seed)
+            return _GeneratedBatchReader(self._batch_function, self._seed, self._type)
+        return _GeneratedRowReader(_given(self._function), self._seed)
 
 
 class _GeneratorEnumerator(RangeEnumerator):

@@ -38,7 +38,7 @@ INACTIVITY_INTERVAL: Final = ConfigOption(
 _ROLLING: Final = (ROLLING_SIZE, ROLLOVER_INTERVAL, INACTIVITY_INTERVAL)
 
 
-class FileSystem(Connector):
+class FileSystemConnector(Connector):
     """Reads the files of a path; writes part files into a folder, in no folders below it."""
 
     required_options = (PATH, FORMAT)

@@ -316,7 +316,7 @@ class FilePreCommit(PreCommit):
     ) -> tuple[list[Part], list[Part]]:
         """Add what an epoch has written to the parts that grow; gives those that are complete, and those that grow."""
         waiting = {(part.bucket, part.chunks[0].subtask): part for part in growing}
-        complete, still = [], []
+        complete, still = list[Part](), list[Part]()
         for part in written:
             if part.is_complete:
                 complete.append(part)
@@ -324,11 +324,12 @@ class FilePreCommit(PreCommit):
                 key = (part.bucket, part.chunks[0].subtask)
                 before = waiting[key].chunks if key in waiting else ()
                 waiting[key] = replace(part, chunks=before + part.chunks)  # the form is that of the program now
-        for key, part in waiting.items():
+        for _, part in sorted(waiting.items(), key=itemgetter(0)):
             runs, rest = ([list(part.chunks)], []) if is_last else self._runs(part.chunks, now)
             complete += [replace(part, chunks=tuple(chunks), is_complete=True) for chunks in runs]
-            still += [(key, replace(part, chunks=tuple(rest)))] if rest else []
-        return complete, [part for _, part in sorted(still, key=itemgetter(0))]
+            if rest:
+                still.append(replace(part, chunks=tuple(rest)))
+        return complete, still
 
     def _runs(self, chunks: Sequence[PartChunk], now: int) -> tuple[list[list[PartChunk]], list[PartChunk]]:
         """Chunks that are complete parts, and those of the part that grows."""
