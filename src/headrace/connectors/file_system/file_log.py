@@ -100,11 +100,15 @@ class FileJournal:
         if self._is_written:
             return self._reference
         try:
+            known, newest = self.known, {"newest": self.known.newest}
             if self._log is None:
                 self._log = _Log(self._folder)
-                self._log.begin(self.known)
+                self._log.write([{"first": known.first, **newest}, *_entries(_CONSUMED, known.consumed.values())])
+                self._log.write(_entries(_PENDING, known.pending))
+                self._log.entries += len(known)
             else:
-                self._log.append(self._unwritten, self.known.newest)
+                self._log.write([*_entries(_PENDING, self._unwritten), newest])
+                self._log.entries += len(self._unwritten)
             self._reference = self._log.reference()
         except BaseException:
             self._give_up()
@@ -133,7 +137,7 @@ class FileJournal:
     def _give_up(self) -> None:
         log = self._log
         self.close()
-        if log is not None and not log.is_referred_to:
+        if log is not None and (self._reference is None or self._reference["log"] != log.name):
             _remove(self._folder, log.name)
 
 
@@ -145,7 +149,6 @@ class _Log:
 
     Attributes:
         entries: how many files it tells of.
-        is_referred_to: whether a manifest may refer to it.
     """
 
     def __init__(self, folder: Folder) -> None:
@@ -153,35 +156,23 @@ class _Log:
         self._file = _create_next(folder)
         self._checksum = 0
         self.entries = 0
-        self.is_referred_to = False
 
     @property
     def name(self) -> str:
         """Its name in the folder."""
         return self._file.name
 
-    def begin(self, known: KnownFiles) -> None:
-        """Write what is known."""
-        head = {"first": known.first, "newest": known.newest}
-        self._write([head, *_entries(_CONSUMED, known.consumed.values()), *_entries(_PENDING, known.pending)])
-        self.entries += len(known)
-
-    def append(self, files: list[FileStatus], newest: int) -> None:
-        """Add files that are to be read after all others."""
-        self._write([*_entries(_PENDING, files), {"newest": newest}])
-        self.entries += len(files)
-
     def reference(self) -> Json:
         """Make it durable and say what the manifest has to hold."""
         self._file.make_durable()
-        self.is_referred_to = True
         return {"log": self.name, "length": self._file.size, "checksum": self._checksum}
 
     def close(self) -> None:
         """Let go of the file."""
         self._file.close()
 
-    def _write(self, lines: list[Json]) -> None:
+    def write(self, lines: list[Json]) -> None:
+        """Add lines to its end."""
         # ASCII alone: bytes of a path that are no text, and newlines in it, are escapes.
         data = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
         self._file.append(data)
