@@ -15,9 +15,8 @@ import pytest
 from headrace.common.batch import Batch
 from headrace.common.errors import InfrastructureError, StateError
 from headrace.common.typeinfo import Types
-from headrace.connectors import cache
-from headrace.connectors.cache import CachedSource, CacheFiles
-from headrace.connectors.driver_sink import EncodedRecords
+from headrace.connectors import driver_sink
+from headrace.connectors.driver_sink import CachedSource, CacheFiles, EncodedRecords
 from headrace.connectors.source import EnumeratorContext, ReadBudget
 from headrace.storage.folder import posix_folder
 
@@ -86,7 +85,7 @@ def test_an_epoch_that_could_not_be_written_is_written_again(monkeypatch: pytest
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(cache, "write_file", full)
+        patched.setattr(driver_sink, "write_file", full)
         with pytest.raises(InfrastructureError, match=r"cache\(\) cannot write its temporary files.*TMPDIR.*No space"):
             files.commit("job", 4, [numbers(4_000, 4_100)], LONG)
     files.commit("job", 4, [numbers(4_000, 4_001)], LONG)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from headrace.common.errors import InvalidProgramError
 from headrace.common.job_status import JobStatus
-from headrace.connectors.cache import CachedSource, CacheFiles
-from headrace.connectors.driver_sink import DriverSink
+from headrace.connectors.driver_sink import CachedSource, CacheFiles, DriverSink
 from headrace.graph.partitioning import HASH, ForwardByKey
 from headrace.graph.specs import SinkSpec, SourceSpec
 from headrace.graph.stream_graph import Edge, Node, StreamGraph
