@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from headrace.common.batch import Batch
 from headrace.common.call_site import UNKNOWN_CALL_SITE
-from headrace.common.row import RowKind
 from headrace.common.typeinfo import Types
+from headrace.common.types import RowKind
 from headrace.datastream.aggregates import count, max, sum
 from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
 from headrace.operators.group_aggregate import GroupAggregateOperator

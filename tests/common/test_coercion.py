@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from headrace.common.columns import array_to_values, values_to_array
 from headrace.common.errors import InvalidTypeError
-from headrace.common.row import Row, RowKind
 from headrace.common.typeinfo import TypeInformation, Types
+from headrace.common.types import Row, RowKind
 from headrace.common.values import handler_of
 from tests.common.test_round_trips import KINDS, same
 from tests.draws import draws

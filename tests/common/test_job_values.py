@@ -13,9 +13,9 @@ from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.job_execution_result import JobExecutionResult
 from headrace.common.job_id import JobID
 from headrace.common.job_status import JobStatus
-from headrace.common.row import Row
 from headrace.common.serialization import ByteArraySchema, Encoder, RowFieldExtractorSchema, SimpleStringSchema
 from headrace.common.typeinfo import Types
+from headrace.common.types import Row
 
 HEX = "0123456789abcdef0123456789abcdef"
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from headrace.common.batch import Batch, concat
 from headrace.common.errors import InvalidTypeError
-from headrace.common.row import Row, RowKind
 from headrace.common.typeinfo import TypeInformation, Types
+from headrace.common.types import Row, RowKind
 from headrace.exchange.payload import PayloadDecoder, encode
 from tests.draws import draws
 

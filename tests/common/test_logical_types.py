@@ -29,9 +29,9 @@ from headrace.common.logical_types import (
     decimal,
     string,
 )
-from headrace.common.row import Row
 from headrace.common.time import Instant
 from headrace.common.typeinfo import Types, type_from_json
+from headrace.common.types import Row
 from headrace.common.values import handler_of
 
 DAY = datetime.date(2026, 1, 31)

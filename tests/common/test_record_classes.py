@@ -11,8 +11,8 @@ import pytest
 
 from headrace.common.columns import array_to_values, layout_of, values_to_array
 from headrace.common.errors import InvalidTypeError
-from headrace.common.row import Row
 from headrace.common.typeinfo import DataclassTypeInfo, DictTypeInfo, NamedTupleTypeInfo, Types, type_from_json
+from headrace.common.types import Row
 
 T = TypeVar("T")
 

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.common.columns import array_to_values, layout_of, values_to_array
-from headrace.common.row import Row, RowKind
 from headrace.common.time import Instant
 from headrace.common.typeinfo import TypeInformation, Types
+from headrace.common.types import Row, RowKind
 from tests.draws import draws
 
 UTC = datetime.UTC

@@ -8,7 +8,7 @@ import pickle
 import pytest
 
 from headrace.common.errors import InvalidTypeError
-from headrace.common.row import Row, RowKind
+from headrace.common.types import Row, RowKind
 
 NAMED = Row(name="Alice", age=11)
 POSITIONAL = Row("Alice", 11)

@@ -15,9 +15,9 @@ import pytest
 
 from headrace.common.columns import infer_from_values
 from headrace.common.output_tag import OutputTag
-from headrace.common.row import Row, RowKind
 from headrace.common.time import Instant
 from headrace.common.typeinfo import TypeInformation, Types
+from headrace.common.types import Row, RowKind
 from headrace.datastream.streams.types import Role, infer_from_hint
 
 PICKLED = Types.PICKLED_BYTE_ARRAY()

@@ -17,9 +17,9 @@ import pytest
 
 from headrace.common.columns import array_to_values, layout_of, values_to_array
 from headrace.common.errors import InvalidTypeError
-from headrace.common.row import Row, RowKind
 from headrace.common.time import Instant
 from headrace.common.typeinfo import TypeInformation, Types
+from headrace.common.types import Row, RowKind
 from headrace.common.values import handler_of
 
 NOON = datetime.datetime(2024, 2, 29, 12)

@@ -17,8 +17,8 @@ import pytest
 
 from headrace.common.configuration import Configuration
 from headrace.common.errors import CommitRefusedError
-from headrace.common.row import Row
 from headrace.common.typeinfo import Types
+from headrace.common.types import Row
 from headrace.connectors.source import Pending, ReadBudget
 from headrace.datastream import StreamExecutionEnvironment
 from tests.connectors.harness import SinkRun, SourceRun

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from headrace.common.errors import CommitRefusedError, OutputClosedError
-from headrace.common.row import Row, RowKind
 from headrace.common.typeinfo import Types
+from headrace.common.types import Row, RowKind
 from headrace.connectors.driver_sink import CollectSink, PrintSink
 from headrace.connectors.sink import CommitterContext
 from tests.connectors.harness import SinkRun

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
-from headrace.common.row import Row
 from headrace.common.typeinfo import Types
+from headrace.common.types import Row
 from headrace.connectors.ranges import CollectionSource, DataGeneratorSource, NumberSequenceSource, RateLimiterStrategy
 from headrace.connectors.source import Boundedness, ReadBudget
 from headrace.datastream import CheckpointedFunction

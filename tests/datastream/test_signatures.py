@@ -13,7 +13,7 @@ import pytest
 
 from headrace.common import Time, Types, WatermarkStrategy
 from headrace.common.errors import FunctionRefusedError, InvalidProgramError, InvalidTypeError, UserFunctionError
-from headrace.common.row import Row
+from headrace.common.types import Row
 from headrace.datastream import (
     AggregateFunction,
     AllWindowFunction,

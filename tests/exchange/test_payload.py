@@ -13,8 +13,8 @@ import pytest
 
 from headrace.common.batch import Batch
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
-from headrace.common.row import Row
 from headrace.common.typeinfo import TypeInformation, Types
+from headrace.common.types import Row
 from headrace.exchange.envelope import Envelope, EnvelopeKind, from_record_batch, to_record_batch
 from headrace.exchange.payload import PayloadDecoder, encode
 from headrace.exchange.sender import keys_of

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from headrace.common.errors import BadRecordError, InvalidTypeError
 from headrace.common.output_tag import OutputTag
-from headrace.common.row import Row
 from headrace.common.time import Instant
 from headrace.common.typeinfo import Types
+from headrace.common.types import Row
 from headrace.connectors.source import ReadBudget
 from headrace.datastream.connectors.file_system import FileSource
 from headrace.formats.json.decoders import JsonLinesFormat

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.common.errors import BadRecordError, ConfigurationError, InvalidProgramError, InvalidTypeError
-from headrace.common.row import Row
 from headrace.common.typeinfo import Types
+from headrace.common.types import Row
 from headrace.connectors.source import EnumeratorContext, ReadBudget
 from headrace.datastream.connectors.file_system import BucketAssigner, FileSink, FileSource, RollingPolicy
 from headrace.formats.avro.schema import AvroSchema, GenericRecordAvroTypeInfo

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.common.row import Row
 from headrace.common.typeinfo import Types
+from headrace.common.types import Row
 from headrace.formats.text import TextLineEncoder, split_lines
 from tests.connectors.harness import batch_of
 

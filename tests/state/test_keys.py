@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from headrace.common.columns import values_to_array
 from headrace.common.errors import InvalidTypeError
-from headrace.common.row import Row
 from headrace.common.typeinfo import TypeInformation, Types
+from headrace.common.types import Row
 from headrace.state.keys import KeyCodec, KeyColumn
 
 

@@ -30,8 +30,7 @@ from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.settings import PlannedJob, job_settings
 from headrace.jobmanager.status import JobStatusStore, RuntimeStarting, SubmissionFailed
 from headrace.plan.job_plan import PlanSettings
-from headrace.plan.planner import check_program, plan_job
-from headrace.plan.rewrites import mode_of
+from headrace.plan.planner import check_program, mode_of, plan_job
 from headrace.runtime.local import LocalRuntime
 from headrace.runtime.task.dependencies import NOTHING
 from headrace.runtime.task.messages import SerializedJob

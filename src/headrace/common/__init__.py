@@ -13,7 +13,6 @@ from headrace.common.job_files import archive_path
 from headrace.common.job_id import JobID
 from headrace.common.job_status import JobStatus
 from headrace.common.public_module import public_module
-from headrace.common.row import Row, RowKind
 from headrace.common.serialization import (
     ByteArraySchema,
     DeserializationSchema,
@@ -25,6 +24,7 @@ from headrace.common.serialization import (
 from headrace.common.serializer import TypeSerializer
 from headrace.common.time import Duration, Instant, Time
 from headrace.common.typeinfo import TypeInformation, Types
+from headrace.common.types import Row, RowKind
 
 if TYPE_CHECKING:
     from headrace.client.job_client import JobClient

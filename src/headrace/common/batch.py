@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from headrace.common.columns import layout_of, values_to_array
 from headrace.common.errors import InvalidTypeError
-from headrace.common.row import symbols_of
 from headrace.common.typeinfo.composite import declares_changes
+from headrace.common.types import symbols_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

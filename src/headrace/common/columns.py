@@ -17,7 +17,6 @@ import pyarrow as pa
 from headrace.common.errors import InvalidTypeError
 from headrace.common.garbage import gc_paused
 from headrace.common.logical_types import ROW_KIND_COLUMN
-from headrace.common.row import Row, RowKind
 from headrace.common.typeinfo import (
     BasicTypeInfo,
     CompositeTypeInfo,
@@ -32,6 +31,7 @@ from headrace.common.typeinfo import (
     Types,
 )
 from headrace.common.typeinfo.composite import declares_changes
+from headrace.common.types import Row, RowKind
 from headrace.common.values import TypeHandler, basic_handler_of, handler_of, record_handler_of, stream_handler_of
 from headrace.common.values.handler import WrongValueError, first_wrong
 from headrace.common.values.records import StreamRowHandler, kinds_of_rows

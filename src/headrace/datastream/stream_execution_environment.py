@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
     from headrace.client.job_client import JobClient
     from headrace.common.job_execution_result import JobExecutionResult
-    from headrace.common.row import Row
     from headrace.common.type_variables import T, T_co
     from headrace.common.typeinfo import DeclaredType
+    from headrace.common.types import Row
     from headrace.datastream.checkpointing_mode import CheckpointingMode
     from headrace.formats.avro.files import AvroInputFormat
     from headrace.graph.partitioning import KeySelection, Partitioning

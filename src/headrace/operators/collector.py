@@ -13,7 +13,7 @@ import numpy as np
 from headrace.common.batch import Batch
 from headrace.common.errors import InvalidTypeError
 from headrace.common.output_tag import OutputTag
-from headrace.common.row import Row
+from headrace.common.types import Row
 from headrace.operators.user_code import NO_RECORD, note_returned, user_error
 from headrace.state.copying import copy_value
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from headrace.common.batch import Batch, joined_kinds
 from headrace.common.constants import MAX_WATERMARK
 from headrace.common.errors import StateMigrationError
-from headrace.common.row import RowKind
+from headrace.common.types import RowKind
 from headrace.operators.aggregates.aggregator import GroupedRows, running_sums
 from headrace.operators.arrays import concat, differ, fixed_width, gather
 from headrace.operators.base import KeyedOperator

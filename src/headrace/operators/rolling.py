@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from headrace.common.batch import Batch
 from headrace.common.constants import MAX_WATERMARK
-from headrace.common.row import Row, make_row
 from headrace.common.typeinfo import Types
+from headrace.common.types import Row, make_row
 from headrace.operators.base import KeyedOperator
 from headrace.operators.functions import FunctionOperator, method_of
 from headrace.operators.user_code import check_none, user_error

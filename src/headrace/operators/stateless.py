@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from headrace.common.columns import layout_of
 from headrace.common.errors import EvaluationError, InvalidTypeError
-from headrace.common.row import symbols_of
+from headrace.common.types import symbols_of
 from headrace.expressions import evaluate
 from headrace.operators.base import Operator
 from headrace.operators.collector import ONE_RECORD, refuse_one_record

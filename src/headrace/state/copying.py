@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from headrace.common.errors import InvalidTypeError
-from headrace.common.row import Row, make_row
 from headrace.common.typeinfo import RowTypeInfo
+from headrace.common.types import Row, make_row
 from headrace.common.values.handler import WrongValueError
 
 if TYPE_CHECKING:

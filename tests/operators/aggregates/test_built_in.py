@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
-from headrace.common.row import Row
 from headrace.common.typeinfo import Types
+from headrace.common.types import Row
 from headrace.datastream import aggregates as agg
 from headrace.operators.aggregates.aggregator import merged_pairs
 from headrace.operators.aggregates.exact_sum import NotFiniteError

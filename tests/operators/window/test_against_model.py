@@ -13,8 +13,8 @@ from window_harness import INPUT, Driver
 from window_model import MAX, MIN, Model, Record
 
 from headrace.common.output_tag import OutputTag
-from headrace.common.row import Row
 from headrace.common.typeinfo import Types
+from headrace.common.types import Row
 from headrace.datastream import aggregates as agg
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.columnar.panes.paned_window import columnar_window

@@ -17,8 +17,8 @@ from window_harness import Driver
 from window_model import MAX, Record
 
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
-from headrace.common.row import Row
 from headrace.common.typeinfo import Types
+from headrace.common.types import Row
 from headrace.datastream import aggregates as agg
 from headrace.operators.aggregates.aggregator import AggregatorList
 from headrace.operators.aggregates.exact_sum import IntegerOverflowError

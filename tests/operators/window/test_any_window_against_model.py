@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from window_harness import Driver
 from window_model import Record
 
-from headrace.common.row import Row
 from headrace.common.typeinfo import Types
+from headrace.common.types import Row
 from headrace.datastream import AggregateFunction, ProcessWindowFunction
 from headrace.operators.window.general.window_operator import WindowOperator
 from headrace.state.keys.hashing import hash_array

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.common.errors import FunctionRefusedError
-from headrace.common.row import Row
 from headrace.common.typeinfo import Types
+from headrace.common.types import Row
 from headrace.datastream import AggregateFunction
 from headrace.datastream.window import (
     CountEvictor,

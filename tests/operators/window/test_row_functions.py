@@ -16,8 +16,8 @@ from window_model import MAX, MIN, Model, Record
 from headrace.common.batch import Batch
 from headrace.common.errors import UserFunctionError
 from headrace.common.output_tag import OutputTag
-from headrace.common.row import Row
 from headrace.common.typeinfo import TypeInformation, Types
+from headrace.common.types import Row
 from headrace.datastream.functions import ProcessWindowFunction
 from headrace.operators.window.general import ordered_elements
 from headrace.operators.window.general.window_functions import ProcessCall, window_call

@@ -30,7 +30,7 @@ DROPPED = "numLateRecordsDropped"
 
 class CountElements:
     def apply(self, key: str, window: Any, elements: Any) -> list[Any]:
-        from headrace.common.row import Row
+        from headrace.common.types import Row
 
         return [Row(key=key, window_start=window.start, window_end=window.end, count=len(list(elements)))]
 

@@ -140,7 +140,7 @@ class Driver:
         return KeyedBatch.of(batch, self.codec.encode([r.key for r in records]))
 
     def row(self, record: Record) -> Any:
-        from headrace.common.row import Row
+        from headrace.common.types import Row
 
         return Row(key=record.key, value=record.value)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, assert_type
 
 from headrace.common import Types
-from headrace.common.row import Row
+from headrace.common.types import Row
 from headrace.datastream import (
     DataStream,
     FilterFunction,

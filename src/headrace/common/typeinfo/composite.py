@@ -124,7 +124,7 @@ class TupleTypeInfo(CompositeTypeInfo[tuple[Any, ...]]):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RowTypeInfo(CompositeTypeInfo):
-    """A :class:`~headrace.common.row.Row`, with or without field names.
+    """A :class:`~headrace.common.types.Row`, with or without field names.
 
     A row that is a record of a stream keeps its kind. One inside another value, or in state, keeps it only when
     ``changelog`` is set, in a column of its own after the fields; without it, a row whose kind is not ``INSERT`` is

@@ -50,8 +50,8 @@ from headrace.common.typeinfo.composite import (
 )
 
 if TYPE_CHECKING:
-    from headrace.common.row import Row
     from headrace.common.type_variables import K, T, V
+    from headrace.common.types import Row
 
 
 PICKLED: Final = PickledBytesTypeInfo()
@@ -96,7 +96,7 @@ def type_of_hint(hint: Any) -> TypeInformation:
 def type_of_logical(logical: LogicalType) -> TypeInformation:
     """The values of Python that a type of SQL stands for.
 
-    A ``ROW`` is a :class:`~headrace.common.row.Row`, an ``ARRAY`` a list, a ``MAP`` a dict, and a ``MULTISET`` a dict
+    A ``ROW`` is a :class:`~headrace.common.types.Row`, an ``ARRAY`` a list, a ``MAP`` a dict, and a ``MULTISET`` a dict
     that says how often each element is there. A ``TIMESTAMP_LTZ`` of more than six digits is an
     :class:`~headrace.common.time.Instant`, such a ``TIMESTAMP`` a ``numpy.datetime64``. Intervals are a number of
     months, or a ``timedelta``. The length of texts and bytes is not checked, as in Flink.
@@ -472,14 +472,14 @@ class Types(metaclass=_TypesByName):
 
     @staticmethod
     def ROW(field_types: Sequence[Any], *, changelog: bool = False) -> TypeInformation[Row]:
-        """A :class:`~headrace.common.row.Row` whose fields have no names; ``changelog`` makes its kind a column."""
+        """A :class:`~headrace.common.types.Row` whose fields have no names; ``changelog`` makes its kind a column."""
         return RowTypeInfo(_all(field_types), None, changelog)
 
     @staticmethod
     def ROW_NAMED(
         field_names: Sequence[str], field_types: Sequence[Any], *, changelog: bool = False
     ) -> TypeInformation[Row]:
-        """A :class:`~headrace.common.row.Row` whose fields have names; ``changelog`` makes its kind a column."""
+        """A :class:`~headrace.common.types.Row` whose fields have names; ``changelog`` makes its kind a column."""
         return RowTypeInfo(_all(field_types), field_names, changelog)
 
     @staticmethod

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.errors import InvalidTypeError
-from headrace.common.row import Row, RowKind, make_row, make_rows
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, RowTypeInfo
+from headrace.common.types import Row, RowKind, make_row, make_rows
 from headrace.common.values.basic import IntegerHandler
 from headrace.common.values.handler import NOT_COERCED, NestedHandler, TypeHandler, WrongValueError, any_of
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.columns import array_to_values, layout_of
 from headrace.common.errors import EvaluationError
-from headrace.common.row import Row
+from headrace.common.types import Row
 from headrace.datastream.functions import KeyedProcessFunction, ProcessWindowFunction, RuntimeContext, WindowFunction
 from headrace.expressions import evaluate
 from headrace.graph.process_specs import KeyedProcessSpec

@@ -84,10 +84,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from headrace.common.output_tag import OutputTag
-    from headrace.common.row import Row
     from headrace.common.time import Duration, Time
     from headrace.common.type_variables import SupportsFilter, SupportsFlatMap, SupportsGetKey, SupportsMap
     from headrace.common.typeinfo import DeclaredType, TypeInformation
+    from headrace.common.types import Row
     from headrace.datastream.functions import AsyncRetryStrategy
     from headrace.datastream.lookup import Lookup, LookupCache
     from headrace.datastream.streams.connected_streams import (

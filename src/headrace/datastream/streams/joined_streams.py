@@ -23,8 +23,8 @@ from headrace.windowing.definition import WindowFunctions
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from headrace.common.row import Row
     from headrace.common.typeinfo import DeclaredType
+    from headrace.common.types import Row
     from headrace.datastream.streams.data_stream import DataStream
     from headrace.datastream.streams.keyed_stream import KeyedStream
     from headrace.expressions import Expression

@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import timedelta
 
-    from headrace.common.row import Row
     from headrace.common.time import Duration, Time
     from headrace.common.type_variables import SupportsReduce
     from headrace.common.typeinfo import DeclaredType, TypeInformation
+    from headrace.common.types import Row
     from headrace.datastream.streams.stream import Stream
     from headrace.datastream.streams.types import SupportsKeyedProcess, SupportsProcessJoin
     from headrace.expressions import Bound, Expression

@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from datetime import timedelta
 
-    from headrace.common.row import Row
     from headrace.common.type_variables import SupportsAggregate, SupportsReduce
     from headrace.common.typeinfo import DeclaredType, TypeInformation
+    from headrace.common.types import Row
     from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment
     from headrace.datastream.streams.data_stream import DataStream
     from headrace.datastream.streams.keyed_stream import KeyedStream

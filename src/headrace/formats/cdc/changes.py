@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from headrace.common.columns import layout_of
 from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
 from headrace.common.messages import chosen_metadata, row_type
-from headrace.common.row import RowKind
 from headrace.common.serialization import DeserializationSchema, DeserializedBatch
 from headrace.common.typeinfo import CompositeTypeInfo, MapTypeInfo, RowTypeInfo, TypeInformation, Types
+from headrace.common.types import RowKind
 from headrace.formats.bad_records import decode_good_messages, without_unreadable
 from headrace.formats.json.columns import document_of
 from headrace.formats.json.decoders import decoder_of

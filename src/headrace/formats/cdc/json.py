@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.errors import ConfigurationError
-from headrace.common.row import RowKind
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, RowTypeInfo, TypeInformation, Types
 from headrace.common.typeinfo.base import WHOLE_NUMBERS
+from headrace.common.types import RowKind
 from headrace.common.values import handler_of
 from headrace.formats.bad_records import BadValueError, ColumnarSerializationSchema
 from headrace.formats.cdc.changes import (

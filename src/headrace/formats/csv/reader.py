@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from headrace.common.row import Row
     from headrace.common.typeinfo import TypeInformation
+    from headrace.common.types import Row
     from headrace.formats.lines import Boundary, LineDecoder
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from headrace.common.arguments import with_article
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
-from headrace.common.row import Row
+from headrace.common.types import Row
 from headrace.operators.user_code import NO_RECORD, note_returned, user_error
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from headrace.common.arguments import method_of_object, with_article
 from headrace.common.columns import layout_of
 from headrace.common.errors import InvalidTypeError
 from headrace.common.logs import get_logger
-from headrace.common.row import Row
+from headrace.common.types import Row
 from headrace.operators.asynchronous.event_loop import DaemonThreads
 from headrace.state.keys.typed import NAN, same_nan
 

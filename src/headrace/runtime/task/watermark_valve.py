@@ -8,7 +8,7 @@ import numpy as np
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import InvalidProgramError
-from headrace.common.row import symbols_of
+from headrace.common.types import symbols_of
 from headrace.graph.specs import CHANGES
 from headrace.operators.user_code import record_text
 

@@ -20,7 +20,7 @@ from uuid import UUID
 import numpy as np
 
 from headrace.common.errors import InvalidTypeError
-from headrace.common.row import Row, RowKind
+from headrace.common.types import Row, RowKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -20,7 +20,6 @@ import pyarrow.compute as pc
 
 from headrace.common.columns import infer_from_values
 from headrace.common.errors import InvalidTypeError
-from headrace.common.row import Row, make_row
 from headrace.common.typeinfo import (
     BasicType,
     BasicTypeInfo,
@@ -32,6 +31,7 @@ from headrace.common.typeinfo import (
     TupleTypeInfo,
 )
 from headrace.common.typeinfo.base import STRINGS, WHOLE_NUMBERS
+from headrace.common.types import Row, make_row
 from headrace.common.values import basic_handler_of, record_handler_of
 from headrace.state.keys.encoding import TAG_BYTES, TAG_INT, TAG_STRING, TAG_TUPLE, build_dataclass
 from headrace.state.keys.hashing import binary_parts

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import numpy as np
 import pyarrow as pa
 
-from headrace.common.row import RowKind
+from headrace.common.types import RowKind
 from headrace.operators.aggregates.aggregator import GroupedRows
 from headrace.operators.arrays import concat, gather
 from headrace.operators.window.columnar.firing import running_merges

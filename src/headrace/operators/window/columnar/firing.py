@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.batch import Batch, joined_kinds
-from headrace.common.row import RowKind
+from headrace.common.types import RowKind
 from headrace.operators.aggregates.aggregator import GroupedRows
 from headrace.operators.arrays import concat, gather
 from headrace.operators.window.columnar.accumulators import Accumulators

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.common.batch import Batch
-from headrace.common.row import Row, RowKind, make_row
+from headrace.common.types import Row, RowKind, make_row
 from headrace.common.values import handler_of
 from headrace.operators.window.general.contents import StateOfWindows
 from headrace.operators.window.stores import ADVICE, SHOWN
