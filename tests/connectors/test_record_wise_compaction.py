@@ -21,7 +21,7 @@ from headrace.common.typeinfo import TypeInformation
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.connectors.file_system import BucketAssigner, FileCompactor, FileCompactStrategy, FileSink
 from headrace.formats.avro.writer import AvroBulkWriters
-from headrace.formats.encoders import BulkWriter, BulkWriterFactory
+from headrace.formats.file_format import BulkWriter, BulkWriterFactory
 from headrace.formats.json.writer import JsonLinesEncoder
 from headrace.formats.orc import OrcBulkWriters
 from headrace.formats.parquet import ParquetBulkWriters

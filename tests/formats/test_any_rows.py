@@ -26,8 +26,7 @@ from headrace.formats.avro.schema import avro_schema_of
 from headrace.formats.avro.writer import AvroBulkWriters
 from headrace.formats.bad_records import columns_under
 from headrace.formats.csv.writer import CsvRowDeserializationSchema, CsvRowSerializationSchema
-from headrace.formats.encoders import BulkWriterFactory, FileKind, joined
-from headrace.formats.file_format import FileFormat, FileRange
+from headrace.formats.file_format import BulkWriterFactory, FileFormat, FileKind, FileRange, joined
 from headrace.formats.json.schemas import JsonRowDeserializationSchema, JsonRowSerializationSchema
 from headrace.formats.orc import OrcBulkWriters, OrcFormat
 from headrace.formats.parquet import ParquetBulkWriters, ParquetFormat

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from headrace.log.consumer import Consumer
+from headrace.log.journal import LogStore
 from headrace.log.log import Log
 from headrace.log.producer import Producer
-from headrace.log.store import LogStore
 from tests.log.memory_folder import MemoryFolder
 
 NEVER_MS: Final = 10_000_000

@@ -11,11 +11,10 @@ import pytest
 from headrace.common.messages import TopicPartition
 from headrace.log import maintenance
 from headrace.log.consumer import Consumer
-from headrace.log.journal import Journal
+from headrace.log.journal import Journal, MaintenanceClaim
 from headrace.log.log import MAINTENANCE, BackgroundRounds, Log
 from headrace.log.producer import Producer
 from headrace.log.records import ConsumerRecord
-from headrace.log.store import MaintenanceClaim
 from tests.log.memory_folder import MemoryFolder
 
 ONE = TopicPartition("one", 0)

@@ -18,9 +18,9 @@ from headrace.common.errors import CommitFailedError
 from headrace.common.messages import TopicPartition
 from headrace.log.consumer import Consumer
 from headrace.log.groups import Group, GroupMetadata
+from headrace.log.journal import LogStore
 from headrace.log.log import Log
 from headrace.log.producer import Producer
-from headrace.log.store import LogStore
 from tests.draws import draws
 from tests.log.memory_folder import MemoryFolder
 from tests.log.test_groups import Seconds, member, numbers, send

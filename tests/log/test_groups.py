@@ -13,9 +13,9 @@ from headrace.common.errors import CommitFailedError, InvalidProgramError, LogEr
 from headrace.common.messages import TopicPartition
 from headrace.log.consumer import Consumer
 from headrace.log.groups import CommittedOffset, Group, GroupMetadata, assign, offsets_from_json, offsets_to_json
+from headrace.log.journal import LogStore
 from headrace.log.log import Log
 from headrace.log.producer import Producer
-from headrace.log.store import LogStore
 from tests.draws import draws
 from tests.log.memory_folder import MemoryFolder
 

@@ -11,10 +11,10 @@ from headrace.log import commits as commits_module
 from headrace.log import journal as journal_module
 from headrace.log import maintenance
 from headrace.log.commits import Author
+from headrace.log.journal import LogStore
 from headrace.log.log import Log
 from headrace.log.producer import Producer
 from headrace.log.records import normalised
-from headrace.log.store import LogStore
 from headrace.log.transactions import StagedRecordsError, publish, stage
 from tests.log.memory_folder import MemoryFolder
 

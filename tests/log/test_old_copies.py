@@ -10,10 +10,10 @@ from headrace.common.errors import LogCorruptedError, LogError
 from headrace.common.messages import TopicPartition
 from headrace.log.commits import Commit, checksum_of, commit_name
 from headrace.log.consumer import Consumer
+from headrace.log.journal import LogStore
 from headrace.log.log import Log
 from headrace.log.producer import Producer
 from headrace.log.records import ConsumerRecord
-from headrace.log.store import LogStore
 from headrace.log.transactions import publish
 from tests.log.memory_folder import MemoryFolder
 

@@ -10,9 +10,9 @@ import pytest
 from headrace.common.errors import LogError
 from headrace.common.messages import TopicPartition
 from headrace.log.commits import commit_name
+from headrace.log.journal import LogStore
 from headrace.log.log import Log
 from headrace.log.producer import Producer
-from headrace.log.store import LogStore
 from tests.log.faulty_logs import LARGE, contents, new_folder, others_go_on, process, producer_of
 from tests.log.memory_folder import MemoryFolder
 

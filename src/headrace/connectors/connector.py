@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
     from headrace.connectors.sink import Sink
     from headrace.connectors.source import Source
-    from headrace.formats.encoders import BulkWriterFactory
-    from headrace.formats.file_format import FileFormat, Format
+    from headrace.formats.file_format import BulkWriterFactory, FileFormat, Format
 
 FORMAT: Final = ConfigOption[str | None](
     "format", str, None, "The name of the format; its options begin with this name and a dot."

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from headrace.common.configuration import Configuration
     from headrace.common.serialization import Encoder
     from headrace.common.typeinfo import TypeInformation
-    from headrace.formats.encoders import BulkWriterFactory
-    from headrace.formats.file_format import FileFormat
+    from headrace.formats.file_format import BulkWriterFactory, FileFormat
 
 CHARSET: Final = ConfigOption("charset", str, "UTF-8", "How characters are encoded.")
 

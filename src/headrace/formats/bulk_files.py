@@ -15,8 +15,7 @@ from headrace.common.columns import layout_of
 from headrace.common.errors import CorruptFileError, InvalidTypeError
 from headrace.common.typeinfo import Types
 from headrace.formats.bad_records import BadRecords, good_records, without_unreadable
-from headrace.formats.encoders import BulkWriterFactory
-from headrace.formats.file_format import BulkFormat, Decoded
+from headrace.formats.file_format import BulkFormat, BulkWriterFactory, Decoded
 from headrace.storage.files import shown
 
 if TYPE_CHECKING:

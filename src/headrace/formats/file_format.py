@@ -1,32 +1,44 @@
-"""Reading files: how a format cuts files and reads a part of one; and formats by name.
+"""Formats of files: how one is cut and read in parts, encoded and written as a whole, and found by name.
 
 A format measures a file in units of its own, bytes for lines of text and rows for Parquet. The source cuts a file at
 any unit, and the format says which records belong to a cut: for lines, those that start inside it. So cutting never
 has to look into the file, and every cut of a file gives the same records.
 
-A distribution adds a format as an entry point of the group ``headrace.formats``.
+For writing, an :class:`~headrace.common.serialization.Encoder` writes one record after the other, a
+:class:`BatchEncoder` a whole batch at once. A :class:`BulkWriterFactory` makes writers for formats that are more than
+the sum of their records, such as Parquet. Files of lines are joined by their bytes, other files by a function of their
+format. A distribution adds a format as an entry point of the group ``headrace.formats``.
 """
 
 from __future__ import annotations
 
+import hashlib
+import io
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Generic
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Generic, Protocol, cast
 
-from headrace.common.errors import UnsupportedOperationError
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.common.columns import layout_of
+from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
 from headrace.common.plugins import Plugin, PluginGroup
+from headrace.common.serialization import Encoder
 from headrace.common.type_variables import T_co
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    import pyarrow as pa
+    import numpy.typing as npt
+    from typing_extensions import Buffer
 
+    from headrace.common.batch import Batch
     from headrace.common.configuration import Configuration
     from headrace.common.errors import CorruptFileError
-    from headrace.common.serialization import Encoder
     from headrace.common.typeinfo import TypeInformation
-    from headrace.formats.encoders import BulkWriterFactory
     from headrace.storage.files import InputFile
 
 
@@ -182,3 +194,264 @@ FORMATS: Final = PluginGroup(
     },
 )
 """All formats that are there."""
+
+
+class BatchEncoder(Encoder, ABC):
+    """Writes records batch by batch; the bytes of two batches may be put together."""
+
+    __slots__ = ()
+
+    takes_changes: bool = False
+    """Whether what it writes shows what rows do in a changelog; where not, those that are no insertions are refused."""
+
+    def __init__(self) -> None:
+        """Make an encoder; there is no function for single records."""
+
+    @abstractmethod
+    def encode_batch(self, batch: Batch) -> bytes:
+        """The bytes of some records, each with whatever separates it from the next."""
+
+    def encode(self, element: Any) -> bytes:
+        """Not to be called: batches are encoded as a whole."""
+        raise TypeError(f"{type(self).__name__} encodes batches, not single records")
+
+    def header(self, input_type: TypeInformation) -> bytes:
+        """The beginning of a file."""
+        return b""
+
+    def validate(self, input_type: TypeInformation) -> None:
+        """Refuse a record type.
+
+        Raises:
+            InvalidTypeError: naming the type and what would fit.
+        """
+
+
+class BulkWriter(ABC):
+    """Writes one file."""
+
+    @abstractmethod
+    def add_batch(self, batch: Batch) -> None:
+        """Write some records, all or, where one of them cannot be written, none."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Write what the format has at the end; the file itself stays open."""
+
+    @property
+    def can_be_joined(self) -> bool:
+        """Tell whether what joins files of this kind can read what was written; asked at the end."""
+        return True
+
+
+class BulkWriterFactory(ABC):
+    """Makes writers; immutable and picklable."""
+
+    @property
+    def suffix(self) -> str:
+        """The end of its files' names, unless a sink says otherwise."""
+        return ""
+
+    def file_kind(self, input_type: TypeInformation) -> FileKind | None:
+        """By what its files of records of a type are joined; None, unless overridden: they cannot be."""
+        return None
+
+    @abstractmethod
+    def create(self, out: BinaryIO, input_type: TypeInformation) -> BulkWriter:
+        """A writer into ``out``, which can only be appended to."""
+
+    def takes_changes(self, input_type: TypeInformation) -> bool:
+        """Say whether its files show what rows do in a changelog; by default, where the type has a column for it."""
+        return layout_of(input_type).has_kind_column
+
+    def validate(self, input_type: TypeInformation) -> None:
+        """Refuse a record type.
+
+        Raises:
+            InvalidTypeError: naming the type and what would fit.
+        """
+
+
+class EncodedFiles(BulkWriterFactory):
+    """Makes writers of files that are a header and, behind it, one record after the other.
+
+    Args:
+        encoder: writes the records, and the header if it is a :class:`BatchEncoder`.
+        begins_with_header: whether a writer writes the header; not where what it writes is joined to larger files.
+    """
+
+    def __init__(self, encoder: Encoder, *, begins_with_header: bool = True) -> None:
+        self.encoder = encoder
+        self.begins_with_header = begins_with_header
+
+    def header(self, input_type: TypeInformation) -> bytes:
+        """The beginning of a file."""
+        return self.encoder.header(input_type) if isinstance(self.encoder, BatchEncoder) else b""
+
+    def file_kind(self, input_type: TypeInformation) -> FileKind:
+        return FileKind.of(BYTES, f"{type(self.encoder).__module__}.{type(self.encoder).__qualname__}")
+
+    def create(self, out: BinaryIO, input_type: TypeInformation) -> BulkWriter:
+        if self.begins_with_header:
+            out.write(self.header(input_type))
+        return _EncodedFile(self.encoder, out)
+
+    def takes_changes(self, input_type: TypeInformation) -> bool:
+        return self.encoder.takes_changes if isinstance(self.encoder, BatchEncoder) else True
+
+    def validate(self, input_type: TypeInformation) -> None:
+        if isinstance(self.encoder, BatchEncoder):
+            self.encoder.validate(input_type)
+
+
+class _EncodedFile(BulkWriter):
+    def __init__(self, encoder: Encoder, out: BinaryIO) -> None:
+        self._encoder = encoder
+        self._out = out
+
+    def add_batch(self, batch: Batch) -> None:
+        self._out.write(encode_records(self._encoder, batch))
+
+    def finish(self) -> None:
+        """Nothing comes at the end."""
+
+
+def encode_records(encoder: Encoder, batch: Batch) -> bytes:
+    """The bytes of a batch under any encoder."""
+    if isinstance(encoder, BatchEncoder):
+        return encoder.encode_batch(batch)
+    encode = encoder.for_type(batch.type)
+    # No map(): an encoder that raises StopIteration would end it, and the other records would be lost.
+    encoded: list[Any] = [encode(row) for row in batch.rows]
+    try:
+        return b"".join(encoded)
+    except TypeError:
+        wrong = next(part for part in encoded if not isinstance(part, bytes | bytearray | memoryview))
+        raise InvalidTypeError(
+            f"{type(encoder).__name__} gave {wrong!r:.200} for a record: return bytes, as text.encode() gives"
+        ) from None
+
+
+def simple_text(column: pa.Array) -> pa.Array:
+    """The values of a column of simple values as strings; what is missing stays so."""
+    if pa.types.is_string(column.type):
+        return column
+    return column.cast(pa.string())
+
+
+def whole_number_text(column: pa.Array) -> pa.Array:
+    """The values of a column of integers in digits; long ones of BIG_INT are stored as hexadecimal ones."""
+    if not pa.types.is_string(column.type):
+        return simple_text(column)
+    is_hexadecimal = pc.match_substring(column, "0x")
+    if not pc.any(is_hexadecimal, min_count=0).as_py():
+        return column
+    digits = [str(int(text, 16)) for text in column.filter(is_hexadecimal).to_pylist()]
+    return pc.replace_with_mask(column, is_hexadecimal.fill_null(False), pa.array(digits, pa.string()))
+
+
+def join_text(parts: Sequence[pa.Array | str]) -> pa.Array:
+    """The strings of several columns, and fixed ones between them, put together row by row."""
+    return pc.binary_join_element_wise(*parts, "", null_handling="replace", null_replacement="")
+
+
+def bytes_of(column: pa.Array) -> bytes:
+    """The strings of a column without missing values, one after the other."""
+    return characters_of(column).tobytes()
+
+
+def characters_of(column: pa.Array) -> npt.NDArray[np.uint8]:
+    """The bytes of a column of strings, one string after the other; of missing ones there may be something, too."""
+    data = column.buffers()[2]
+    if data is None or not len(column):
+        return np.empty(0, np.uint8)
+    offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
+    return np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]]
+
+
+BYTES: Final = "bytes"
+"""The format of files of which one may just follow the other."""
+
+_JOINERS: Final = {
+    "parquet": "headrace.formats.parquet",
+    "orc": "headrace.formats.orc",
+    "avro": "headrace.formats.avro.writer",
+}
+"""Which module joins files of a format. Checkpoints hold these names."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileKind:
+    """The kind of a file; files of one kind can be joined.
+
+    Attributes:
+        format: by what they are joined.
+        layout: a digest of their schema, or of what else has to be equal.
+        options: how the joined file is written; values of JSON.
+    """
+
+    format: str
+    layout: str
+    options: tuple[tuple[str, Any], ...] = ()
+
+    @staticmethod
+    def of(format: str, layout: str, **options: Any) -> FileKind:
+        """A kind, of a layout in full."""
+        digest = hashlib.blake2b(layout.encode(), digest_size=8).hexdigest()
+        return FileKind(format, digest, tuple(sorted(options.items())))
+
+    def to_json(self) -> Any:
+        """For a checkpoint."""
+        return [self.format, self.layout, dict(self.options)]
+
+    @staticmethod
+    def from_json(document: Any) -> FileKind:
+        """Read a kind that :meth:`to_json` has written."""
+        format, layout, options = document
+        return FileKind(format, layout, tuple(sorted(options.items())))
+
+
+class Joiner(Protocol):
+    """The function ``join`` of a module of the table above."""
+
+    def __call__(self, files: Iterable[BinaryIO], out: BinaryIO, **options: Any) -> Iterator[None]:
+        """Write what is in some files of one layout into one, and stop now and then to have it taken."""
+
+
+def joined(kind: FileKind, files: Iterable[BinaryIO]) -> Iterator[bytes]:
+    """The bytes of one file with the records of some, in their order.
+
+    Args:
+        kind: what they are; none of ``bytes``.
+        files: each is read before the next one is asked for.
+    """
+    join: Joiner = import_module(_JOINERS[kind.format]).join
+    out = _JoinedOutput()
+    for _ in join(files, cast("BinaryIO", out), **dict(kind.options)):
+        yield out.take()
+    yield out.take()
+
+
+class _JoinedOutput(io.RawIOBase):
+    """A file that can only be appended to, of which what was written is taken away."""
+
+    def __init__(self) -> None:
+        self._blocks: list[bytes] = []
+        self._size = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Buffer, /) -> int:
+        block = bytes(data)
+        self._blocks.append(block)
+        self._size += len(block)
+        return len(block)
+
+    def tell(self) -> int:
+        return self._size
+
+    def take(self) -> bytes:
+        """Take the bytes that were written since the last call."""
+        blocks, self._blocks = self._blocks, []
+        return b"".join(blocks)

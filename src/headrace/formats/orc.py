@@ -20,8 +20,7 @@ from headrace.formats.bulk_files import (
     names_in_file,
     telling_damage,
 )
-from headrace.formats.encoders import BulkWriter, FileKind
-from headrace.formats.file_format import Decoded, FileExtent
+from headrace.formats.file_format import BulkWriter, Decoded, FileExtent, FileKind
 from headrace.storage.files import shown
 
 if TYPE_CHECKING:
@@ -29,8 +28,7 @@ if TYPE_CHECKING:
 
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
-    from headrace.formats.encoders import BulkWriterFactory
-    from headrace.formats.file_format import FileRange
+    from headrace.formats.file_format import BulkWriterFactory, FileRange
     from headrace.storage.files import InputFile
 
 
@@ -241,7 +239,7 @@ def _within(array: pa.Array) -> list[pa.Array]:
 
 
 def join(files: Iterable[BinaryIO], out: BinaryIO, **options: Any) -> Iterator[None]:
-    """Write the rows of all files into one; see :class:`~headrace.formats.encoders.Joiner`."""
+    """Write the rows of all files into one; see :class:`~headrace.formats.file_format.Joiner`."""
     writer = orc.ORCWriter(out, **options)
     for file in files:
         found = orc.ORCFile(file)

@@ -21,8 +21,7 @@ from headrace.formats.bulk_files import (
     names_in_file,
     telling_damage,
 )
-from headrace.formats.encoders import BulkWriter, FileKind
-from headrace.formats.file_format import Decoded, FileExtent
+from headrace.formats.file_format import BulkWriter, Decoded, FileExtent, FileKind
 from headrace.storage.files import shown
 
 if TYPE_CHECKING:
@@ -31,8 +30,7 @@ if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
     from headrace.formats.avro.schema import AvroSchema, GivenSchema, Node
-    from headrace.formats.encoders import BulkWriterFactory
-    from headrace.formats.file_format import FileRange
+    from headrace.formats.file_format import BulkWriterFactory, FileRange
     from headrace.storage.files import InputFile
 
 
@@ -374,7 +372,7 @@ def _refuse(node: Node, where: str) -> None:
 
 
 def join(files: Iterable[BinaryIO], out: BinaryIO, *, compression: str) -> Iterator[None]:
-    """Write the rows of all files into one; see :class:`~headrace.formats.encoders.Joiner`."""
+    """Write the rows of all files into one; see :class:`~headrace.formats.file_format.Joiner`."""
     groups: RowGroupWriter | None = None
     for file in files:
         with pq.ParquetFile(file) as found:

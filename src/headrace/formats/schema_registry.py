@@ -391,10 +391,11 @@ def with_header(schema_id: int, messages: pa.Array, more: bytes = b"") -> pa.Arr
     return pc.binary_join_element_wise(head, messages, pa.scalar(b"", pa.binary()))
 
 
+@dataclass(frozen=True, slots=True)
 class SchemaHeader:
     """The id of a schema, for which the registry is asked in the task, before the first message.
 
-    Args:
+    Attributes:
         registry: the registry.
         subject: where the schema is.
         text: the schema.
@@ -404,37 +405,26 @@ class SchemaHeader:
         more: what else is in front of every message.
     """
 
-    def __init__(
-        self,
-        registry: SchemaRegistry,
-        subject: str,
-        text: str,
-        kind: str,
-        register: bool,
-        references: tuple[ReferencedSchema, ...] = (),
-        *,
-        more: bytes = b"",
-    ) -> None:
-        self._registry = registry
-        self._subject = subject
-        self._text = text
-        self._kind = kind
-        self._register = register
-        self._references = references
-        self._more = more
+    registry: SchemaRegistry
+    subject: str
+    text: str
+    kind: str
+    register: bool
+    references: tuple[ReferencedSchema, ...] = ()
+    more: bytes = b""
 
     def schema_id(self) -> int:
         """The id, asked for once in a process."""
-        client = registry_client(self._registry)
-        return client.id_of(self._subject, self._text, self._kind, register=self._register, references=self._references)
+        client = registry_client(self.registry)
+        return client.id_of(self.subject, self.text, self.kind, register=self.register, references=self.references)
 
     def before(self, message: bytes) -> bytes:
         """A message behind the header."""
-        return header_of(self.schema_id()) + self._more + message
+        return header_of(self.schema_id()) + self.more + message
 
     def before_all(self, messages: pa.Array) -> pa.Array:
         """Messages behind the header; those without a value stay so."""
-        return with_header(self.schema_id(), messages, self._more)
+        return with_header(self.schema_id(), messages, self.more)
 
 
 class RegistrySerializationSchema(SerializationSchema):

@@ -12,8 +12,7 @@ from headrace.common.columns import layout_of
 from headrace.common.type_variables import T_co
 from headrace.common.typeinfo import Types
 from headrace.common.values import stream_handler_of
-from headrace.formats.encoders import BatchEncoder, bytes_of, join_text, simple_text
-from headrace.formats.file_format import Decoded, FileFormat
+from headrace.formats.file_format import BatchEncoder, Decoded, FileFormat, bytes_of, join_text, simple_text
 from headrace.formats.lines import LineFormat, normal_charset
 
 if TYPE_CHECKING:

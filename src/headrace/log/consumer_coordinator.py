@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.common.errors import CommitFailedError, ConfigurationError, InvalidProgramError, OffsetOutOfRangeError
 from headrace.common.messages import TopicPartition
 from headrace.log.groups import CommittedOffset, Group, GroupMetadata
-from headrace.log.store import tag_of
+from headrace.log.journal import tag_of
 from headrace.log.transactions import may_commit
 
 if TYPE_CHECKING:

@@ -1,26 +1,390 @@
-"""The journal of a log: reading its commits, one after another, and adding one."""
+"""The journal of a log and its folder: commit records, snapshots of what they come to, and files of records.
+
+A file is never changed. Commit records that a snapshot covers are removed, so a name may be free again for somebody who
+has stood still for that long: he could create a record that nobody reads any more, or read one. Hence the rule:
+whatever is read or created under a number counts only if afterwards no snapshot is found that is as new. Before a
+record is removed there always is such a snapshot.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
+import re
 import threading
 import time
 import uuid
 import weakref
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+import zlib
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
-from headrace.common.errors import LogCorruptedError, LogError, ProducerFencedError
+from headrace.common.errors import ConfigurationError, LogCorruptedError, LogError, ProducerFencedError
 from headrace.common.logs import get_logger
-from headrace.log.commits import ANONYMOUS, SNAPSHOT_INTERVAL, Author, Commit, LogState, ProducerState, checksum_of
-from headrace.log.store import LogStore
+from headrace.log.commits import (
+    ANONYMOUS,
+    SNAPSHOT_INTERVAL,
+    SUFFIX,
+    Author,
+    Commit,
+    LogState,
+    ProducerState,
+    checksum_of,
+    commit_name,
+    commit_number,
+    framed,
+    unframed,
+)
+from headrace.log.records import SegmentReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Mapping
 
     from headrace.storage.folder import Folder
 
+
+CHUNKS: Final = "arrow"
+"""How the names of files of records end."""
+
+_ANY_EPOCH: Final = "any"
+
+_NAME: Final = re.compile(
+    rf"([0-9]{{20}})-[0-9a-f]{{32}}(?:-([0-9a-f]{{16}})-([0-9]+|{_ANY_EPOCH})-([0-9]+))?\.{CHUNKS}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFor:
+    """The one commit that records were written for; nobody has them but in their file.
+
+    Attributes:
+        tag: stands for the producer who commits them; see :func:`tag_of`.
+        epoch: that of the producer; None where a later one may do so as well.
+        sequence: of the commit.
+    """
+
+    tag: str
+    epoch: int | None
+    sequence: int
+
+
+def new_chunk(version: int, staged_for: StagedFor | None = None) -> str:
+    """A name for a file of records.
+
+    Args:
+        version: of the log as its writer knows it.
+        staged_for: the commit; None where the writer still has the records, and writes them anew if it has to.
+    """
+    name = f"{version:020}-{uuid.uuid4().hex}"
+    if staged_for is not None:
+        epoch = _ANY_EPOCH if staged_for.epoch is None else staged_for.epoch
+        name += f"-{staged_for.tag}-{epoch}-{staged_for.sequence}"
+    return f"{name}.{CHUNKS}"
+
+
+def read_name(name: str) -> tuple[int, StagedFor | None] | None:
+    """Read a name that :func:`new_chunk` has made; None for the name of something else."""
+    found = _NAME.fullmatch(name)
+    if found is None:
+        return None
+    version, tag, epoch, sequence = found.groups()
+    commit = StagedFor(tag, None if epoch == _ANY_EPOCH else int(epoch), int(sequence)) if tag else None
+    return int(version), commit
+
+
+def is_chunk(name: str) -> bool:
+    """Tell whether a file of records has this name."""
+    return _NAME.fullmatch(name) is not None
+
+
+def staged_at(name: str) -> int:
+    """The version at which a file of records was written."""
+    found = read_name(name)
+    return found[0] if found else 0
+
+
+def may_be_gone(name: str, state: LogState) -> bool:
+    """Tell whether a file was written so long ago that it is removed unless something refers to it."""
+    found = read_name(name)
+    return found is not None and found[1] is None and found[0] < state.oldest_staged
+
+
+def abandoned(names: list[str], state: LogState) -> list[str]:
+    """Select the files of records that nobody can commit any more; something may refer to them all the same.
+
+    Of one that was staged for a commit the log itself has to say so, however old it is: that commit was done, or a
+    later one, or the producer is fenced. Clocks say nothing of that.
+    """
+    known = {tag_of(producer): each for producer, each in state.producers.items()}
+
+    def is_over(name: str) -> bool:
+        _, commit = read_name(name) or (0, None)
+        if commit is None:
+            return may_be_gone(name, state)
+        producer = known.get(commit.tag)
+        if producer is None:
+            return False
+        if commit.epoch is not None and producer.epoch != commit.epoch:
+            return producer.epoch > commit.epoch
+        return producer.sequence >= commit.sequence
+
+    return [name for name in names if is_over(name)]
+
+
+def tag_of(producer: str) -> str:
+    """The tag of a producer in names of files, as its id may have any characters."""
+    return hashlib.blake2b(producer.encode(), digest_size=8).hexdigest()
+
+
+_CLAIM: Final = "maintenance"
+
+_LIFE: Final = 2_048
+"""After how many commits a claim that was not renewed is nobody's any more."""
+
+_BEAT: Final = 256
+"""After how many commits a claim is renewed."""
+
+
+class MaintenanceClaim:
+    """The claim of one process.
+
+    Args:
+        folder: where it lies.
+    """
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._owner = uuid.uuid4().hex
+        self._version: int | None = None
+
+    @contextlib.contextmanager
+    def held(self, version: int) -> Iterator[bool]:
+        """Hold the claim for a round, if it is to be had; gives whether it is.
+
+        Args:
+            version: of the log.
+        """
+        is_mine = self._take(version)
+        self._version = version if is_mine else None
+        try:
+            yield is_mine
+        finally:
+            self._version = None
+            if is_mine and self._read()[0] == self._owner:
+                self._folder.remove(_CLAIM)
+
+    def renew(self, version: int) -> None:
+        """Show that whoever holds the claim lives; nothing where nobody does, or has just done so."""
+        if self._version is not None and version >= self._version + _BEAT:
+            self._version = version
+            self._folder.write(_CLAIM, (self._content(version),), durable=False)
+
+    def _take(self, version: int) -> bool:
+        if self._folder.create(_CLAIM, self._content(version)):
+            return True
+        owner, since = self._read()
+        if owner != self._owner and abs(version - since) < _LIFE:  # one of far ahead is of a log that was put back
+            return False
+        self._folder.remove(_CLAIM)
+        return self._folder.create(_CLAIM, self._content(version))
+
+    def _read(self) -> tuple[str, int]:
+        """The holder of the claim, and the version of its last renewal; oneself where that cannot be told."""
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            owner, version = self._folder.read(_CLAIM).decode().split()
+            return owner, int(version)
+        return self._owner, 0
+
+    def _content(self, version: int) -> bytes:
+        return f"{self._owner} {version}".encode()
+
+
 logger = get_logger(__name__)
+
+_MARK: Final = "headrace-log"
+"""The file that tells a log from another folder."""
+
+_FOLDERS: Final = ("commits", "snapshots", "records", "heartbeats")
+
+_SNAPSHOT: Final = re.compile(r"([0-9]{20})\.snapshot")
+
+_KEPT_SNAPSHOTS: Final = 2
+
+_TRIES: Final = 100
+"""How often a snapshot is looked for that is removed, because there is a newer one, before it is read."""
+
+
+class LogStore:
+    """The files of a log.
+
+    Args:
+        folder: where they are.
+
+    Attributes:
+        chunks: the files of records.
+        heartbeats: those of members of groups.
+        segments: reads records.
+        claim: says that a process does maintenance.
+    """
+
+    def __init__(self, folder: Folder) -> None:
+        self.folder = folder
+        self._commits, self._snapshots, self.chunks, self.heartbeats = map(folder.folder, _FOLDERS)
+        self.claim = MaintenanceClaim(self.heartbeats)
+        self.segments = SegmentReader({SUFFIX: self._commits, CHUNKS: self.chunks})
+
+    def make(self) -> bool:
+        """Make the folder a log, unless it is one.
+
+        Returns:
+            Whether this call did.
+
+        Raises:
+            ConfigurationError: when there is something else in it.
+            OSError: when it cannot be made.
+        """
+        self.folder.make()
+        if not self.exists() and self._has_others() and not self.exists():
+            raise ConfigurationError(f"{self.folder} is no log, and not empty: a log needs a folder of its own")
+        for name in _FOLDERS:
+            self.folder.folder(name).make()
+        return self.folder.create(_MARK, framed({"log": uuid.uuid4().hex}))
+
+    def _has_others(self) -> bool:
+        """Tell whether there is more in the folder than somebody leaves who is killed while he makes it a log."""
+        names = set(self.folder.names()) - {_MARK}
+        return not names <= set(_FOLDERS) or any(self.folder.folder(name).names() for name in names)
+
+    def exists(self) -> bool:
+        """Tell whether the folder is a log.
+
+        Raises:
+            LogError: when a newer version of headrace has made it.
+            LogCorruptedError: when the file that says so is damaged.
+        """
+        try:
+            unframed(self.folder.read(_MARK), self.folder.locate(_MARK))
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
+
+    # --- commits -----------------------------------------------------------------------------------------------------
+
+    def create_commit(self, number: int, content: bytes) -> bool:
+        """Create a commit record unless there is one of that number; see the rule at the beginning."""
+        is_mine = self._commits.create(commit_name(number), content)
+        if is_mine:
+            self.segments.remember(commit_name(number), content)
+        return is_mine
+
+    def read_commits(self, number: int, count: int) -> list[tuple[Commit, int]]:
+        """Some commits that follow each other, with the checksums of their files; see the rule at the beginning.
+
+        Args:
+            number: the first one.
+            count: how many at most; the list ends at the first that is not there.
+        """
+        found = list[tuple[Commit, int]]()
+        for each in range(number, number + count):
+            try:
+                content = self._commits.read(commit_name(each))
+            except FileNotFoundError:
+                break
+            found.append((Commit.from_bytes(content, self.where(each)), checksum_of(content)))
+            self.segments.remember(commit_name(each), content)
+        return found
+
+    def has_commit(self, number: int) -> bool:
+        """Tell whether there is a commit record of a number."""
+        return self._commits.size(commit_name(number)) is not None
+
+    def newest_commit(self) -> int:
+        """The highest number of all commit records that are there; 0 without any."""
+        return max((commit_number(name) or 0 for name in self._commits.names()), default=0)
+
+    def where(self, number: int) -> str:
+        """The path or URI by which users know a commit record."""
+        return self._commits.locate(commit_name(number))
+
+    def remove_commits(self, needed: set[str]) -> list[str]:
+        """Remove commit records that nobody needs: a snapshot covers them, and no segment lies in them.
+
+        Args:
+            needed: the files that segments lie in.
+
+        Returns:
+            Their names.
+        """
+        versions = self.snapshot_versions()
+        if not versions:
+            return []
+        covered = [
+            name
+            for name in self._commits.names()
+            if (number := commit_number(name)) is not None and number <= versions[0] and name not in needed
+        ]
+        self._commits.remove_unfinished(lambda name: (commit_number(name) or 0) <= versions[0])
+        return self._commits.remove_all(covered)
+
+    # --- snapshots ---------------------------------------------------------------------------------------------------
+
+    def snapshot_versions(self) -> list[int]:
+        """The versions that there are snapshots of, the newest last."""
+        found = map(_SNAPSHOT.fullmatch, self._snapshots.names())
+        return [int(each[1]) for each in found if each]
+
+    def write_snapshot(self, state: Mapping[str, Any]) -> None:
+        """Write down what a log holds, as JSON has it, and remove snapshots that are older than the one before."""
+        version: int = state["version"]
+        self._snapshots.create(f"{version:020}.snapshot", zlib.compress(framed({"state": state}), 1))
+        older = [each for each in self.snapshot_versions() if each <= version][:-_KEPT_SNAPSHOTS]
+        self._snapshots.remove_all([f"{each:020}.snapshot" for each in older])
+        self._snapshots.remove_unfinished(lambda name: name <= f"{version:020}")
+
+    def read_snapshot(self) -> LogState:
+        """Read the newest snapshot; an empty state where there is none.
+
+        Raises:
+            LogCorruptedError: when the snapshot is damaged.
+        """
+        self.segments.forget()
+        for _ in range(_TRIES):
+            versions = self.snapshot_versions()
+            if not versions:
+                return LogState(checksum=checksum_of(self.folder.read(_MARK)))
+            name = f"{versions[-1]:020}.snapshot"
+            try:
+                content = self._snapshots.read(name)
+            except FileNotFoundError:  # there is a newer one
+                continue
+            state = self._state(content, self._snapshots.locate(name))
+            if state.version != versions[-1]:
+                raise LogCorruptedError(
+                    f"{self._snapshots.locate(name)} is the snapshot of version {state.version}, under another's name; "
+                    "put it back from a copy"
+                )
+            return state
+        raise LogError(f"{self.folder}: each of {_TRIES} snapshots was removed before it could be read")
+
+    def _state(self, content: bytes, where: str) -> LogState:
+        try:
+            plain = zlib.decompress(content)
+        except zlib.error as error:
+            raise LogCorruptedError(f"{where} is damaged: {error}") from error
+        try:
+            return LogState.from_json(unframed(plain, where)["state"])
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            if isinstance(error, LogCorruptedError):
+                raise
+            raise LogCorruptedError(f"{where} is damaged: {type(error).__name__}: {error}") from error
+
+    # --- records -----------------------------------------------------------------------------------------------------
+
+    def chunk_names(self) -> list[str]:
+        """The names of all files of records, also of those that nothing refers to."""
+        return [name for name in self.chunks.names() if is_chunk(name)]
+
 
 _COMMITS_AT_ONCE: Final = 64
 """How many commits are read before somebody looks whether there is a snapshot that is newer."""

@@ -16,10 +16,9 @@ from headrace.common.errors import LogCorruptedError, LogError, OffsetOutOfRange
 from headrace.common.logs import get_logger
 from headrace.common.messages import TopicPartition
 from headrace.log.commits import Commit, TopicConfig, TopicDescription, checked_partitions, checked_topic
-from headrace.log.journal import Journal
+from headrace.log.journal import CHUNKS, Journal, LogStore
 from headrace.log.maintenance import Maintained, maintain, maintain_in_turn
 from headrace.log.records import POLLED, with_partition
-from headrace.log.store import CHUNKS, LogStore
 from headrace.storage.locations import open_storage
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from headrace.common.errors import LogCorruptedError, LogError, UnknownTopicError
 from headrace.common.logs import get_logger
 from headrace.log.commits import Commit, Replacement
+from headrace.log.journal import CHUNKS, abandoned, new_chunk, staged_at
 from headrace.log.records import HAS_OFFSETS, HEADERS_FIELD, MAX_BYTES, MAX_ROWS, OFFSET, encode, runs_of
-from headrace.log.store import CHUNKS, abandoned, new_chunk, staged_at
 from headrace.log.transactions import check_staged
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from headrace.common.logs import get_logger
 from headrace.common.messages import TopicPartition
 from headrace.log.commits import ANONYMOUS, HEADER_BYTES, Author, Commit, commit_name
 from headrace.log.groups import CommittedOffset, Group, GroupMetadata
+from headrace.log.journal import StagedFor, abandoned, may_be_gone, new_chunk, read_name, staged_at, tag_of
 from headrace.log.records import Segment, encode, inlined
-from headrace.log.store import StagedFor, abandoned, may_be_gone, new_chunk, read_name, staged_at, tag_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

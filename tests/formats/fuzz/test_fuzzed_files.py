@@ -29,7 +29,7 @@ from headrace.formats.avro.files import AvroFormat
 from headrace.formats.avro.writer import AvroBulkWriters
 from headrace.formats.csv.reader import CsvFormat
 from headrace.formats.csv.writer import CsvEncoder
-from headrace.formats.encoders import BulkWriterFactory
+from headrace.formats.file_format import BulkWriterFactory
 from headrace.formats.json.decoders import JsonLinesFormat
 from headrace.formats.json.writer import JsonLinesEncoder
 from headrace.formats.orc import OrcBulkWriters, OrcFormat

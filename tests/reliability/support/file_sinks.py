@@ -24,7 +24,7 @@ from headrace.datastream.connectors.file_system import (
 from headrace.datastream.formats.csv import CsvBulkWriters, CsvEncoder, CsvSchema
 from headrace.datastream.formats.json import JsonLinesEncoder
 from headrace.datastream.formats.parquet import ParquetBulkWriters
-from headrace.formats.encoders import BulkWriterFactory
+from headrace.formats.file_format import BulkWriterFactory
 from tests.reliability.support.outputs import parts
 from tests.reliability.support.small_jobs import RECORD
 

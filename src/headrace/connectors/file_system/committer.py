@@ -14,7 +14,7 @@ from headrace.common.errors import CheckpointError, CommitRefusedError, Infrastr
 from headrace.connectors.file_system.rolling import PartsInProgress
 from headrace.connectors.file_system.staging import Part
 from headrace.connectors.sink import Committer, run_here
-from headrace.formats.encoders import joined
+from headrace.formats.file_format import joined
 from headrace.storage.file_system import ContentDigest
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from headrace.connectors.file_system.buckets import BucketAssigner
 from headrace.connectors.file_system.rolling import DEFAULT_INTERVAL, DEFAULT_PART_SIZE, RollingPolicy
 from headrace.connectors.file_system.sink import FileSink
 from headrace.connectors.file_system.source import FileSourceBuilder
-from headrace.formats.encoders import BulkWriterFactory
+from headrace.formats.file_format import BulkWriterFactory
 
 if TYPE_CHECKING:
     from headrace.common.configuration import Configuration

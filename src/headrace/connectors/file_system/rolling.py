@@ -14,7 +14,7 @@ from headrace.common.errors import InvalidProgramError
 from headrace.common.time import to_millis
 from headrace.connectors.file_system.staging import Part, PartChunk, PartForm
 from headrace.connectors.sink import PreCommit, PreCommitted
-from headrace.formats.encoders import BYTES
+from headrace.formats.file_format import BYTES
 
 if TYPE_CHECKING:
     import datetime
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from headrace.common.time import Duration
     from headrace.connectors.sink import Json
-    from headrace.formats.encoders import FileKind
+    from headrace.formats.file_format import FileKind
 
 
 DEFAULT_PART_SIZE = 128 << 20

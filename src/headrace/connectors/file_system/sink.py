@@ -23,7 +23,7 @@ from headrace.connectors.file_system.rolling import (
 )
 from headrace.connectors.file_system.staging import FileSinkWriter, PartForm, Staging, sink_digest
 from headrace.connectors.sink import Sink
-from headrace.formats.encoders import BulkWriterFactory, EncodedFiles
+from headrace.formats.file_format import BulkWriterFactory, EncodedFiles
 from headrace.storage.locations import HDFS
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ import numpy as np
 
 from headrace.connectors.file_system.buckets import HIDDEN_FOLDER, check_bucket
 from headrace.connectors.sink import SinkWriter, encode_or_reject
-from headrace.formats.encoders import BYTES, FileKind
+from headrace.formats.file_format import BYTES, FileKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.connectors.file_system.buckets import BucketAssigner
     from headrace.connectors.sink import Json, WriterContext, WriterEpoch
-    from headrace.formats.encoders import BulkWriter, BulkWriterFactory
+    from headrace.formats.file_format import BulkWriter, BulkWriterFactory
     from headrace.storage.file_system import StagedFile
     from headrace.storage.folder import OutputTree
 

@@ -24,9 +24,9 @@ from headrace.connectors.sink import Committer, DeliveryGuarantee, SinkWriter
 from headrace.connectors.topic_builders import TopicSink, TopicSinkBuilder
 from headrace.log.accumulator import DefaultPartitioner, ProducerBatch, merged
 from headrace.log.commits import ANONYMOUS, Author, Commit
+from headrace.log.journal import StagedFor, tag_of
 from headrace.log.log import Log
 from headrace.log.records import normalised
-from headrace.log.store import StagedFor, tag_of
 from headrace.log.transactions import ABANDONED, Staged, discard, publish, stage
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ What is read where the schemas of writer and reader differ is in :mod:`headrace.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
@@ -425,27 +426,21 @@ def map_decoder(value: Decoder, storage: pa.DataType, boundaries: Boundaries) ->
     return ArrayDecoder(read_entry, boundaries, none, nested)
 
 
+@dataclass(frozen=True, slots=True)
 class ArrayDecoder:
     """A :data:`Decoder` of values that come in blocks.
 
-    Args:
+    Attributes:
         element: reads the elements.
         boundaries: finds the elements.
         none: no elements at all.
         nested: makes arrays or maps of offsets and elements.
     """
 
-    def __init__(
-        self,
-        element: Decoder,
-        boundaries: Boundaries,
-        none: pa.Array,
-        nested: Callable[[pa.Array, pa.Array], pa.Array],
-    ) -> None:
-        self._element = element
-        self._boundaries = boundaries
-        self._none = none
-        self._nested = nested
+    element: Decoder
+    boundaries: Boundaries
+    none: pa.Array
+    nested: Callable[[pa.Array, pa.Array], pa.Array]
 
     def __call__(self, cursor: Cursor) -> pa.Array:
         rows_read: list[Rows] = []
@@ -475,27 +470,27 @@ class ArrayDecoder:
     def _counts(self, left: Rows) -> Rows:
         """How many of the elements that are left of some messages are read next."""
         few = left.sum(dtype=np.float64) <= _FEW_MESSAGES * float(left.max())
-        return left if few or self._boundaries.width is not None else np.ones(len(left), np.int64)
+        return left if few or self.boundaries.width is not None else np.ones(len(left), np.int64)
 
     def _elements(self, cursor: Cursor, counts: Rows) -> pa.Array:
         """The next elements of each message."""
-        if self._boundaries.width is None and counts.max() == 1:
-            return self._element(cursor)
+        if self.boundaries.width is None and counts.max() == 1:
+            return self.element(cursor)
         return self._found_elements(cursor, counts)
 
     def _found_elements(self, cursor: Cursor, counts: Rows) -> pa.Array:
         """The same, where the elements are found first."""
-        if self._boundaries.width is not None:
-            return self._element(cursor.items(counts, self._boundaries.width))
-        items, ends = cursor.found_items(counts, self._boundaries)
-        elements = self._element(items)
+        if self.boundaries.width is not None:
+            return self.element(cursor.items(counts, self.boundaries.width))
+        items, ends = cursor.found_items(counts, self.boundaries)
+        elements = self.element(items)
         if (items.position != ends).any():
             raise ValueError(OTHER_SIZE)
         return elements
 
     def _all_elements(self, cursor: Cursor, left: Rows, ends: Rows) -> tuple[pa.Array, Rows]:
         """All elements that are left of each message, and how many: a step for each block would take too long."""
-        blocks, rows, counts = cursor.found_blocks(left, ends, self._boundaries)
+        blocks, rows, counts = cursor.found_blocks(left, ends, self.boundaries)
         elements = self._found_elements(blocks, counts)
         return elements, np.bincount(rows, counts, len(left)).astype(np.int64)
 
@@ -523,5 +518,5 @@ class ArrayDecoder:
     def _lists(self, count: int, rows_read: list[Rows], parts: list[pa.Array]) -> pa.Array:
         rows = np.concatenate(rows_read) if rows_read else np.zeros(0, np.int64)
         offsets = np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=count))))
-        elements = pa.concat_arrays(parts).take(pa.array(np.argsort(rows, kind="stable"))) if parts else self._none
-        return self._nested(pa.array(offsets, pa.int32()), elements)
+        elements = pa.concat_arrays(parts).take(pa.array(np.argsort(rows, kind="stable"))) if parts else self.none
+        return self.nested(pa.array(offsets, pa.int32()), elements)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from headrace.common.errors import InvalidProgramError, UnknownSchemaError, UnsupportedOperationError
 from headrace.formats.avro.resolution import avro_reader
@@ -106,16 +106,13 @@ class AvroRowSerializationSchema(ColumnarSerializationSchema):
 
 def _schema_of(record_class: str | None, avro_schema_string: str | None) -> AvroSchema:
     if record_class is not None:
-        _refuse_class(record_class)
+        raise UnsupportedOperationError(
+            f"{record_class} is a class of Java, and there is no Java behind records: give its schema as "
+            "avro_schema_string"
+        )
     if avro_schema_string is None:
         raise InvalidProgramError("a schema of Avro messages needs avro_schema_string")
     return AvroSchema(avro_schema_string)
-
-
-def _refuse_class(record_class: str) -> NoReturn:
-    raise UnsupportedOperationError(
-        f"{record_class} is a class of Java, and there is no Java behind records: give its schema as avro_schema_string"
-    )
 
 
 class ConfluentRegistryAvroDeserializationSchema(ColumnarDeserializationSchema):

@@ -35,7 +35,7 @@ from headrace.formats.avro.schema import (
     schema_given,
 )
 from headrace.formats.bad_records import columns_as, refuse_other_fields
-from headrace.formats.encoders import BulkWriter, BulkWriterFactory, FileKind, bytes_of
+from headrace.formats.file_format import BulkWriter, BulkWriterFactory, FileKind, bytes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -395,7 +395,7 @@ class AvroBlocks:
 
 
 def join(files: Iterable[BinaryIO], out: BinaryIO, *, codec: str) -> Iterator[None]:
-    """Write the records of all files into one; see :class:`~headrace.formats.encoders.Joiner`."""
+    """Write the records of all files into one; see :class:`~headrace.formats.file_format.Joiner`."""
     written: AvroBlocks | None = None
     count, waiting, size = 0, [], 0
     for file in files:

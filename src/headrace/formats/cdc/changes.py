@@ -169,53 +169,30 @@ def restored(
 _MICROS: Final = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 
+_STRING: Final = Types.STRING()
+_LONG: Final = Types.LONG()
+
+
 @dataclass(frozen=True, slots=True)
 class MetadataField:
-    """One thing that messages of a format say.
+    """One thing that messages of a format say besides rows.
 
     Attributes:
         path: where it stands in the document.
-        kind: the type of the field.
-        stored: the type of what stands there.
+        kind: the type of the field; of a string anything else is read as its text of JSON.
+        stored: the type of what stands there, where that is another one.
         unit: of what stands there in numbers or texts and is a moment: ``s``, ``ms`` or ``us``.
     """
 
     path: tuple[str, ...]
-    kind: TypeInformation
-    stored: TypeInformation
+    kind: TypeInformation = _STRING
+    stored: TypeInformation | None = None
     unit: str | None = None
 
 
-def text(*path: str) -> MetadataField:
-    """A string; anything else as its text of JSON."""
-    return MetadataField(path, Types.STRING(), Types.STRING())
-
-
-def texts(*path: str) -> MetadataField:
-    """A list of strings."""
-    return MetadataField(path, Types.LIST(Types.STRING()), Types.LIST(Types.STRING()))
-
-
-def moment(*path: str, unit: str) -> MetadataField:
-    """A number of seconds or milliseconds since 1970."""
-    return MetadataField(path, Types.TIMESTAMP_LTZ(), Types.LONG(), unit)
-
-
-def time_of_utc(*path: str) -> MetadataField:
-    """A text of day and time without a zone, which is UTC."""
-    return MetadataField(path, Types.TIMESTAMP_LTZ(), Types.SQL_TIMESTAMP(), "us")
-
-
-def numbers(*path: str) -> MetadataField:
-    """Numbers by name."""
-    kind = Types.MAP(Types.STRING(), Types.INT())
-    return MetadataField(path, kind, kind)
-
-
-def properties(*path: str) -> MetadataField:
-    """Whatever stands there, by name, as texts."""
-    kind = Types.MAP(Types.STRING(), Types.STRING())
-    return MetadataField(path, kind, kind)
+def moment(*path: str, unit: str = "us", stored: TypeInformation = _LONG) -> MetadataField:
+    """A moment: a number since 1970 in some unit, or a text of day and time without a zone, which is UTC."""
+    return MetadataField(path, Types.TIMESTAMP_LTZ(), stored, unit)
 
 
 def metadata_columns(fields: Sequence[MetadataField], messages: pa.Array) -> list[pa.Array]:
@@ -240,7 +217,7 @@ def _read(fields: Sequence[MetadataField], messages: pa.Array) -> list[pa.Array]
         node = tree
         for name in outer:
             node = node.setdefault(name, {})
-        node[last] = field.stored
+        node[last] = field.stored or field.kind
     batch = decoder_of(_row_of(tree)).messages(messages)
     return [_typed(field, _found(batch, field.path)) for field in fields]
 

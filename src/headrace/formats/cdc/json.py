@@ -28,17 +28,12 @@ from headrace.formats.cdc.changes import (
     MetadataField,
     Operation,
     moment,
-    numbers,
     operations_of,
-    properties,
     restored,
     rows_of_changes,
-    text,
-    texts,
-    time_of_utc,
     told_nulls,
 )
-from headrace.formats.encoders import join_text
+from headrace.formats.file_format import join_text
 from headrace.formats.json.columns import (
     JsonNumber,
     document_of,
@@ -196,6 +191,7 @@ def _member(document: Any, name: str) -> Any:
     return document.get(name) if isinstance(document, dict) else None
 
 
+_TEXTS: Final = Types.LIST(Types.STRING())
 _INSERT, _UPDATE, _DELETE = Operation.INSERT, Operation.UPDATE, Operation.DELETE
 
 
@@ -242,13 +238,28 @@ class DebeziumJsonDeserializationSchema(_BeforeAndAfter):
     operations: ClassVar[Mapping[str, Operation]] = {"c": _INSERT, "r": _INSERT, "u": _UPDATE, "d": _DELETE}
     operation_field = "op"
     known_metadata: ClassVar[Mapping[str, MetadataField]] = {
-        "schema": text("schema"),
+        "schema": MetadataField(("schema",)),
         "ingestion-timestamp": moment("ts_ms", unit="ms"),
         "source.timestamp": moment("source", "ts_ms", unit="ms"),
-        "source.database": text("source", "db"),
-        "source.schema": text("source", "schema"),
-        "source.table": text("source", "table"),
-        "source.properties": properties("source"),
+        "source.database": MetadataField(
+            (
+                "source",
+                "db",
+            )
+        ),
+        "source.schema": MetadataField(
+            (
+                "source",
+                "schema",
+            )
+        ),
+        "source.table": MetadataField(
+            (
+                "source",
+                "table",
+            )
+        ),
+        "source.properties": MetadataField(("source",), Types.MAP(Types.STRING(), Types.STRING())),
     }
 
     def __init__(
@@ -297,10 +308,10 @@ class OggJsonDeserializationSchema(_BeforeAndAfter):
     operations: ClassVar[Mapping[str, Operation]] = {"I": _INSERT, "U": _UPDATE, "D": _DELETE, "T": Operation.NOTHING}
     operation_field = "op_type"
     known_metadata: ClassVar[Mapping[str, MetadataField]] = {
-        "table": text("table"),
-        "primary-keys": texts("primary_keys"),
-        "ingestion-timestamp": time_of_utc("current_ts"),
-        "event-timestamp": time_of_utc("op_ts"),
+        "table": MetadataField(("table",)),
+        "primary-keys": MetadataField(("primary_keys",), _TEXTS),
+        "ingestion-timestamp": moment("current_ts", stored=Types.SQL_TIMESTAMP()),
+        "event-timestamp": moment("op_ts", stored=Types.SQL_TIMESTAMP()),
     }
 
 
@@ -324,9 +335,9 @@ class MaxwellJsonDeserializationSchema(ChangesDeserializationSchema):
     operations: ClassVar[Mapping[str, Operation]] = {"insert": _INSERT, "update": _UPDATE, "delete": _DELETE}
     operation_field = "type"
     known_metadata: ClassVar[Mapping[str, MetadataField]] = {
-        "database": text("database"),
-        "table": text("table"),
-        "primary-key-columns": texts("primary_key_columns"),
+        "database": MetadataField(("database",)),
+        "table": MetadataField(("table",)),
+        "primary-key-columns": MetadataField(("primary_key_columns",), _TEXTS),
         "ingestion-timestamp": moment("ts", unit="s"),
     }
 
@@ -373,10 +384,10 @@ class CanalJsonDeserializationSchema(ChangesDeserializationSchema):
     }
     operation_field = "type"
     known_metadata: ClassVar[Mapping[str, MetadataField]] = {
-        "database": text("database"),
-        "table": text("table"),
-        "sql-type": numbers("sqlType"),
-        "pk-names": texts("pkNames"),
+        "database": MetadataField(("database",)),
+        "table": MetadataField(("table",)),
+        "sql-type": MetadataField(("sqlType",), Types.MAP(Types.STRING(), Types.INT())),
+        "pk-names": MetadataField(("pkNames",), _TEXTS),
         "ingestion-timestamp": moment("ts", unit="ms"),
         "event-timestamp": moment("es", unit="ms"),
     }

@@ -25,8 +25,7 @@ from headrace.common.typeinfo.base import FLOATS, WHOLE_NUMBERS
 from headrace.common.values import basic_handler_of
 from headrace.formats.bad_records import inside_field
 from headrace.formats.csv.schema import CsvColumn, CsvSchema
-from headrace.formats.encoders import bytes_of, join_text
-from headrace.formats.file_format import Decoded
+from headrace.formats.file_format import Decoded, bytes_of, join_text
 from headrace.formats.lines import (
     BOM,
     DEFAULT_MAX_LINE_BYTES,

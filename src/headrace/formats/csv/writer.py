@@ -16,7 +16,7 @@ from headrace.common.typeinfo import SequenceTypeInfo, Types
 from headrace.formats.bad_records import ColumnarDeserializationSchema, ColumnarSerializationSchema
 from headrace.formats.csv.reader import CsvDecoder, boundary_of
 from headrace.formats.csv.schema import CsvSchema
-from headrace.formats.encoders import (
+from headrace.formats.file_format import (
     BatchEncoder,
     BulkWriterFactory,
     EncodedFiles,

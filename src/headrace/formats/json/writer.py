@@ -28,7 +28,14 @@ from headrace.common.typeinfo import (
 )
 from headrace.common.typeinfo.base import FLOATS, STRINGS, WHOLE_NUMBERS
 from headrace.common.values import handler_of
-from headrace.formats.encoders import BatchEncoder, bytes_of, characters_of, join_text, simple_text, whole_number_text
+from headrace.formats.file_format import (
+    BatchEncoder,
+    bytes_of,
+    characters_of,
+    join_text,
+    simple_text,
+    whole_number_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
