@@ -196,10 +196,11 @@ def test_opened_functions_may_have_state(
     assert function.calls == ["open context", "close"]
 
 
-def test_opened_filter_drops() -> None:
-    from headrace.datastream.streams.adapters import KeyedFilter
-
-    assert KeyedFilter(Odd()).process_element(2, None) is None  # type: ignore[arg-type]
+def test_opened_filter_drops(keyed: KeyedStream, graph: StreamGraph) -> None:
+    keyed.filter(Odd())
+    spec = graph[1].spec
+    assert isinstance(spec, KeyedProcessSpec)
+    assert spec.function.process_element(2, None) is None
 
 
 def test_opened_functions_without_keys_stay_as_they_are(env: StreamExecutionEnvironment, graph: StreamGraph) -> None:

@@ -7,7 +7,6 @@ records are windows of one key, which their functions are not told.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from itertools import islice, product
 from typing import TYPE_CHECKING, Any, Final
 
@@ -63,85 +62,73 @@ class Adapter:
             method(*arguments)
 
 
-class _KeyedFunction(Adapter, KeyedProcessFunction):
-    """A function for single records."""
+def _one(result: Any, _value: Any) -> Iterable[Any] | None:
+    return (result,)
+
+
+def _unless_none(result: Any, _value: Any) -> Iterable[Any] | None:
+    return None if result is None else (result,)
+
+
+def _many(results: Any, _value: Any) -> Iterable[Any] | None:
+    found: Iterable[Any] | None = results
+    return found
+
+
+def _value_if_true(result: Any, value: Any) -> Iterable[Any] | None:
+    return (value,) if result else None
+
+
+class KeyedRecordFunction(Adapter, KeyedProcessFunction):
+    """Calls a method for each record, whatever its key, so that the function may ask for keyed state.
+
+    Args:
+        function: the function.
+        method: the name of the method.
+        results: makes the results for a record of what the method has returned, and the record.
+    """
+
+    def __init__(self, function: Any, method: str, results: Callable[[Any, Any], Iterable[Any] | None]) -> None:
+        super().__init__(function)
+        self.method, self._results = method, results
+        self._called = method_of(function, method)
 
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterable[Any] | None:
-        del ctx  # these functions see nothing but the record
-        return self.results(value)
-
-    @abstractmethod
-    def results(self, value: Any) -> Iterable[Any] | None:
-        """The results for a record."""
+        return self._results(self._called(value), value)
 
 
-class KeyedMap(_KeyedFunction):
-    """Calls a ``MapFunction``."""
+class CoRecordFunction(Adapter):
+    """Calls a method for each record of the first of two streams, and another one for each of the second.
 
-    method = "map"
+    Args:
+        function: the function.
+        method: what the names of both methods begin with, before 1 and 2.
+        results: as of :class:`KeyedRecordFunction`.
+    """
 
-    def results(self, value: Any) -> Iterable[Any] | None:
-        return (self.function.map(value),)
-
-
-class KeyedFlatMap(_KeyedFunction):
-    """Calls a ``FlatMapFunction``."""
-
-    method = "flat_map"
-
-    def results(self, value: Any) -> Iterable[Any] | None:
-        results: Iterable[Any] | None = self.function.flat_map(value)
-        return results
-
-
-class KeyedFilter(_KeyedFunction):
-    """Calls a ``FilterFunction``."""
-
-    method = "filter"
-
-    def results(self, value: Any) -> Iterable[Any] | None:
-        return (value,) if self.function.filter(value) else None
-
-
-class _CoFunction(Adapter):
-    """A function for single records of two streams, as one that may have keyed state."""
-
-    methods: tuple[str, str]
-
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: Any, method: str, results: Callable[[Any, Any], Iterable[Any] | None]) -> None:
         super().__init__(function)
-        self._first, self._second = (method_of(function, name) for name in self.methods)
+        self._first, self._second = method_of(function, f"{method}1"), method_of(function, f"{method}2")
+        self._results = results
 
     def __headrace_adapted__(self, name: str) -> Callable[..., Any]:
         return self._second if name.endswith("2") else self._first
 
+    def process_element1(self, value: Any, ctx: Any) -> Iterable[Any] | None:
+        return self._results(self._first(value), value)
 
-class CoMap(_CoFunction):
+    def process_element2(self, value: Any, ctx: Any) -> Iterable[Any] | None:
+        return self._results(self._second(value), value)
+
+
+def co_map(function: Any) -> CoRecordFunction:
     """Calls a ``CoMapFunction``; None is no record."""
-
-    methods = ("map1", "map2")
-
-    def process_element1(self, value: Any, ctx: Any) -> Iterable[Any] | None:
-        result = self._first(value)
-        return None if result is None else (result,)
-
-    def process_element2(self, value: Any, ctx: Any) -> Iterable[Any] | None:
-        result = self._second(value)
-        return None if result is None else (result,)
+    return CoRecordFunction(function, "map", _unless_none)
 
 
-class CoFlatMap(_CoFunction):
+def co_flat_map(function: Any) -> CoRecordFunction:
     """Calls a ``CoFlatMapFunction``."""
-
-    methods = ("flat_map1", "flat_map2")
-
-    def process_element1(self, value: Any, ctx: Any) -> Iterable[Any] | None:
-        results: Iterable[Any] | None = self._first(value)
-        return results
-
-    def process_element2(self, value: Any, ctx: Any) -> Iterable[Any] | None:
-        results: Iterable[Any] | None = self._second(value)
-        return results
+    return CoRecordFunction(function, "flat_map", _many)
 
 
 class AllApply(Adapter, WindowFunction):
@@ -176,22 +163,20 @@ def with_keyed_state(spec: OperatorSpec, record_type: TypeInformation) -> Operat
         spec: the spec for a stream without keys.
         record_type: the type of the records.
     """
-    adapter = _ADAPTERS.get(type(spec))
-    if adapter is None:
+    if not isinstance(spec, FunctionSpec | FilterSpec) or type(spec) not in _CALLED:
         return spec
-    assert isinstance(spec, FunctionSpec | FilterSpec)
     if not (has_own(spec.function, "open") or isinstance(spec.function, CheckpointedFunction)):
         return spec
     result_type = spec.result_type if isinstance(spec, FunctionSpec) else record_type
-    return KeyedProcessSpec(adapter(spec.function), result_type)
+    return KeyedProcessSpec(KeyedRecordFunction(spec.function, *_CALLED[type(spec)]), result_type)
 
 
-_ADAPTERS: Final[dict[type[OperatorSpec], type[_KeyedFunction]]] = {
-    MapSpec: KeyedMap,
-    FlatMapSpec: KeyedFlatMap,
-    FilterSpec: KeyedFilter,
+_CALLED: Final[dict[type[OperatorSpec], tuple[str, Callable[[Any, Any], Iterable[Any] | None]]]] = {
+    MapSpec: ("map", _one),
+    FlatMapSpec: ("flat_map", _many),
+    FilterSpec: ("filter", _value_if_true),
 }
-"""By the spec for a stream without keys: what to wrap its function with on a stream with keys."""
+"""By the spec for a stream without keys: the method that is called, and what makes results of what it returns."""
 
 
 class CoGroupApply(Adapter, WindowFunction):

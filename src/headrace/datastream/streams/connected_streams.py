@@ -17,7 +17,7 @@ from headrace.datastream.functions import (
     KeyedBroadcastProcessFunction,
     KeyedCoProcessFunction,
 )
-from headrace.datastream.streams.adapters import CoFlatMap, CoMap
+from headrace.datastream.streams.adapters import co_flat_map, co_map
 from headrace.datastream.streams.checks import check_has_event_time, check_methods, check_same_environment
 from headrace.datastream.streams.keyed_stream import KeyedStream
 from headrace.datastream.streams.keying import check_same_keys
@@ -203,7 +203,7 @@ class ConnectedStreams(TwoInputs[T_co, T2_co], Generic[T_co, T2_co]):
         check_methods(func, CoMapFunction, "map1", "map2")
         warn_without_results(func, "map1", "map2")
         found = result_type(output_type, func, Role.ONE)
-        return self._transform(CoMap(func), "Co-Map", found, output_type, sees_time=False)
+        return self._transform(co_map(func), "Co-Map", found, output_type, sees_time=False)
 
     @overload
     def flat_map(self, func: SupportsCoFlatMap[T_co, T2_co, OUT], output_type: None = None) -> DataStream[OUT]: ...
@@ -225,7 +225,7 @@ class ConnectedStreams(TwoInputs[T_co, T2_co], Generic[T_co, T2_co]):
         check_methods(func, CoFlatMapFunction, "flat_map1", "flat_map2")
         warn_without_results(func, "flat_map1", "flat_map2")
         found = result_type(output_type, func, Role.MANY)
-        return self._transform(CoFlatMap(func), "Co-Flat-Map", found, output_type, sees_time=False)
+        return self._transform(co_flat_map(func), "Co-Flat-Map", found, output_type, sees_time=False)
 
     @overload
     def process(self, func: SupportsCoProcess[T_co, T2_co, OUT], output_type: None = None) -> DataStream[OUT]: ...
