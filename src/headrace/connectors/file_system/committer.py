@@ -100,17 +100,18 @@ def checked_blocks(tree: OutputTree, path: str, chunk: PartChunk) -> Iterator[by
 
 
 class FileCommitter(Committer):
-    """Shows the parts that manifests name.
+    """Publishes the parts that manifests name.
 
-    What is shown, and under which name, follows from the manifest alone, so whoever commits it shows the same. A part
-    of one chunk is shown by giving that chunk its visible name, which can happen once. One that has to be put together
-    is shown out of an area that belongs to this generation, and that the next one takes away.
+    What is published, and under which name, follows from the manifest alone, so every job manager that commits it
+    publishes the same. A part of one chunk is published by giving that chunk its visible name, which can happen once.
+    One that has to be assembled is published out of a folder that belongs to this generation, and that the next one
+    takes away.
 
     Args:
-        staging: where files are.
+        staging: the sink's files.
         generation: that of the job manager.
-        run_in_tasks: for files that are put together by several tasks at once.
-        tasks: how many there are; with one the driver does it.
+        run_in_tasks: has several tasks at once assemble files.
+        tasks: how many tasks do so; with one the driver does it.
     """
 
     def __init__(
@@ -127,12 +128,13 @@ class FileCommitter(Committer):
         self._staging.fence(generation)
 
     def commit(self, epoch: int, committables: Sequence[Json], processing_time: int) -> None:
-        parts = [Part.from_json(committable) for committable in committables]
+        parts = [(self._staging.visible(part), part) for part in map(Part.from_json, committables)]
         self._made = self._assemble_in_tasks(parts)
-        found = [part for part in parts if not self._show(part, self._staging.visible(part), epoch)]
-        self._tree.make_durable(self._staging.visible(part) for part in parts)
-        self._tree.confirm([self._staging.visible(part) for part in found])
-        for part in parts:  # only now: if they were gone and the part was not there after a power failure, it was lost
+        found = [name for name, part in parts if not self._publish_once(part, name, epoch)]
+        self._tree.make_durable(name for name, _ in parts)
+        self._tree.confirm(found)
+        # Only now: if they were gone and the part was not there after a power failure, it was lost
+        for _, part in parts:
             for chunk in part.chunks:
                 self._tree.remove(self._staging.hidden(part.bucket, chunk))
 
@@ -158,8 +160,8 @@ class FileCommitter(Committer):
         self._tree.remove_empty_folders(self._staging.chunks)
         self._tree.remove_empty_folders(self._staging.root)
 
-    def _show(self, part: Part, target: str, epoch: int) -> bool:
-        """Have a part be visible; False where it was there already: a try before this one may have shown it."""
+    def _publish_once(self, part: Part, target: str, epoch: int) -> bool:
+        """Have a part be visible; False where it was there already: an earlier try may have published it."""
         tree = self._tree
         try:
             if _is_there(tree, target, part):
@@ -174,7 +176,7 @@ class FileCommitter(Committer):
                     f"{tree.locate(self._publishing)} has been taken away, by another job manager that has taken over "
                     f"or by somebody else; {tree.locate(target)} is left to whoever goes on"
                 ) from error
-            if not _is_there(tree, target, part):  # else somebody has just shown it
+            if not _is_there(tree, target, part):  # else somebody has just published it
                 name = target.rpartition("/")[2]
                 raise CommitRefusedError(
                     f"{tree.locate(target)} cannot be published: {error.filename} is missing, which the checkpoint "
@@ -184,7 +186,7 @@ class FileCommitter(Committer):
         return False
 
     def _publish(self, part: Part, target: str, epoch: int) -> bool:
-        """Show a part; False where somebody else may have been faster."""
+        """Publish a part; False where somebody else may have been faster."""
         if is_assembled(part):
             made = self._made.pop(target, None) or assemble(self._staging, self._publishing, part)
             return self._tree.publish(made, target)
@@ -196,22 +198,21 @@ class FileCommitter(Committer):
                 pass
         return self._tree.publish(source, target)
 
-    def _assemble_in_tasks(self, parts: Sequence[Part]) -> dict[str, str]:
-        """Have tasks put parts together that are not visible; gives by visible name where each is.
+    def _assemble_in_tasks(self, parts: Sequence[tuple[str, Part]]) -> dict[str, str]:
+        """Have tasks assemble the parts that are not visible yet; gives by visible name where each is.
 
-        What is missing there is told when the part is to be shown.
+        What a task misses is reported when the part is to be published.
         """
         if self._tasks == 1:
             return {}
-        names = {self._staging.visible(part): part for part in parts if is_assembled(part)}
-        wanted = [(name, part) for name, part in names.items() if self._tree.size(name) is None]
+        wanted = [(name, part) for name, part in parts if is_assembled(part) and self._tree.size(name) is None]
         shares = [wanted[number :: self._tasks] for number in range(min(self._tasks, len(wanted)))]
         made = self._run_in_tasks(partial(_assemble_share, self._staging, self._publishing), shares)
         return {name: path for share in made for name, path in share.items()}
 
 
 def _assemble_share(staging: Staging, area: str, share: Sequence[tuple[str, Part]]) -> dict[str, str]:
-    """One task's share of what is put together; what is missing is left out."""
+    """Assemble one task's share of the parts; those whose chunks are missing are left out."""
     made = {}
     for name, part in share:
         try:
