@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EncodedRecords:
-    """Some records, encoded, which takes a fraction of the memory of Python objects.
+    """Encoded records, which take a fraction of the memory of Python objects.
 
     Attributes:
         columns: they, as an Arrow message.
@@ -431,7 +431,7 @@ class CachedSource(Source[Any]):
 
 
 class _CacheEnumerator(SplitEnumerator):
-    """One split of all places; a position is the number of a place."""
+    """Plans one split of all places; a position is the number of a place."""
 
     def __init__(self, files: CacheFiles) -> None:
         self._files = files

@@ -219,7 +219,7 @@ class HybridEnumerator(SplitEnumerator):
         return self._enumerator.pending(self._inner(split_id), position, now)
 
     def is_processing_backlog(self, now: int) -> bool:
-        """All sources but the last one are history."""
+        """True for all sources but the last one, which are history."""
         return not self._chain.is_last(self._index) or self._enumerator.is_processing_backlog(now)
 
     def gauges(self) -> Mapping[str, int]:

@@ -46,7 +46,7 @@ class KeyFields(SerializationSchema):
         self._schema = schema
 
     def serialize(self, element: Any) -> bytes:
-        """Not to be called: which fields a record has is known of batches."""
+        """Refuse a single record: only batches tell which fields their records have."""
         raise TypeError("keys of some fields are written for batches, not for single records")
 
     def serialize_batch(self, batch: Batch) -> pa.Array:

@@ -190,7 +190,7 @@ class PartitionedLog(ABC):
 
     @abstractmethod
     def latest(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """Up to where records can be read: of transactions, only what no open one is in front of."""
+        """The offsets up to which records can be read: with transactions, up to the first one that is open."""
 
     @abstractmethod
     def at_timestamp(self, partitions: Sequence[TopicPartition], millis: int) -> dict[TopicPartition, int]:
@@ -343,7 +343,7 @@ class PartitionEnumerator(SplitEnumerator):
                 raise topic_made_again(topic)
 
     def _end(self, split_id: str, position: int) -> int:
-        """Up to where a partition can be read now; it has been read up to there where it was not looked at."""
+        """The offset up to which a partition can be read now; the position itself where it was not looked at."""
         end, stop = self._ends.get(split_id, position), self._stops.get(split_id)
         return end if stop is None else min(end, stop)
 

@@ -159,7 +159,7 @@ def as_in_a_checkpoint(committables: Iterable[Any]) -> list[Json]:
 
 
 def as_json(value: Any) -> Json:
-    """One committable, or what of the output is in progress, as it comes back from a checkpoint.
+    """A committable, or the output in progress, as it comes back from a checkpoint.
 
     Raises:
         InvalidProgramError: when it is no JSON.
@@ -258,7 +258,7 @@ class WriterEpoch:
 
 
 NOT_OF_THE_RECORDS = (InfrastructureError, CheckpointError, CommitRefusedError, StateError, OSError)
-"""All else that a writer raises comes from records that do not fit, or from an encoder, say, of the user."""
+"""Errors that are not about records. All others come from records that do not fit, or from code of the user."""
 
 
 Reject = Callable[[Any, Exception], None]
@@ -322,7 +322,7 @@ class SinkWriter(ABC):
         """
 
     def flush(self, end_of_input: bool) -> None:
-        """All records of the epoch have come: write what is in buffers.
+        """Write what is in buffers: all records of the epoch have come.
 
         Args:
             end_of_input: whether the input has ended, so that nothing can be held back for a later epoch.

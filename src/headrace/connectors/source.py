@@ -173,7 +173,7 @@ class SplitRead:
 
 @dataclass(frozen=True, slots=True)
 class SourceRecords:
-    """Some consecutive records as a reader hands them over: rows or columns of the produced type, not both.
+    """Consecutive records as a reader hands them over: rows or columns of the produced type, not both.
 
     Attributes:
         columns: the records under the schema of the produced type.

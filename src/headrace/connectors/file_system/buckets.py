@@ -175,7 +175,7 @@ class BucketAssigner:
 
     @staticmethod
     def base_path_bucket_assigner() -> BucketAssigner:
-        """All files in the sink's path itself."""
+        """Put all files into the sink's path itself."""
         return _BasePath()
 
     @staticmethod

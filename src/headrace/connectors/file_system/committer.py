@@ -69,7 +69,7 @@ def is_assembled(part: Part) -> bool:
 
 
 def check_size(tree: OutputTree, path: str, chunk: PartChunk) -> None:
-    """See whether a chunk is there as a task wrote it, by its size.
+    """Check by its size that a chunk is there as a task wrote it.
 
     Raises:
         FileNotFoundError: when it is missing.

@@ -334,7 +334,7 @@ class FileEnumerator(SplitEnumerator):
         self._seen.update((status.path, status) for status in files)
 
     def _consume(self, ordinal: int) -> None:
-        """All files before ``ordinal`` are read for good."""
+        """Count all files before ``ordinal`` as read for good."""
         known = self._known
         count = max(ordinal - known.first, 0)
         done = known.pending[:count]

@@ -129,7 +129,7 @@ class InputPaths:
         return self._stores[place]
 
     def find(self) -> list[FileStatus]:
-        """All files that the paths stand for, each once, in path order.
+        """Find all files that the paths stand for, each once, in path order.
 
         Raises:
             InfrastructureError: naming a folder or a file that cannot be looked at.

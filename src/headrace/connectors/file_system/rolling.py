@@ -225,14 +225,14 @@ class FileCompactor:
 
     @staticmethod
     def concat_file_compactor(file_delimiter: bytes | None = None) -> FileCompactor:
-        """One file after the other, with a delimiter between them if there is one; a header comes once."""
+        """Put one file after the other, with a delimiter between them if there is one; a header comes once."""
         delimiter = b"" if file_delimiter is None else file_delimiter
         expect(delimiter, bytes, "concat_file_compactor")
         return FileCompactor("concat", delimiter)
 
     @staticmethod
     def record_wise_file_compactor() -> FileCompactor:
-        """One file with the records of all: of Parquet, ORC and Avro, and of formats of lines as they are joined else.
+        """Make one file with the records of all: of Parquet, ORC and Avro, and of formats of lines by their bytes.
 
         Small row groups, stripes and blocks become larger ones.
         """
@@ -377,7 +377,7 @@ class _Compacting:
 
 @dataclass(frozen=True, slots=True)
 class PartsInProgress:
-    """All that is written and in no committable yet.
+    """The parts that are written, and in no committable yet.
 
     Attributes:
         growing: the parts that wait for more chunks, at most one for each subtask and bucket.

@@ -238,7 +238,7 @@ class Staging:
         return _joined(part.bucket, name)
 
     def visible_parts(self) -> Iterator[VisiblePart]:
-        """All visible files of the sink, whatever prefix and suffix they got."""
+        """List all visible files of the sink, whatever prefix and suffix they got."""
         name = re.compile(rf"-{self.sink}-([0-9]+)-([0-9]+)-([0-9]+)-[0-9]")
         for path in self.tree.files("", without=HIDDEN_FOLDER):
             bucket, _, file = path.rpartition("/")
@@ -251,7 +251,7 @@ class Staging:
         return f"{self.root}/publish-{generation}"
 
     def fence(self, generation: int) -> None:
-        """From now on nothing that a generation before this one has put together can become visible."""
+        """Keep what older generations have assembled from ever becoming visible."""
         for name in self.tree.folder_names(self.root):
             found = _PUBLISHING.fullmatch(name)
             if found is not None and int(found[1]) < generation:

@@ -41,7 +41,7 @@ PATIENCE_AFTER_FAILURE_SECONDS: Final = 0.1
 
 
 class RepeatedCalls(Generic[T]):
-    """One call after the other, each on a thread of its own, which does not keep the process from ending.
+    """Makes one call after the other, each on a daemon thread of its own.
 
     Args:
         name: that of the threads.
@@ -553,7 +553,7 @@ class DynamicKafkaEnumerator(SplitEnumerator):
         return not _is_of(split_id, self._wanted)
 
     def _states(self) -> dict[str, Json]:
-        """By cluster, what its enumerator knows; those that were never looked at are left out."""
+        """Give the state of each cluster's enumerator; clusters that were never looked at are left out."""
         states = {name: cluster.snapshot() for name, cluster in self._clusters.items()}
         return self._restored | {name: state for name, state in states.items() if state is not None}
 

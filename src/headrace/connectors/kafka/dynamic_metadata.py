@@ -114,10 +114,10 @@ class KafkaMetadataService(ABC):
 
     @abstractmethod
     def get_all_streams(self) -> Collection[KafkaStream]:
-        """All streams that there are."""
+        """List all streams."""
 
     def describe_streams(self, stream_ids: Collection[str]) -> Mapping[str, KafkaStream]:
-        """Some streams by their ids; those that there are not are left out.
+        """Give streams by their ids; unknown ids are left out.
 
         They are looked for among all, unless this is overridden.
         """
@@ -371,7 +371,7 @@ class KafkaStreamSubscriber(ABC):
 
 
 class KafkaStreamSetSubscriber(KafkaStreamSubscriber):
-    """Some streams.
+    """Subscribes to some streams.
 
     Args:
         stream_ids: their names.
@@ -406,7 +406,7 @@ class KafkaStreamSetSubscriber(KafkaStreamSubscriber):
 
 
 class StreamPatternSubscriber(KafkaStreamSubscriber):
-    """All streams in whose names a regular expression is found, now or later.
+    """Subscribes to all streams in whose names a regular expression is found, now or later.
 
     Args:
         stream_pattern: the expression.

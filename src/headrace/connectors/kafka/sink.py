@@ -287,7 +287,7 @@ class KafkaPartitioner(ABC):
     def partition(
         self, record: Any, key: bytes | None, value: bytes | None, target_topic: str, partitions: Sequence[int]
     ) -> int:
-        """One of the partitions that a topic has.
+        """Choose one of the partitions of a topic.
 
         A record that is sent again after a failure should get the same one: else it may be before what it was behind.
         """

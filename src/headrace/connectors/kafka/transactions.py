@@ -425,7 +425,7 @@ class KafkaCommitter(Committer):
         return replace(staged, transactional_id=f"{self._ids[0]}-{former}")
 
     def _claim(self, ids: Sequence[str], epoch: int) -> None:
-        """See to it that ids have markers of this job, so that one that is missed later was lost.
+        """Have ids get markers of this job, so that one that is missing later was lost.
 
         Nothing of this job may be in the middle of being published under them.
         """

@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 
 
 _WAIT_SECONDS: Final = 0.2
-"""After that long, waiting begins again: so a job can be cancelled meanwhile."""
+"""Waiting begins again after so long, so that a job can be canceled meanwhile."""
 
 _ANY_PARTITION: Final = -1
 
 _BYTES: Final = pa.large_binary()
 
 _POLL_ROWS: Final = 10_000
-"""After so many messages librdkafka is asked for those that were not delivered."""
+"""librdkafka is asked after so many messages for those that were not delivered."""
 
 
 class MessageSender:
@@ -110,7 +110,7 @@ class MessageSender:
         return self._errors.lost_connection
 
     def check(self, what: str) -> None:
-        """See whether librdkafka tries in vain.
+        """Raise the error because of which librdkafka tries in vain, if there is one.
 
         Args:
             what: what was tried.
@@ -285,7 +285,7 @@ class MessageFile:
 
 @dataclass(frozen=True, slots=True)
 class StagedEpoch:
-    """All that a subtask publishes of an epoch, in one transaction.
+    """The messages of an epoch that a subtask publishes, in one transaction.
 
     Attributes:
         transactional_id: under which id; it stays when the job goes on with another prefix.
@@ -398,10 +398,10 @@ def _digest(content: Any) -> str:
 
 
 _STAGED_TOGETHER: Final = 32 << 20
-"""With so many bytes a file is written, even if the epoch has more."""
+"""A file is written when there are so many bytes, even if the epoch has more."""
 
 _IN_MANIFEST_BYTES: Final = 128 << 10
-"""So much of an epoch, over all subtasks, is part of the manifest: a small epoch has no files to write, to read and to
+"""The manifest holds so much of an epoch, over all subtasks: a small epoch has no files to write, to read and to
 remove."""
 
 

@@ -72,7 +72,7 @@ class OutputMarker:
             self._folder.write(_NAME, (json.dumps(document).encode(),))
 
     def check(self, known: ProducerState | None) -> None:
-        """See whether the log is as new as the marker.
+        """Check that the log is as new as the marker.
 
         Args:
             known: what the log knows of this sink.
@@ -200,7 +200,7 @@ def _refuse_abandoned(known: ProducerState | None, log: str) -> None:
 
 
 _STAGED_TOGETHER: Final = 64 << 20
-"""With so many bytes a file is written, even if the epoch has more."""
+"""A file is written when there are so many bytes, even if the epoch has more."""
 
 
 class StagingWriter(SinkWriter):
@@ -263,7 +263,7 @@ class StagingWriter(SinkWriter):
         return StagedFor(tag_of(self._producer), None, self._epoch)
 
     def _check_topic(self, messages: OutgoingMessages) -> None:
-        """See whether a topic is there: one that a record names, and that is not, is the fault of the record."""
+        """Check that a topic is there: if a record names one that is not, the record is to blame."""
         self._partitions(messages.topic)
 
     def _partitions(self, topic: str) -> int:

@@ -183,7 +183,7 @@ class LogReader(SourceReader):
             offset = fetched.next_offset
 
     def _check(self, log: Log, partition: TopicPartition, end: int) -> None:
-        """See whether a partition is the one that it was, and has records up to an offset."""
+        """Check that a partition is the one that it was, and has records up to an offset."""
         with log.journal.lock:
             log.journal.refresh()
             topic = log.journal.state().topics.get(partition.topic)
