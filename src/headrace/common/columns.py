@@ -250,16 +250,23 @@ class _ValueLayout(Layout):
         return _kinds_of(rows) if isinstance(self.type_info, PickledBytesTypeInfo) else None
 
 
+def schema_of(type_info: TypeInformation) -> pa.Schema:
+    """The columns of records of a type, which has some."""
+    if isinstance(type_info, CompositeTypeInfo):
+        return pa.schema(type_info.arrow_fields)
+    return pa.schema([pa.field(VALUE_COLUMN, type_info.storage_type)])
+
+
 @lru_cache(maxsize=1024)
 def layout_of(type_info: TypeInformation) -> Layout:
     """The layout of a type."""
     if isinstance(type_info, CompositeTypeInfo):
         handler = record_handler_of(type_info)
-        schema = pa.schema(handler.arrow_fields)
+        schema = schema_of(type_info)
         for_streams = stream_handler_of(type_info)
         stream_handler = for_streams if isinstance(for_streams, StreamRowHandler) else None
         return _RecordLayout(type_info, schema, handler, stream_handler)
-    return _ValueLayout(type_info, pa.schema([pa.field(VALUE_COLUMN, type_info.storage_type)]))
+    return _ValueLayout(type_info, schema_of(type_info))
 
 
 def values_to_array(type_info: TypeInformation, values: Sequence[Any]) -> pa.Array:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.batch import Batch, joined_kinds
-from headrace.common.columns import layout_of
+from headrace.common.columns import schema_of
 from headrace.common.pickling import pickle_by_value
 from headrace.operators.base import KeyedBatch
 from headrace.state.keys import KeyColumn
@@ -67,6 +67,7 @@ class PayloadDecoder:
         self._key = key
         self._has_key = has_key(key)
         self._schema = _schema(record_type, key if self._has_key else None)
+        self._columns = pa.schema(list(self._schema)[2 if self._has_key else 1 :])
 
     def decode(self, payloads: Sequence[bytes | pa.Buffer]) -> tuple[Batch, list[int]]:
         """The records of several payloads (at least one) as one batch, and how many are of each payload.
@@ -98,7 +99,7 @@ class PayloadDecoder:
         if self._type.arrow_type is None:
             rows = [row for each in tables for row in pickle.loads(each.column(first)[0].as_buffer())]
             return self._keyed(Batch(self._type, timestamps, watermarks, rows=rows), table)
-        columns = pa.RecordBatch.from_arrays(table.columns[first:], schema=layout_of(self._type).schema)
+        columns = pa.RecordBatch.from_arrays(table.columns[first:], schema=self._columns)
         return self._keyed(Batch(self._type, timestamps, watermarks, columns=columns, kinds=kinds), table)
 
     def _keyed(self, batch: Batch, table: pa.RecordBatch) -> Batch:
@@ -130,7 +131,7 @@ def _schema(record_type: TypeInformation, key: KeySelection | None) -> pa.Schema
         fields.append(pa.field(_KEY, key.codec.arrow_type))
     if record_type.arrow_type is None:
         return pa.schema([*fields, pa.field(_ROWS, pa.binary())])
-    return pa.schema([*fields, *layout_of(record_type).schema])
+    return pa.schema([*fields, *schema_of(record_type)])
 
 
 def _to_arrow(batch: Batch, keys: KeyColumn | None) -> pa.RecordBatch:

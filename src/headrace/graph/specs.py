@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from headrace.common.typeinfo import RowTypeInfo, TupleTypeInfo, Types
 from headrace.common.typeinfo.composite import declares_changes
@@ -171,6 +171,10 @@ class OperatorSpec(ABC):
         Raises:
             InvalidTypeError: when the operator has no use for such records.
         """
+
+    def resolved(self, inputs: Sequence[InputSchema]) -> Self:
+        """The spec with what follows from its inputs, found once by the planner rather than in each task."""
+        return self
 
     @abstractmethod
     def create_operator(self, parameters: OperatorParameters) -> Operator:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 from headrace.graph.specs import InputKind, OperatorSpec, PassingSpec
 from headrace.operators.window.stores import RESULT
@@ -85,10 +85,15 @@ class AggregatedWindowSpec(TriggeredWindowSpec):
     Attributes:
         aggregates: the built-in aggregates.
         has_key: whether results have the key; not where all records have one key.
+        known_layout: the columns of the windows, where the planner has found them.
     """
 
     aggregates: tuple[Aggregate, ...]
     has_key: bool = True
+    known_layout: ColumnarWindowLayout | None = field(default=None, repr=False, compare=False)
+
+    def resolved(self, inputs: Sequence[InputSchema]) -> Self:
+        return replace(self, known_layout=self.layout(inputs[0]).complete())
 
     def layout(self, records: InputSchema) -> ColumnarWindowLayout:
         """The columns of the windows over such records.
@@ -97,6 +102,8 @@ class AggregatedWindowSpec(TriggeredWindowSpec):
             InvalidTypeError: when an aggregate does not fit the records.
             InvalidProgramError: when two columns of the output have the same name.
         """
+        if self.known_layout is not None:
+            return self.known_layout
         from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 
         key = records.key
@@ -333,6 +340,9 @@ class LocalWindowSpec(WindowSpec, PassingSpec):
     state_kinds: ClassVar[StateKinds] = NO_STATE
     window: ColumnarRegularSpec
 
+    def resolved(self, inputs: Sequence[InputSchema]) -> Self:
+        return replace(self, window=self.window.resolved(inputs))
+
     def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
         from headrace.operators.window.columnar.local_aggregate import ACCUMULATORS_TAG
 
@@ -356,6 +366,9 @@ class GlobalWindowSpec(WindowSpec):
 
     inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED, InputKind.KEYED)
     window: ColumnarRegularSpec
+
+    def resolved(self, inputs: Sequence[InputSchema]) -> Self:
+        return replace(self, window=self.window.resolved(inputs))
 
     def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
         return self.window.output_type(inputs)

@@ -476,10 +476,11 @@ def _stages(graph: StreamGraph, stage_of: Mapping[int, int], explicit: Collectio
         size, entering = _size(node), inputs[node.id]
         first = {edge.input_index: edge for edge in reversed(entering)}
         schemas = [InputSchema(first[index].record_type, first[index].key) for index in range(len(node.spec.inputs))]
-        objects = objects_of(node.spec.functions)
+        spec = node.spec.resolved(schemas)
+        objects = objects_of(spec.functions)
         functions = tuple(each for each in objects if isinstance(each, CheckpointedFunction))
         planned = PlannedOperator(
-            node=node,
+            node=replace(node, spec=spec),
             uid=node.uid,
             has_explicit_uid=node.id in explicit,
             stage=stage_of[node.id],
@@ -490,7 +491,7 @@ def _stages(graph: StreamGraph, stage_of: Mapping[int, int], explicit: Collectio
             schemas=tuple(schemas),
             objects=tuple(objects),
             checkpointed=functions,
-            state_kinds=node.spec.state_kinds | (WITHOUT_KEYS if functions else NO_STATE),
+            state_kinds=spec.state_kinds | (WITHOUT_KEYS if functions else NO_STATE),
         )
         stages[planned.stage].append(planned)
     return tuple(_stage(index, tuple(operators)) for index, operators in enumerate(stages))

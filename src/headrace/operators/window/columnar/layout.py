@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from headrace.common.columns import layout_of, values_to_array
+from headrace.common.columns import schema_of, values_to_array
 from headrace.common.errors import InvalidProgramError
 from headrace.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from headrace.expressions import Bound
@@ -107,11 +107,18 @@ class ColumnarWindowLayout:
             place: the operator, which is named where functions of the user fail.
             renamed: which fields of its records have other names than in what is stored.
         """
+        changed = {one: one.of_operator(place) for each in self.aggregates for one in each.aggregators}
+        if renamed == self.renamed and all(made is one for one, made in changed.items()):
+            return self
         aggregates = tuple(
-            replace(each, aggregators=tuple(one.of_operator(place) for one in each.aggregators))
-            for each in self.aggregates
+            replace(each, aggregators=tuple(changed[one] for one in each.aggregators)) for each in self.aggregates
         )
         return replace(self, aggregates=aggregates, renamed=renamed)
+
+    def complete(self) -> ColumnarWindowLayout:
+        """The same layout, which knows all its types and columns already and takes them along to tasks."""
+        _ = self.output_schema, self.state_schema
+        return self
 
     def named_now(self, about: dict[str, Any]) -> dict[str, Any]:
         """What stored accumulators say about themselves, with the names that fields have now."""
@@ -136,7 +143,7 @@ class ColumnarWindowLayout:
     @cached_property
     def output_schema(self) -> pa.Schema:
         """The columns of what the window emits."""
-        return layout_of(self.output_type).schema
+        return schema_of(self.output_type)
 
     @cached_property
     def aggregators(self) -> AggregatorList:
@@ -173,7 +180,7 @@ class ColumnarWindowLayout:
     @cached_property
     def accumulator_schema(self) -> pa.Schema:
         """The columns of rows of accumulators that travel."""
-        return layout_of(self.accumulator_type).schema
+        return schema_of(self.accumulator_type)
 
     @cached_property
     def state_schema(self) -> pa.Schema:
