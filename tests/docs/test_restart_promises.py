@@ -144,10 +144,10 @@ def test_restart_strategies(strategy: str, settings: dict[str, str], delays: lis
     for name, value in settings.items():
         configuration.set_string(f"restart-strategy.{strategy}.{name}", value)
     clock = ManualClock()
-    restarts = restart_strategy(configuration).begin(clock, random.Random(1))
+    next_delay = restart_strategy(configuration).begin(clock, random.Random(1))
     found = []
     for _ in delays:
-        found.append(restarts.next_delay())
+        found.append(next_delay())
         clock.advance(int((found[-1] or 0) * 1000) + 1)
     assert found == delays
 

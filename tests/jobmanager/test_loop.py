@@ -17,7 +17,7 @@ from headrace.connectors.source import ReadBudget
 from headrace.datastream.functions import KeyedProcessFunction, RuntimeContext
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.jobmanager.epoch_size import EpochSizer
-from headrace.jobmanager.failover import FixedDelay, NoRestart, Restarts
+from headrace.jobmanager.failover import FixedDelay, NextDelay, NoRestart
 from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.status import EpochFailed, JobEvent, JobSnapshot
 from headrace.runtime.local import LocalRuntime
@@ -212,9 +212,9 @@ class Restarting:
     def __init__(self) -> None:
         self.chances: list[float] = []
 
-    def begin(self, clock: Clock, chance: Random) -> Restarts:
+    def begin(self, clock: Clock, chance: Random) -> NextDelay:
         self.chances.append(chance.random())
-        return NoRestart()
+        return NoRestart().begin(clock, chance)
 
 
 def test_chance_is_the_same_in_every_run_of_a_job_and_differs_between_jobs() -> None:

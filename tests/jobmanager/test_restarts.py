@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.jobmanager.failover import ExponentialDelay, FailureRate, FixedDelay, NoRestart, Restarts
+from headrace.jobmanager.failover import ExponentialDelay, FailureRate, FixedDelay, NextDelay, NoRestart
 from headrace.time.clock import ManualClock
 
 STEADY = ExponentialDelay(initial=1_000, maximum=5_000, multiplier=2.0, jitter=0.0, reset_after=80_000)
@@ -20,12 +20,12 @@ class Failing:
 
     def __init__(self, strategy: ExponentialDelay, seed: str = "job") -> None:
         self.clock = ManualClock(10**12)
-        self.restarts: Restarts = strategy.begin(self.clock, Random(seed))
+        self.next_delay: NextDelay = strategy.begin(self.clock, Random(seed))
 
     def fails(self, after: int = 1) -> int | None:
         """The delay in milliseconds; it has passed when this returns."""
         self.clock.advance(after)
-        delay = self.restarts.next_delay()
+        delay = self.next_delay()
         if delay is None:
             return None
         self.clock.advance(round(delay * 1000))
@@ -33,12 +33,12 @@ class Failing:
 
 
 def test_no_restart() -> None:
-    assert NoRestart().begin(ManualClock(), Random(1)).next_delay() is None
+    assert NoRestart().begin(ManualClock(), Random(1))() is None
 
 
 def test_fixed_delay() -> None:
-    restarts = FixedDelay(2, 0.5).begin(ManualClock(), Random(1))
-    assert [restarts.next_delay() for _ in range(3)] == [0.5, 0.5, None]
+    next_delay = FixedDelay(2, 0.5).begin(ManualClock(), Random(1))
+    assert [next_delay() for _ in range(3)] == [0.5, 0.5, None]
 
 
 def test_the_delay_grows_up_to_its_maximum() -> None:
@@ -64,13 +64,13 @@ def test_failures_before_the_restart_are_one() -> None:
     job = Failing(replace(STEADY, attempts=2))
     for expected in (1.0, 2.0):
         job.clock.advance(1)
-        assert job.restarts.next_delay() == expected
+        assert job.next_delay() == expected
         job.clock.advance(400)
-        assert job.restarts.next_delay() == expected - 0.4
+        assert job.next_delay() == expected - 0.4
         job.clock.advance(int(expected * 1000) - 400)
-        assert job.restarts.next_delay() == 0.0
+        assert job.next_delay() == 0.0
     job.clock.advance(1)
-    assert job.restarts.next_delay() is None
+    assert job.next_delay() is None
 
 
 def test_attempts_count_until_the_reset() -> None:
@@ -130,11 +130,11 @@ def test_delays_keep_their_bounds(strategy: ExponentialDelay, pauses: list[int])
 
 def test_failure_rate() -> None:
     clock = ManualClock()
-    restarts = FailureRate(2, 10_000, 0.5).begin(clock, Random(1))
-    assert restarts.next_delay() == 0.5
+    next_delay = FailureRate(2, 10_000, 0.5).begin(clock, Random(1))
+    assert next_delay() == 0.5
     clock.set(9_000)
-    assert restarts.next_delay() == 0.5
+    assert next_delay() == 0.5
     clock.set(10_500)  # the first one is forgotten
-    assert restarts.next_delay() == 0.5
+    assert next_delay() == 0.5
     clock.set(11_000)
-    assert restarts.next_delay() is None
+    assert next_delay() is None

@@ -38,14 +38,6 @@ def skipped_files(counters: Mapping[str, int]) -> str:
     return ", ".join(f"{wording.count(number, f'{kind} file')} skipped" for number, kind in known)
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """So many records were read by that time."""
-
-    at: float
-    records: int
-
-
 class RateMeter:
     """Records in a second, over the last few seconds.
 
@@ -56,21 +48,21 @@ class RateMeter:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._started = clock()
-        self._reads: deque[_Read] = deque()
+        self._reads: deque[tuple[float, int]] = deque()  # when, and how many records
         self._lock = threading.Lock()
 
     def add(self, records: int) -> None:
         """So many records have just been read."""
         with self._lock:
-            self._reads.append(_Read(self._clock(), records))
+            self._reads.append((self._clock(), records))
 
     def rate(self) -> float:
         """Records in a second; falls to 0 when nothing comes any more; whichever thread asks."""
         now = self._clock()
         with self._lock:
-            while self._reads and self._reads[0].at < now - _RATE_SECONDS:
+            while self._reads and self._reads[0][0] < now - _RATE_SECONDS:
                 self._reads.popleft()
-            records = sum(read.records for read in self._reads)
+            records = sum(number for _, number in self._reads)
         elapsed = min(now - self._started, _RATE_SECONDS)
         return records / elapsed if elapsed > 0 else 0.0
 

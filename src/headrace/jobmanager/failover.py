@@ -8,8 +8,11 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from functools import partial
+from itertools import chain, repeat
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from headrace.common.errors import (
     FunctionRefusedError,
@@ -27,7 +30,7 @@ from headrace.jobmanager.status import EpochFailed, FailuresRecorded
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from random import Random
 
     from headrace.checkpoint.failure_history import FailureHistory
@@ -67,7 +70,7 @@ class FailureHandler:
     """Judges the failures of one run of a job, wherever they come from, by one account.
 
     Args:
-        restarts: how often the job may begin again, and after which delay.
+        next_delay: says how often the job may begin again, and after which delay.
         publish: tells of failures that may pass.
         stop: set when the job is to end.
         cancelled: set when it is to end at once; then epochs fail because of that.
@@ -81,7 +84,7 @@ class FailureHandler:
 
     def __init__(
         self,
-        restarts: Restarts,
+        next_delay: NextDelay,
         publish: Callable[[JobEvent], None],
         stop: threading.Event,
         *,
@@ -91,7 +94,7 @@ class FailureHandler:
         meanwhile: Callable[[], None] = lambda: None,
     ) -> None:
         self.is_begun = False
-        self._restarts = restarts
+        self._delay_after_failure = next_delay
         self._publish = publish
         self._stop = stop
         self._cancelled = cancelled
@@ -164,7 +167,7 @@ class FailureHandler:
             self._failed_checkpoints += 1
             doubled = min(self._failed_checkpoints - 1, 10)
             return min(_FIRST_PAUSE_SECONDS * (1 << doubled), _LONGEST_PAUSE_SECONDS)
-        return None if self._deaths == self._rules.most_deaths else self._restarts.next_delay()
+        return None if self._deaths == self._rules.most_deaths else self._delay_after_failure()
 
     def _counted(self, error: WorkerDiedError, epoch: int) -> WorkerDiedError:
         """The death of a worker, as the first or a later one in its epoch."""
@@ -258,38 +261,20 @@ class FailureRecorder:
         self._publish(FailuresRecorded(tuple(self._recent)))
 
 
-class Restarts(Protocol):
-    """The failures of one run of a job."""
+NextDelay: TypeAlias = Callable[[], float | None]
+"""Takes a failure of a run into account: seconds to wait before the next attempt, or None to give up.
 
-    def next_delay(self) -> float | None:
-        """Take a failure into account.
-
-        Returns:
-            Seconds to wait before the next attempt; None to give up.
-        """
-
-
-class RestartStrategy(Protocol):
-    """Flink's restart strategies, applied to epochs."""
-
-    def begin(self, clock: Clock, chance: Random) -> Restarts:
-        """Nothing has failed yet.
-
-        Args:
-            clock: tells when something fails.
-            chance: whatever is left to chance; seeded by the job, so that jobs differ and each repeats itself.
-        """
+A strategy begins one for each run, with a clock, and with a random generator that is seeded by the job, so that jobs
+differ and each repeats itself.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class NoRestart:
     """The first fault fails the job."""
 
-    def begin(self, clock: Clock, chance: Random) -> Restarts:
-        return self
-
-    def next_delay(self) -> float | None:
-        return None
+    def begin(self, clock: Clock, chance: Random) -> NextDelay:
+        return lambda: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,8 +289,8 @@ class FixedDelay:
     attempts: int
     delay: float
 
-    def begin(self, clock: Clock, chance: Random) -> Restarts:
-        return _CountedFailures(self)
+    def begin(self, clock: Clock, chance: Random) -> NextDelay:
+        return partial(next, chain(repeat(self.delay, self.attempts), repeat(None)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,8 +315,8 @@ class ExponentialDelay:
     reset_after: int = 3_600_000
     attempts: int | None = None
 
-    def begin(self, clock: Clock, chance: Random) -> Restarts:
-        return _GrowingDelays(self, clock, chance)
+    def begin(self, clock: Clock, chance: Random) -> NextDelay:
+        return _GrowingDelays(self, clock, chance).next_delay
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,24 +333,24 @@ class FailureRate:
     interval: int
     delay: float
 
-    def begin(self, clock: Clock, chance: Random) -> Restarts:
-        return _RecentFailures(self, clock)
+    def begin(self, clock: Clock, chance: Random) -> NextDelay:
+        failures: deque[int] = deque()
 
+        def next_delay() -> float | None:
+            now = clock.now()
+            failures.append(now)
+            while failures[0] <= now - self.interval:
+                failures.popleft()
+            return self.delay if len(failures) <= self.max_failures else None
+
+        return next_delay
+
+
+RestartStrategy: TypeAlias = NoRestart | FixedDelay | ExponentialDelay | FailureRate
+"""Flink's restart strategies, applied to epochs."""
 
 _ENDLESS: Final = 2**63 - 1
 """A delay in milliseconds that is longer than any, for where the power is too large for a float."""
-
-
-class _CountedFailures:
-    """The failures of a run under :class:`FixedDelay`."""
-
-    def __init__(self, strategy: FixedDelay) -> None:
-        self._strategy = strategy
-        self._failures = 0
-
-    def next_delay(self) -> float | None:
-        self._failures += 1
-        return self._strategy.delay if self._failures <= self._strategy.attempts else None
 
 
 class _GrowingDelays:
@@ -406,19 +391,3 @@ class _GrowingDelays:
         spread = int(delay * strategy.jitter)
         varied = delay + self._chance.randint(-spread, spread)
         return max(strategy.initial, min(varied, strategy.maximum))
-
-
-class _RecentFailures:
-    """The failures of a run under :class:`FailureRate`."""
-
-    def __init__(self, strategy: FailureRate, clock: Clock) -> None:
-        self._strategy = strategy
-        self._clock = clock
-        self._failures: deque[int] = deque()
-
-    def next_delay(self) -> float | None:
-        now = self._clock.now()
-        self._failures.append(now)
-        while self._failures[0] <= now - self._strategy.interval:
-            self._failures.popleft()
-        return self._strategy.delay if len(self._failures) <= self._strategy.max_failures else None

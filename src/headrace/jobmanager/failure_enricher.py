@@ -13,6 +13,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from headrace.common import options
@@ -99,36 +100,36 @@ def load_enrichers(configured: str | None) -> list[FailureEnricher]:
 
 def labels_of(enrichers: Sequence[FailureEnricher], error: BaseException, context: FailureContext) -> dict[str, str]:
     """What enrichers say of a failure; what goes wrong with one is logged, and the others' labels stay."""
-    asked = [(enricher, _Question(enricher, error, context)) for enricher in enrichers]
+    given: dict[FailureEnricher, dict[str, str]] = {}
+    asked = []
+    for enricher in enrichers:
+        ask = with_fields(partial(_ask, enricher, error, context, given))
+        thread = threading.Thread(target=ask, name=f"headrace-{enricher}", daemon=True)
+        thread.start()
+        asked.append((enricher, thread))
     until = time.monotonic() + ENRICHER_SECONDS
     labels: dict[str, str] = {}
-    for enricher, question in asked:
-        question.thread.join(max(0.0, until - time.monotonic()))
-        if question.thread.is_alive():
+    for enricher, thread in asked:
+        thread.join(max(0.0, until - time.monotonic()))
+        if thread.is_alive():
             logger.warning("%s has not labelled a failure within %g s and is left behind", enricher, ENRICHER_SECONDS)
         else:
-            labels |= question.labels
+            labels |= given.get(enricher, {})
     return labels
 
 
-class _Question:
-    """One enricher, asked about one failure in a thread that may be left behind."""
-
-    def __init__(self, enricher: FailureEnricher, error: BaseException, context: FailureContext) -> None:
-        self.labels: dict[str, str] = {}
-        self._enricher = enricher
-        self._error = error
-        self._context = context
-        self.thread = threading.Thread(target=with_fields(self._ask), name=f"headrace-{enricher}", daemon=True)
-        self.thread.start()
-
-    def _ask(self) -> None:
-        enricher = self._enricher
-        try:
-            given = dict(enricher.process_failure(self._error, self._context))
-            self.labels = {str(key): str(text) for key, text in given.items() if key in enricher.output_keys}
-        except BaseException:
-            logger.warning("%s failed, the failure keeps the labels of others", enricher, exc_info=True)
-            return
-        if unknown := sorted(set(given) - set(enricher.output_keys), key=str):
-            logger.warning("%s gave labels that are not among its output_keys: %s", enricher, unknown)
+def _ask(
+    enricher: FailureEnricher,
+    error: BaseException,
+    context: FailureContext,
+    given: dict[FailureEnricher, dict[str, str]],
+) -> None:
+    """Ask one enricher, in a thread that may be left behind."""
+    try:
+        found = dict(enricher.process_failure(error, context))
+        given[enricher] = {str(key): str(text) for key, text in found.items() if key in enricher.output_keys}
+    except BaseException:
+        logger.warning("%s failed, the failure keeps the labels of others", enricher, exc_info=True)
+        return
+    if unknown := sorted(set(found) - set(enricher.output_keys), key=str):
+        logger.warning("%s gave labels that are not among its output_keys: %s", enricher, unknown)

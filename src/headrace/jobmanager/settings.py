@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from headrace.common import options
 from headrace.common.errors import CheckpointStorageError, ConfigurationError
@@ -18,7 +19,7 @@ from headrace.plan.window_paths import BY_COLUMNS, is_join, path_of, spills
 from headrace.savepoint.uid_mapping import SAME_UIDS, UidMapping
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from headrace.common.configuration import Configuration
     from headrace.graph.specs import OperatorSpec
@@ -297,12 +298,5 @@ class PlannedJob:
     settings: JobSettings
 
 
-class Replan(Protocol):
-    """Plans a job anew."""
-
-    def __call__(self, parallelism: int) -> PlannedJob:
-        """The job with so many subtasks of each operator that does not say otherwise.
-
-        Raises:
-            InvalidProgramError: when it cannot be planned so.
-        """
+Replan: TypeAlias = Callable[[int], PlannedJob]
+"""Plans a job anew, with so many subtasks of each operator that does not say otherwise."""

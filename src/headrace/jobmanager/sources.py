@@ -30,22 +30,6 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Pace:
-    """How much event time a split has in a record, in milliseconds, as its last shares tell.
-
-    Attributes:
-        millis: milliseconds a record; None before two watermarks are known.
-    """
-
-    millis: float | None = None
-
-    def learn(self, before: int, after: int, records: int) -> None:
-        """So many records brought the watermark from ``before`` to ``after``; a slow stretch counts half."""
-        if records > 0 and before > MIN_WATERMARK and after < MAX_WATERMARK:
-            self.millis = max((after - before) / records, (self.millis or 0.0) / 2)
-
-
-@dataclass(slots=True)
 class Split:
     """One split of one source.
 
@@ -56,7 +40,8 @@ class Split:
         watermarks: by node id of the operator that makes them.
         generators: by node id of the operator, the memory of its generator, if that has one.
         active_since: by node id, when that operator last saw a record, in milliseconds of the job's clock.
-        paces: by node id of the operators whose watermarks are aligned.
+        paces: by node id of the operators whose watermarks are aligned: milliseconds of event time in a record, as the
+            last shares of the split tell; None before two watermarks are known.
         idle: the operators whose idleness the tasks have been told of.
         finished: whether the tasks have been told that nothing will come any more.
         is_held_back: whether it waited in the last epoch for others that it is aligned with.
@@ -68,7 +53,7 @@ class Split:
     watermarks: dict[int, int] = field(default_factory=dict)
     generators: dict[int, Any] = field(default_factory=dict)
     active_since: dict[int, int] = field(default_factory=dict)
-    paces: dict[int, Pace] = field(default_factory=dict)
+    paces: dict[int, float | None] = field(default_factory=dict)
     idle: frozenset[int] = frozenset()
     finished: bool = False
     is_held_back: bool = False
@@ -83,9 +68,14 @@ class Split:
         self.watermarks[operator] = max(watermark, self.watermarks.get(operator, MIN_WATERMARK))
 
     def has_read(self, records: int, before: Mapping[int, int]) -> None:
-        """So many records have brought the watermarks of aligned operators from ``before`` to where they are now."""
+        """So many records have brought the watermarks of aligned operators from ``before`` to where they are now.
+
+        A slow stretch counts half.
+        """
         for node, pace in self.paces.items():
-            pace.learn(before.get(node, MIN_WATERMARK), self.watermarks.get(node, MIN_WATERMARK), records)
+            start, end = before.get(node, MIN_WATERMARK), self.watermarks.get(node, MIN_WATERMARK)
+            if records > 0 and start > MIN_WATERMARK and end < MAX_WATERMARK:
+                self.paces[node] = max((end - start) / records, (pace or 0.0) / 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +162,7 @@ class WatermarkAligner:
         for member in members:
             goal = lowest.get(member.alignment.group, MAX_WATERMARK) + member.alignment.max_drift
             if planned[member.split.channel].read is not None and member.expected > goal:
-                pace = member.split.paces[member.node].millis
+                pace = member.split.paces[member.node]
                 # One is ahead of the goal already where a split has come back that was idle, and is behind.
                 enough = max(1, int((goal - _reached(member.split, member.node)) / pace)) if pace else 1
                 found[member.split.channel] = min(enough, found.get(member.split.channel, enough))
@@ -190,7 +180,7 @@ def _reached(split: Split, node: int) -> int:
 
 def _expected(plan: SplitPlan, node: int) -> int:
     """Where a split is after what is planned; where it is now as long as its pace is not known."""
-    reached, pace = _reached(plan.split, node), plan.split.paces[node].millis
+    reached, pace = _reached(plan.split, node), plan.split.paces[node]
     if plan.read is None or pace is None or reached == MIN_WATERMARK:
         return reached
     return reached + int(pace * plan.read.records)
@@ -277,7 +267,7 @@ class SourceCoordinator:
         for number, split in enumerate(waiting):
             left = len(waiting) - number
             share = ReadBudget(max(1, records // left), max(1, size // left), self._pieces())
-            if any(pace.millis is None for pace in split.paces.values()):
+            if None in split.paces.values():
                 share = replace(share, records=min(share.records, FIRST_RECORDS))
             planned = self._plan_split(split, share, now)
             plans.append(planned)
@@ -508,7 +498,7 @@ class SourceCoordinator:
 
     def _add(self, split: Split, now: int) -> None:
         split.active_since = dict.fromkeys(self.timestamps, now)
-        split.paces = {node: Pace() for node in self.alignments}
+        split.paces = dict.fromkeys(self.alignments)
         self._splits[split.split_id] = split
 
 

@@ -6,7 +6,7 @@ import os
 import pickle
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -161,10 +161,10 @@ def grouped(dataframe: DataFrame, partitions: int, divide: Divide, gather: Gathe
         InfrastructureError: when tasks themselves have failed.
     """
     query = (
-        dataframe.mapInArrow(_Divided(divide), _DIVIDED)
+        dataframe.mapInArrow(partial(_divided, divide), _DIVIDED)
         .repartitionById(partitions, sql.col("partition"))
         .sortWithinPartitions("partition", "source", "sequence")
-        .mapInArrow(_Gathered(gather), _GATHERED)
+        .mapInArrow(partial(_gathered, gather), _GATHERED)
     )
     try:
         outcomes = query.toArrow().column("outcome").to_pylist()
@@ -173,45 +173,32 @@ def grouped(dataframe: DataFrame, partitions: int, divide: Divide, gather: Gathe
     return [pickle.loads(outcome).result() for outcome in outcomes]
 
 
-@dataclass(frozen=True, slots=True)
-class _Divided:
+def _divided(divide: Divide, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The first stage: a row for each part of a batch."""
-
-    divide: Divide
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        assert context is not None, "Spark calls it in a task"
-        source, sequence = context.partitionId(), 0
-        for batch in batches:
-            outcome = attempt(self._parts, batch)
-            if outcome.error is not None:
-                yield _row(0, source, _FAILED, outcome.to_bytes())
-                return
-            for partition, payload in outcome.value:
-                yield _row(partition, source, sequence, payload)
-                sequence += 1
-
-    def _parts(self, batch: pa.RecordBatch) -> list[tuple[int, bytes]]:
-        return [(partition, _packed(rows)) for partition, rows in self.divide(batch) if rows.num_rows]
+    context = TaskContext.get()
+    assert context is not None, "Spark calls it in a task"
+    source, sequence = context.partitionId(), 0
+    for batch in batches:
+        outcome = attempt(partial(_parts, divide), batch)
+        if outcome.error is not None:
+            yield _row(0, source, _FAILED, outcome.to_bytes())
+            return
+        for partition, payload in outcome.value:
+            yield _row(partition, source, sequence, payload)
+            sequence += 1
 
 
-@dataclass(frozen=True, slots=True)
-class _Gathered:
+def _parts(divide: Divide, batch: pa.RecordBatch) -> list[tuple[int, bytes]]:
+    return [(partition, _packed(rows)) for partition, rows in divide(batch) if rows.num_rows]
+
+
+def _gathered(gather: Gather, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The second stage: a row for each partition."""
-
-    gather: Gather
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        columns = ("partition", "sequence", "payload")
-        rows = (row for batch in batches for row in zip(*(batch.column(name) for name in columns), strict=True))
-        for partition, parts in groupby(rows, key=lambda row: row[0].as_py()):
-            outcome = attempt(self._gathered, (partition, parts))
-            yield pa.RecordBatch.from_pydict({"outcome": pa.array([outcome.to_bytes()], pa.binary())})
-
-    def _gathered(self, group: tuple[int, Iterator[Any]]) -> Any:
-        partition, parts = group
-        return self.gather(partition, map(_unpacked, parts))
+    columns = ("partition", "sequence", "payload")
+    rows = (row for batch in batches for row in zip(*(batch.column(name) for name in columns), strict=True))
+    for partition, parts in groupby(rows, key=lambda row: row[0].as_py()):
+        outcome = attempt(partial(gather, partition), map(_unpacked, parts))
+        yield pa.RecordBatch.from_pydict({"outcome": pa.array([outcome.to_bytes()], pa.binary())})
 
 
 def _row(partition: int, source: int, sequence: int, payload: bytes) -> pa.RecordBatch:

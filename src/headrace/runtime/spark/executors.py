@@ -6,6 +6,7 @@ import re
 import socket
 import uuid
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import headrace
@@ -112,26 +113,20 @@ def check_directory(session: SparkSession, folder: Folder) -> None:
 
 def _write_and_look(session: SparkSession, folder: Folder) -> bool:
     name = f".probe-{uuid.uuid4().hex}"
-    session.range(0, 1, 1, 1).mapInArrow(_DirectoryProbe(folder, name), "ok boolean").collect()
+    session.range(0, 1, 1, 1).mapInArrow(partial(_write_probe, folder, name), "ok boolean").collect()
     seen = folder.size(name) is not None
     folder.remove(name)
     return seen
 
 
-class _DirectoryProbe:
-    """Writes a file from a task."""
+def _write_probe(folder: Folder, name: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Write a file from a task."""
+    import pyarrow
 
-    def __init__(self, folder: Folder, name: str) -> None:
-        self._folder = folder
-        self._name = name
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow
-
-        for _ in batches:
-            self._folder.make()
-            self._folder.write(self._name, ())
-            yield pyarrow.RecordBatch.from_arrays([pyarrow.array([True])], names=["ok"])
+    for _ in batches:
+        folder.make()
+        folder.write(name, ())
+        yield pyarrow.RecordBatch.from_arrays([pyarrow.array([True])], names=["ok"])
 
 
 _STANDALONE: Final = "spark://"
