@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
-from headrace.common.typeinfo import BasicTypeInfo, SequenceTypeInfo, Types
+from headrace.common.typeinfo import BasicTypeInfo, RowTypeInfo, SequenceTypeInfo, Types
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
@@ -107,7 +107,7 @@ class CsvSchema:
     @property
     def row_type(self) -> TypeInformation:
         """The type of the records: named rows."""
-        return Types.ROW_NAMED([c.name for c in self.columns], [c.kind for c in self.columns])
+        return RowTypeInfo(tuple(c.kind for c in self.columns), tuple(c.name for c in self.columns))
 
     def separator_of(self, column: CsvColumn) -> str:
         """The separator of the elements of an array column."""
