@@ -7,9 +7,10 @@ import errno
 import io
 import re
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -24,8 +25,7 @@ from headrace.formats.file_format import Decoded, FileExtent, FileFormat
 from headrace.storage.files import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
+    from collections.abc import Iterator
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.formats.compression import ByteStream
@@ -314,29 +314,6 @@ def joined(parts: list[Decoded]) -> Decoded:
     return Decoded(table.to_batches()[0] if table.num_rows else batches[0])
 
 
-class LineNumbers:
-    """Tells which line of a file an offset is in; counted only when somebody asks, that is, on errors.
-
-    Args:
-        open_stream: opens the file from its beginning, as the offsets count it.
-    """
-
-    def __init__(self, open_stream: Callable[[], AbstractContextManager[ByteStream]]) -> None:
-        self._open_stream = open_stream
-        self._offset = 0
-        self._line = 1
-
-    def line_at(self, offset: int) -> int:
-        """The number of the line that starts at ``offset``, counted from 1; offsets must not fall."""
-        with self._open_stream() as stream:
-            if not isinstance(stream, io.FileIO):
-                return 1 + _newlines(stream, offset)
-            stream.seek(self._offset)
-            self._line += _newlines(stream, offset - self._offset)
-        self._offset = offset
-        return self._line
-
-
 def _newlines(stream: ByteStream, length: int) -> int:
     """How many newlines there are in the next ``length`` bytes."""
     found = 0
@@ -411,15 +388,11 @@ def type_of_fields(fields: Any) -> TypeInformation:
     return Types.of(fields)
 
 
-class LineDecoder(Protocol):
-    """Turns whole lines into records."""
+LineDecoder = Callable[[bytes], Decoded]
+"""Turns whole lines, which are UTF-8 with their line ends, into records.
 
-    def __call__(self, data: bytes) -> Decoded:
-        """All records of some lines, which are UTF-8 with their line ends.
-
-        Raises:
-            ValueError: when one of the lines cannot be read.
-        """
+It raises a ``ValueError`` when one of the lines cannot be read.
+"""
 
 
 class LineFormat(FileFormat[T_co]):
@@ -519,7 +492,8 @@ class _LineReader:
         self._charset = charset if is_line_safe(charset) else "utf-8"
         self._header = len(header)
         self._decode = fmt.decoder(file.path, self._to_utf8(header.removeprefix(BOM)))
-        self._numbers = LineNumbers(lambda: open_stream(file, charset))
+        self._open = partial(open_stream, file, charset)
+        self._counted, self._line = 0, 1  # the number of the line that begins at an offset
         way_out = "call set_dead_letter() on the builder that FileSource.for_record_stream_format() gives"
         self._bad_lines = BadRecords(reject, "line", way_out)
 
@@ -564,6 +538,16 @@ class _LineReader:
 
     def _bad(self, block: Block, raw: bytes, before: int, reason: str) -> tuple[str, str, str]:
         """Make the dead letter of a bad line that starts ``before`` bytes into the block."""
-        line = self._numbers.line_at(block.offset) + block.data[:before].count(b"\n")
+        line = self._line_at(block.offset) + block.data[:before].count(b"\n")
         hint = self._format.hint_at_first_line(raw) if line == 1 else ""
         return self._bad_lines.letter(f"{self._shown}:{line}", raw, reason, hint)
+
+    def _line_at(self, offset: int) -> int:
+        """The number of the line that begins at an offset, which never falls; counted for bad lines alone."""
+        with self._open() as stream:
+            if not isinstance(stream, io.FileIO):
+                return 1 + _newlines(stream, offset)
+            stream.seek(self._counted)
+            self._line += _newlines(stream, offset - self._counted)
+        self._counted = offset
+        return self._line

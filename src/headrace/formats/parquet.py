@@ -248,26 +248,10 @@ class _ParquetWriterFactory(ColumnWriterFactory):
         return FileKind.of("parquet", schema.to_string(truncate_metadata=False), compression=self._compression)
 
     def create(self, out: BinaryIO, input_type: TypeInformation) -> BulkWriter:
-        return _ParquetWriter(out, layout_of(self.file_type(input_type)).schema, self._compression)
+        return RowGroupWriter(out, layout_of(self.file_type(input_type)).schema, self._compression)
 
 
-class _ParquetWriter(BulkWriter):
-    def __init__(self, out: BinaryIO, schema: pa.Schema, compression: str) -> None:
-        self._schema = schema
-        self._groups = RowGroupWriter(out, schema, compression)
-
-    def add_batch(self, batch: Batch) -> None:
-        columns = batch.columns
-        if columns.schema != self._schema:
-            arrays = [array.cast(f.type) for array, f in zip(columns.columns, self._schema, strict=True)]
-            columns = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-        self._groups.add(columns)
-
-    def finish(self) -> None:
-        self._groups.close()
-
-
-class RowGroupWriter:
+class RowGroupWriter(BulkWriter):
     """Puts columns together to row groups, so that small batches do not make a file of small row groups.
 
     Args:
@@ -282,16 +266,22 @@ class RowGroupWriter:
         self._waiting: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
 
+    def add_batch(self, batch: Batch) -> None:
+        columns = batch.columns
+        if columns.schema != self._schema:
+            arrays = [array.cast(f.type) for array, f in zip(columns.columns, self._schema, strict=True)]
+            columns = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        self.add(columns)
+
     def add(self, columns: pa.RecordBatch) -> None:
-        """Write some rows."""
+        """Write some rows, which have the schema."""
         self._waiting.append(columns)
         self._rows += columns.num_rows
         self._bytes += columns.nbytes
         if self._rows >= _GROUP_ROWS or self._bytes >= _GROUP_BYTES:
             self._write_group()
 
-    def close(self) -> None:
-        """Write what waits, and the end of the file."""
+    def finish(self) -> None:
         self._write_group()
         self._writer.close()
 
@@ -381,4 +371,4 @@ def join(files: Iterable[BinaryIO], out: BinaryIO, *, compression: str) -> Itera
                 groups.add(columns)
                 yield
     if groups is not None:
-        groups.close()
+        groups.finish()

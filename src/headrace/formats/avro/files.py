@@ -487,7 +487,7 @@ class AvroFormat(SelfDescribingFormat):
 
     def _columns(self, reader: AvroReader) -> Callable[[pa.Array], pa.RecordBatch]:
         kind = self.produced_type
-        return lambda messages: columns_under(reader.read(messages), kind)
+        return lambda messages: columns_under(reader(messages, 0), kind)
 
 
 @lru_cache(maxsize=64)

@@ -68,7 +68,7 @@ class AvroRowDeserializationSchema(ColumnarDeserializationSchema):
         super().__init__(kind, ignore_parse_errors=ignore_parse_errors)
 
     def decode(self, messages: pa.Array) -> pa.RecordBatch:
-        return avro_reader(self._writer, self._reader, legacy_timestamp_mapping=self._legacy).read(messages)
+        return avro_reader(self._writer, self._reader, legacy_timestamp_mapping=self._legacy)(messages, 0)
 
 
 class AvroRowSerializationSchema(ColumnarSerializationSchema):
@@ -175,7 +175,7 @@ class ConfluentRegistryAvroDeserializationSchema(ColumnarDeserializationSchema):
             except UnknownSchemaError as error:
                 raise ValueError(str(error)) from error
         reader = avro_reader(writer, self._reader, legacy_timestamp_mapping=self._legacy)
-        return reader.read(messages, skip=HEADER_BYTES)
+        return reader(messages, HEADER_BYTES)
 
 
 class ConfluentRegistryAvroSerializationSchema(RegistrySerializationSchema):

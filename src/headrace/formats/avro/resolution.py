@@ -63,33 +63,11 @@ _WIDENED: Final = frozenset(
 """What a reader may make of a writer's values."""
 
 
-class AvroReader:
-    """Reads values that were written with one schema as those of another one.
+AvroReader = Callable[[pa.Array, int], pa.RecordBatch]
+"""Reads one record of each binary value, behind so many bytes of it.
 
-    Args:
-        writer: the schema that they were written with.
-        reader: the schema that says what comes out.
-
-    Raises:
-        InvalidProgramError: when the one cannot be read as the other.
-    """
-
-    def __init__(self, writer: Node, reader: Node) -> None:
-        self._decoder = decoder_of(writer, reader)
-        self._type = reader.type_info
-        self._schema = layout_of(self._type).schema
-
-    def read(self, messages: pa.Array, skip: int = 0) -> pa.RecordBatch:
-        """One record for each binary value, behind so many bytes of it.
-
-        Raises:
-            ValueError: when one of them cannot be read.
-        """
-        cursor = Cursor.of(messages, skip)
-        values = self._decoder(cursor)
-        cursor.finish()
-        arrays = values.flatten() if self._type.is_composite else [values]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+It raises a ``ValueError`` when one of them cannot be read.
+"""
 
 
 @lru_cache(maxsize=256)
@@ -99,15 +77,28 @@ def avro_reader(
     """The reader of values of one schema as those of another one; made once.
 
     Args:
-        writer: as for :class:`AvroReader`, with its errors.
-        reader: likewise.
+        writer: the schema that they were written with.
+        reader: the schema that says what comes out.
         legacy_timestamp_mapping: as for :meth:`AvroSchema.node`.
         as_dicts: likewise.
+
+    Raises:
+        InvalidProgramError: when the one cannot be read as the other.
     """
-    nodes = [
+    written, wanted = (
         schema.node(legacy_timestamp_mapping=legacy_timestamp_mapping, as_dicts=as_dicts) for schema in (writer, reader)
-    ]
-    return AvroReader(*nodes)
+    )
+    decoder, kind = decoder_of(written, wanted), wanted.type_info
+    fields = layout_of(kind).schema
+
+    def read(messages: pa.Array, skip: int) -> pa.RecordBatch:
+        cursor = Cursor.of(messages, skip)
+        values = decoder(cursor)
+        cursor.finish()
+        arrays = values.flatten() if kind.is_composite else [values]
+        return pa.RecordBatch.from_arrays(arrays, schema=fields)
+
+    return read
 
 
 def decoder_of(writer: Node, reader: Node) -> Decoder:

@@ -12,8 +12,8 @@ from headrace.formats.avro.messages import ConfluentRegistryAvroDeserializationS
 from headrace.formats.avro.schema import AvroSchema, avro_schema_of
 from headrace.formats.avro.writer import encode_records
 from headrace.formats.bad_records import ColumnarSerializationSchema
-from headrace.formats.cdc.changes import ChangesDeserializationSchema, Images, operations_of, rows_of_changes
-from headrace.formats.cdc.json import DebeziumJsonDeserializationSchema, are_removed
+from headrace.formats.cdc.changes import rows_of_changes
+from headrace.formats.cdc.json import BeforeAndAfterSchema, DebeziumJsonDeserializationSchema, are_removed
 from headrace.formats.schema_registry import SchemaHeader, registry_of, with_header
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from headrace.formats.schema_registry import SchemaRegistry
 
 
-class DebeziumAvroDeserializationSchema(ChangesDeserializationSchema):
+class DebeziumAvroDeserializationSchema(BeforeAndAfterSchema):
     """Reads changes as Debezium writes them in Avro, each behind the id of its schema in a registry.
 
     Args:
@@ -52,10 +52,6 @@ class DebeziumAvroDeserializationSchema(ChangesDeserializationSchema):
 
     def decode(self, messages: pa.Array) -> pa.RecordBatch:
         return self._inner.decode(messages)
-
-    def images(self, read: pa.RecordBatch, messages: pa.Array) -> Images:
-        operations = operations_of(read.column("op"), self.operations)
-        return Images(operations, read.column("before"), read.column("after"), np.arange(len(operations)))
 
 
 class DebeziumAvroSerializationSchema(ColumnarSerializationSchema):

@@ -195,7 +195,7 @@ _TEXTS: Final = Types.LIST(Types.STRING())
 _INSERT, _UPDATE, _DELETE = Operation.INSERT, Operation.UPDATE, Operation.DELETE
 
 
-class _BeforeAndAfter(ChangesDeserializationSchema):
+class BeforeAndAfterSchema(ChangesDeserializationSchema):
     """Messages with two images in ``before`` and ``after``."""
 
     @property
@@ -212,7 +212,7 @@ class _BeforeAndAfter(ChangesDeserializationSchema):
         return Images(operations, read.column("before"), read.column("after"), np.arange(len(operations)))
 
 
-class DebeziumJsonDeserializationSchema(_BeforeAndAfter):
+class DebeziumJsonDeserializationSchema(BeforeAndAfterSchema):
     """Reads changes as Debezium writes them: ``{"before": ..., "after": ..., "op": "u"}``.
 
     Args:
@@ -288,7 +288,7 @@ class DebeziumJsonDeserializationSchema(_BeforeAndAfter):
         return pa.RecordBatch.from_arrays(payload.flatten(), names=["before", "after", "op"])
 
 
-class OggJsonDeserializationSchema(_BeforeAndAfter):
+class OggJsonDeserializationSchema(BeforeAndAfterSchema):
     """Reads changes as Oracle GoldenGate writes them: ``{"before": ..., "after": ..., "op_type": "U"}``.
 
     That a table was truncated (``T``) is left out, as in Flink.
