@@ -61,9 +61,10 @@ TIME: Final = Family("a time", frozenset({BasicType.SQL_TIME}))
 TIMESTAMP: Final = Family("a timestamp", frozenset({BasicType.SQL_TIMESTAMP}))
 ZONED: Final = Family("a timestamp with zone", frozenset({BasicType.TIMESTAMP_LTZ}))
 INSTANT: Final = Family("an instant", frozenset({BasicType.INSTANT}))
-MOMENT: Final = Family("a timestamp", TIMESTAMP.kinds | ZONED.kinds | INSTANT.kinds)  # type: ignore[operator]
-CALENDAR: Final = Family("a date or a timestamp", MOMENT.kinds | DATE.kinds)  # type: ignore[operator]
-CLOCK: Final = Family("a time or a timestamp", MOMENT.kinds | TIME.kinds)  # type: ignore[operator]
+_MOMENTS: Final = frozenset({BasicType.SQL_TIMESTAMP, BasicType.TIMESTAMP_LTZ, BasicType.INSTANT})
+MOMENT: Final = Family("a timestamp", _MOMENTS)
+CALENDAR: Final = Family("a date or a timestamp", _MOMENTS | {BasicType.SQL_DATE})
+CLOCK: Final = Family("a time or a timestamp", _MOMENTS | {BasicType.SQL_TIME})
 
 
 @dataclass(frozen=True, slots=True)

@@ -235,26 +235,37 @@ def user_error(
     if isinstance(error, InvalidTypeError) and record is NO_RECORD and not site and hasattr(error, "record"):
         record, error.args = error.record, (error.without_row,)
         label = "record" if function is None else "result"
-    function = getattr(error, _RETURNED_BY, function)
-    returned_by = None if site or function is None else of_function(function)
-    place = OperatorPlace(context.name, context.uid, context.subtask, context.call_site)
-    is_of_no_timestamp = timestamp == NO_TIMESTAMP and _is_of_no_timestamp(error, text_of(error))
+    function = None if site else getattr(error, _RETURNED_BY, function)
+    is_without_time = timestamp == NO_TIMESTAMP and _is_of_no_timestamp(error, text_of(error))
     has_state = context.optional_state is not None
+    place = OperatorPlace(context.name, context.uid, context.subtask, context.call_site)
     lines = [
         f"{f'{asked_by} behind ' if asked_by else ''}{place} failed",
-        *what_happened(error, _NO_TIMESTAMP if is_of_no_timestamp else "", has_state=has_state),
-        f"  returned by {returned_by}" if returned_by else "",
-        f"  {_A_TUPLE}" if returned_by and label == "result" and _is_of_tuple(record, function) else "",
+        *what_happened(error, _NO_TIMESTAMP if is_without_time else "", has_state=has_state),
+        *_of_result(function, record if label == "result" else NO_RECORD),
         "" if record is NO_RECORD else f"  {label}: {record_text(record)}",
         f"  timer: {timer}" if timer else "",
         "" if side_output is None else f"  side output: {side_output!r}",
         f"  {asked_by} called at {asked_at}" if asked_by else f"  operator defined at {place.call_site}",
     ]
-    kind = FunctionRefusedError if isinstance(error, HeadraceError) else UserFunctionError
-    told = kind("\n".join(line for line in lines if line))
+    return _told(error, context, record, "\n".join(line for line in lines if line))
+
+
+def _told(error: BaseException, context: OperatorContext, record: Any, message: str) -> UserFunctionError:
+    """Make the error for a message, with the operator and the record that it came from."""
+    told = (FunctionRefusedError if isinstance(error, HeadraceError) else UserFunctionError)(message)
     shown = None if record is NO_RECORD else record_text(record)
     told.origin = FailureOrigin(context.name, context.uid, context.subtask, shown)
     return told
+
+
+def _of_result(function: Any, result: Any) -> list[str]:
+    """Point to a function whose result is wrong: lines of a message."""
+    returned_by = None if function is None else of_function(function)
+    if returned_by is None:
+        return []
+    is_of_tuple = result is not NO_RECORD and _is_of_tuple(result, function)
+    return [f"  returned by {returned_by}", f"  {_A_TUPLE}" if is_of_tuple else ""]
 
 
 def _is_of_tuple(result: Any, function: Any) -> bool:

@@ -14,6 +14,7 @@ from headrace.datastream.functions import (
     CoFlatMapFunction,
     CoMapFunction,
     CoProcessFunction,
+    Function,
     KeyedBroadcastProcessFunction,
     KeyedCoProcessFunction,
 )
@@ -405,9 +406,8 @@ class BroadcastConnectedStream(TwoInputs[T_co, T2_co], Generic[T_co, T2_co]):
             InvalidProgramError: when its source shows that it misuses broadcast state, state of keys or timers.
         """
         is_keyed = isinstance(self._first, KeyedStream)
-        base, other = BroadcastProcessFunction, KeyedBroadcastProcessFunction
-        if is_keyed:
-            base, other = other, base  # type: ignore[assignment]
+        kinds: tuple[type[Function], type[Function]] = (BroadcastProcessFunction, KeyedBroadcastProcessFunction)
+        base, other = kinds[is_keyed], kinds[not is_keyed]
         if isinstance(func, other):
             hint = "the stream is keyed" if is_keyed else "the stream has no keys: call key_by(...) before connect(...)"
             raise refused(f"expected a {base.__name__}, got {shown(func)}: {hint}", InvalidTypeError)
