@@ -14,16 +14,17 @@ import pyarrow as pa
 from headrace.common.typeinfo import Types
 from headrace.savepoint.metadata import IN_PROGRESS
 from headrace.savepoint.tasks import Export, Import, TaskTables
-from headrace.state.backend import DEFAULT_BACKEND, NewVersion, StateOwner
+from headrace.state.backend import DEFAULT_BACKEND, StateOwner
+from headrace.state.hashmap_backend import HashMapBackend, HashMapTaskStates
 from headrace.state.keys import KeyCodec
-from headrace.state.keys.groups import partitions_of_hashes
+from headrace.state.keys.hashing import partitions_of_hashes
 from headrace.state.runs.run import order_of_keys
-from headrace.state.task_state import HashMapStateBackend, HashMapTaskStates
+from headrace.state.state_file import NewVersion
 from headrace.storage.folder import posix_folder
 
 if TYPE_CHECKING:
     from headrace.savepoint.metadata import TableFile
-    from headrace.state.version import VersionRef
+    from headrace.state.state_file import VersionRef
     from headrace.storage.folder import Folder
 
 KEYS = 1_000_000
@@ -31,7 +32,7 @@ TASKS = 4
 GROUPS = 128
 RUNS = 3
 OWNERS = {"totals": StateOwner(TASKS, GROUPS)}
-BACKEND = HashMapStateBackend(DEFAULT_BACKEND)
+BACKEND = HashMapBackend(DEFAULT_BACKEND)
 
 
 def versions(state: Folder, keys: int) -> list[VersionRef]:

@@ -16,11 +16,11 @@ import pyarrow as pa
 
 from headrace.common.typeinfo import Types
 from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
+from headrace.state.hashmap_backend import HashMapTaskStates
 from headrace.state.keyed.backend import KeyedStateBackend
 from headrace.state.keys import KeyCodec, KeyColumn
 from headrace.state.keys.hashing import hash_array
 from headrace.state.runs import ALL_HASHES, RunStore
-from headrace.state.task_state import HashMapTaskStates
 from headrace.storage.folder import posix_folder
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from headrace.checkpoint.manifest import (
     SplitSnapshot,
     StageSnapshot,
 )
-from headrace.state.kinds import KEYED
-from headrace.state.version import VersionRef
+from headrace.state.protocols import KEYED
+from headrace.state.state_file import VersionRef
 
 
 def manifest(epoch: int, *files: str, generation: int = 0) -> Manifest:

@@ -3,70 +3,15 @@
 from __future__ import annotations
 
 import json
-import zlib
 
 import pytest
 
 from headrace.checkpoint.manifest import (
     Manifest,
-    OperatorProgress,
-    OperatorSnapshot,
-    PartitionSnapshot,
-    SourceSnapshot,
-    SplitSnapshot,
-    StageSnapshot,
 )
 from headrace.common.errors import CheckpointError
-from headrace.state.kinds import KEYED
-from headrace.state.version import VersionRef
+from headrace.state.state_file import VersionRef
 from tests.checkpoint.manifests import manifest
-
-
-@pytest.mark.parametrize("format_version", [2, 3])
-def test_manifests_of_earlier_formats_are_read(format_version: int) -> None:
-    """As they were written before stages knew kinds of state, and stage 0."""
-    version = VersionRef(1, 0, 1, name="1-0-1-0-aa.state", files=("1-0-1-0-aa.state",))
-    progress = {"op": [-5, 7], "other": [1, 2]}
-    document = {
-        "format": format_version,
-        "epoch": 1,
-        "generation": 0,
-        "job_id": "id",
-        "job_name": "job",
-        "max_parallelism": 128,
-        "processing_time": 1000,
-        "sources": {"src": {"enumerator": {"seen": 3}, "splits": [["split", 0, [1, "x"], {}, True]]}},
-        "stages": [
-            {
-                "operators": ["op", "other"],
-                "stateful": ["op"],
-                "partitions": [
-                    {"version": version.to_json(), "progress": progress, "timer": 99},
-                    {"version": version.to_json(), "progress": {"other": [3, 4]}, "timer": None},
-                ],
-                "max_parallelism": {"op": 7},
-            }
-        ],
-        "pending": [],
-        "held": {},
-        "finished": False,
-        "counters": {},
-    }
-    body = json.dumps(document, separators=(",", ":")).encode()
-    read = Manifest.from_bytes(body[:-1] + b',"checksum":"%08x"}' % zlib.crc32(body), "1.json")
-    assert read.sources == {"src": SourceSnapshot({"seen": 3}, (SplitSnapshot("split", 0, [1, "x"], {}, True),))}
-    first, second = OperatorProgress(-5, 7), OperatorProgress(1, 2)
-    assert read.stages == (
-        StageSnapshot(),
-        StageSnapshot(
-            {"op": OperatorSnapshot(1, 7, KEYED), "other": OperatorSnapshot(2, 128)},
-            (
-                PartitionSnapshot(version, {"op": first, "other": second}, 99),
-                PartitionSnapshot(version, {"other": OperatorProgress(3, 4)}),
-            ),
-        ),
-    )
-    assert Manifest.from_bytes(read.to_bytes(), "2.json") == read
 
 
 def test_every_changed_byte_is_noticed() -> None:

@@ -9,8 +9,7 @@ import pytest
 
 from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.ownership import Generations
-from headrace.checkpoint.store import CheckpointStore
-from headrace.checkpoint.temporary_store import TemporaryStore
+from headrace.checkpoint.store import CheckpointStore, TemporaryStore
 from headrace.common.errors import CheckpointError, JobSupersededError
 from headrace.storage.folder import Folder, posix_folder
 

@@ -11,7 +11,7 @@ from headrace.checkpoint.manifest import Manifest, PartitionSnapshot, SourceSnap
 from headrace.cli.checkpoints import run_checkpoints, run_upgrade, state_bytes, watermark_of
 from headrace.cli.run import run_program
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
-from headrace.state.version import VersionRef
+from headrace.state.state_file import VersionRef
 from headrace.storage.folder import Folder, posix_folder
 
 if TYPE_CHECKING:

@@ -78,7 +78,7 @@ def small_headrace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.mkdir(parents=True)
     for name in ("__init__", "one", "two"):
         (folder / f"{name}.py").write_text("")
-    monkeypatch.setattr("headrace.client.packaging.headrace", SimpleNamespace(__file__=str(folder / "__init__.py")))
+    monkeypatch.setattr("headrace.client.dependencies.headrace", SimpleNamespace(__file__=str(folder / "__init__.py")))
 
 
 @pytest.fixture

@@ -254,7 +254,7 @@ MAY = {
     "runtime/spark/class_archive.py",
     "runtime/spark/shipping.py",
     "common/java.py",
-    "state/rocksdb/local_tables.py",
+    "state/rocksdb/table.py",
     "storage/remote.py",
     # Not the machine's files
     "storage/hdfs.py",

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from headrace.checkpoint.temporary_store import TemporaryStore
+from headrace.checkpoint.store import TemporaryStore
 from headrace.common.durable import TemporaryFolder, remove_stale
 
 MAKE_ONE = """
 import sys, time
-from headrace.checkpoint.temporary_store import TemporaryStore
+from headrace.checkpoint.store import TemporaryStore
 store = TemporaryStore()
 print(store.state, flush=True)
 time.sleep(600)

@@ -29,7 +29,7 @@ from headrace.graph.partitioning import FORWARD, HASH, REBALANCE, KeySelection, 
 from headrace.operators.base import KeyedBatch
 from headrace.plan.job_plan import PlannedEdge
 from headrace.state.keys import KeyCodec
-from headrace.state.keys.groups import partitions_of_hashes
+from headrace.state.keys.hashing import partitions_of_hashes
 from tests.draws import draws
 
 ACTIVE, IDLE, FINISHED = ChannelStatus.ACTIVE, ChannelStatus.IDLE, ChannelStatus.FINISHED

@@ -45,8 +45,3 @@ def _refer_to(directory: Path, metadata: Path) -> None:
     del document["checksum"]
     checksum = zlib.crc32(json.dumps(document, separators=(",", ":")).encode())
     metadata.write_text(json.dumps({**document, "checksum": f"{checksum:08x}"}))
-
-
-def names(prefix: str) -> list[str]:
-    """The archives whose names begin so."""
-    return sorted(path.stem for path in ARCHIVES.glob(f"{prefix}*.zip"))

@@ -1,21 +1,8 @@
-"""A job that the versions of headrace before 0.1.0 can run as well, to see what their checkpoints become.
-
-Each format of manifests has an archive or two of what this job leaves, made in a checkout of a commit of that time:
-
-=======================  ==================================================================
-``format-2``             f29ba7b8^, before state inside manifests was compressed
-``format-3``             50da4810^, before specs said which kinds of state there are
-``format-4``             2b857dcd^, before state backends had names
-``format-5``             2b857dcd, the first one with today's format
-=======================  ==================================================================
-
-That is ``git archive COMMIT src | tar x -C FOLDER`` and, in this folder,
-``PYTHONPATH=FOLDER/src python -m earlier_job NAME BYTES``, where so many bytes of state may be in manifests.
-"""
+"""A job whose checkpoints are converted to the format of the next version."""
 
 from __future__ import annotations
 
-import sys
+import shutil
 from pathlib import Path
 from typing import Any, Final
 
@@ -65,20 +52,15 @@ def job(harness: JobHarness) -> None:
     harness.add_sink("highest", keyed.max(1).uid("m"))
 
 
-def main(name: str, threshold: str) -> None:
-    """Run two epochs, and keep the checkpoint."""
-    from archives import pack
-
-    settings = {"execution.checkpointing.data-inline-threshold": threshold}
-    with JobHarness(job, parallelism=2, configuration=settings) as harness:
+def left(directory: Path) -> Path:
+    """The checkpoint directory of the job behind two epochs."""
+    in_files = {"execution.checkpointing.data-inline-threshold": "0"}
+    with JobHarness(job, parallelism=2, configuration=in_files) as harness:
         harness.push_all("amounts", [("a", 1), ("b", 2), ("a", 3)], [1, 2, 3])
         harness.run_epoch()
         harness.push_all("amounts", [("c", 5)], [4])
         harness.advance_watermark("amounts", 100)
         harness.run_epoch()
         kept = harness.checkpoint()
-        print(pack(Path(kept.directory), name))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+        shutil.copytree(kept.directory, directory, dirs_exist_ok=True)
+    return directory

@@ -23,7 +23,7 @@ from headrace.graph.partitioning import (
     Sending,
 )
 from headrace.state.keys import KeyCodec
-from headrace.state.keys.groups import partitions_of_hashes
+from headrace.state.keys.hashing import partitions_of_hashes
 
 BY_RECORD = Custom(lambda key, count: key % count, lambda record: record, UNKNOWN_CALL_SITE)
 ALL = [FORWARD, REBALANCE, HASH, RESCALE, Rescale(7), SHUFFLE, GLOBAL, BY_RECORD]

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.checkpoint.manifest import Manifest
-from headrace.checkpoint.temporary_store import TemporaryStore
+from headrace.checkpoint.store import TemporaryStore
 from headrace.client.submission import blob_of, plan_graph
 from headrace.common import options
 from headrace.common.configuration import Configuration
@@ -41,9 +41,9 @@ from headrace.jobmanager.settings import PlannedJob, job_settings
 from headrace.runtime.local import LocalRuntime
 from headrace.savepoint.metadata import IN_PROGRESS
 from headrace.savepoint.tasks import Export, Import, tasks_of, with_versions
-from headrace.state import importing
+from headrace.state import exported_tables
 from headrace.state.backend import DEFAULT_BACKEND, ROCKSDB_BACKEND, STATE_BACKENDS
-from headrace.state.runs import range_merging
+from headrace.state.runs import merging
 from headrace.testing.pushed import RecordingSink
 from headrace.time.clock import ManualClock
 from headrace.time.watermark_strategy import WatermarkStrategy
@@ -445,7 +445,11 @@ def run_recorded(build: Callable[[Job], None], cut: Cut = WHOLE, *, is_batch: bo
 @contextmanager
 def _small_pieces() -> Iterator[None]:
     """Tables are written and taken in in pieces of a few rows, as large ones are in large pieces."""
-    chunks, pieces, ordered = (range_merging, "CHUNK_ROWS"), (importing, "PIECE_BYTES"), (importing, "ORDERED_BYTES")
+    chunks, pieces, ordered = (
+        (merging, "CHUNK_ROWS"),
+        (exported_tables, "PIECE_BYTES"),
+        (exported_tables, "ORDERED_BYTES"),
+    )
     with patch.object(*chunks, 3), patch.object(*pieces, 100), patch.object(*ordered, 100):
         yield
 

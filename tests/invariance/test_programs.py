@@ -22,7 +22,7 @@ from headrace.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.operators import process
 from headrace.operators.join import find_pairs
-from headrace.state.runs import spilling
+from headrace.state import sorted_table
 from headrace.windowing.assigners.time import SlidingEventTimeWindows
 from tests.invariance.driver import EVENT, Cut, Event, Job, cuts, deaths, examples, multiset, run
 from tests.invariance.random_programs import IntervalJoin, Program, random_program
@@ -174,7 +174,7 @@ MANY = int(os.environ.get("HEADRACE_PROGRAMS", "2000"))
 @pytest.fixture
 def a_few_records_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(find_pairs, "PAIRS", 5)
-    monkeypatch.setattr(spilling, "SPILLED_BYTES", 500)  # about ten records
+    monkeypatch.setattr(sorted_table, "SPILLED_BYTES", 500)  # about ten records
     monkeypatch.setattr(process, "MOST_CALLED", 3)
 
 

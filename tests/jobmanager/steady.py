@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.checkpoint.temporary_store import TemporaryStore
+from headrace.checkpoint.store import TemporaryStore
 from headrace.client.submission import blob_of, plan_graph
 from headrace.common import Configuration, WatermarkStrategy
 from headrace.common.constants import MIN_WATERMARK

@@ -23,7 +23,7 @@ from headrace.datastream.aggregates import max
 from headrace.datastream.state import ListStateDescriptor, ValueStateDescriptor
 from headrace.datastream.window import CountTrigger, GlobalWindows
 from headrace.jobmanager.recovery import check_declared
-from headrace.state.run_entries import RunHead
+from headrace.state.state_file import RunHead
 from headrace.state_processor import SavepointWriter
 
 FROM = "execution.state-recovery.path"

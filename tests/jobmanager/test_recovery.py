@@ -25,9 +25,9 @@ from headrace.datastream import StreamExecutionEnvironment
 from headrace.jobmanager.recovery import check_compatible, partition_contexts
 from headrace.plan.job_plan import JobPlan, PlanSettings
 from headrace.plan.planner import plan_job
-from headrace.state.keys.groups import range_of_partition
-from headrace.state.kinds import KEYED, StateKind
-from headrace.state.version import VersionRef
+from headrace.state.keys.hashing import range_of_partition
+from headrace.state.protocols import KEYED, StateKind
+from headrace.state.state_file import VersionRef
 
 MAX = 12
 

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from headrace.checkpoint.ownership import Generations
-from headrace.checkpoint.store import CheckpointStore
-from headrace.checkpoint.temporary_store import TemporaryStore
+from headrace.checkpoint.store import CheckpointStore, TemporaryStore
 from headrace.client import running, submission
 from headrace.client.defaults import submission_defaults
 from headrace.client.job_client import JobClient

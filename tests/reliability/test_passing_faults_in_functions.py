@@ -21,7 +21,7 @@ from headrace.datastream import (
 from headrace.datastream.state import ListStateDescriptor
 from headrace.jobmanager import checkpoints
 from headrace.runtime.local import LocalRuntime
-from headrace.state.task_state import HashMapTaskStates
+from headrace.state.hashmap_backend import HashMapTaskStates
 from tests.reliability.support.file_sinks import KINDS
 from tests.reliability.support.numbers import NumbersInSplits
 from tests.reliability.support.small_jobs import RECORD, Recorder

@@ -22,8 +22,8 @@ from headrace.operators.base import Operator, OperatorContext, Output
 from headrace.runtime.local import LocalRuntime
 from headrace.state import hashmap_backend
 from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor
-from headrace.state.kinds import StateKind, StateKinds
-from headrace.state.task_state import HashMapTaskStates
+from headrace.state.hashmap_backend import HashMapTaskStates
+from headrace.state.protocols import StateKind, StateKinds
 from tests.reliability.support.file_sinks import KINDS
 from tests.reliability.support.numbers import NumbersInSplits
 from tests.reliability.support.small_jobs import RECORD, Recorder

@@ -32,8 +32,7 @@ from headrace.datastream.connectors.file_system import (
     StreamFormat,
 )
 from headrace.datastream.formats.csv import CsvEncoder
-from headrace.state.state_file import CompactedName
-from headrace.state.version import VersionRef
+from headrace.state.state_file import CompactedName, VersionRef
 from headrace.storage.folder import OutputTree, posix_folder
 from tests.reliability.support.file_sinks import ROLLED_AT_THE_END, ROLLED_BY_SIZE, by_name, contents
 from tests.reliability.support.small_jobs import CrashError, SmallJob, WatchedSink, expected

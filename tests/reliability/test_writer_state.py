@@ -24,7 +24,7 @@ from headrace.connectors.sink import (
 )
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.runtime.local import LocalRuntime
-from headrace.state.task_state import HashMapTaskStates
+from headrace.state.hashmap_backend import HashMapTaskStates
 from tests.reliability.support.numbers import NumbersInSplits
 from tests.reliability.support.small_jobs import Recorder
 from tests.reliability.test_passing_faults import PATIENT, Point, strike

@@ -13,7 +13,7 @@ from headrace.graph.specs import InputKind, OperatorSpec
 from headrace.operators.base import Operator, OperatorContext, Output
 from headrace.operators.user_code import calling_user_code
 from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
-from headrace.state.kinds import KEYED, StateKind, StateKinds
+from headrace.state.protocols import KEYED, StateKind, StateKinds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

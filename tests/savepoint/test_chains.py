@@ -30,10 +30,9 @@ from headrace.datastream.state import (
 from headrace.jobmanager.savepoints import SavepointRequest
 from headrace.savepoint.disposal import dispose
 from headrace.savepoint.metadata import savepoint_format
-from headrace.savepoint.stored_job import open_job
-from headrace.savepoint.verification import verify
+from headrace.savepoint.stored_job import open_job, verify
 from headrace.state.rocksdb.table import RocksDBSettings
-from headrace.state.runs import range_merging
+from headrace.state.runs import merging
 from headrace.storage.locations import open_storage
 from headrace.testing import JobHarness
 
@@ -330,7 +329,7 @@ def small_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """State of a few rows is merged, and is kept, as large state is."""
     small = RocksDBSettings(local_dir=str(tmp_path / "tables"), smallest_table=0, largest_columns=0)
     monkeypatch.setattr(RocksDBSettings, "of", lambda _: small)
-    monkeypatch.setattr(range_merging, "CHUNK_ROWS", 4)
+    monkeypatch.setattr(merging, "CHUNK_ROWS", 4)
     monkeypatch.setattr("headrace.state.compaction.INLINE_ROWS", 0)
     monkeypatch.setattr("headrace.state.runs.merging.INLINE_ROWS", 4)
 

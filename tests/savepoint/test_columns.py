@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.common import Row, Types
-from headrace.savepoint.columns import as_stored, readable
+from headrace.savepoint.tables import as_stored, readable
 from headrace.state.keys import KeyCodec
 
 UNTYPED_PART = Types.TUPLE([Types.STRING(), Types.PICKLED_BYTE_ARRAY()])

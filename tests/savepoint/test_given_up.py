@@ -20,7 +20,7 @@ from headrace.savepoint.metadata import IN_PROGRESS, METADATA
 from headrace.savepoint.stored_job import open_job
 from headrace.savepoint.tasks import Export
 from headrace.state.hashmap_backend import HashMapBackend
-from headrace.state.version import VersionRef
+from headrace.state.state_file import VersionRef
 from headrace.state_processor import SavepointReader
 from headrace.storage.folder import Folder, posix_folder
 from headrace.storage.locations import open_storage

@@ -19,9 +19,9 @@ pytestmark = pytest.mark.timeout(200)
 @pytest.fixture(autouse=True)
 def _smallest_pieces(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A row or two each, however few there are; and merged again where that can be."""
-    monkeypatch.setattr("headrace.state.runs.range_merging.CHUNK_ROWS", 2)
+    monkeypatch.setattr("headrace.state.runs.merging.CHUNK_ROWS", 2)
     for name in ("PIECE_BYTES", "ORDERED_BYTES", "MOST_HELD"):
-        monkeypatch.setattr(f"headrace.state.importing.{name}", 50)
+        monkeypatch.setattr(f"headrace.state.exported_tables.{name}", 50)
     monkeypatch.setattr("headrace.state.compaction.INLINE_ROWS", 1)
     monkeypatch.setattr("headrace.state.compaction.SLICE_BYTES", 2_000)
     monkeypatch.setattr("headrace.jobmanager.checkpoints.EPOCHS_BETWEEN_LOOKS", 1)

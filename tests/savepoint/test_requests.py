@@ -21,8 +21,17 @@ from headrace.common.errors import InfrastructureError, SavepointError
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.jobmanager.control import RequestWatch
 from headrace.savepoint import requests
-from headrace.savepoint.requests import REQUESTS, JobAnswer, JobNotFoundError, JobRequest, RequestFolder, ask
-from headrace.savepoint.running_jobs import JobProcess, RunningMark, running
+from headrace.savepoint.requests import (
+    REQUESTS,
+    JobAnswer,
+    JobNotFoundError,
+    JobProcess,
+    JobRequest,
+    RequestFolder,
+    RunningMark,
+    ask,
+    running,
+)
 from headrace.storage.folder import Folder, posix_folder
 
 WANTED = JobRequest("/savepoints", stops=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from headrace.checkpoint.pins import Pin
+from headrace.checkpoint.ownership import Pin
 from headrace.checkpoint.store import CheckpointStore
 from headrace.common import JobStatus
 from headrace.common.errors import CheckpointStorageError, ConfigurationError, SavepointError, StateMigrationError
@@ -21,7 +21,7 @@ from headrace.jobmanager.execution import JobExecution
 from headrace.savepoint.disposal import dispose
 from headrace.savepoint.metadata import DISPOSED, METADATA, SavepointMetadata, read_metadata
 from headrace.savepoint.tasks import Export
-from headrace.state.version import VersionRef
+from headrace.state.state_file import VersionRef
 from headrace.storage.folder import Folder, posix_folder
 from headrace.storage.locations import open_storage
 from tests.checkpoint.manifests import manifest

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace.savepoint.source_files import put
+from headrace.savepoint.tables import put
 from headrace.storage.folder import Folder, posix_folder
 from tests.savepoint.power import CHANGES
 

@@ -14,7 +14,7 @@ from headrace.common.errors import SavepointError
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.savepoint.metadata import read_metadata
 from headrace.savepoint.tables import write_table
-from headrace.state.exported import ExportedTable
+from headrace.state.exported_tables import ExportedTable
 from headrace.state_processor import OperatorTransformation, SavepointReader, SavepointWriter
 from headrace.storage.folder import posix_folder
 

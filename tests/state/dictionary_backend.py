@@ -19,22 +19,20 @@ from headrace.state.backend import StateBackendPlugin, StateOwner, TaskStates
 from headrace.state.interfaces import MergingState
 from headrace.state.keyed.namespaces import KeyScope, Namespace, ordered_bytes
 from headrace.state.keys import KeyCodec, KeyColumn
-from headrace.state.keys.groups import hash_bounds_of_partition
-from headrace.state.kinds import KEYED, StateKind
-from headrace.state.operator.redistribution import Redistribution, kind_of_store, store_name
-from headrace.state.protocols import OperatorStates
+from headrace.state.keys.hashing import hash_bounds_of_partition
+from headrace.state.operator_state import Redistribution, kind_of_store, store_name
+from headrace.state.protocols import KEYED, OperatorStates, StateKind
 from headrace.state.runs import ALL_HASHES, HashRange, Run, RunStore
 from headrace.state.runs.sections import Section
-from headrace.state.state_file import VersionName
+from headrace.state.state_file import VersionName, VersionRef
 from headrace.state.timers import NO_TIMER, Timer
-from headrace.state.version import VersionRef
 from tests.state.dictionary_states import KINDS, Cells, DictionaryListState, DictionaryMapState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from headrace.state import descriptors as d
-    from headrace.state.keys.entries import AnyKeyEntry
+    from headrace.state.keys.codecs import AnyKeyEntry
     from headrace.storage.folder import Folder
 
 THE_KEY: Final = (0, 0)

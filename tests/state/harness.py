@@ -7,20 +7,19 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from headrace.common.typeinfo import Types
-from headrace.state.backend import DEFAULT_BACKEND, NewVersion, StateBackendPlugin, StateOwner
+from headrace.state.backend import DEFAULT_BACKEND, StateBackendPlugin, StateOwner
 from headrace.state.compaction import CompactionResult, CompactionTask
-from headrace.state.hashmap_backend import HashMapBackend
+from headrace.state.hashmap_backend import HashMapBackend, HashMapTaskStates
 from headrace.state.keys import KeyCodec
-from headrace.state.keys.groups import partitions_of_hashes, range_of_partition
-from headrace.state.task_state import HashMapTaskStates
-from headrace.state.version import VersionRef
+from headrace.state.keys.hashing import partitions_of_hashes, range_of_partition
+from headrace.state.state_file import NewVersion, VersionRef
 from headrace.storage.file_system import AppendLog, MappedFile, PosixFileSystem
 from headrace.storage.folder import Folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from headrace.state.task_state import HashMapOperatorStates
+    from headrace.state.hashmap_backend import HashMapOperatorStates
 
 UID = "operator"
 MAX_PARALLELISM = 16

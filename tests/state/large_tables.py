@@ -9,17 +9,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.common import Types
-from headrace.operators.join import join_log
+from headrace.operators.join.find_pairs import log_layout
 from headrace.operators.window.columnar import window_table
 from headrace.operators.window.general import ordered_elements
 from headrace.state.backend import StateOwner
+from headrace.state.hashmap_backend import HashMapTaskStates
 from headrace.state.keyed.namespaces import ordered_bytes
 from headrace.state.keys import KeyCodec, KeyColumn
-from headrace.state.runs.layout import KEY_ORDER
+from headrace.state.runs.layout import KEY_ORDER, LIVE
 from headrace.state.runs.merging import describe_run
-from headrace.state.runs.ordered import LIVE
-from headrace.state.task_state import HashMapTaskStates
-from headrace.state.version import VersionRef
+from headrace.state.state_file import VersionRef
 from headrace.storage.folder import Folder
 from tests.state.harness import MAX_PARALLELISM, UID
 
@@ -41,7 +40,7 @@ META: Final[dict[str, dict[str, Any]]] = {
         "next": 0,
     },
     "timers": {"kind": "timers", "sort": ["time", *KEY_ORDER], "keys": CODEC.to_json(), "next": 0},
-    "join": {**join_log.log_layout(CODEC, Types.STRING(), KEPT, is_outer=False).meta, "reached": -KEPT},
+    "join": {**log_layout(CODEC, Types.STRING(), KEPT, is_outer=False).meta, "reached": -KEPT},
     "sessions": {"kind": window_table._KIND, "sort": [*KEY_ORDER, "end"], "keys": CODEC.to_json()},
 }
 """What the runs of each kind say about themselves."""
@@ -77,7 +76,7 @@ def _rest(kind: str, texts: pa.Array) -> Columns:
             lists = pa.ListArray.from_arrays(pa.array(np.arange(rows + 1, dtype=np.int32)), texts)
             return {"clear": pa.array(np.zeros(rows, np.bool_)), "value": lists}
         case "join":
-            return {"lingers": pa.array(np.zeros(rows, np.bool_)), "record": texts}
+            return {"retained_until": pa.array(np.full(rows, 1 << 40)), "record": texts}
         case "timers":
             namespaces = [ordered_bytes((row, row + 1)) for row in range(rows)]
             return {"namespace": pa.array(namespaces, pa.binary()), LIVE: pa.array(np.ones(rows, np.bool_))}

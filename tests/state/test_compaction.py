@@ -16,7 +16,7 @@ from headrace.state.descriptors import ValueStateDescriptor
 from headrace.state.hashmap_backend import HashMapBackend
 from headrace.state.runs import ALL_HASHES, RunStore, merging
 from headrace.state.runs.merging import merge_runs, register_merger
-from headrace.state.version import VersionRef
+from headrace.state.state_file import VersionRef
 from headrace.storage.folder import Folder, posix_folder
 from tests.state.harness import UID, Job
 

@@ -14,18 +14,15 @@ from hypothesis import strategies as st
 
 from headrace.savepoint.metadata import IN_PROGRESS, TableFile
 from headrace.savepoint.tables import read_table, write_table
-from headrace.state.backend import NewVersion
-from headrace.state.exported import ExportedTable
-from headrace.state.hashmap_backend import HashMapBackend
+from headrace.state.exported_tables import ExportedTable
+from headrace.state.hashmap_backend import HashMapBackend, HashMapTaskStates
 from headrace.state.runs import Run
-from headrace.state.runs.merge_input import concat
-from headrace.state.runs.merging import describe_run, merge_runs
-from headrace.state.runs.ordered import FLOOR, LIVE, LOW, NEXT, rows_above
-from headrace.state.runs.range_merging import merged_pieces
+from headrace.state.runs.layout import LIVE
+from headrace.state.runs.merge_input import FLOOR, LOW, NEXT, concat, rows_above
+from headrace.state.runs.merging import describe_run, merge_runs, merged_pieces
 from headrace.state.runs.run import starts_of_levels
 from headrace.state.runs.sections import Section
-from headrace.state.state_file import CompactedName
-from headrace.state.task_state import HashMapTaskStates
+from headrace.state.state_file import CompactedName, NewVersion
 from headrace.storage.folder import Folder, posix_folder
 from tests.draws import draws
 from tests.state.harness import UID, MemoryFolder
@@ -92,7 +89,7 @@ def test_pieces_make_together_what_a_merge_of_all_does(kind: str, seed: int, row
     runs = some_runs(kind, random.Random(seed))
     whole, _ = merge_runs(runs, is_oldest=True, now=0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("headrace.state.runs.range_merging.CHUNK_ROWS", rows)
+        patch.setattr("headrace.state.runs.merging.CHUNK_ROWS", rows)
         pieces = [piece for piece, _ in merged_pieces(runs, 0)]
     assert all(piece.num_rows for piece in pieces)
     assert (concat(pieces) if pieces else None) == whole
@@ -106,7 +103,7 @@ def test_a_piece_has_no_more_rows_than_it_is_to_have_wherever_they_lie() -> None
         batches = [batch_of(kind, keys, each, number) for number, each in enumerate(times)]
         runs = [Run(Section(batch), describe_run(META[kind], batch), (0, 1 << 64)) for batch in batches]
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("headrace.state.runs.range_merging.CHUNK_ROWS", 300)
+            patch.setattr("headrace.state.runs.merging.CHUNK_ROWS", 300)
             sizes = [piece.num_rows for piece, _ in merged_pieces(runs, 0)]
         assert sum(sizes) == 3 * rows
         assert max(sizes) <= 300
@@ -116,9 +113,9 @@ def test_a_piece_has_no_more_rows_than_it_is_to_have_wherever_they_lie() -> None
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces of few rows, so that there are many."""
-    monkeypatch.setattr("headrace.state.runs.range_merging.CHUNK_ROWS", 1_000)
+    monkeypatch.setattr("headrace.state.runs.merging.CHUNK_ROWS", 1_000)
     for name in ("PIECE_BYTES", "ORDERED_BYTES", "MOST_HELD"):
-        monkeypatch.setattr(f"headrace.state.importing.{name}", SMALL)
+        monkeypatch.setattr(f"headrace.state.exported_tables.{name}", SMALL)
 
 
 @pytest.mark.parametrize("kind", META)

@@ -11,10 +11,11 @@ import pytest
 from headrace.common import Types
 from headrace.common.errors import StateError, UnsupportedOperationError
 from headrace.common.time import Time
-from headrace.state.backend import NewVersion, StateOwner
+from headrace.state.backend import StateOwner
 from headrace.state.descriptors import ListStateDescriptor, StateTtlConfig, ValueStateDescriptor
-from headrace.state.exported import ExportedTable
+from headrace.state.exported_tables import ExportedTable
 from headrace.state.runs.merging import describe_run
+from headrace.state.state_file import NewVersion
 from tests.state.dictionary_backend import DictionaryStateBackend
 from tests.state.harness import MAX_PARALLELISM, UID, Job
 from tests.state.test_state_model import KEY_KINDS, Checker
@@ -98,17 +99,6 @@ def test_of_a_state_that_holds_nothing_any_more_there_is_no_table(monkeypatch: p
         job.end()
     assert len(job._open(0).store(UID, "state/seen").runs) == 2
     assert list(job.backend.export_tables(job.storage, job.refs[0], 0)) == []
-
-
-def test_what_earlier_versions_have_stored_of_windows_is_taken_over_by_an_epoch_first() -> None:
-    job = Job()
-    job.begin()
-    batch = pa.RecordBatch.from_pydict({"hash": pa.array([1], pa.uint64()), "key": [b"x"], "value": [1]})
-    meta = {"kind": "value", "sort": ["hash", "key"], "types": {}, "keys": {}}
-    job.tasks[0].store(UID, "window state of totals").append(batch, meta)
-    job.end()
-    with pytest.raises(StateError, match=f"operator '{UID}': 'window state of totals' .* run the job for one epoch"):
-        list(job.backend.export_tables(job.storage, job.refs[0], 0))
 
 
 def test_columns_are_as_the_table_says() -> None:

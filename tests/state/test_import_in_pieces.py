@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 
 from headrace.common import Types
 from headrace.common.errors import StateError
-from headrace.state.backend import NewVersion, StateBackendPlugin, StateOwner
+from headrace.state.backend import StateBackendPlugin, StateOwner
 from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
-from headrace.state.exported import ExportedTable
+from headrace.state.exported_tables import ExportedTable
+from headrace.state.hashmap_backend import HashMapTaskStates
 from headrace.state.rocksdb.backend import RocksDBBackend
 from headrace.state.rocksdb.table import RocksDBSettings
 from headrace.state.runs import Run
 from headrace.state.runs.run import starts_of_levels
-from headrace.state.state_file import CompactedName
-from headrace.state.task_state import HashMapTaskStates
+from headrace.state.state_file import CompactedName, NewVersion
 from headrace.storage.folder import Folder, posix_folder
 from tests.draws import draws
 from tests.state.harness import MAX_PARALLELISM, UID, Job, MemoryFolder
@@ -40,7 +40,7 @@ def limit(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
     def set_limit(size: int) -> None:
         for name in ("PIECE_BYTES", "ORDERED_BYTES", "MOST_HELD"):
-            monkeypatch.setattr(f"headrace.state.importing.{name}", size)
+            monkeypatch.setattr(f"headrace.state.exported_tables.{name}", size)
 
     return set_limit
 
@@ -105,7 +105,7 @@ def test_all_kinds_of_tables_in_any_order_and_pieces_of_any_size(
     given_tables = [reordered(table, random.Random(keys), rows) for table in tables] if is_mixed else tables
     with pytest.MonkeyPatch.context() as patch:
         for name in ("PIECE_BYTES", "ORDERED_BYTES", "MOST_HELD"):
-            patch.setattr(f"headrace.state.importing.{name}", size)
+            patch.setattr(f"headrace.state.exported_tables.{name}", size)
         assert content(job, *taken_in(given_tables, job.backend)) == whole
 
 

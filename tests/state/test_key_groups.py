@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.common.errors import InvalidProgramError
-from headrace.state.keys.groups import (
+from headrace.state.keys.hashing import (
     HASH_END,
     are_within,
     hash_bounds,

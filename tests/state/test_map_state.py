@@ -23,7 +23,6 @@ from headrace.common.typeinfo import TypeInformation, Types
 from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateTtlConfig
 from headrace.state.keys import hashing
 from headrace.state.keys.typed import same_nan
-from headrace.state.runs.list_columns import list_columns
 from headrace.storage.folder import posix_folder
 from tests.draws import draws
 from tests.state.harness import UID, Job, at_key
@@ -432,49 +431,6 @@ def test_a_list_is_added_to_without_being_read(tmp_path: Path) -> None:
 
 
 PUT, REMOVED = 1, 0
-
-
-def as_written_before(job: Job, happened: list[tuple[str, int, int | None]], *, cleared: bool = False) -> None:
-    """Adds what earlier versions wrote for key 1: entries in the order in which things happened to them."""
-    (operator,) = job.begin()
-    column = job.codec.encode([1])
-    keys, actions, values = zip(*happened, strict=True)
-    flat = {
-        "entry_key": pa.array(keys, pa.string()),
-        "action": pa.array(actions, pa.int8()),
-        "value": pa.array(values, pa.int64()),
-    }
-    arrays = {"hash": pa.array(column.hashes), "key": column.values, "clear": pa.array([cleared])}
-    described = MapStateDescriptor("old", Types.STRING(), Types.LONG())
-    meta = {"kind": "map", "sort": ["hash", "key"], "types": described.stored_types(), "keys": job.codec.to_json()}
-    batch = pa.RecordBatch.from_pydict({**arrays, **list_columns([len(keys)], flat)})
-    job.tasks[0].store(UID, "state/old").append(batch, meta)
-    job.end()
-    del operator
-
-
-@pytest.mark.parametrize("compacted", [False, True])
-@pytest.mark.parametrize("small", [0, 256])
-def test_what_earlier_versions_stored_is_still_read(
-    small: int, compacted: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("headrace.state.keyed.map_state.SMALL_MAP", small)
-    monkeypatch.setattr("headrace.state.compaction.INLINE_ROWS", 0)
-    job = Job()
-    as_written_before(job, [("z", PUT, 1), ("a", PUT, 2), ("m", PUT, 3)])
-    as_written_before(job, [("m", REMOVED, None), ("z", PUT, None), ("b", PUT, 5)])
-    if compacted:
-        assert job.compact() == 1
-    descriptor = MapStateDescriptor("old", Types.STRING(), Types.LONG())
-    state = at_key(job).state(descriptor)
-    assert [state.get(key) for key in "zamb"] == [None, 2, None, 5]
-    assert ("z" in state, "m" in state) == (True, False)
-    state.put("m", 9)
-    assert state.items() == [("z", None), ("a", 2), ("b", 5), ("m", 9)]
-    job.end()
-    assert at_key(job).state(descriptor).items() == [("z", None), ("a", 2), ("b", 5), ("m", 9)]
-    for run in job.tasks[0].store(UID, "state/old").runs:
-        assert "place" in run.section.schema.names
 
 
 @pytest.mark.parametrize(

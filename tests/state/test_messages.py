@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.common.errors import StateCorruptedError
-from headrace.state.runs.messages import SMALL, written_once
-from headrace.state.runs.sections import BLOCK, Section
+from headrace.state.runs.sections import BLOCK, SMALL, Section, written_once
 from headrace.storage.file_system import MappedFile
 from tests.draws import draws
 

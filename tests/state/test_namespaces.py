@@ -24,9 +24,8 @@ from headrace.state.keyed.backend import KeyedStateBackend
 from headrace.state.keyed.namespaces import GivenNamespace, NamespacedKeys, namespace_of, ordered_bytes
 from headrace.state.keyed.table import StateTable
 from headrace.state.keys import KeyCodec
-from headrace.state.keys.codecs import EncodedKeys
-from headrace.state.keys.entries import NO_KEY
-from headrace.state.keys.groups import key_groups
+from headrace.state.keys.codecs import NO_KEY
+from headrace.state.keys.hashing import key_groups
 from headrace.state.runs import run
 from tests.draws import draws
 from tests.state.harness import Job
@@ -140,36 +139,6 @@ def seen(operator: Any, key: int, position: int) -> list[Any]:
 def expected(key: int) -> list[Any]:
     held = [(key + end, [f"{key}", f"{end}"], [("key", key), ("end", end)]) for end in (10, 20)]
     return [*held, (None, [], [])]
-
-
-@pytest.mark.parametrize("parallelism", [1, 3])
-def test_what_earlier_versions_stored_for_keys_and_windows_is_taken_over(
-    parallelism: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as earlier:
-        earlier.setattr("headrace.state.keyed.backend.NAMESPACED_PREFIX", "window state of ")
-        earlier.setattr("headrace.state.keyed.backend.take_over", lambda *_: None)
-        earlier.setattr("headrace.state.keyed.backend.namespaced", lambda _: pair_codec().to_json())
-        earlier.setattr("headrace.state.keyed.namespaces._hashes", lambda of_keys, pairs: of_keys)
-        job = Job()
-        job.on_keys(job.begin(), range(100), touch)
-        job.end()
-    job.rescale(parallelism)
-    assert "window state of count" in stores(job)
-    for _ in range(2):
-        operators = job.begin()
-        assert job.on_keys(operators, range(100), seen) == [expected(key) for key in range(100)]
-        job.end()
-        assert stores(job) == {f"namespaced/{state.name}" for state in (COUNT, WORDS, PLACES)}
-
-
-def pair_codec() -> KeyCodec:
-    return EncodedKeys(Types.PICKLED_BYTE_ARRAY())
-
-
-def stores(job: Job) -> set[str]:
-    job.begin()
-    return {name for task in job.tasks for (_, name), store in task._stores.items() if store.runs}
 
 
 def at_pair(job: Job, namespace: Any = 1) -> KeyedStateBackend:

@@ -14,21 +14,21 @@ from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import StateMigrationError
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.state.compaction import plan_compaction
-from headrace.state.keys.groups import partitions_of_hashes
-from headrace.state.keys.hashing import hash_array
-from headrace.state.ordered_table import OrderedTable
+from headrace.state.keys.hashing import hash_array, partitions_of_hashes
 from headrace.state.runs import ALL_HASHES, RunStore
 from headrace.state.runs import merging as mergers
+from headrace.state.runs.layout import LIVE
+from headrace.state.runs.merge_input import NO_TIME, all_rows, newest
 from headrace.state.runs.merging import MANY_RUNS, merge_runs, register_ordered_merger
-from headrace.state.runs.ordered import LIVE, NO_TIME, all_rows, newest
 from headrace.state.runs.sections import Section
+from headrace.state.sorted_table import TimeSortedTable
 from headrace.state.table_layout import TableLayout
 from tests.state.harness import MAX_PARALLELISM, UID, Job
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from headrace.state.runs.ordered import Combine
+    from headrace.state.runs.merge_input import Combine
 
 Row = tuple[int, int, bytes, int]
 """Time, key, namespace, value."""
@@ -97,11 +97,11 @@ class Tables:
     def __init__(self, job: Job, kind: str, *, trims: bool = False) -> None:
         self.job, self.kind, self.combine, self.trims = job, kind, COMBINES[kind], trims
         self.layout = layout(kind)
-        self.tables: list[OrderedTable] = []
+        self.tables: list[TimeSortedTable] = []
 
     def begin(self) -> None:
         stores = [operator.store("rows") for operator in self.job.begin()]
-        self.tables = [OrderedTable(store, self.layout, self.combine, trims=self.trims) for store in stores]
+        self.tables = [TimeSortedTable(store, self.layout, self.combine, trims=self.trims) for store in stores]
         for table in self.tables:
             table.begin_epoch()
 
@@ -154,7 +154,7 @@ def test_a_table_is_as_its_model(seed: int, kind: str, monkeypatch: pytest.Monke
     monkeypatch.setattr("headrace.state.runs.merging.INLINE_ROWS", source.choice([0, 4, 50, 1 << 18]))
     monkeypatch.setattr("headrace.state.compaction.INLINE_ROWS", 1)
     monkeypatch.setattr("headrace.state.compaction.MANY_RUNS", 2)
-    monkeypatch.setattr("headrace.state.runs.ordered.FIRST_PROBE", source.choice([1, 3, 1024]))
+    monkeypatch.setattr("headrace.state.runs.merge_input.FIRST_PROBE", source.choice([1, 3, 1024]))
     job = Job(inline_threshold=source.choice([0, 1 << 20]), keep=seed % 3 == 0)
     tables, model, values = Tables(job, kind, trims=seed % 2 == 0), Model(kind), iter(range(10**6))
     now = 0
@@ -200,7 +200,7 @@ def test_a_table_is_as_its_model(seed: int, kind: str, monkeypatch: pytest.Monke
 
 
 def test_the_ends_of_time_are_times() -> None:
-    table = OrderedTable(RunStore("rows", ALL_HASHES), layout(), all_rows)
+    table = TimeSortedTable(RunStore("rows", ALL_HASHES), layout(), all_rows)
     rows = [(MIN_WATERMARK, 1, b"", 1), (0, 1, b"", 2), (MAX_WATERMARK, 1, b"", 3)]
     for _ in range(2):
         table.begin_epoch()
@@ -215,7 +215,7 @@ def test_the_ends_of_time_are_times() -> None:
 
 def test_the_keys_of_the_fullest_time_in_one_run() -> None:
     """Of what earlier epochs left and is not over; what this one appends does not count."""
-    table = OrderedTable(RunStore("rows", ALL_HASHES), layout(), all_rows)
+    table = TimeSortedTable(RunStore("rows", ALL_HASHES), layout(), all_rows)
     table.begin_epoch()
     assert table.stored_keys() is None
     for epoch, (first, keys) in enumerate([(10, range(6)), (20, range(3, 7)), (20, range(1, 2))]):
@@ -269,7 +269,7 @@ def test_only_what_is_due_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_rows_that_were_deleted_hide_older_ones_until_nothing_older_is_left() -> None:
     schema = pa.schema({**COLUMNS, LIVE: pa.bool_()})
     store = RunStore("rows", ALL_HASHES)
-    table = OrderedTable(store, TableLayout("rows", "timers", schema, 4, {}), newest)
+    table = TimeSortedTable(store, TableLayout("rows", "timers", schema, 4, {}), newest)
     for live in (True, False):
         table.begin_epoch()
         rows = batch_of([(5, key, b"", 0) for key in ((1, 2) if live else (2, 3))])
@@ -357,7 +357,7 @@ def test_runs_that_earlier_versions_have_described_otherwise() -> None:
     for times in ([10, 20, 30], [20, 40, 50]):
         rows = batch_of([(time, 1, b"", time) for time in times])
         store.append(rows, {**old, "ends": times, "offsets": [0, 1, 2, 3]})
-    table = OrderedTable(store, layout(), all_rows)
+    table = TimeSortedTable(store, layout(), all_rows)
     table.begin_epoch()
     assert table.first == 10
     assert [row[0] for row in rows_of(table.between(10, 30))] == [20, 30, 20]
@@ -378,20 +378,20 @@ def test_runs_that_earlier_versions_have_described_otherwise() -> None:
 )
 def test_what_is_stored_must_be_what_is_declared(declared: TableLayout, difference: str | None) -> None:
     store = RunStore("rows", ALL_HASHES)
-    table = OrderedTable(store, layout(), all_rows)
+    table = TimeSortedTable(store, layout(), all_rows)
     table.begin_epoch()
     table.append(batch_of([(1, 1, b"", 1)]))
     table.end_epoch()
     if difference is None:
-        OrderedTable(store, declared, all_rows)
+        TimeSortedTable(store, declared, all_rows)
     else:
         with pytest.raises(StateMigrationError, match=f"rows were stored with {difference}"):
-            OrderedTable(store, declared, all_rows)
+            TimeSortedTable(store, declared, all_rows)
 
 
 def test_a_few_large_runs_are_left_to_whoever_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.state.compaction.INLINE_ROWS", 10)
-    monkeypatch.setattr("headrace.state.ordered_table.SMALL_ROWS", 0)
+    monkeypatch.setattr("headrace.state.sorted_table.SMALL_ROWS", 0)
     job = Job()
     tables = Tables(job, "all")
     for count in range(1, 7):
@@ -423,7 +423,7 @@ def test_a_run_that_is_mostly_over_is_written_anew(monkeypatch: pytest.MonkeyPat
 def test_a_run_that_is_full_is_not_merged_any_more(most_runs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of what windows hold nothing hides anything: to write it anew would cost the more the more there is."""
     monkeypatch.setattr("headrace.state.compaction.INLINE_ROWS", 10)
-    monkeypatch.setattr("headrace.state.ordered_table.SMALL_ROWS", 0)
+    monkeypatch.setattr("headrace.state.sorted_table.SMALL_ROWS", 0)
     monkeypatch.setattr("headrace.state.runs.merging.MAX_RUNS", most_runs)
     most = 20_000
     monkeypatch.setattr("headrace.state.runs.merging.MOST_INLINE_BYTES", most)
@@ -470,7 +470,7 @@ def test_runs_that_are_mostly_over_are_written_anew(
     """So much as an epoch can afford, which counts the rows of all runs that it writes anew."""
     monkeypatch.setattr("headrace.state.runs.merging.INLINE_ROWS", few)
     store = RunStore("rows", ALL_HASHES)
-    table = OrderedTable(store, layout(), all_rows, 0, trims=True)
+    table = TimeSortedTable(store, layout(), all_rows, 0, trims=True)
     for key in (1, 2):
         table.begin_epoch()
         table.append(batch_of([(time, key, b"", 0) for time in range(100)]))
@@ -487,7 +487,7 @@ def test_runs_that_are_mostly_over_are_written_anew(
 def test_an_epoch_that_adds_many_rows_can_afford_to_write_as_many_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.state.runs.merging.INLINE_ROWS", 1)
     store = RunStore("rows", ALL_HASHES)
-    table = OrderedTable(store, layout(), all_rows, 0, trims=True)
+    table = TimeSortedTable(store, layout(), all_rows, 0, trims=True)
     for added, rows in ((100, [100]), (4, [100, 4]), (5, [20, 4, 5])):
         table.begin_epoch()
         table.append(batch_of([(100 * (added < 100) + time, 1, b"", 0) for time in range(added)]))

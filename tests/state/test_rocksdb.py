@@ -23,11 +23,10 @@ from headrace.common.typeinfo import Types
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.state.descriptors import ListStateDescriptor, StateTtlConfig, ValueStateDescriptor
 from headrace.state.keys import KeyCodec, KeyColumn
-from headrace.state.rocksdb import local_tables
-from headrace.state.rocksdb.backend import RocksDBBackend
+from headrace.state.rocksdb import table
+from headrace.state.rocksdb.backend import RocksDBBackend, RowCodec, row_keys
 from headrace.state.rocksdb.table import RocksDBSettings, TableWriter
-from headrace.state.rocksdb.table_section import RowCodec, row_keys
-from headrace.state.runs import range_merging
+from headrace.state.runs import merging
 from headrace.state.runs.layout import HASH, KEY
 from headrace.state.runs.run import order_of_keys
 from headrace.storage.folder import Folder, posix_folder
@@ -43,7 +42,7 @@ KEYS = list(range(200))
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(range_merging, "CHUNK_ROWS", 16)
+    monkeypatch.setattr(merging, "CHUNK_ROWS", 16)
 
 
 def settings(folder: Path, **others: Any) -> RocksDBSettings:
@@ -80,7 +79,7 @@ def runs(job: Job, store: str = "state/count") -> list[Run]:
 
 def forget_open_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in another process."""
-    monkeypatch.setattr(local_tables, "_OPEN", local_tables._OpenTables())
+    monkeypatch.setattr(table, "_OPEN", table._OpenTables())
 
 
 # --- rows ------------------------------------------------------------------------------------------------------------
@@ -376,7 +375,7 @@ def test_a_disk_that_is_full_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def is_full(folder: Path, *_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(local_tables, "make_database", is_full)
+    monkeypatch.setattr(table, "make_database", is_full)
     with pytest.raises(InfrastructureError, match=r"local cannot be written: .*No space left.*rocksdb\.localdir"):
         read(job, KEYS)
     assert [*(tmp_path / "local").iterdir()] == []

@@ -9,7 +9,7 @@ import pytest
 from headrace.common.typeinfo import Types
 from headrace.state import compaction
 from headrace.state.descriptors import MapStateDescriptor
-from headrace.state.kinds import StateKind
+from headrace.state.protocols import StateKind
 from headrace.state.runs import RunStore, merging
 from headrace.state.runs.merging import MAX_RUNS
 from headrace.state.state_file import SharedName

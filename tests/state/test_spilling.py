@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 from headrace.common.errors import InfrastructureError
-from headrace.state.ordered_table import OrderedTable
-from headrace.state.runs import ALL_HASHES, HASH, RunStore, spilling
+from headrace.state import sorted_table
+from headrace.state.runs import ALL_HASHES, HASH, RunStore
 from headrace.state.runs.layout import KEY
-from headrace.state.runs.ordered import all_rows
-from headrace.state.runs.spilling import is_large, spilled
+from headrace.state.runs.merge_input import all_rows
+from headrace.state.sorted_table import TimeSortedTable, is_large, spilled
 from headrace.state.table_layout import TableLayout
 
 ROWS = 10
@@ -31,7 +31,7 @@ def large(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pa.RecordBatch:
     """A batch as large as those that are spilled, but for which a smaller one counts as little."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     batch = batch_of(*range(ROWS))
-    monkeypatch.setattr(spilling, "SPILLED_BYTES", batch.nbytes)
+    monkeypatch.setattr(sorted_table, "SPILLED_BYTES", batch.nbytes)
     return batch
 
 
@@ -61,7 +61,7 @@ def test_what_is_spilled_is_not_combined_before_the_epoch_ends(
 ) -> None:
     store = RunStore("rows", ALL_HASHES)
     layout = TableLayout("rows", "spilled", SCHEMA, 3, {})
-    table = OrderedTable(store, layout, all_rows, spills=spills)
+    table = TimeSortedTable(store, layout, all_rows, spills=spills)
     table.begin_epoch()
     for _ in range(3):
         table.append(large)

@@ -14,12 +14,11 @@ from headrace.common.errors import CheckpointError, StateCorruptedError, StateEr
 from headrace.common.typeinfo import Types
 from headrace.state.backend import StateOwner
 from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
+from headrace.state.hashmap_backend import HashMapTaskStates
 from headrace.state.keys import KeyCodec
 from headrace.state.runs import ALL_HASHES, RunStore
 from headrace.state.runs.sections import BLOCK, Section
-from headrace.state.state_file import ImageWriter, read_index
-from headrace.state.task_state import HashMapTaskStates
-from headrace.state.version import VersionRef
+from headrace.state.state_file import ImageWriter, VersionRef, read_index
 from headrace.storage.file_system import MappedFile
 from headrace.storage.folder import Folder, posix_folder
 from tests.state.harness import UID, Job, MemoryFolder, PartialFile

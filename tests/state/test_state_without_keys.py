@@ -22,11 +22,11 @@ from headrace.state.descriptors import (
     StateTtlConfig,
     ValueStateDescriptor,
 )
+from headrace.state.hashmap_backend import HashMapTaskStates
 from headrace.state.keys import KeyCodec
-from headrace.state.kinds import KEYED, StateKind
-from headrace.state.operator.redistribution import Redistribution
+from headrace.state.operator_state import Redistribution
+from headrace.state.protocols import KEYED, StateKind
 from headrace.state.runs.merging import MAX_RUNS
-from headrace.state.task_state import HashMapTaskStates
 from tests.draws import draws
 from tests.state.harness import MAX_PARALLELISM, UID, MemoryFolder
 
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.state.compaction import CompactionResult
-    from headrace.state.operator.backend import OperatorStateBackend
-    from headrace.state.version import VersionRef
+    from headrace.state.operator_state import OperatorStateBackend
+    from headrace.state.state_file import VersionRef
 
 ALL = frozenset(StateKind)
 WITHOUT_KEYS = ALL - KEYED

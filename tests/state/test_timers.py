@@ -262,7 +262,7 @@ def test_timers_are_as_their_model(seed: int, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("headrace.state.runs.merging.INLINE_ROWS", source.choice([4, 50, 1 << 18]))
     monkeypatch.setattr("headrace.state.compaction.INLINE_ROWS", 1)
     monkeypatch.setattr("headrace.state.compaction.MANY_RUNS", 2)
-    monkeypatch.setattr("headrace.state.runs.ordered.FIRST_PROBE", source.choice([1, 3, 1024]))
+    monkeypatch.setattr("headrace.state.runs.merge_input.FIRST_PROBE", source.choice([1, 3, 1024]))
     monkeypatch.setattr("headrace.state.timers.MOST_READ", source.choice([1, 3, 1 << 16]))
     codec = KeyCodec.for_type(source.choice([Types.LONG(), Types.PICKLED_BYTE_ARRAY()]))
     job = Job(codec, inline_threshold=source.choice([0, 1 << 20]), keep=seed % 3 == 0)
@@ -309,7 +309,7 @@ def change_all(job: Job, operator: Any, keys: list[Any], changes: list[tuple[int
 def test_many_timers_of_many_runs_fire_in_order(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Enough for several levels of runs, whose rows hide rows of older ones."""
     source = random.Random(seed)
-    monkeypatch.setattr("headrace.state.ordered_table.SMALL_ROWS", 64)
+    monkeypatch.setattr("headrace.state.sorted_table.SMALL_ROWS", 64)
     monkeypatch.setattr("headrace.state.timers.MOST_READ", 100)
     monkeypatch.setattr("headrace.state.compaction.INLINE_ROWS", 1_000)
     monkeypatch.setattr("headrace.state.compaction.MANY_RUNS", 3)

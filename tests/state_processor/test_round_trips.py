@@ -25,8 +25,8 @@ from headrace.datastream.state import (
     StateDescriptor,
     ValueStateDescriptor,
 )
-from headrace.savepoint.columns import readable
 from headrace.savepoint.metadata import read_metadata
+from headrace.savepoint.tables import readable
 from headrace.savepoint.tasks import Import, tasks_of
 from headrace.state.hashmap_backend import HashMapBackend
 from headrace.state.keys import KeyCodec

@@ -12,7 +12,7 @@ from headrace.checkpoint.directory import probe
 from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.store import CheckpointStore
 from headrace.common.errors import CheckpointError, CheckpointStorageError, InfrastructureError, JobSupersededError
-from headrace.savepoint import source_files
+from headrace.savepoint import tables
 from headrace.storage.folder import Folder
 from headrace.storage.locations import open_storage
 from tests.storage.s3_server import Fault, S3Server, done_and_lost, done_but, refused
@@ -237,7 +237,7 @@ def test_a_log_of_a_savepoint_takes_the_place_of_what_a_killed_start_has_left(fo
     log.append(content[:5])
     log.make_durable()
     for _ in range(2):
-        source_files.put(name, content, folder)
+        tables.put(name, content, folder)
         assert folder.read_log(name, 1 << 20) == content
     assert folder.names() == [name]
     assert folder.remove_log(name)

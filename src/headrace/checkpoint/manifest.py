@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import zlib
 from collections import Counter
@@ -13,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import CheckpointError
 from headrace.state.backend import DEFAULT_BACKEND
-from headrace.state.kinds import KEYED, NO_STATE, StateKind, names_of
-from headrace.state.version import VersionRef, packed
+from headrace.state.protocols import NO_STATE, StateKind, names_of
+from headrace.state.state_file import VersionRef
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from headrace.state.kinds import StateKinds
+    from headrace.state.protocols import StateKinds
 
 
 Document = dict[str, Any]
@@ -38,69 +37,18 @@ def upgraded(document: Document, name: str) -> Document:
     Raises:
         CheckpointError: when it is of a newer version of headrace, or of one before all that can be read.
     """
-    if document["format"] not in {*_NEXT, FORMAT_VERSION}:
+    if document["format"] not in (known := [*sorted(_NEXT), FORMAT_VERSION]):
         raise CheckpointError(
-            f"manifest {name} has format {document['format']}, this headrace reads formats {min(_NEXT)} to "
-            f"{FORMAT_VERSION}: go on with the version that wrote it, or start with a fresh checkpoint directory and a "
-            "fresh output"
+            f"manifest {name} has format {document['format']}, this headrace reads format "
+            f"{' and '.join(map(str, known))}: go on with the version that wrote it, or start with a fresh "
+            "checkpoint directory and a fresh output"
         )
     for older in range(document["format"], FORMAT_VERSION):
         document = {**_NEXT[older](document), "format": older + 1}
     return document
 
 
-def _with_compressed_state(document: Document) -> Document:
-    """Format 3: state inside a manifest is compressed."""
-    return {**document, "stages": [_with_versions_packed(stage) for stage in document["stages"]]}
-
-
-def _with_versions_packed(stage: Document) -> Document:
-    partitions = [
-        part if part["version"] is None else {**part, "version": _with_state_packed(part["version"])}
-        for part in stage["partitions"]
-    ]
-    return {**stage, "partitions": partitions}
-
-
-def _with_state_packed(version: Document) -> Document:
-    """Also of those that were written as the present ones are, before the number of the format was raised."""
-    rest = {name: value for name, value in version.items() if name != "inline"}
-    return {**rest, "packed": packed(base64.b64decode(version["inline"]))} if "inline" in version else version
-
-
-def _with_kinds_of_state(document: Document) -> Document:
-    """Format 4: stage 0 is the first of the stages, and an operator says its parallelism and kinds of state.
-
-    Before, the later stages alone were listed, and each named its operators, those with keyed state (``stateful``), and
-    the numbers of key groups that were not the job's.
-    """
-    stages = [_with_operators(stage, document["max_parallelism"]) for stage in document["stages"]]
-    return {**document, "stages": [{"operators": {}, "partitions": []}, *stages] if stages else []}
-
-
-def _with_operators(stage: Document, max_parallelism: int) -> Document:
-    own = stage.get("max_parallelism", {})
-    operators = {
-        uid: [
-            sum(uid in partition["progress"] for partition in stage["partitions"]),
-            own.get(uid, max_parallelism),
-            names_of(KEYED if uid in stage["stateful"] else NO_STATE),
-        ]
-        for uid in stage["operators"]
-    }
-    return {"operators": operators, "partitions": stage["partitions"]}
-
-
-def _with_a_backend(document: Document) -> Document:
-    """Format 5: a state backend has a name. There was one before, which is the default one now."""
-    return {"state_backend": DEFAULT_BACKEND, **document}
-
-
-_NEXT: Final[Mapping[int, Callable[[Document], Document]]] = {
-    2: _with_compressed_state,
-    3: _with_kinds_of_state,
-    4: _with_a_backend,
-}
+_NEXT: Final[Mapping[int, Callable[[Document], Document]]] = {}
 """What makes a document of the next format of one of an earlier format, for each that can be read."""
 
 
@@ -156,7 +104,7 @@ class SourceSnapshot:
         enumerator: what its enumerator wants to know again.
         splits: its splits, but for those that had finished in an earlier epoch.
         finished: of those, the ids that the enumerator still lists.
-        identity: which source it was; None in manifests that do not say it yet.
+        identity: which source it was; None where nothing is known of that.
     """
 
     enumerator: Any
@@ -348,12 +296,12 @@ class Manifest:
                 ),
                 in_progress=document["held"],
                 finished=document["finished"],
-                counters=_job_counters(document),
+                counters=document["counters"],
                 operator_counters={
                     uid: {name: tuple(by_subtask) for name, by_subtask in counters.items()}
-                    for uid, counters in document.get("operator_counters", {}).items()
+                    for uid, counters in document["operator_counters"].items()
                 },
-                state_bytes=document.get("state_bytes"),  # older ones do not say it
+                state_bytes=document["state_bytes"],
                 restored_from=document.get("restored_from", ""),
                 format=found,
             )
@@ -370,13 +318,6 @@ def _verified(content: bytes, name: str) -> tuple[dict[str, Any], int]:
     if content[len(body) - 1 :] != _CHECKSUM % zlib.crc32(body):
         raise CheckpointError(f"manifest {name} is damaged: its checksum is not that of its content")
     return upgraded(document, name), document["format"]
-
-
-def _job_counters(document: dict[str, Any]) -> dict[str, int]:
-    """The totals of the job; those of operators were among them by name, before they were told apart by uid."""
-    counters: dict[str, int] = document["counters"]
-    by_uid = "operator_counters" in document
-    return counters if by_uid else {name: total for name, total in counters.items() if "." not in name}
 
 
 def _source_to_json(source: SourceSnapshot) -> dict[str, Any]:
@@ -402,9 +343,9 @@ def _progress_to_json(reached: OperatorProgress) -> list[Any]:
 
 def _source_from_json(document: dict[str, Any]) -> SourceSnapshot:
     splits = tuple(SplitSnapshot(*split) for split in document["splits"])
-    known = document.get("identity")  # the first manifests of a format do not say all that later ones of it do
+    known = document["identity"]
     identity = None if known is None else SourceIdentity(known[0], tuple(known[1]))
-    return SourceSnapshot(document["enumerator"], splits, tuple(document.get("finished", ())), identity)
+    return SourceSnapshot(document["enumerator"], splits, tuple(document["finished"]), identity)
 
 
 def _stage_to_json(stage: StageSnapshot) -> dict[str, Any]:

@@ -22,8 +22,7 @@ from headrace.common.notebooks import framed
 from headrace.common.public_module import public
 from headrace.jobmanager.savepoints import EMPTY_PLACE, NO_PLACE, SavepointRequest
 from headrace.savepoint.metadata import savepoint_format
-from headrace.savepoint.queries import query
-from headrace.savepoint.stored_job import read_with_retries
+from headrace.savepoint.stored_job import query, read_with_retries
 
 if TYPE_CHECKING:
     from headrace.common.job_execution_result import JobFailure

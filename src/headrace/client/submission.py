@@ -11,8 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from headrace.checkpoint.directory import has_begun
-from headrace.checkpoint.store import CheckpointStore
-from headrace.checkpoint.temporary_store import TemporaryStore
+from headrace.checkpoint.store import CheckpointStore, TemporaryStore
 from headrace.client.defaults import CapturedGraph, GraphCaptured, current_defaults
 from headrace.client.dependencies import check_interpreter, gather
 from headrace.client.job_client import JobClient
@@ -35,8 +34,7 @@ from headrace.runtime.local import LocalRuntime
 from headrace.runtime.task.dependencies import NOTHING
 from headrace.runtime.task.messages import SerializedJob
 from headrace.savepoint.metadata import is_savepoint
-from headrace.savepoint.requests import REQUESTS
-from headrace.savepoint.running_jobs import STARTING, RunningMark
+from headrace.savepoint.requests import REQUESTS, STARTING, RunningMark
 from headrace.state.backend import DEFAULT_BACKEND, ROCKSDB_BACKEND, STATE_BACKENDS
 from headrace.state.hashmap_backend import HashMapBackend
 from headrace.storage.locations import open_storage, options_for_tasks

@@ -10,7 +10,7 @@ from headrace.graph.specs import FunctionSpec, InputKind
 from headrace.graph.window_specs import RowWindowSpec
 from headrace.operators.join.find_pairs import SIDES
 from headrace.operators.join.tagged import INNER, Outer, tagged_type
-from headrace.state.kinds import KEYED
+from headrace.state.protocols import KEYED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from headrace.graph.specs import InputSchema, OperatorParameters
     from headrace.operators.base import Operator
     from headrace.operators.join.find_pairs import JoinInterval
-    from headrace.state.kinds import StateKinds
+    from headrace.state.protocols import StateKinds
     from headrace.state.renamed_fields import RenamedFields
 
 _SIDES_OF_TAGGED: Final = {"f1": SIDES[0], "f2": SIDES[1]}

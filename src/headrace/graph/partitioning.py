@@ -14,7 +14,7 @@ from headrace.common.batch import Batch
 from headrace.common.call_site import UNKNOWN_CALL_SITE, CallSite
 from headrace.common.errors import InvalidProgramError
 from headrace.operators.user_code import RecordError
-from headrace.state.keys.groups import partitions_of_hashes
+from headrace.state.keys.hashing import partitions_of_hashes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

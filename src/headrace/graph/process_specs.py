@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from headrace.common.typeinfo import Types
 from headrace.graph.specs import FunctionSpec, InputKind, OperatorSpec
 from headrace.operators.functions import INPUTS, TWO_INPUTS
-from headrace.state.kinds import KEYED, NO_STATE, StateKind
+from headrace.state.protocols import KEYED, NO_STATE, StateKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from headrace.operators.lookup.readers import LookupReader
     from headrace.operators.process import KeyedProcessOperator, ProcessOperator
     from headrace.state.descriptors import MapStateDescriptor
-    from headrace.state.kinds import StateKinds
+    from headrace.state.protocols import StateKinds
 
 
 _LIST: Final = frozenset({StateKind.LIST})

@@ -17,7 +17,7 @@ from headrace.common.typeinfo import RowTypeInfo, TupleTypeInfo, Types
 from headrace.common.typeinfo.composite import declares_changes
 from headrace.connectors.sink import writer_state_type
 from headrace.operators.stateless import ColumnFilterOperator, SelectOperator
-from headrace.state.kinds import KEYED, NO_STATE, StateKind
+from headrace.state.protocols import KEYED, NO_STATE, StateKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from headrace.graph.partitioning import KeySelection
     from headrace.operators.base import Operator
     from headrace.operators.user_code import OperatorPlace
-    from headrace.state.kinds import StateKinds
+    from headrace.state.protocols import StateKinds
     from headrace.state.renamed_fields import RenamedFields
     from headrace.storage.folder import Folder
     from headrace.time.watermark_strategy import WatermarkStrategy

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 from headrace.graph.specs import InputKind, OperatorSpec, PassingSpec
 from headrace.operators.window.stores import RESULT
-from headrace.state.kinds import KEYED, NO_STATE
+from headrace.state.protocols import KEYED, NO_STATE
 from headrace.windowing.accumulation_mode import AccumulationMode
 from headrace.windowing.intervals import OneWindow
 from headrace.windowing.serializers import window_serializer
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headrace.operators.aggregates.aggregate import Aggregate
     from headrace.operators.base import Operator
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
-    from headrace.state.kinds import StateKinds
+    from headrace.state.protocols import StateKinds
     from headrace.windowing.definition import WindowDefinition, WindowFunctions
     from headrace.windowing.intervals import AlignedWindows, GrowingWindows, RegularWindows
 

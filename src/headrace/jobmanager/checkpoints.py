@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from headrace.checkpoint.manifest import PendingCommit
-    from headrace.checkpoint.store import CheckpointStore
-    from headrace.checkpoint.temporary_store import TemporaryStore
+    from headrace.checkpoint.store import CheckpointStore, TemporaryStore
     from headrace.jobmanager.runtime import Runtime
     from headrace.jobmanager.savepoint_start import SavepointStart
     from headrace.jobmanager.sinks import JobSinks, SinkOutput

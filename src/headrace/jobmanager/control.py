@@ -17,8 +17,7 @@ from headrace.common.completable_future import CompletableFuture
 from headrace.common.errors import JobExecutionError
 from headrace.common.logs import get_logger
 from headrace.jobmanager.savepoints import NO_PLACE, SavepointRequest
-from headrace.savepoint.requests import REQUESTS, JobAnswer, RequestFolder
-from headrace.savepoint.running_jobs import STARTING, RunningMark
+from headrace.savepoint.requests import REQUESTS, STARTING, JobAnswer, RequestFolder, RunningMark
 
 if TYPE_CHECKING:
     from headrace.jobmanager.metrics import MetricKey

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from headrace.checkpoint.manifest import Manifest, PendingCommit
-    from headrace.checkpoint.store import CheckpointStore
-    from headrace.checkpoint.temporary_store import TemporaryStore
+    from headrace.checkpoint.store import CheckpointStore, TemporaryStore
     from headrace.jobmanager.checkpoints import CheckpointCoordinator, CompactionCoordinator
     from headrace.jobmanager.epoch_size import EpochSizer
     from headrace.jobmanager.epochs import EpochPlan

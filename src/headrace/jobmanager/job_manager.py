@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.checkpoint.manifest import Manifest
-    from headrace.checkpoint.store import CheckpointStore
-    from headrace.checkpoint.temporary_store import TemporaryStore
+    from headrace.checkpoint.store import CheckpointStore, TemporaryStore
     from headrace.common.completable_future import CompletableFuture
     from headrace.jobmanager.checkpoints import CheckpointCoordinator
     from headrace.jobmanager.metrics import MetricKey

@@ -23,16 +23,15 @@ from headrace.operators.base import cannot_go_on
 from headrace.runtime.task.messages import PartitionContext
 from headrace.runtime.task.operator_chain import operator_context, task_parameters
 from headrace.state.backend import StateOwner
-from headrace.state.exported import ExportedTable
-from headrace.state.importing import imported_schema
+from headrace.state.exported_tables import ExportedTable, imported_schema
+from headrace.state.hashmap_backend import HashMapTaskStates
 from headrace.state.keyed.backend import STORE_PREFIX
 from headrace.state.keyed.table import check_keys
-from headrace.state.keys.groups import hash_bounds_of_partition
-from headrace.state.kinds import KEYED, StateKind
-from headrace.state.operator.redistribution import Redistribution
-from headrace.state.run_entries import RunHead
+from headrace.state.keys.hashing import hash_bounds_of_partition
+from headrace.state.operator_state import Redistribution
+from headrace.state.protocols import KEYED, StateKind
 from headrace.state.runs.layout import KIND
-from headrace.state.task_state import HashMapTaskStates
+from headrace.state.state_file import RunHead
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from headrace.runtime.task.messages import SerializedJob
     from headrace.savepoint.metadata import TableFile
     from headrace.state.backend import CompactionOutcome, StateBackendPlugin
-    from headrace.state.version import VersionRef
+    from headrace.state.state_file import VersionRef
     from headrace.storage.folder import Folder
 
     Adoptions = Mapping[tuple[int, int], tuple[CompactionOutcome, ...]]

@@ -21,9 +21,8 @@ from headrace.common.logs import get_logger
 from headrace.jobmanager.recovery import heads_of_manifest, heads_of_tables
 from headrace.savepoint.disposal import dispose
 from headrace.savepoint.metadata import METADATA, SavepointMetadata, read_metadata
-from headrace.savepoint.running_jobs import CheckpointPlace, read_checkpoint
-from headrace.savepoint.source_files import copy_in, named_files, put
-from headrace.savepoint.tables import copy_state_file
+from headrace.savepoint.requests import CheckpointPlace, read_checkpoint
+from headrace.savepoint.tables import copy_in, copy_state_file, named_files, put
 from headrace.savepoint.tasks import Import, Rename, tasks_of, versions_of, with_versions
 from headrace.savepoint.uid_mapping import UidMapping
 from headrace.storage.locations import open_storage
@@ -32,13 +31,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from headrace.checkpoint.manifest import Manifest
-    from headrace.checkpoint.store import CheckpointStore
-    from headrace.checkpoint.temporary_store import TemporaryStore
+    from headrace.checkpoint.store import CheckpointStore, TemporaryStore
     from headrace.jobmanager.runtime import Runtime
     from headrace.plan.job_plan import JobPlan
     from headrace.state.backend import StateBackendPlugin
-    from headrace.state.run_entries import RunHead
-    from headrace.state.version import VersionRef
+    from headrace.state.state_file import RunHead, VersionRef
     from headrace.storage.folder import Folder
 
     Store = CheckpointStore | TemporaryStore

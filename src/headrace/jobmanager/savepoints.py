@@ -16,7 +16,7 @@ from functools import partial
 from itertools import chain, count
 from typing import TYPE_CHECKING, Final
 
-from headrace.checkpoint.pins import NAMES, PINS, Pin, read_pin
+from headrace.checkpoint.ownership import NAMES, PINS, Pin, read_pin
 from headrace.common import options
 from headrace.common.errors import (
     HeadraceError,
@@ -29,7 +29,7 @@ from headrace.common.logs import get_logger, with_fields
 from headrace.jobmanager.status import SavepointStatus
 from headrace.savepoint.disposal import end_progress, give_up, remove_uncompleted
 from headrace.savepoint.metadata import IN_PROGRESS, METADATA, SavepointMetadata, read_metadata
-from headrace.savepoint.source_files import copy_out
+from headrace.savepoint.tables import copy_out
 from headrace.savepoint.tasks import Export, with_tables
 from headrace.storage.locations import open_storage
 

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Set
 
     from headrace.checkpoint.manifest import Manifest
-    from headrace.checkpoint.store import CheckpointStore
-    from headrace.checkpoint.temporary_store import TemporaryStore
+    from headrace.checkpoint.store import CheckpointStore, TemporaryStore
     from headrace.connectors.source import Source, SplitRead
     from headrace.plan.job_plan import JobPlan, PlannedOperator
     from headrace.runtime.task.messages import ChannelReport, TaskReport

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.checkpoint.manifest import Manifest, PendingCommit
-    from headrace.checkpoint.store import CheckpointStore
-    from headrace.checkpoint.temporary_store import TemporaryStore
+    from headrace.checkpoint.store import CheckpointStore, TemporaryStore
     from headrace.jobmanager.runtime import Runtime
     from headrace.jobmanager.settings import PlannedJob
     from headrace.jobmanager.status import JobStatusStore

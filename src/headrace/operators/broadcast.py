@@ -16,7 +16,7 @@ from headrace.operators.functions import BROADCAST_INPUT, NO_TIMERS, OTHER_NAMES
 from headrace.operators.process import KeyedProcessContext, KeyedProcessOperator, ProcessContext, ProcessOperator
 from headrace.operators.timer_service import FollowingTimerService, ReadOnlyTimerService
 from headrace.state.descriptors import MapStateDescriptor, StateDescriptor
-from headrace.state.keys.entries import NO_KEY
+from headrace.state.keys.codecs import NO_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

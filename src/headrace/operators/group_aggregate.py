@@ -17,12 +17,10 @@ from headrace.operators.arrays import concat, differ, fixed_width, gather
 from headrace.operators.base import KeyedOperator
 from headrace.operators.window.columnar.waiting import WaitingRecords
 from headrace.state.evolution import OTHER_UID
-from headrace.state.key_table import KeyTable, merged_by_key
 from headrace.state.keys import KeyColumn
 from headrace.state.runs.grouping import Groups, Segments, group_rows, in_order
-from headrace.state.runs.layout import HASH, KEY
-from headrace.state.runs.merging import register_merger
-from headrace.state.runs.ordered import LIVE
+from headrace.state.runs.layout import HASH, KEY, LIVE
+from headrace.state.sorted_table import KeySortedTable, register_key_sorted_merger
 from headrace.state.table_layout import TableLayout
 
 if TYPE_CHECKING:
@@ -83,7 +81,7 @@ class GroupAggregateOperator(KeyedOperator):
         about = {"keys": layout.codec.to_json(), "parts": layout.aggregators.to_json()}
         what = "the aggregates of keys"
         table = TableLayout(what, _KIND, self._schema, 2, about, _WORDS, named_now=layout.named_now)
-        self._table = KeyTable(context.state.store(_STORE), table)
+        self._table = KeySortedTable(context.state.store(_STORE), table, latest_only=True)
 
     def begin_epoch(self, scope: EpochScope) -> None:
         self._watermark = scope.watermark
@@ -190,7 +188,7 @@ class GroupAggregateOperator(KeyedOperator):
             is_live = np.ones(len(of_keys), np.bool_)
         written = keys.take(of_keys)
         arrays = [pa.array(written.hashes), written.values, pa.array(is_live), *merged]
-        self._table.write(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
+        self._table.append(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
 
     def _emit_all(self) -> None:
         self._table.end_epoch()
@@ -277,4 +275,4 @@ def _counts(keys: Segments, steps: Longs, of_stored: Longs, stored: Longs) -> tu
     return counts, ~is_lower
 
 
-register_merger(_KIND, merged_by_key)
+register_key_sorted_merger(_KIND, latest_only=True)

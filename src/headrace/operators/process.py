@@ -29,7 +29,7 @@ from headrace.operators.functions import (
 from headrace.operators.timer_service import KeyedTimerService, ReadOnlyTimerService, TimeDomain
 from headrace.operators.user_code import record_text, user_error
 from headrace.operators.waiting_batches import MOST_CALLED, WaitingBatches
-from headrace.state.keys.entries import NO_KEY
+from headrace.state.keys.codecs import NO_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

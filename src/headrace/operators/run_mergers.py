@@ -13,9 +13,8 @@ import headrace.operators.aggregates.simple
 import headrace.operators.aggregates.sums
 import headrace.operators.aggregates.user_defined
 import headrace.operators.event_time_order.waiting_records
-import headrace.operators.group_aggregate
-import headrace.operators.join.join_log
-import headrace.operators.join.unmatched_log
+import headrace.operators.join.find_pairs
+import headrace.operators.join.outer_pairs
 import headrace.operators.window.columnar.window_store
 import headrace.operators.window.columnar.window_table
 import headrace.operators.window.general.ordered_contents

@@ -64,7 +64,7 @@ class TakenBatches(Generic[_AnyBatch]):
     @property
     def watermarks(self) -> Longs:
         """The watermark that each record meets."""
-        return np.concatenate([batch.watermarks for batch in self.batches])
+        return np.concatenate([np.empty(0, np.int64), *(batch.watermarks for batch in self.batches)])
 
     def of(self, side: int) -> _AnyBatch | None:
         """The records of one input; None if there are none."""

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.graph.diagram import Arrow, Box, Diagram, Frame, count_of, node_document, ship_label
 from headrace.graph.window_specs import LocalWindowSpec
 from headrace.plan.window_paths import path_of, windows_of
-from headrace.state.kinds import names_of
+from headrace.state.protocols import names_of
 from headrace.windowing.accumulation_mode import AccumulationMode
 from headrace.windowing.triggers import EventTimeTrigger, ProcessingTimeTrigger
 

@@ -13,7 +13,7 @@ from headrace.operators.user_code import OperatorPlace
 from headrace.operators.window.bootstrap_window import BootstrapWindowOperator
 from headrace.state.backend import DEFAULT_BACKEND
 from headrace.state.hashmap_backend import HashMapBackend
-from headrace.state.kinds import StateKind
+from headrace.state.protocols import StateKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from headrace.operators.base import Operator
     from headrace.operators.checkpointed import CheckpointedFunction
     from headrace.state.backend import StateBackendPlugin
-    from headrace.state.kinds import StateKinds
+    from headrace.state.protocols import StateKinds
     from headrace.state.renamed_fields import RenamedFields
     from headrace.windowing.changed_windows import ChangedWindows
 

@@ -41,7 +41,7 @@ from headrace.operators.functions import has_own, objects_of
 from headrace.operators.window.columnar.local_aggregate import ACCUMULATORS_INPUT, ACCUMULATORS_TAG, RECORDS_INPUT
 from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator, Stage, forks_of
 from headrace.plan.window_paths import columnar_spec, is_join, path_of
-from headrace.state.kinds import NO_STATE, WITHOUT_KEYS
+from headrace.state.protocols import NO_STATE, WITHOUT_KEYS
 from headrace.windowing.assigners.time import ProcessingTimeAssigner
 
 if TYPE_CHECKING:

@@ -8,12 +8,11 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from headrace.checkpoint.pins import NAMES, PINS, read_pin
+from headrace.checkpoint.ownership import NAMES, PINS, read_pin
 from headrace.common.errors import HeadraceError, SavepointError, SavepointMissingError
 from headrace.common.logs import get_logger
 from headrace.savepoint.metadata import DISPOSED, IN_PROGRESS, METADATA, read_metadata
-from headrace.savepoint.source_files import SOURCES
-from headrace.savepoint.tables import TABLES, is_table, remove_file
+from headrace.savepoint.tables import SOURCES, TABLES, is_table, remove_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from headrace.checkpoint.manifest import Manifest
-from headrace.checkpoint.pins import NAMES
+from headrace.checkpoint.ownership import NAMES
 from headrace.common.errors import CheckpointError, ConfigurationError, SavepointError, SavepointMissingError
 
 if TYPE_CHECKING:

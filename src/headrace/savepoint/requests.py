@@ -14,27 +14,197 @@ who asks on the same machine sees that the process is gone.
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import json
+import os
 import re
 import socket
 import time
 import uuid
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from headrace.checkpoint.manifest_folder import newest_manifest
-from headrace.common.errors import SavepointError
+from headrace.checkpoint.manifest import Manifest
+from headrace.checkpoint.manifest_folder import manifest_numbers, name_of, newest_manifest
+from headrace.common.errors import SavepointError, SavepointMissingError
 from headrace.common.logs import get_logger
 from headrace.savepoint.metadata import savepoint_format
-from headrace.savepoint.running_jobs import running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
     from headrace.savepoint.metadata import SavepointFormat
     from headrace.storage.folder import Folder
+
+
+_MARK: Final = re.compile(r"([0-9]{12})\.running")
+
+STARTING: Final = 0
+"""The generation of a job that has none yet: Spark starts, or the directory is being opened."""
+
+_START_TIME: Final = 19
+"""The place of the time at which a process started, in what Linux says of it behind its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobProcess:
+    """The process that a job runs in.
+
+    Attributes:
+        machine: where: no two machines, containers or boots of one have the same.
+        pid: its number there.
+        started: when it started, as the machine counts: numbers are used again. Empty where that is not known.
+    """
+
+    machine: str
+    pid: int
+    started: str
+
+    @staticmethod
+    def present() -> JobProcess:
+        """This process."""
+        return JobProcess(_machine(), os.getpid(), _started(os.getpid()))
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it is known not to run any more; of other machines' processes it is not."""
+        if self.machine != _machine():
+            return False
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return True
+        except PermissionError:  # it is of another user
+            pass
+        return _started(self.pid) != self.started
+
+
+class RunningMark:
+    """What one run of a job says of itself.
+
+    Args:
+        folder: where requests to the job are.
+        generation: that of its job manager: a younger one has a mark of its own, and nobody removes that of another.
+    """
+
+    def __init__(self, folder: Folder, generation: int) -> None:
+        self._folder = folder
+        self._name = f"{generation:012}.running"
+
+    def set(self) -> None:
+        """The job runs, and those that it has superseded do not any more.
+
+        Raises:
+            OSError: when the folder cannot be written.
+        """
+        self._folder.make()
+        self._folder.write(self._name, [json.dumps(asdict(JobProcess.present())).encode()])
+        self._folder.remove_all([name for name in _marks(self._folder) if name < self._name])
+
+    def remove(self) -> None:
+        """The job has ended."""
+        self._folder.remove(self._name)
+
+
+def running(folder: Folder) -> frozenset[str]:
+    """The marks of jobs that run, as far as can be told from here.
+
+    Args:
+        folder: where requests to the job are.
+    """
+    return frozenset(name for name in _marks(folder) if not _is_gone(folder, name))
+
+
+def _marks(folder: Folder) -> list[str]:
+    return [name for name in folder.names() if _MARK.fullmatch(name)]
+
+
+def _is_gone(folder: Folder, name: str) -> bool:
+    try:
+        return JobProcess(**json.loads(folder.read(name))).is_gone
+    except FileNotFoundError:
+        return True
+    except (ValueError, TypeError, PermissionError):  # of a newer version, say
+        return False
+
+
+def _machine() -> str:
+    """A name for this machine as it runs now, or for the container."""
+    names = [socket.gethostname()]
+    with contextlib.suppress(OSError):  # not on Linux
+        names += [Path("/proc/sys/kernel/random/boot_id").read_text().strip(), os.readlink("/proc/self/ns/pid")]
+    return " ".join(names)
+
+
+def _started(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[_START_TIME]
+    except OSError:  # not on Linux
+        return ""
+
+
+_MANIFEST: Final = re.compile(r"(.+)/manifests/([0-9]{12})\.json")
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointPlace:
+    """What somebody has named.
+
+    Attributes:
+        directory: the checkpoint directory, or a savepoint.
+        number: of the checkpoint; None for the newest.
+    """
+
+    directory: str
+    number: int | None = None
+
+    @staticmethod
+    def of(location: str) -> CheckpointPlace:
+        """What a location names: a directory, or a manifest in it."""
+        found = _MANIFEST.fullmatch(location)
+        return CheckpointPlace(location) if found is None else CheckpointPlace(found[1], int(found[2]))
+
+
+def read_checkpoint(directory: Folder, number: int | None) -> Manifest | None:
+    """A checkpoint of a directory, with the output that is still to be published; the job may run meanwhile.
+
+    Args:
+        directory: the checkpoint directory.
+        number: of the checkpoint; None for the newest.
+
+    Returns:
+        None where a directory has no checkpoint.
+
+    Raises:
+        SavepointMissingError: when the checkpoint with that number is not retained.
+        CheckpointError: naming it, when a manifest is damaged.
+    """
+    if number is None:
+        return newest_manifest(directory)
+    folder = directory.folder("manifests")
+    try:
+        older = Manifest.from_bytes(folder.read(name_of(number)), folder.locate(name_of(number)))
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise SavepointMissingError(f"{directory} has no checkpoint {number}: {_retained(folder)}") from error
+    newest = newest_manifest(directory)
+    waiting = {commit.epoch for commit in newest.pending} if newest is not None else set()
+    return replace(older, pending=tuple(commit for commit in older.pending if commit.epoch in waiting))
+
+
+def _numbers(folder: Folder) -> list[int]:
+    try:
+        return manifest_numbers(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _retained(folder: Folder) -> str:
+    numbers = ", ".join(map(str, _numbers(folder)))
+    return f"it retains {numbers} (execution.checkpointing.num-retained says how many)" if numbers else "it has none"
+
 
 logger = get_logger(__name__)
 
@@ -224,7 +394,6 @@ def ask(
     accept_seconds: float,
     timeout_seconds: float,
     still_waiting: Callable[[], None] = _say_nothing,
-    needs_mark: bool = True,
 ) -> JobAnswer:
     """Ask the job that runs in a checkpoint directory for something, and wait for the outcome.
 
@@ -234,7 +403,6 @@ def ask(
         accept_seconds: how long the job has to accept it: no longer than an epoch may take.
         timeout_seconds: how long it then has to do it.
         still_waiting: is called once, when the job has not accepted it within seconds.
-        needs_mark: whether a job says there that it runs: those of earlier versions do not.
 
     Raises:
         JobNotFoundError: when no job accepts it.
@@ -245,7 +413,7 @@ def ask(
     stem = f"{time.time() * 1000:013.0f}-{uuid.uuid4().hex[:12]}"
     folder.write(f"{stem}.json", [json.dumps(asdict(replace(request, asked_by=_myself()))).encode()])
     try:
-        if not _is_accepted(directory, f"{stem}.accepted", accept_seconds, still_waiting, needs_mark):
+        if not _is_accepted(directory, f"{stem}.accepted", accept_seconds, still_waiting):
             raise JobNotFoundError(
                 f"no job has taken the request within {accept_seconds:g} s: none is running in {directory}, or its "
                 "epoch takes longer than that, or it fails and restarts again and again"
@@ -257,9 +425,7 @@ def ask(
         folder.remove_all([f"{stem}.accepted", f"{stem}.done", f"{stem}.asked"])
 
 
-def _is_accepted(
-    directory: Folder, name: str, seconds: float, still_waiting: Callable[[], None], needs_mark: bool
-) -> bool:
+def _is_accepted(directory: Folder, name: str, seconds: float, still_waiting: Callable[[], None]) -> bool:
     """Whether a job accepts a request in time; if none does, none can any more.
 
     Raises:
@@ -278,7 +444,7 @@ def _is_accepted(
             )
         if time.monotonic() >= until:
             return not folder.create(name, b"")  # of two, one creates it: who asks, or a job at the last moment
-        if is_told and needs_mark and not running(folder) and folder.create(name, b""):
+        if is_told and not running(folder) and folder.create(name, b""):
             raise JobNotFoundError(
                 f"no job runs in {directory}: it has ended, or its process is gone. Where one is just starting, ask "
                 "again when it has begun"
@@ -310,10 +476,10 @@ def _wait_for_answer(directory: Folder, name: str, seconds: float) -> None:
 def is_job_running(directory: Folder, seconds: float) -> bool:
     """Whether a job runs in a checkpoint directory that takes up a request within so many seconds.
 
-    One whose epoch takes longer does not; nor does one of a version that knows no requests.
+    One whose epoch takes longer does not.
     """
     try:
-        ask(directory, JobRequest("", only_looks=True), accept_seconds=seconds, timeout_seconds=0, needs_mark=False)
+        ask(directory, JobRequest("", only_looks=True), accept_seconds=seconds, timeout_seconds=0)
     except JobNotFoundError:
         return False
     except SavepointError:  # accepted, and not answered yet

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
@@ -12,23 +15,30 @@ import headrace.operators.run_mergers  # noqa: F401  # state of any job is read 
 from headrace.checkpoint.directory import source_folder
 from headrace.checkpoint.manifest_folder import name_of
 from headrace.common.durable import TemporaryFolder
-from headrace.common.errors import SavepointError, StateCorruptedError
+from headrace.common.errors import CheckpointError, InvalidProgramError, SavepointError, StateCorruptedError
+from headrace.common.typeinfo import Types
 from headrace.savepoint.metadata import SavepointMetadata, is_savepoint, read_metadata, what_is_there
-from headrace.savepoint.running_jobs import CheckpointPlace, read_checkpoint
-from headrace.savepoint.source_files import named_files
-from headrace.savepoint.tables import copy_state_file, read_file, read_table
-from headrace.state.backend import STATE_BACKENDS
+from headrace.savepoint.requests import CheckpointPlace, read_checkpoint
+from headrace.savepoint.tables import copy_state_file, named_files, read_file, read_table
+from headrace.state.backend import STATE_BACKENDS, StateOwner
+from headrace.state.descriptors import StateDescriptor
+from headrace.state.keyed.backend import STORE_PREFIX
+from headrace.state.keys import KeyCodec
+from headrace.state.keys.hashing import partitions_of_hashes
 from headrace.storage.folder import posix_folder
 from headrace.storage.locations import open_storage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Mapping
 
     from headrace.checkpoint.manifest import Manifest
+    from headrace.common.typeinfo import DeclaredType
     from headrace.savepoint.metadata import SourceFile, TableFile
-    from headrace.state.exported import ExportedTable
-    from headrace.state.version import VersionRef
+    from headrace.state.exported_tables import ExportedTable
+    from headrace.state.protocols import OperatorStates
+    from headrace.state.state_file import VersionRef
     from headrace.storage.folder import Folder
+
 
 T = TypeVar("T")
 
@@ -226,3 +236,183 @@ def _of_files(location: str, directory: Folder, manifest: Manifest) -> StoredJob
                 yield SourceContent(uid, name, content)
 
     return replace(job, task_tables=task_tables, source_files=source_files)
+
+
+def query(
+    job: StoredJob, uid: str, descriptor: StateDescriptor, key: Any, key_type: DeclaredType[Any] | None = None
+) -> Any:
+    """What the state gives for a key: a value (None where there is none), a list, a dict.
+
+    Args:
+        job: the job, with state files.
+        uid: the operator.
+        descriptor: the state, as the program declares it.
+        key: the key.
+        key_type: the type of keys that the program gives to ``key_by``; any object when left out.
+
+    Raises:
+        InvalidProgramError: when it is no descriptor.
+        StateMigrationError: when the state was stored with another type, or with other keys.
+        SavepointError: when the job knows no such operator with state, nothing is stored under the name of the state,
+            or there are none but tables.
+        StateCorruptedError: when a file is missing.
+    """
+    if not isinstance(descriptor, StateDescriptor):
+        raise InvalidProgramError(
+            "expected the descriptor of a state, such as ValueStateDescriptor('total', Types.LONG()), got "
+            f"{descriptor!r}"
+        )
+    descriptor = copy(descriptor)
+    descriptor.advise("ask by the descriptor, and the type of keys, that the program has")
+    place = _place_of(job, uid)
+    codec = KeyCodec.for_type(Types.PICKLED_BYTE_ARRAY() if key_type is None else Types.of(key_type))
+    keys = codec.encode([key])
+    (subtask,) = partitions_of_hashes(keys.hashes, place.owner.parallelism, place.owner.max_parallelism).tolist()
+    with place.opened(subtask, codec) as states:
+        if STORE_PREFIX + descriptor.name not in states.stored():
+            place.check_stored(codec, descriptor)
+        found = states.keyed.state(descriptor)
+        (states.keyed.current,) = states.keyed.bind(keys)
+        return _CONTENT[descriptor.kind](found)
+
+
+@dataclass(frozen=True, slots=True)
+class _OperatorPlace:
+    """Where an operator has its state.
+
+    Attributes:
+        job: the job.
+        uid: the operator.
+        stage: its stage.
+        owner: into what its keys are divided.
+        state: where state files are.
+    """
+
+    job: StoredJob
+    uid: str
+    stage: int
+    owner: StateOwner
+    state: Folder
+
+    @contextmanager
+    def opened(self, subtask: int, codec: KeyCodec) -> Iterator[OperatorStates]:
+        """What a subtask holds; only indexes are read."""
+        refs = [ref for ref in self.job.versions() if (ref.stage, ref.partition) == (self.stage, subtask)]
+        backend = STATE_BACKENDS.load(self.job.manifest.state_backend)
+        task = backend.open(self.state, refs, self.stage, subtask, {self.uid: self.owner})
+        try:
+            states = task.operator(self.uid)
+            states.bind_key_codec(codec)
+            states.begin_epoch(0, self.job.manifest.processing_time)
+            yield states
+        finally:
+            task.close()
+
+    def check_stored(self, codec: KeyCodec, descriptor: StateDescriptor) -> None:
+        """Refuse a state of which no subtask holds anything, or not with such keys and types."""
+        known: set[str] = set()
+        for subtask in range(self.owner.parallelism):
+            with self.opened(subtask, codec) as states:
+                stored = states.stored()
+                if STORE_PREFIX + descriptor.name in stored:
+                    states.keyed.state(descriptor)
+                    return
+                known.update(name.removeprefix(STORE_PREFIX) for name in stored if name.startswith(STORE_PREFIX))
+        raise SavepointError(
+            f"{self.job.location} holds nothing under the name {descriptor.name!r} of the operator with uid "
+            f"{self.uid!r}: its states of keys that hold something are {', '.join(sorted(known)) or 'none'}"
+        )
+
+
+def _place_of(job: StoredJob, uid: str) -> _OperatorPlace:
+    if job.state is None:
+        raise SavepointError(
+            f"{job.location} is a canonical savepoint: it is read as a whole; use read_keyed_state(), or ask the "
+            "checkpoint directory of a job"
+        )
+    stage = _stage_of(job, uid)
+    operator = job.manifest.stages[stage].operators[uid]
+    owner = StateOwner(operator.parallelism, operator.max_parallelism, operator.state_kinds)
+    return _OperatorPlace(job, uid, stage, owner, job.state)
+
+
+def _stage_of(job: StoredJob, uid: str) -> int:
+    known = {
+        each: stage
+        for stage, snapshot in enumerate(job.manifest.stages)
+        for each, operator in snapshot.operators.items()
+        if operator.state_kinds
+    }
+    if uid not in known:
+        raise SavepointError(
+            f"{job.location} holds no state of an operator with uid {uid!r}: operators with state are "
+            f"{', '.join(sorted(known)) or 'none'}"
+        )
+    return known[uid]
+
+
+def _items(state: Any) -> dict[Any, Any]:
+    return dict(state.items())
+
+
+_CONTENT: Final[dict[str, Callable[[Any], Any]]] = {
+    "value": lambda state: state.value(),
+    "list": lambda state: list(state.get()),
+    "map": _items,
+    "reducing": lambda state: state.get(),
+    "aggregating": lambda state: state.get(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What was found to be whole.
+
+    Attributes:
+        job_name: the job's name.
+        epoch: the epoch that it was at the end of.
+        files: how many files there are, without metadata and manifest.
+        size: how many bytes they have.
+    """
+
+    job_name: str
+    epoch: int
+    files: int
+    size: int
+
+
+def verify(job: StoredJob) -> Verified:
+    """Read all files of a job, and compare them with the digests and checksums that were written with them.
+
+    Not of what sources keep in a checkpoint directory: only they know what it has to be, and look at a start. In a
+    savepoint it has a digest.
+
+    Raises:
+        StateCorruptedError: naming what is missing or damaged, of each file of a savepoint and of each task.
+        OSError: when a file cannot be read.
+    """
+    damages = dict.fromkeys(damage for check in _checks(job) if (damage := _damage(check)))
+    if damages:
+        raise StateCorruptedError("\n  ".join([f"{job.location} is not whole:", *damages]))
+    sizes = [file.size for file in job.files]
+    if job.state is not None:
+        sizes += [job.state.size(name) or 0 for name in sorted(set(job.manifest.state_files()))]
+    return Verified(job.manifest.job_name, job.manifest.epoch, len(sizes), sum(sizes))
+
+
+def _checks(job: StoredJob) -> Iterator[Callable[[], object]]:
+    """What reads a part each."""
+    if job.directory is not None:
+        yield from (partial(read_file, job.directory, file) for file in job.files)
+    if job.state is not None:
+        verify_version = partial(STATE_BACKENDS.load(job.manifest.state_backend).verify, job.state)
+        yield from (partial(verify_version, version) for version in job.versions())
+
+
+def _damage(check: Callable[[], object]) -> str:
+    """What is wrong with a part; empty for nothing."""
+    try:
+        check()
+    except (CheckpointError, StateCorruptedError) as error:
+        return str(error)
+    return ""

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from headrace.savepoint.tables import read_table, write_table
-from headrace.state.backend import NewVersion, StateOwner
-from headrace.state.version import VersionRef
+from headrace.state.backend import StateOwner
+from headrace.state.state_file import NewVersion, VersionRef
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from headrace.checkpoint.manifest import Manifest, SourceSnapshot, StageSnapshot
     from headrace.savepoint.metadata import SavepointMetadata
-    from headrace.state.run_entries import RunHead
+    from headrace.state.state_file import RunHead
 
 T = TypeVar("T")
 

@@ -14,17 +14,15 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from headrace.common.errors import UnsupportedOperationError
 from headrace.common.plugins import Plugin, PluginGroup
-from headrace.state.kinds import KEYED
+from headrace.state.protocols import KEYED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from headrace.common.configuration import Configuration
-    from headrace.state.exported import ExportedTable
-    from headrace.state.kinds import StateKinds
-    from headrace.state.protocols import OperatorStates
-    from headrace.state.run_entries import RunHead
-    from headrace.state.version import VersionRef
+    from headrace.state.exported_tables import ExportedTable
+    from headrace.state.protocols import OperatorStates, StateKinds
+    from headrace.state.state_file import NewVersion, RunHead, VersionRef
     from headrace.storage.folder import Folder
 
 DEFAULT_BACKEND: Final = "hashmap"
@@ -119,17 +117,6 @@ class StateOwner:
     kinds: StateKinds = KEYED
     before: int | None = None
     shares: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class NewVersion:
-    """Which version of the state of a task is to be written; attributes as in :class:`VersionRef` and ``snapshot``."""
-
-    stage: int
-    partition: int
-    epoch: int
-    generation: int
-    inline_threshold: int
 
 
 class StateBackendPlugin(Plugin):

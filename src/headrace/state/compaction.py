@@ -21,26 +21,31 @@ import pyarrow as pa
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import StateCorruptedError
-from headrace.state.operator.redistribution import kind_of_store
-from headrace.state.run_entries import part_of_entry, run_of_entry, size_of_entry, weight_of_entry
+from headrace.state.operator_state import is_alike, is_for_all, kind_of_store
 from headrace.state.runs import Run
 from headrace.state.runs.layout import FORMER_TTL, HALF_EXPIRED, SHOWN, TTL
-from headrace.state.runs.merging import GROWTH, INLINE_ROWS, MANY_RUNS, MOST_BYTES, merge_runs
-from headrace.state.runs.ordered import FLOOR, LOW, brought_to, is_ordered
-from headrace.state.runs.range_merging import equal_ranges, is_by_hash, is_by_key
+from headrace.state.runs.merge_input import FLOOR, LOW, brought_to, is_ordered
+from headrace.state.runs.merging import (
+    GROWTH,
+    INLINE_ROWS,
+    MANY_RUNS,
+    MOST_BYTES,
+    equal_ranges,
+    is_by_hash,
+    is_by_key,
+    merge_runs,
+)
 from headrace.state.runs.run import hashes_of, starts_of_levels
 from headrace.state.runs.sections import Section
-from headrace.state.shared_runs import is_alike, is_for_all
-from headrace.state.state_file import read_index, write_run
+from headrace.state.state_file import part_of_entry, read_index, run_of_entry, size_of_entry, weight_of_entry, write_run
 from headrace.state.ttl import IN_EVENT_TIME
 from headrace.storage.file_system import MappedFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from headrace.state.run_entries import Entry
     from headrace.state.runs import HashRange, RunStore
-    from headrace.state.version import VersionRef
+    from headrace.state.state_file import Entry, VersionRef
     from headrace.storage.folder import Folder
 
     IsWorthMerging = Callable[["CompactionTask"], bool]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import datetime
+from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from decimal import Decimal
 from enum import Enum
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.common.typeinfo import TypeInformation
+
 
 ATOMIC: Final = frozenset(
     {
@@ -92,3 +94,34 @@ def _same(value: Any, _subject: str = "") -> Any:
 
 def _copy_row(row: Row | None, _subject: str = "") -> Row | None:
     return None if row is None else make_row(row._fields, row._values, row._row_kind)
+
+
+def elements_of(given: Any, subject: str) -> Iterable[Any]:
+    """The elements that a list state is given.
+
+    A string, whose characters would become elements, and a dict, whose keys would, are taken for one element that
+    somebody has forgotten to put into a list.
+
+    Args:
+        given: what the method was called with.
+        subject: what an error calls it.
+
+    Raises:
+        InvalidTypeError: when that is nothing to iterate over, a string, bytes or a dict.
+    """
+    if isinstance(given, Iterable) and not isinstance(given, str | bytes | bytearray | Mapping):
+        return given
+    raise InvalidTypeError(subject + WrongValueError(given, "a list of elements").describe())
+
+
+def entries_of(given: Any, subject: str) -> Iterable[tuple[Any, Any]]:
+    """The keys and values of the entries that a map state is given; arguments as of :func:`elements_of`.
+
+    Raises:
+        InvalidTypeError: when it is no dict, nor like one.
+    """
+    items = getattr(given, "items", None)
+    if callable(items):
+        entries: Iterable[tuple[Any, Any]] = items()
+        return entries
+    raise InvalidTypeError(subject + WrongValueError(given, "a dict").describe())

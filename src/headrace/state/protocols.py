@@ -6,7 +6,8 @@ of tables. ``docs/state-backends.md`` says what has to be kept to.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from headrace.state.interfaces import ListState, MapState
     from headrace.state.keyed.namespaces import Namespace
     from headrace.state.keys import KeyCodec, KeyColumn
-    from headrace.state.keys.entries import AnyKeyEntry, NoKey
+    from headrace.state.keys.codecs import AnyKeyEntry, NoKey
     from headrace.state.runs import RunStore
     from headrace.state.timers import Timer
 
@@ -206,3 +207,31 @@ class OperatorStates(Protocol):
         Raises:
             InvalidTypeError: when something cannot be stored; it names the operator and the state.
         """
+
+
+class StateKind(Enum):
+    """A kind of state. The values are written into manifests and plans."""
+
+    KEYED = "keyed"
+    """State and timers by key. The key group of a key says which subtask has it."""
+
+    LIST = "operator list"
+    """Lists of a subtask. After a start at another parallelism each subtask has an equal share of their elements."""
+
+    UNION = "union list"
+    """Lists of a subtask. After a start each subtask has the elements of all."""
+
+    BROADCAST = "broadcast"
+    """Maps of which every subtask has the same copy."""
+
+
+StateKinds = frozenset[StateKind]
+
+NO_STATE: Final[StateKinds] = frozenset()
+KEYED: Final[StateKinds] = frozenset({StateKind.KEYED})
+WITHOUT_KEYS: Final[StateKinds] = frozenset(StateKind) - KEYED
+
+
+def names_of(kinds: Iterable[StateKind]) -> list[str]:
+    """What manifests and plans call some kinds, always in the same order."""
+    return [kind.value for kind in StateKind if kind in kinds]

@@ -13,16 +13,19 @@ version's reference.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import re
+import zlib
 from dataclasses import dataclass
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from zlib import crc32
 
 from headrace.common.errors import CheckpointError, StateCorruptedError
-from headrace.state.run_entries import entry_of_run
+from headrace.state.runs import Run
+from headrace.state.runs.run import weight_of
 from headrace.state.runs.sections import ALIGNMENT
 
 if TYPE_CHECKING:
@@ -30,12 +33,74 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from headrace.state.run_entries import Entry
-    from headrace.state.runs import Run
+    from headrace.state.runs import HashRange
     from headrace.state.runs.sections import Section
-    from headrace.state.version import VersionRef
     from headrace.storage.file_system import MappedFile
     from headrace.storage.folder import Folder
+
+
+Entry = dict[str, Any]
+
+
+class RunHead(NamedTuple):
+    """What is known of a run without its rows.
+
+    Attributes:
+        uid: the operator.
+        store: the store that it is in.
+        meta: what its writer said about it.
+        schema: its columns.
+    """
+
+    uid: str
+    store: str
+    meta: dict[str, Any]
+    schema: pa.Schema
+
+
+def entry_of_run(run: Run) -> Entry:
+    """What an index says about a run."""
+    entry = {"hashes": list(run.hashes), "whole": run.whole, "origin": run.origin, "meta": run.meta}
+    return entry if run.span == run.hashes else {**entry, "span": list(run.span)}
+
+
+def run_of_entry(entry: Entry, section: Section) -> Run:
+    """The run that :func:`entry_of_run` described."""
+    low, high = entry["hashes"]
+    return Run(section, entry["meta"], (low, high), whole=entry["whole"], origin=entry["origin"], span=_span(entry))
+
+
+def part_of_entry(entry: Entry, hashes: HashRange) -> Entry | None:
+    """What an index would say about a run that is restricted to a range of hashes; None when it has none of these."""
+    low, high = max(entry["hashes"][0], hashes[0]), min(entry["hashes"][1], hashes[1])
+    if low >= high:
+        return None
+    if [low, high] == list(entry["hashes"]):
+        return entry
+    return {**entry, "hashes": [low, high], "whole": False, "span": list(_span(entry))}
+
+
+def weight_of_entry(entry: Entry) -> int:
+    """About how many rows, or elements of their lists, a merge of the run has to move."""
+    return int(weight_of(entry["meta"], entry["rows"]) * _share(entry)) or 1
+
+
+def size_of_entry(entry: Entry) -> int:
+    """About how many bytes these take."""
+    return int(entry["size"] * _share(entry))
+
+
+def _share(entry: Entry) -> float:
+    """Which part of the rows count: hashes are spread evenly."""
+    (low, high), (first, end) = entry["hashes"], _span(entry)
+    share: float = (high - low) / (end - first)
+    return share
+
+
+def _span(entry: Entry) -> HashRange:
+    """The hashes that all rows have: those that count, where nothing else is said."""
+    first, end = entry["span"] if "span" in entry else entry["hashes"]
+    return first, end
 
 
 FORMAT: Final = 1
@@ -251,3 +316,81 @@ def write_run(storage: Folder, run: Run, generation: int, stage: int, about: dic
     name = str(CompactedName(generation, stage, run.origin, writer.digest))
     storage.write(name, chunks)
     return {**entry, "file": name}
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRef:
+    """Names one version of the state of one partition of one stage.
+
+    Attributes:
+        stage: the stage that the task belongs to.
+        partition: the partition of the stage.
+        epoch: the epoch in which the version was written; later epochs that changed nothing keep it.
+        name: the state file with the version's index; empty when the version is small and held in ``inline``.
+        inline: the bytes that such a file would have; empty when there is one, or when there is no state at all.
+        files: every file that the version needs, sorted; what no version needs may be deleted.
+        shared: by uid, a digest of the broadcast state that the operator has in common with its other subtasks.
+    """
+
+    stage: int
+    partition: int
+    epoch: int
+    name: str = ""
+    inline: bytes = b""
+    files: tuple[str, ...] = ()
+    shared: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no state at all."""
+        return not self.name and not self.inline
+
+    def to_json(self) -> dict[str, Any]:
+        """The reference as JSON."""
+        return {
+            "stage": self.stage,
+            "partition": self.partition,
+            "epoch": self.epoch,
+            "name": self.name,
+            "packed": packed(self.inline),
+            "files": list(self.files),
+            **({"shared": dict(self.shared)} if self.shared else {}),
+        }
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> VersionRef:
+        """The reference that :meth:`to_json` described."""
+        return VersionRef(
+            stage=data["stage"],
+            partition=data["partition"],
+            epoch=data["epoch"],
+            name=data["name"],
+            inline=_unpacked(data["packed"]),
+            files=tuple(data["files"]),
+            shared=tuple(sorted(data.get("shared", {}).items())),
+        )
+
+
+def packed(inline: bytes) -> str:
+    """Compressed: half of a small version describes its layout, in the same words for all partitions."""
+    return base64.b64encode(zlib.compress(inline, 1)).decode() if inline else ""
+
+
+def _unpacked(packed: str) -> bytes:
+    if not packed:
+        return b""
+    try:
+        return zlib.decompress(base64.b64decode(packed))
+    except zlib.error as error:
+        raise ValueError(f"state inside cannot be unpacked: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class NewVersion:
+    """Which version of the state of a task is to be written; attributes as in :class:`VersionRef` and ``snapshot``."""
+
+    stage: int
+    partition: int
+    epoch: int
+    generation: int
+    inline_threshold: int

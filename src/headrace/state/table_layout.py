@@ -1,7 +1,7 @@
 """``TableLayout``: what a table of an operator holds, and whether runs that were stored can be those of the table.
 
 Timers, windows, joins and records that wait keep such tables in logs of runs: in the order of time
-(:mod:`headrace.state.ordered_table`), or by key (:mod:`headrace.state.key_table`).
+(:mod:`headrace.state.sorted_table`), or by key (:mod:`headrace.state.sorted_table`).
 """
 
 from __future__ import annotations

@@ -22,10 +22,10 @@ from headrace.common.errors import InvalidTypeError
 from headrace.common.garbage import gc_paused
 from headrace.state.keyed.namespaces import namespace_of, ordered_bytes
 from headrace.state.keys import KeyColumn
-from headrace.state.ordered_table import OrderedTable
 from headrace.state.runs import HASH
-from headrace.state.runs.layout import KEY, TIMERS
-from headrace.state.runs.ordered import LIVE, NO_TIME, newest
+from headrace.state.runs.layout import KEY, LIVE, TIMERS
+from headrace.state.runs.merge_input import NO_TIME, newest
+from headrace.state.sorted_table import TimeSortedTable
 from headrace.state.table_layout import TableLayout
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from headrace.state.keyed.namespaces import KeyScope, Namespace
     from headrace.state.keys import KeyCodec
-    from headrace.state.keys.entries import AnyKeyEntry
+    from headrace.state.keys.codecs import AnyKeyEntry
     from headrace.state.runs import RunStore
 
 
@@ -130,7 +130,7 @@ class TimerQueue:
         self.next_due = NO_TIMER
         self._scope = scope
         self._layout = timer_layout(domain, scope.codec)
-        self._table = OrderedTable(store, self._layout, newest)
+        self._table = TimeSortedTable(store, self._layout, newest)
         self._log = TimerLog()
         # What the log said when a timer in it was due. By time: registered (True) or deleted (False) in this epoch, and
         # not fired since; and these times as a heap.

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.state_processor.bootstrap import BootstrapTransformation
-from headrace.state_processor.comparison import Difference, compare
-from headrace.state_processor.functions import (
+from headrace.state_processor.bootstrap import (
+    BootstrapTransformation,
     BroadcastStateBootstrapFunction,
     KeyedStateBootstrapFunction,
     StateBootstrapFunction,
@@ -15,7 +14,7 @@ from headrace.state_processor.operator_transformation import (
     OperatorTransformation,
     WindowedOperatorTransformation,
 )
-from headrace.state_processor.reader import SavepointReader, StoredTable
+from headrace.state_processor.reader import Difference, SavepointReader, StoredTable, compare
 from headrace.state_processor.state_tables import StateTables, StateTransformation
 from headrace.state_processor.writer import SavepointWriter
 

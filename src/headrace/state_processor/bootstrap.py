@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shutil
 import uuid
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic
 
 import pyarrow.parquet as pq
 
@@ -19,20 +20,27 @@ from headrace.common.configuration import Configuration
 from headrace.common.durable import TemporaryFolder
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.logs import get_logger
+from headrace.common.type_variables import K_contra, T_contra
 from headrace.common.typeinfo import Types
 from headrace.common.typeinfo.composite import CompositeTypeInfo
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.connectors.file_system import FileSource
+from headrace.datastream.functions import (
+    CheckpointedFunction,
+    FunctionSnapshotContext,
+    KeyedProcessFunction,
+    ProcessFunction,
+)
 from headrace.formats.bulk_files import type_of_schema
 from headrace.formats.parquet import ParquetFormat
 from headrace.graph.process_specs import ProcessSpec, StateBootstrapSpec
 from headrace.operators.functions import has_own
 from headrace.savepoint.stored_job import open_job
 from headrace.savepoint.tables import write_table
-from headrace.state.kinds import KEYED, WITHOUT_KEYS, StateKind
-from headrace.state.operator.redistribution import kind_of_store
-from headrace.state_processor.fitting import fitted
-from headrace.state_processor.given_rows import column_of, is_spark_dataframe, is_table, table_of
+from headrace.state.operator_state import kind_of_store
+from headrace.state.protocols import KEYED, WITHOUT_KEYS, StateKind
+from headrace.state_processor.given_rows import is_spark_dataframe, is_table, table_of
+from headrace.state_processor.state_columns import column_of, fitted
 from headrace.state_processor.state_tables import StateTransformation, WrittenState
 from headrace.storage.file_system import PosixFileSystem
 from headrace.storage.locations import open_storage
@@ -43,10 +51,11 @@ if TYPE_CHECKING:
 
     from headrace.common.typeinfo import DeclaredType, TypeInformation
     from headrace.datastream import DataStream
-    from headrace.state.exported import ExportedTable
-    from headrace.state.kinds import StateKinds
+    from headrace.state.exported_tables import ExportedTable
+    from headrace.state.protocols import StateKinds
     from headrace.state_processor.state_tables import WriteTarget
     from headrace.storage.folder import Folder
+
 
 logger = get_logger(__name__)
 
@@ -271,3 +280,90 @@ def _remove(checkpoints: Folder) -> None:
         shutil.rmtree(checkpoints.path, ignore_errors=True)
     else:
         logger.warning("%s was needed to make state, and may be removed", checkpoints)
+
+
+class KeyedStateBootstrapFunction(KeyedProcessFunction[K_contra, T_contra, Any], Generic[K_contra, T_contra]):
+    """Makes state and timers of keys out of records.
+
+    It gets its states in ``open``, as a ``KeyedProcessFunction`` does, and sets timers by ``ctx.timer_service()``. They
+    fire in the job that begins with the savepoint, even those that are due by then; here none does. It yields nothing.
+
+    Examples:
+        >>> import tempfile
+        >>> import pyarrow as pa
+        >>> from headrace.common import Types
+        >>> from headrace.datastream.state import ValueStateDescriptor
+        >>> from headrace.state_processor import KeyedStateBootstrapFunction, OperatorTransformation
+        >>> from headrace.state_processor import SavepointReader, SavepointWriter
+        >>> class Totals(KeyedStateBootstrapFunction):
+        ...     def open(self, runtime_context):
+        ...         self.total = runtime_context.get_state(ValueStateDescriptor("total", Types.LONG()))
+        ...     def process_element(self, value, ctx):
+        ...         self.total.update((self.total.value() or 0) + value.amount)
+        ...         ctx.timer_service().register_event_time_timer(60_000)
+        >>> orders = pa.table({"user": ["ann", "bob", "ann"], "amount": [1, 2, 3]})
+        >>> keyed = OperatorTransformation.bootstrap_with(orders).key_by(lambda order: order.user, Types.STRING())
+        >>> writer = SavepointWriter.new_savepoint().with_operator("totals", keyed.transform(Totals()))
+        >>> path = writer.write(tempfile.mkdtemp() + "/first")
+        >>> SavepointReader.read(path).read_keyed_state("totals", "total").sort_by("key").to_pylist()
+        [{'key': 'ann', 'value': 4}, {'key': 'bob', 'value': 2}]
+        >>> SavepointReader.read(path).read_timers("totals").num_rows
+        2
+    """
+
+    @abstractmethod
+    def process_element(self, value: T_contra, ctx: KeyedProcessFunction.Context[K_contra]) -> None:
+        """Called for each record."""
+
+
+class StateBootstrapFunction(ProcessFunction[T_contra, Any], CheckpointedFunction, Generic[T_contra]):
+    """Makes the list and union list states of an operator out of records.
+
+    Examples:
+        >>> import tempfile
+        >>> from headrace.common import Types
+        >>> from headrace.datastream.state import ListStateDescriptor
+        >>> from headrace.state_processor import OperatorTransformation, SavepointReader, SavepointWriter
+        >>> from headrace.state_processor import StateBootstrapFunction
+        >>> class Waiting(StateBootstrapFunction):
+        ...     def initialize_state(self, context):
+        ...         words = ListStateDescriptor("words", Types.STRING())
+        ...         self.words = context.get_operator_state_store().get_list_state(words)
+        ...     def process_element(self, value, ctx):
+        ...         self.words.add(value)
+        ...     def snapshot_state(self, context):
+        ...         pass
+        >>> waiting = OperatorTransformation.bootstrap_with(["tea", "cake"]).transform(Waiting())
+        >>> path = SavepointWriter.new_savepoint().with_operator("pairs", waiting).write(tempfile.mkdtemp() + "/first")
+        >>> SavepointReader.read(path).read_list_state("pairs", "words").column("value").to_pylist()
+        ['tea', 'cake']
+    """
+
+    @abstractmethod
+    def process_element(self, value: T_contra, ctx: ProcessFunction.Context) -> None:
+        """Called for each record."""
+
+
+class BroadcastStateBootstrapFunction(StateBootstrapFunction[T_contra]):
+    """Makes the broadcast state of an operator out of records: each subtask is given all of them.
+
+    Examples:
+        >>> import tempfile
+        >>> from headrace.common import Types
+        >>> from headrace.datastream.state import MapStateDescriptor
+        >>> from headrace.state_processor import BroadcastStateBootstrapFunction
+        >>> from headrace.state_processor import OperatorTransformation, SavepointReader, SavepointWriter
+        >>> RATES = MapStateDescriptor("rates", Types.STRING(), Types.DOUBLE())
+        >>> class Rates(BroadcastStateBootstrapFunction):
+        ...     def initialize_state(self, context):
+        ...         self.rates = context.get_operator_state_store().get_broadcast_state(RATES)
+        ...     def process_element(self, value, ctx):
+        ...         self.rates.put(value[0], value[1])
+        >>> rates = OperatorTransformation.bootstrap_with([("USD", 1.1), ("USD", 1.2)]).transform(Rates())
+        >>> path = SavepointWriter.new_savepoint().with_operator("priced", rates).write(tempfile.mkdtemp() + "/first")
+        >>> SavepointReader.read(path).read_broadcast_state("priced", "rates").column("value").to_pylist()
+        [1.2]
+    """
+
+    def snapshot_state(self, context: FunctionSnapshotContext) -> None:
+        """Called at the end of an epoch; the state is as records have left it."""

@@ -13,22 +13,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.arguments import refused, shown
-from headrace.common.columns import conformed
 from headrace.common.errors import InvalidTypeError, SavepointError
-from headrace.common.typeinfo import PickledBytesTypeInfo
-from headrace.savepoint.columns import ENCODED, is_shown_as_text, readable_keys
 from headrace.savepoint.tables import write_table
-from headrace.state.exported import ExportedTable
-from headrace.state.keys import KeyCodec, KeyColumn
-from headrace.state.keys.groups import partitions_of_hashes
-from headrace.state.kinds import StateKind
-from headrace.state.runs.layout import ENTRY, ENTRY_KEY, KEY, TIMERS
-from headrace.state_processor.fitting import fitted
+from headrace.state.exported_tables import ExportedTable
+from headrace.state.keys import KeyColumn
+from headrace.state.keys.hashing import partitions_of_hashes
+from headrace.state.protocols import StateKind
+from headrace.state.runs.layout import KEY, TIMERS
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from headrace.common.typeinfo import TypeInformation
     from headrace.savepoint.metadata import TableFile
     from headrace.state_processor.manifest_edits import OperatorPlace
     from headrace.state_processor.state_columns import StateColumns
@@ -221,94 +216,6 @@ class _WriteTable:
         """Write rows that were checked."""
         table = table_of_rows(self.place, self.columns, rows)
         return write_table(self.savepoint, table, self.place.stage, partition)
-
-
-def given_keys(codec: KeyCodec, given: pa.Table, *, takes_objects: bool) -> pa.Array:
-    """The column ``key``, or what ``key_encoded`` says where that is given beside it.
-
-    Args:
-        codec: how keys are stored.
-        given: the columns.
-        takes_objects: whether keys without a declared type are what the column has. Not so of a state that was stored:
-            it may be what a reader has shown for them.
-
-    Raises:
-        InvalidTypeError: when keys do not fit their type, or the two columns say different things.
-    """
-    if ENCODED in given.column_names:
-        return _encoded(codec, given)
-    if not takes_objects and is_shown_as_text(codec.type):
-        raise InvalidTypeError(f"keys have no declared type: the column {ENCODED!r} has to be among those given")
-    return _canonical(codec, column_of(given, KEY), KEY)
-
-
-def given_entries(type_: TypeInformation | None, given: pa.Table, name: str, *, takes_objects: bool) -> pa.Array:
-    """The column ``entry_key`` or ``entry`` of a map; either may be given where keys of entries have a type.
-
-    Raises:
-        InvalidTypeError: when keys of entries do not fit their type.
-    """
-    assert type_ is not None, "maps say what their types are"
-    codec = KeyCodec.for_type(type_)
-    told = ENTRY if ENTRY in given.column_names else ENTRY_KEY
-    if is_shown_as_text(type_):
-        if told == ENTRY and ENTRY_KEY in given.column_names:  # as a reader gives both
-            return fitted(type_, column_of(given, ENTRY)) if name == ENTRY else _as_stored(codec, given, ENTRY_KEY)
-        if not takes_objects:
-            raise InvalidTypeError(
-                f"keys of entries have no declared type: the columns {ENTRY_KEY!r} and {ENTRY!r} have to be among "
-                "those given"
-            )
-    keys = column_of(given, told)
-    return fitted(type_, keys) if name == ENTRY else _canonical(codec, keys, told)
-
-
-def _canonical(codec: KeyCodec, keys: pa.Array, name: str) -> pa.Array:
-    if keys.null_count:
-        row = keys.is_null().index(True).as_py()
-        raise InvalidTypeError(f"row {row}: {name!r} is null, and every row is of a key")
-    if isinstance(codec.type, PickledBytesTypeInfo):
-        return codec.encode(keys.to_pylist()).values
-    try:
-        return codec.from_array(fitted(codec.type, keys)).values
-    except InvalidTypeError as error:
-        raise InvalidTypeError(f"column {name!r}: {error}") from error
-
-
-def _encoded(codec: KeyCodec, given: pa.Table) -> pa.Array:
-    encoded = _as_stored(codec, given, ENCODED)
-    shown = readable_keys(codec, encoded)[KEY]
-    told = column_of(given, KEY)
-    told = told if is_shown_as_text(codec.type) else fitted(codec.type, told)
-    for row, (own, other) in enumerate(zip(shown.to_pylist(), told.to_pylist(), strict=True)):
-        if repr(own) != repr(other):  # NaN is what it is
-            raise InvalidTypeError(
-                f"row {row}: {ENCODED!r} is of the key {own!r}, and {KEY!r} is {other!r}; leave {ENCODED!r} out, and "
-                "the keys become others"
-            )
-    return encoded
-
-
-def _as_stored(codec: KeyCodec, given: pa.Table, name: str) -> pa.Array:
-    keys = conformed(column_of(given, name), codec.arrow_type)
-    if keys.null_count:
-        raise InvalidTypeError(f"row {keys.is_null().index(True).as_py()}: {name!r} is null")
-    return keys
-
-
-def column_of(given: pa.Table, name: str) -> pa.Array:
-    """One column in one piece; of nulls where there is none.
-
-    Raises:
-        InvalidTypeError: when it is more than an array of its type can hold.
-    """
-    if name not in given.column_names:
-        return pa.nulls(given.num_rows)
-    try:
-        column = given.column(name).combine_chunks()
-        return column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)
-    except pa.ArrowInvalid as error:
-        raise InvalidTypeError(f"column {name!r} is too large ({error}): give a DataFrame of Spark") from error
 
 
 DOMAIN: Final = "domain"

@@ -9,11 +9,11 @@ from headrace.checkpoint.manifest import Manifest, OperatorSnapshot, PartitionSn
 from headrace.common.constants import MAX_WATERMARK
 from headrace.common.job_id import JobID
 from headrace.savepoint.uid_mapping import UidMapping
-from headrace.state.kinds import NO_STATE
-from headrace.state.version import VersionRef
+from headrace.state.protocols import NO_STATE
+from headrace.state.state_file import VersionRef
 
 if TYPE_CHECKING:
-    from headrace.state.kinds import StateKinds
+    from headrace.state.protocols import StateKinds
 
 
 @dataclass(frozen=True, slots=True)

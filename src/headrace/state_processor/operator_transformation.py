@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING, Any
 from headrace.common.arguments import expect, refused
 from headrace.state_processor.bootstrap import (
     BootstrapTransformation,
+    BroadcastStateBootstrapFunction,
+    KeyedStateBootstrapFunction,
     Records,
+    StateBootstrapFunction,
     in_common,
     keyed,
     windowed,
     without_keys,
-)
-from headrace.state_processor.functions import (
-    BroadcastStateBootstrapFunction,
-    KeyedStateBootstrapFunction,
-    StateBootstrapFunction,
 )
 from headrace.state_processor.given_rows import is_spark_dataframe, is_table
 from headrace.state_processor.state_tables import StateTables

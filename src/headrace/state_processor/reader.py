@@ -8,28 +8,27 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
 
 import pyarrow as pa
 
 from headrace.common.arguments import expect, refused, shown
 from headrace.common.errors import InvalidTypeError, SavepointError
 from headrace.common.typeinfo import type_from_json
-from headrace.savepoint.columns import readable, type_of_keys
 from headrace.savepoint.metadata import TableFile
-from headrace.savepoint.queries import query
-from headrace.savepoint.stored_job import StoredJob, open_job, read_with_retries
-from headrace.savepoint.verification import verify
-from headrace.state_processor.fitting import in_words
+from headrace.savepoint.stored_job import StoredJob, open_job, query, read_with_retries, verify
+from headrace.savepoint.tables import ENCODED, WINDOW, readable, type_of_keys
+from headrace.state.exported_tables import NAMESPACE
+from headrace.state.runs.layout import ENTRY_KEY, EXPIRY, KEY
 from headrace.state_processor.given_rows import check_spark_session
+from headrace.state_processor.state_columns import in_words
 
 if TYPE_CHECKING:
     from headrace.checkpoint.manifest import Manifest, OperatorSnapshot
     from headrace.common.typeinfo import DeclaredType
-    from headrace.savepoint.stored_job import StatePlace
-    from headrace.savepoint.verification import Verified
+    from headrace.savepoint.stored_job import StatePlace, Verified
     from headrace.state.descriptors import StateDescriptor
-    from headrace.state.exported import ExportedTable
+    from headrace.state.exported_tables import ExportedTable
 
 
 T = TypeVar("T")
@@ -331,3 +330,100 @@ def _types(about: dict[str, Any]) -> str:
         described = [types] if "type" in types else [types[role] for role in ("key", "value") if role in types]
         known += map(type_from_json, described)
     return " → ".join(map(in_words, known))
+
+
+_IDENTITY: Final = (KEY, ENCODED, NAMESPACE, *WINDOW, ENTRY_KEY, "time", "window_end", "domain")
+"""The columns that say what a row is of; what else it has may change."""
+
+Change = Literal["added", "removed", "changed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What one key, or entry of a key, has in one state, before and after.
+
+    Attributes:
+        change: added, removed or changed.
+        uid: the operator.
+        store: the state, as of ``StoredTable``.
+        of: the key, and the window or the key of the entry, by the name of the column.
+        before: the rows there were: the other columns, without expiry.
+        after: those there are.
+
+    Examples:
+        >>> from headrace.state_processor import Difference
+        >>> str(Difference("changed", "totals", "state/total", {"key": "a"}, [{"value": 1}], [{"value": 2}]))
+        'changed totals state/total key=a: value=1 -> value=2'
+    """
+
+    change: Change
+    uid: str
+    store: str
+    of: dict[str, Any]
+    before: list[dict[str, Any]]
+    after: list[dict[str, Any]]
+
+    def __str__(self) -> str:
+        """One line."""
+        sides = " -> ".join(_told(rows) for rows in (self.before, self.after) if rows or self.change == "changed")
+        return f"{self.change} {self.uid} {self.store} {_of_row(self.of)}: {sides}"
+
+
+def compare(before: SavepointReader, after: SavepointReader) -> Iterator[Difference]:
+    """All that is different, state by state.
+
+    Expiry does not count. A state is held in memory as Python objects while it is compared.
+
+    Raises:
+        InvalidTypeError: when one of them is no reader.
+    """
+    for reader in (before, after):
+        if not hasattr(reader, "states"):
+            raise refused(f"compare takes two readers: SavepointReader.read({shown(reader)})", InvalidTypeError)
+    return _all_compared(before, after)
+
+
+def _all_compared(before: SavepointReader, after: SavepointReader) -> Iterator[Difference]:
+    there = [{(table.uid, table.store) for table in reader.states()} for reader in (before, after)]
+    for uid, store in sorted(there[0] | there[1]):
+        sides = [
+            _rows(reader.read_table(uid, store)) if (uid, store) in known else {}
+            for reader, known in zip((before, after), there, strict=True)
+        ]
+        yield from _compared(uid, store, *sides)
+
+
+_Rows = dict[str, tuple[dict[str, Any], list[dict[str, Any]]]]
+"""By what rows are of, as a text: what they are of, and the rest of each."""
+
+
+def _rows(table: pa.Table) -> _Rows:
+    names = [name for name in table.column_names if name in _IDENTITY]
+    rest = [name for name in table.column_names if name not in {*_IDENTITY, EXPIRY}]
+    found: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {}
+    grouped: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in table.to_pylist():
+        of = {name: row[name] for name in names if row[name] is not None or name == KEY}
+        text = repr(of)
+        grouped[text].append({name: row[name] for name in rest})
+        found[text] = (of, grouped[text])
+    return found
+
+
+def _compared(uid: str, store: str, before: _Rows, after: _Rows) -> Iterator[Difference]:
+    for text in sorted(before.keys() | after.keys()):
+        was, now = before.get(text), after.get(text)
+        if was is None and now is not None:
+            yield Difference("added", uid, store, now[0], [], now[1])
+        elif now is None and was is not None:
+            yield Difference("removed", uid, store, was[0], was[1], [])
+        elif was is not None and now is not None and repr(was[1]) != repr(now[1]):  # NaN is what it was
+            yield Difference("changed", uid, store, now[0], was[1], now[1])
+
+
+def _told(rows: list[dict[str, Any]]) -> str:
+    return "; ".join(map(_of_row, rows)) or "nothing"
+
+
+def _of_row(row: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in row.items()) or "there"

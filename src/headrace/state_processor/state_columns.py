@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -10,30 +11,217 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.common.columns import conformed
+from headrace.common.columns import array_to_values, conformed, values_to_array
 from headrace.common.errors import InvalidTypeError, SavepointError, StateError
-from headrace.common.typeinfo import Types, type_from_json
-from headrace.savepoint.columns import ENCODED, WINDOW, readable, stored_namespaces, type_of_keys
-from headrace.state.exported import NAMESPACE
+from headrace.common.typeinfo import (
+    BasicType,
+    BasicTypeInfo,
+    CompositeTypeInfo,
+    ListTypeInfo,
+    MapTypeInfo,
+    NamedCompositeTypeInfo,
+    PickledBytesTypeInfo,
+    RowTypeInfo,
+    SequenceTypeInfo,
+    TupleTypeInfo,
+    Types,
+    type_from_json,
+)
+from headrace.savepoint.tables import (
+    ENCODED,
+    WINDOW,
+    is_shown_as_text,
+    readable,
+    readable_keys,
+    stored_namespaces,
+    type_of_keys,
+)
+from headrace.state.exported_tables import NAMESPACE
 from headrace.state.keyed.backend import NAMESPACED_PREFIX, STORE_PREFIX
 from headrace.state.keyed.namespaces import namespaced
 from headrace.state.keyed.table import meta_of
 from headrace.state.keys import KeyCodec
-from headrace.state.kinds import StateKind
-from headrace.state.operator.backend import meta_of_list
-from headrace.state.operator.redistribution import kind_of_store, store_name
-from headrace.state.runs.layout import ENTRY, ENTRY_KEY, EXPIRY, HASH, KEY, KIND, TIMERS, TYPES, VALUE
-from headrace.state.runs.ordered import LIVE
+from headrace.state.operator_state import kind_of_store, meta_of_list, store_name
+from headrace.state.protocols import StateKind
+from headrace.state.runs.layout import ENTRY, ENTRY_KEY, EXPIRY, HASH, KEY, KIND, LIVE, TIMERS, TYPES, VALUE
 from headrace.state.timers import timer_layout
-from headrace.state_processor.fitting import as_column, fitted
-from headrace.state_processor.given_rows import column_of, given_entries, given_keys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor
-    from headrace.state.exported import ExportedTable
+    from headrace.state.exported_tables import ExportedTable
+
+
+def in_words(type_: TypeInformation) -> str:
+    """A type in words.
+
+    >>> from headrace.common import Types
+    >>> in_words(Types.ROW_NAMED(["user", "visits"], [Types.STRING(), Types.LIST(Types.SQL_DATE())]))
+    'Row(user: String, visits: List<Date>)'
+    >>> in_words(Types.MAP(Types.STRING(), Types.TUPLE([Types.LONG(), Types.PICKLED_BYTE_ARRAY()])))
+    'Map<String, Tuple(Long, any object)>'
+    >>> in_words(Types.BYTES())
+    'Bytes'
+    """
+    for kind, words in _WORDS:
+        if isinstance(type_, kind):
+            return words(type_)
+    return str(type_)
+
+
+def _fields(type_: CompositeTypeInfo) -> str:
+    named = zip(type_.field_names, type_.field_types, strict=True)
+    return ", ".join(f"{name}: {in_words(field)}" for name, field in named)
+
+
+def _basic(type_: BasicTypeInfo[Any]) -> str:
+    return "Bytes" if type_.basic_type is BasicType.BYTES else str(type_).removesuffix("TypeInfo")
+
+
+def _row(type_: RowTypeInfo) -> str:
+    return f"Row({_fields(type_)})" if type_.names is not None else f"Row({_types(type_)})"
+
+
+def _types(type_: CompositeTypeInfo) -> str:
+    return ", ".join(map(in_words, type_.field_types))
+
+
+_WORDS: Final[tuple[tuple[type, Callable[[Any], str]], ...]] = (
+    (BasicTypeInfo, _basic),
+    (PickledBytesTypeInfo, lambda _: "any object"),
+    (TupleTypeInfo, lambda type_: f"Tuple({_types(type_)})"),
+    (RowTypeInfo, _row),
+    (NamedCompositeTypeInfo, lambda type_: f"{type_.class_name}({_fields(type_)})"),
+    (ListTypeInfo, lambda type_: f"List<{in_words(type_.element_type)}>"),
+    (SequenceTypeInfo, lambda type_: f"Array<{in_words(type_.element_type)}>"),
+    (MapTypeInfo, lambda type_: f"Map<{in_words(type_.key_type)}, {in_words(type_.value_type)}>"),
+)
+"""The types that Flink spells by the name of a class; all others are words as they are."""
+
+
+_AS_TEXT: Final = frozenset({BasicType.BIG_INT, BasicType.BIG_DEC, BasicType.CHAR})
+"""Types whose columns are text, which not every text is of."""
+
+_PICKLE_BEGINS: Final = b"\x80"
+"""How pickles begin, since protocol 2."""
+
+
+def fitted(type_: TypeInformation, given: pa.Array) -> pa.Array:
+    """The values of a column as one of type ``type_.storage_type``.
+
+    Records have the same fields, in any order. Numbers become those of another type where they are equal to them.
+
+    Raises:
+        InvalidTypeError: when values do not fit the type.
+    """
+    if pa.types.is_dictionary(given.type):
+        given = given.dictionary_decode()
+    if pa.types.is_null(given.type):
+        return pa.nulls(len(given), type_.storage_type)
+    for kind, fit in _FITTED:
+        if isinstance(type_, kind):
+            return fit(type_, given)
+    return as_column(given, type_.storage_type)
+
+
+def as_column(given: pa.Array, storage: pa.DataType) -> pa.Array:
+    """A column as one of an Arrow type. Times are no numbers, which might be of any unit.
+
+    Raises:
+        InvalidTypeError: when it cannot be cast without loss.
+    """
+    is_number = pa.types.is_integer(storage) or pa.types.is_floating(storage)
+    if is_number and pa.types.is_temporal(given.type):
+        raise InvalidTypeError(
+            f"a column of type {given.type} cannot be read as {storage}, whose unit nobody knows: make numbers of it, "
+            "milliseconds since 1970 for what is a time in a job"
+        )
+    return conformed(given, storage)
+
+
+def _fitted_records(type_: CompositeTypeInfo, given: pa.Array) -> pa.Array:
+    fields = type_.arrow_fields
+    wanted = [field.name for field in fields]
+    if not pa.types.is_struct(given.type):
+        raise InvalidTypeError(
+            f"a column of type {given.type} cannot be read as {in_words(type_)}, a record of {wanted}"
+        )
+    names = [given.type.field(place).name for place in range(given.type.num_fields)]
+    if sorted(names) != sorted(wanted):
+        raise InvalidTypeError(f"records with the fields {names} are no {in_words(type_)}, whose fields are {wanted}")
+    kinds = type_.field_types
+    columns = [
+        _within(field.name, kinds[place], given.field(names.index(field.name)))
+        if place < len(kinds)
+        else conformed(given.field(names.index(field.name)), field.type)  # the kind of a change
+        for place, field in enumerate(fields)
+    ]
+    return pa.StructArray.from_arrays(columns, fields=fields, mask=given.is_null())
+
+
+def _within(name: str, type_: TypeInformation, given: pa.Array) -> pa.Array:
+    try:
+        return fitted(type_, given)
+    except InvalidTypeError as error:
+        raise InvalidTypeError(f"field {name!r}: {error}") from error
+
+
+def _fitted_lists(type_: SequenceTypeInfo[Any], given: pa.Array) -> pa.Array:
+    kind = given.type
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
+        raise InvalidTypeError(f"a column of type {kind} cannot be read as {in_words(type_)}")
+    elements = fitted(type_.element_type, given.flatten())
+    if elements.null_count and not type_.nullable_elements:
+        raise InvalidTypeError(f"an element is null, which no element of {in_words(type_)} can be")
+    return pa.ListArray.from_arrays(_offsets(given), elements, type=type_.storage_type, mask=given.is_null())
+
+
+def _fitted_maps(type_: MapTypeInfo[Any, Any], given: pa.Array) -> pa.Array:
+    if not pa.types.is_map(given.type):
+        raise InvalidTypeError(f"a column of type {given.type} cannot be read as {in_words(type_)}")
+    kind = given.type
+    lists = given.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
+    entries = lists.flatten()
+    keys, values = fitted(type_.key_type, entries.field(0)), fitted(type_.value_type, entries.field(1))
+    return pa.MapArray.from_arrays(_offsets(lists), keys, values, type=type_.storage_type, mask=given.is_null())
+
+
+def _offsets(lists: pa.Array) -> pa.Array:
+    """Where each list begins among the elements of all; one that is null has none."""
+    lengths = np.asarray(pc.fill_null(pc.list_value_length(lists), 0))
+    return pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
+
+
+def _pickled(type_: PickledBytesTypeInfo, given: pa.Array) -> pa.Array:
+    """Bytes are pickles, as a reader gives them; everything else becomes one."""
+    if not (pa.types.is_binary(given.type) or pa.types.is_large_binary(given.type)):
+        return values_to_array(type_, given.to_pylist())
+    given = given.cast(pa.binary())
+    if not pc.all(pc.fill_null(pc.starts_with(given, _PICKLE_BEGINS), True)).as_py():
+        raise InvalidTypeError("values without a declared type are pickles, which these bytes are not")
+    return given
+
+
+def _fitted_basic(type_: BasicTypeInfo[Any], given: pa.Array) -> pa.Array:
+    if type_.basic_type not in _AS_TEXT:
+        return as_column(given, type_.storage_type)
+    is_stored = given.type.equals(type_.storage_type)
+    try:
+        return values_to_array(type_, array_to_values(type_, given) if is_stored else given.to_pylist())
+    except (ArithmeticError, ValueError) as error:  # text that is no number
+        raise InvalidTypeError(f"a value of the column is no {in_words(type_)}: {error}") from error
+
+
+_FITTED: Final[tuple[tuple[type, Callable[..., pa.Array]], ...]] = (
+    (CompositeTypeInfo, _fitted_records),
+    (SequenceTypeInfo, _fitted_lists),
+    (MapTypeInfo, _fitted_maps),
+    (PickledBytesTypeInfo, _pickled),
+    (BasicTypeInfo, _fitted_basic),
+)
+
 
 _ONE_A_KEY: Final = frozenset({"value", "reducing", "aggregating"})
 """Kinds of which a key, or a key and window, has one row."""
@@ -269,3 +457,91 @@ def _key_of_broadcast(given: pa.Table) -> pa.Array:
     if KEY in given.column_names and not column_of(given, KEY).equals(zeros):
         raise InvalidTypeError(f"broadcast state has no keys: leave the column {KEY!r} out")
     return zeros
+
+
+def given_keys(codec: KeyCodec, given: pa.Table, *, takes_objects: bool) -> pa.Array:
+    """The column ``key``, or what ``key_encoded`` says where that is given beside it.
+
+    Args:
+        codec: how keys are stored.
+        given: the columns.
+        takes_objects: whether keys without a declared type are what the column has. Not so of a state that was stored:
+            it may be what a reader has shown for them.
+
+    Raises:
+        InvalidTypeError: when keys do not fit their type, or the two columns say different things.
+    """
+    if ENCODED in given.column_names:
+        return _encoded(codec, given)
+    if not takes_objects and is_shown_as_text(codec.type):
+        raise InvalidTypeError(f"keys have no declared type: the column {ENCODED!r} has to be among those given")
+    return _canonical(codec, column_of(given, KEY), KEY)
+
+
+def given_entries(type_: TypeInformation | None, given: pa.Table, name: str, *, takes_objects: bool) -> pa.Array:
+    """The column ``entry_key`` or ``entry`` of a map; either may be given where keys of entries have a type.
+
+    Raises:
+        InvalidTypeError: when keys of entries do not fit their type.
+    """
+    assert type_ is not None, "maps say what their types are"
+    codec = KeyCodec.for_type(type_)
+    told = ENTRY if ENTRY in given.column_names else ENTRY_KEY
+    if is_shown_as_text(type_):
+        if told == ENTRY and ENTRY_KEY in given.column_names:  # as a reader gives both
+            return fitted(type_, column_of(given, ENTRY)) if name == ENTRY else _as_stored(codec, given, ENTRY_KEY)
+        if not takes_objects:
+            raise InvalidTypeError(
+                f"keys of entries have no declared type: the columns {ENTRY_KEY!r} and {ENTRY!r} have to be among "
+                "those given"
+            )
+    keys = column_of(given, told)
+    return fitted(type_, keys) if name == ENTRY else _canonical(codec, keys, told)
+
+
+def _canonical(codec: KeyCodec, keys: pa.Array, name: str) -> pa.Array:
+    if keys.null_count:
+        row = keys.is_null().index(True).as_py()
+        raise InvalidTypeError(f"row {row}: {name!r} is null, and every row is of a key")
+    if isinstance(codec.type, PickledBytesTypeInfo):
+        return codec.encode(keys.to_pylist()).values
+    try:
+        return codec.from_array(fitted(codec.type, keys)).values
+    except InvalidTypeError as error:
+        raise InvalidTypeError(f"column {name!r}: {error}") from error
+
+
+def _encoded(codec: KeyCodec, given: pa.Table) -> pa.Array:
+    encoded = _as_stored(codec, given, ENCODED)
+    shown = readable_keys(codec, encoded)[KEY]
+    told = column_of(given, KEY)
+    told = told if is_shown_as_text(codec.type) else fitted(codec.type, told)
+    for row, (own, other) in enumerate(zip(shown.to_pylist(), told.to_pylist(), strict=True)):
+        if repr(own) != repr(other):  # NaN is what it is
+            raise InvalidTypeError(
+                f"row {row}: {ENCODED!r} is of the key {own!r}, and {KEY!r} is {other!r}; leave {ENCODED!r} out, and "
+                "the keys become others"
+            )
+    return encoded
+
+
+def _as_stored(codec: KeyCodec, given: pa.Table, name: str) -> pa.Array:
+    keys = conformed(column_of(given, name), codec.arrow_type)
+    if keys.null_count:
+        raise InvalidTypeError(f"row {keys.is_null().index(True).as_py()}: {name!r} is null")
+    return keys
+
+
+def column_of(given: pa.Table, name: str) -> pa.Array:
+    """One column in one piece; of nulls where there is none.
+
+    Raises:
+        InvalidTypeError: when it is more than an array of its type can hold.
+    """
+    if name not in given.column_names:
+        return pa.nulls(given.num_rows)
+    try:
+        column = given.column(name).combine_chunks()
+        return column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)
+    except pa.ArrowInvalid as error:
+        raise InvalidTypeError(f"column {name!r} is too large ({error}): give a DataFrame of Spark") from error

@@ -12,7 +12,7 @@ from headrace.common.typeinfo import Types
 from headrace.operators.window.stores import is_of_operator
 from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor
 from headrace.state.keys import KeyCodec
-from headrace.state.kinds import StateKind
+from headrace.state.protocols import StateKind
 from headrace.state_processor.given_rows import GivenRows, by_domain, given_rows, is_spark_dataframe, table_of
 from headrace.state_processor.state_columns import StateColumns
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from headrace.common.configuration import Configuration
     from headrace.common.typeinfo import DeclaredType
     from headrace.savepoint.metadata import TableFile
-    from headrace.state.kinds import StateKinds
+    from headrace.state.protocols import StateKinds
     from headrace.state_processor.manifest_edits import OperatorPlace
     from headrace.storage.folder import Folder
 

@@ -16,13 +16,13 @@ from headrace.common.errors import InvalidProgramError, SavepointError
 from headrace.datastream.streams.stream import checked_text
 from headrace.savepoint.disposal import end_progress, give_up
 from headrace.savepoint.metadata import IN_PROGRESS, METADATA, SavepointMetadata
-from headrace.savepoint.source_files import write_source_file
 from headrace.savepoint.stored_job import StoredJob, fixed, open_job
-from headrace.savepoint.tables import write_table
+from headrace.savepoint.tables import write_source_file, write_table
 from headrace.savepoint.tasks import with_tables
-from headrace.state.keys.groups import check_parallelism
+from headrace.state.keys.hashing import check_parallelism
 from headrace.state_processor.given_rows import GivenRows, given_rows, of_one_domain
 from headrace.state_processor.manifest_edits import (
+    OperatorPlace,
     empty_manifest,
     known_uids,
     place_of,
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
     from headrace.checkpoint.manifest import Manifest
     from headrace.savepoint.metadata import SourceFile, TableFile
-    from headrace.state_processor.manifest_edits import OperatorPlace
     from headrace.storage.folder import Folder
 
 

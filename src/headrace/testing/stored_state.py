@@ -17,7 +17,7 @@ from headrace.operators.timer_service import TimeDomain
 from headrace.operators.window.general.window_operator import WindowOperator
 from headrace.operators.window.stored_windows import StoredWindow, WindowStateReader
 from headrace.runtime.task.operator_chain import open_state, operator_context, task_parameters
-from headrace.state.kinds import StateKind
+from headrace.state.protocols import StateKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

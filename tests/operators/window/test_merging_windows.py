@@ -17,7 +17,7 @@ from headrace.operators.window.general.merging_windows import (
     MergingWindowSet,
 )
 from headrace.state.keyed.table import StateTable
-from headrace.state.keys.entries import KeyEntry
+from headrace.state.keys.codecs import KeyEntry
 from headrace.testing import JobHarness
 from headrace.windowing.assigners.sessions import EventTimeSessionWindows, ProcessingTimeSessionWindows
 from headrace.windowing.serializers import TimeWindowSerializer, window_serializer

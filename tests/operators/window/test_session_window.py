@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -24,12 +23,10 @@ from headrace.common.typeinfo import Types
 from headrace.datastream.aggregates import count, listagg, sum
 from headrace.operators.window.columnar import session_windows
 from headrace.operators.window.columnar.session_windows import KeptSessionOperator, SessionWindowOperator
-from headrace.state.key_table import newest_of_keys
-from headrace.state.keys import KeyColumn
 from headrace.state.runs import ALL_HASHES, Run
 from headrace.state.runs.merging import merge_runs
-from headrace.state.runs.run import find_all_rows
 from headrace.state.runs.sections import Section
+from headrace.state.sorted_table import newest_of_keys
 from headrace.testing import JobHarness
 from headrace.windowing.assigners.sessions import EventTimeSessionWindows
 from headrace.windowing.triggers import EventTimeTrigger, PurgingTrigger
@@ -61,7 +58,7 @@ def driver(gap: int, tag: str | None = "late") -> Driver:
 def is_empty(run: Driver) -> bool:
     """Whether no session is open: runs may say so of keys of which older ones hold sessions."""
     sessions, ends = (run.state.stores[name].runs for name in ("sessions", "sessions-due"))
-    held = newest_of_keys([each.batch for each in sessions]).column("live").to_pylist() if sessions else []
+    held = newest_of_keys({}, [each.batch for each in sessions]).column("live").to_pylist() if sessions else []
     return not ends and not any(held)
 
 
@@ -283,22 +280,10 @@ def test_runs_are_merged_as_they_count() -> None:
     run.run([[Record(1, 1.0, 300)]], upto=0)
     run.run([], upto=99)
     batches = [each.batch for each in run.state.stores["sessions"].runs]
-    told = pa.Table.from_batches([newest_of_keys(batches)]).select(["key", "window_start", "live"]).to_pylist()
+    told = pa.Table.from_batches([newest_of_keys({}, batches)]).select(["key", "window_start", "live"]).to_pylist()
     assert [tuple(row.values()) for row in told if row["live"]] == [(1, 300, True), (1, 500, True)]
     layout = run.state.stores["sessions"].runs[0].meta
     runs = [Run(Section(batch), layout, ALL_HASHES) for batch in batches]
     merged, _ = merge_runs(runs, is_oldest=True, now=0)
     assert merged is not None
     assert merged.column("window_start").to_pylist() == [300, 500]
-
-
-def test_keys_that_share_a_hash_are_told_apart() -> None:
-    keys = ["a", "b"]
-    hashes = np.array([1, 7, 7, 7, 7, 9], np.uint64)
-    held = pa.array([keys[0], keys[0], keys[0], keys[1], keys[1], keys[1]])
-    section = Section(pa.RecordBatch.from_pydict({"hash": hashes, "key": held}))
-    asked = KeyColumn(pa.array(keys), np.array([7, 7], np.uint64))
-    places, rows = find_all_rows(section, asked)
-    assert (places.tolist(), rows.tolist()) == ([0, 0, 1, 1], [1, 2, 3, 4])
-    missing = KeyColumn(pa.array(keys[:1]), np.array([8], np.uint64))
-    assert [len(found) for found in find_all_rows(section, missing)] == [0, 0]

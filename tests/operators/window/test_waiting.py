@@ -16,8 +16,8 @@ from window_model import Record
 from headrace.operators.window.columnar import waiting
 from headrace.operators.window.columnar.accumulators import Accumulators, Chunk
 from headrace.operators.window.columnar.waiting import WaitingRecords, WaitingRows
-from headrace.state.runs.ordered import NO_TIME
-from headrace.state.task_state import HashMapOperatorStates
+from headrace.state.hashmap_backend import HashMapOperatorStates
+from headrace.state.runs.merge_input import NO_TIME
 from headrace.windowing.intervals import AlignedWindows
 from tests.draws import draws
 

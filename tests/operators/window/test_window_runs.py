@@ -13,11 +13,11 @@ from window_model import MAX, Record
 
 from headrace.operators.window import stores
 from headrace.operators.window.columnar.accumulators import Accumulators
+from headrace.state.hashmap_backend import HashMapOperatorStates
 from headrace.state.keys.hashing import hash_array
 from headrace.state.runs import RunStore
 from headrace.state.runs.merging import merge_runs
 from headrace.state.runs.sections import Section
-from headrace.state.task_state import HashMapOperatorStates
 from headrace.windowing.intervals import AlignedWindows
 
 MAKES = pytest.mark.parametrize("make", [columnar, row_apply, row_fold])

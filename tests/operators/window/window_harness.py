@@ -13,9 +13,9 @@ from headrace.common.call_site import UNKNOWN_CALL_SITE
 from headrace.common.typeinfo import Types
 from headrace.operators.base import EpochScope, KeyedBatch, Operator, OperatorContext
 from headrace.operators.window.stored_windows import WindowStateReader
+from headrace.state.hashmap_backend import HashMapOperatorStates
 from headrace.state.keys import KeyCodec
 from headrace.state.runs import ALL_HASHES, RunStore
-from headrace.state.task_state import HashMapOperatorStates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -6,7 +6,7 @@ import errno
 from pathlib import Path
 from typing import Any
 
-from headrace.state.task_state import HashMapTaskStates
+from headrace.state.hashmap_backend import HashMapTaskStates
 
 _snapshot = HashMapTaskStates.snapshot
 

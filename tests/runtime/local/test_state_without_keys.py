@@ -17,8 +17,8 @@ from headrace.common.errors import StateMigrationError, UserFunctionError
 from headrace.common.typeinfo import Types
 from headrace.connectors.ranges import NumberSequenceSource
 from headrace.state.keys import KeyCodec
-from headrace.state.keys.groups import partitions_of_hashes
-from headrace.state.kinds import StateKind
+from headrace.state.keys.hashing import partitions_of_hashes
+from headrace.state.protocols import StateKind
 from headrace.testing import JobHarness
 from headrace.testing.stored_state import Checkpoint
 from headrace.time.watermark_strategy import WatermarkStrategy

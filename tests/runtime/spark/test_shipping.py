@@ -13,7 +13,7 @@ from headrace.common.durable import Permissions
 from headrace.common.errors import InfrastructureError, JobExecutionError
 from headrace.runtime.spark.shipping import Parts, ShippedFiles, read_job
 from headrace.runtime.task.messages import EpochContext, PartitionContext, SplitAssignment
-from headrace.state.version import VersionRef
+from headrace.state.state_file import VersionRef
 from headrace.storage.folder import posix_folder
 
 INLINE = 4_000

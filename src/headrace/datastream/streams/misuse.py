@@ -19,7 +19,7 @@ from headrace.datastream.functions import KeyedCoProcessFunction, KeyedProcessFu
 from headrace.operators.checkpointed import READ_ONLY, check_declared
 from headrace.operators.functions import NO_KEYED_STATE, STATE_GETTERS, has_own, objects_of
 from headrace.state.descriptors import StateDescriptor
-from headrace.state.kinds import StateKind
+from headrace.state.protocols import StateKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -16,12 +16,12 @@ from headrace.operators.arrays import gather
 from headrace.operators.base import KeyedBatch, concat_keyed, keys_of
 from headrace.state.descriptors import MapStateDescriptor
 from headrace.state.keys import KeyColumn
-from headrace.state.keys.entries import NO_KEY
-from headrace.state.ordered_table import OrderedTable
+from headrace.state.keys.codecs import NO_KEY
 from headrace.state.runs.grouping import group_rows
 from headrace.state.runs.layout import HASH, KEY, TYPES
+from headrace.state.runs.merge_input import all_rows
 from headrace.state.runs.merging import register_ordered_merger
-from headrace.state.runs.ordered import all_rows
+from headrace.state.sorted_table import TimeSortedTable
 from headrace.state.table_layout import TableLayout
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class WaitingInTable(WaitingRecords):
             renamed=renamed,
         )
         self._type = type_
-        self._table = OrderedTable(store, self._layout, all_rows)
+        self._table = TimeSortedTable(store, self._layout, all_rows)
 
     def begin_epoch(self) -> None:
         super().begin_epoch()

@@ -15,17 +15,24 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.operators.arrays import concat, gather
-from headrace.operators.join.join_log import LINGERS, RECORD, TIME, key_ranges
+from headrace.state.keys import KeyColumn
+from headrace.state.renamed_fields import NOTHING_RENAMED
 from headrace.state.runs.grouping import sorted_by
-from headrace.state.runs.list_columns import rows_of_ranges
+from headrace.state.runs.layout import HASH, KEY, RETAINED_UNTIL, TYPES, rows_of_ranges
+from headrace.state.runs.sections import Section
+from headrace.state.sorted_table import key_ranges, key_sorted, register_key_sorted_merger
+from headrace.state.table_layout import TableLayout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
     import numpy.typing as npt
 
-    from headrace.state.keys import KeyColumn
-    from headrace.state.runs.sections import Section
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.operators.base import KeyedBatch
+    from headrace.operators.waiting_batches import TakenBatches
+    from headrace.state.keys import KeyCodec
+    from headrace.state.renamed_fields import RenamedFields
 
     Longs = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]
@@ -60,13 +67,55 @@ class JoinInterval:
         """From where to where the times of the other input's records are that match one of ``side`` at time 0."""
         return (self.lower, self.upper) if side == LEFT else (-self.upper, -self.lower)
 
-    def kept(self, side: int) -> int:
-        """For how long after its time a record of ``side`` is kept: no record that is not late matches it then.
+    def retention(self, side: int) -> int:
+        """For how long after its time a record of ``side`` is retained: no record that is not late matches it then.
 
         As in Flink it goes when the watermark reaches the end of that, also where a record that meets this very
         watermark would match.
         """
         return max(self.seen_from(side)[1], 0)
+
+
+TIME: Final = "time"
+"""The timestamp of a record."""
+AT_WATERMARK: Final = "at_watermark"
+"""Whether the watermark stood at its time when it came; only where records without a partner are shown."""
+RECORD: Final = "record"
+"""The record, as one column."""
+
+_KIND: Final = "join-log"
+_RETENTION: Final = "retention"
+_WORDS: Final = {
+    "keys": "key type",
+    TYPES: "type of records",
+    _RETENTION: "interval, for which a record is retained so long (in milliseconds)",
+}
+
+register_key_sorted_merger(_KIND)
+
+
+def log_layout(
+    codec: KeyCodec,
+    record: TypeInformation,
+    retention: int,
+    renamed: RenamedFields = NOTHING_RENAMED,
+    *,
+    is_outer: bool,
+) -> TableLayout:
+    """What a join keeps of an input: its records by key and time, each until no other one can match it.
+
+    Args:
+        codec: how keys are stored.
+        record: the type of the records.
+        retention: for how long after its time a record is retained, in milliseconds.
+        renamed: which fields of the records have other names than in what is stored.
+        is_outer: whether records without a partner are shown.
+    """
+    at_watermark = {AT_WATERMARK: pa.bool_()} if is_outer else {}
+    columns = {HASH: pa.uint64(), KEY: codec.arrow_type, TIME: pa.int64(), RETAINED_UNTIL: pa.int64(), **at_watermark}
+    schema = pa.schema({**columns, RECORD: record.storage_type})
+    about = {"keys": codec.to_json(), _RETENTION: retention}
+    return TableLayout("the records of a join", _KIND, schema, 3, about, _WORDS, record, column=RECORD, renamed=renamed)
 
 
 PAIRS: Final = 1 << 17
@@ -88,6 +137,42 @@ class ArrivedSide:
     keys: KeyColumn
     of_keys: Longs
     ordinals: Longs
+
+
+def arrived_records(
+    interval: JoinInterval, schemas: Sequence[pa.Schema], taken: TakenBatches[KeyedBatch]
+) -> tuple[ArrivedSide, ArrivedSide]:
+    """The records of both inputs that have waited, each in the order of its log.
+
+    Args:
+        interval: which times match.
+        schemas: of each input the columns of its log.
+        taken: the records.
+    """
+    left, right = (
+        _side(taken.of(side), np.flatnonzero(taken.sides == side), interval.retention(side), schemas[side])
+        for side in (LEFT, RIGHT)
+    )
+    return left, right
+
+
+def _side(batch: KeyedBatch | None, ordinals: Longs, retention: int, schema: pa.Schema) -> ArrivedSide:
+    if batch is None:
+        nothing = pa.RecordBatch.from_pylist([], schema)
+        none = np.empty(0, np.int64)
+        return ArrivedSide(Section(nothing), KeyColumn(nothing.column(1), none.view(np.uint64)), none, none)
+    keys, times = batch.keys, batch.timestamps
+    order, of_keys = key_sorted(keys.hashes, keys.values, times)
+    in_order, at = times[order], pa.array(order)
+    at_watermark = (batch.watermarks == times)[order]
+    until = in_order + retention
+    if retention == 0:  # as in Flink, where a timer that is set for the present waits for the next advance
+        until += at_watermark
+    flags = [pa.array(at_watermark)] if AT_WATERMARK in schema.names else []
+    columns = [pa.array(keys.hashes[order]), keys.values.take(at), pa.array(in_order), pa.array(until), *flags]
+    section = Section(pa.RecordBatch.from_arrays([*columns, batch.as_array().take(at)], schema=schema))
+    firsts = order[np.flatnonzero(np.diff(of_keys, prepend=-1))]
+    return ArrivedSide(section, keys.take(firsts), of_keys, ordinals[order])
 
 
 @dataclass(frozen=True)
@@ -261,7 +346,7 @@ class _PairLayout:
         other = 1 - found.later
         source = self.sources[other][found.source]
         times = source.column(TIME).to_numpy()[rows]
-        is_match = self._is_kept(source, rows, times + self.interval.kept(other), self.watermarks[ordinals])
+        is_match = self._are_retained(source, rows, times + self.interval.retention(other), self.watermarks[ordinals])
         if found.source == len(self.sources[other]) - 1:
             is_match &= self.arrived[other].ordinals[rows] < ordinals
         ordinals, rows, times = ordinals[is_match], rows[is_match], times[is_match]
@@ -271,12 +356,12 @@ class _PairLayout:
         return ordinals, np.full(len(ordinals), found.source), rows, times
 
     @staticmethod
-    def _is_kept(source: Section, rows: Longs, ends: Longs, watermarks: Longs) -> Mask:
-        is_kept: Mask = watermarks < ends
+    def _are_retained(source: Section, rows: Longs, ends: Longs, watermarks: Longs) -> Mask:
+        are_retained: Mask = watermarks < ends
         at_end = np.flatnonzero(watermarks == ends)
-        if len(at_end):
-            is_kept[at_end] = source.take(LINGERS, rows[at_end]).to_numpy(zero_copy_only=False)
-        return is_kept
+        if len(at_end):  # those that came when the watermark stood there already are retained until it goes on
+            are_retained[at_end] = source.take(RETAINED_UNTIL, rows[at_end]).to_numpy() > ends[at_end]
+        return are_retained
 
     def pairs(self, matches: _Matches) -> Pairs:
         """The records of pairs."""

@@ -14,23 +14,25 @@ import numpy as np
 from headrace.common.constants import MIN_WATERMARK
 from headrace.operators.base import KeyedOperator
 from headrace.operators.functions import FunctionOperator
-from headrace.operators.join.find_pairs import LEFT, RIGHT, SIDES, find_pairs
-from headrace.operators.join.join_log import JoinLog, log_layout
-from headrace.operators.join.outer_pairs import UnmatchedRecords
-from headrace.operators.join.tagged import arrived_records
-from headrace.operators.join.unmatched_log import UnmatchedLog
+from headrace.operators.join.find_pairs import LEFT, RIGHT, SIDES, arrived_records, find_pairs, log_layout
+from headrace.operators.join.outer_pairs import UnmatchedLog, UnmatchedRecords
 from headrace.operators.waiting_batches import WaitingBatches
 from headrace.operators.window.lateness import LateRecords, check_timestamps
+from headrace.state.sorted_table import KeySortedTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    import numpy.typing as npt
+
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
-    from headrace.operators.join.find_pairs import JoinInterval, Pairs
+    from headrace.operators.join.find_pairs import ArrivedSide, JoinInterval, Pairs
     from headrace.operators.join.results import JoinResults
-    from headrace.operators.join.tagged import ArrivedRecords, Outer
+    from headrace.operators.join.tagged import Outer
     from headrace.state.runs.sections import Section
+
+    Longs = npt.NDArray[np.int64]
 
 _MOST_ROWS: Final = 1 << 18
 """So many records wait at most; the more there are, the less often what is kept is searched."""
@@ -78,17 +80,17 @@ class IntervalJoinOperator(KeyedOperator, FunctionOperator):
             log_layout(
                 codec,
                 types[side],
-                interval.kept(side),
+                interval.retention(side),
                 context.renamed_fields.of_parts({"": SIDES[side]}),
                 is_outer=side in self._sides_shown,
             )
             for side in (LEFT, RIGHT)
         ]
         stores = [context.state.store(name) for name in _STORES]
-        self._logs = [JoinLog(stores[side], layouts[side], interval.kept(side)) for side in (LEFT, RIGHT)]
+        self._logs = [KeySortedTable(*each) for each in zip(stores, layouts, strict=True)]
         self._schemas = [layout.schema for layout in layouts]
         unmatched = {
-            side: UnmatchedLog(context.state.store(_UNMATCHED_STORES[side]), codec, interval.kept(side))
+            side: UnmatchedLog(context.state.store(_UNMATCHED_STORES[side]), codec, interval.retention(side))
             for side in self._sides_shown
         }
         self._unmatched = UnmatchedRecords(interval, unmatched) if unmatched else None
@@ -126,19 +128,22 @@ class IntervalJoinOperator(KeyedOperator, FunctionOperator):
     def _join(self, watermark: int) -> None:
         """Finds the pairs of all that waits; the watermark comes to ``watermark`` then."""
         before, self._watermark = self._watermark, watermark
-        arrived = arrived_records(self._interval, self._schemas, self._waiting.take())
-        is_any_over = self._unmatched is not None and self._unmatched.wait_until() <= watermark
-        if not len(arrived) and not is_any_over:
+        taken = self._waiting.take()
+        is_any_expired = self._unmatched is not None and self._unmatched.wait_until() <= watermark
+        if not taken.batches and not is_any_expired:
             return
-        self._has_shown |= is_any_over
-        sources = [[*log.sections(before), side.section] for log, side in zip(self._logs, arrived.sides, strict=True)]
-        for pairs in self._found(sources, arrived, before):
+        self._has_shown |= is_any_expired
+        arrived = arrived_records(self._interval, self._schemas, taken)
+        sources = [[*log.sections(before), side.section] for log, side in zip(self._logs, arrived, strict=True)]
+        for pairs in self._found(sources, arrived, taken.watermarks, before):
             self._results.emit(pairs, self.context, self.output)
-        for log, side in zip(self._logs, arrived.sides, strict=True):
+        for log, side in zip(self._logs, arrived, strict=True):
             log.append(side.section.batch, watermark)
 
-    def _found(self, sources: Sequence[Sequence[Section]], arrived: ArrivedRecords, before: int) -> Iterator[Pairs]:
-        """The pairs of what has arrived, and records that are over without one; the watermark has risen meanwhile."""
+    def _found(
+        self, sources: Sequence[Sequence[Section]], arrived: Sequence[ArrivedSide], watermarks: Longs, before: int
+    ) -> Iterator[Pairs]:
+        """The pairs of what has arrived, and expired records without one; the watermark has risen meanwhile."""
         if self._unmatched is not None:
-            return self._unmatched.joined(sources, arrived, before, self._watermark)
-        return find_pairs(self._interval, sources, arrived.sides, arrived.watermarks)
+            return self._unmatched.joined(sources, arrived, watermarks, before, self._watermark)
+        return find_pairs(self._interval, sources, arrived, watermarks)

@@ -13,18 +13,13 @@ from headrace.common.batch import Batch
 from headrace.common.columns import layout_of
 from headrace.common.typeinfo import TupleTypeInfo, Types
 from headrace.operators.base import KeyedBatch
-from headrace.operators.join.find_pairs import LEFT, RIGHT, ArrivedSide
-from headrace.operators.join.join_log import MET, key_time_order
+from headrace.operators.join.find_pairs import LEFT, RIGHT
 from headrace.state.keys import KeyColumn
-from headrace.state.runs.sections import Section
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy.typing as npt
 
     from headrace.common.typeinfo import TypeInformation
-    from headrace.operators.join.find_pairs import JoinInterval
     from headrace.operators.waiting_batches import TakenBatches
 
     Mask = npt.NDArray[np.bool_]
@@ -60,11 +55,6 @@ def tagged_types(type_: TypeInformation) -> tuple[TypeInformation, TypeInformati
     return left, right
 
 
-def is_tagged(type_: TypeInformation) -> bool:
-    """Whether values of this type may be tagged records."""
-    return isinstance(type_, TupleTypeInfo) and len(type_.types) == 3 and type_.types[0] == Types.BOOLEAN()
-
-
 def pair_type(left: TypeInformation, right: TypeInformation) -> TypeInformation:
     """Rows of a record of the left input and one of the right input; in an outer join one may be None."""
     return Types.ROW_NAMED(["left", "right"], [left, right])
@@ -97,52 +87,3 @@ def untagged(records: pa.Array) -> tuple[Mask, pa.Array, pa.Array]:
     """Of tagged records as one column: which are of the left input, the left records and the right ones."""
     tags, left, right = (pc.struct_field(records, [field]) for field in range(3))
     return tags.to_numpy(zero_copy_only=False), left, right
-
-
-@dataclass(frozen=True)
-class ArrivedRecords:
-    """Records of both inputs; there may be none.
-
-    Attributes:
-        sides: the records of each input.
-        watermarks: the watermark that each has met, in the order in which they came.
-    """
-
-    sides: tuple[ArrivedSide, ArrivedSide]
-    watermarks: Longs
-
-    def __len__(self) -> int:
-        return len(self.watermarks)
-
-
-def arrived_records(
-    interval: JoinInterval, schemas: Sequence[pa.Schema], taken: TakenBatches[KeyedBatch]
-) -> ArrivedRecords:
-    """The records of both inputs that have waited.
-
-    Args:
-        interval: which times match.
-        schemas: of each input the columns of its log.
-        taken: the records.
-    """
-    watermarks = np.concatenate([np.empty(0, np.int64), *(batch.watermarks for batch in taken.batches)])
-    left, right = (
-        _side(taken.of(side), np.flatnonzero(taken.sides == side), interval.kept(side), schemas[side])
-        for side in (LEFT, RIGHT)
-    )
-    return ArrivedRecords((left, right), watermarks)
-
-
-def _side(batch: KeyedBatch | None, ordinals: Longs, kept: int, schema: pa.Schema) -> ArrivedSide:
-    if batch is None:
-        nothing = pa.RecordBatch.from_pylist([], schema)
-        none = np.empty(0, np.int64)
-        return ArrivedSide(Section(nothing), KeyColumn(nothing.column(1), none.view(np.uint64)), none, none)
-    keys, times, watermarks = batch.keys, batch.timestamps, batch.watermarks
-    lingers = watermarks == times + kept
-    met = [pa.array(watermarks == times)] if MET in schema.names else []
-    columns = [pa.array(keys.hashes), keys.values, pa.array(times), pa.array(lingers), *met, batch.as_array()]
-    order, of_keys = key_time_order(keys.hashes, keys.values, times)
-    section = Section(pa.RecordBatch.from_arrays(columns, schema=schema).take(pa.array(order)))
-    firsts = order[np.flatnonzero(np.diff(of_keys, prepend=-1))]
-    return ArrivedSide(section, keys.take(firsts), of_keys, ordinals[order])

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from headrace.common.typeinfo import type_from_json
 from headrace.operators.arrays import gather
 from headrace.operators.join.find_pairs import LEFT, RIGHT, SIDES, Pairs, portions
-from headrace.operators.join.tagged import is_tagged, tagged, tagged_types, untagged
+from headrace.operators.join.tagged import tagged, tagged_types, untagged
 from headrace.operators.waiting_batches import WaitingBatches
 from headrace.operators.window.general.ordered_contents import OrderedContents
 from headrace.operators.window.general.ordered_elements import (
@@ -22,10 +21,8 @@ from headrace.operators.window.general.ordered_elements import (
     keys_of_window,
 )
 from headrace.operators.window.general.window_operator import WindowOperator
-from headrace.operators.window.stores import ELEMENTS_KIND, LEFT_STORE, RIGHT_STORE, STORE, check_has_tables_of
-from headrace.state.runs.layout import KIND, TYPES, VALUE
-from headrace.state.runs.list_columns import rows_of_ranges
-from headrace.state.runs.ordered import described, floor_of, rest_of
+from headrace.operators.window.stores import LEFT_STORE, RIGHT_STORE, check_has_tables_of
+from headrace.state.runs.layout import VALUE, rows_of_ranges
 from headrace.windowing.definition import WindowFunctions
 
 if TYPE_CHECKING:
@@ -64,7 +61,6 @@ class ElementsOfSides(OrderedContents):
     def __init__(
         self, context: OperatorContext, windows: RegularWindows, type_: TypeInformation, lateness: int
     ) -> None:
-        _set_apart(context)
         check_has_tables_of(context, *_STORES)
         self._types, renamed = tagged_types(type_), context.renamed_fields
         self._sides = [
@@ -137,27 +133,6 @@ class RecordsOfSides:
         lefts = iter(self.left.values(rows[is_left]))
         rights = iter(self.right.values(rows[~is_left] - len(self.left)))
         return [(True, next(lefts), None) if is_own else (False, None, next(rights)) for is_own in is_left.tolist()]
-
-
-def _set_apart(context: OperatorContext) -> None:
-    """Brings what is stored as tagged records, with room for those of both inputs, into the tables of the sides."""
-    store = context.state.store(STORE)
-    for run in store.runs:
-        stored = run.meta.get(TYPES)
-        type_ = None if stored is None else type_from_json(stored)
-        if run.meta.get(KIND) != ELEMENTS_KIND or type_ is None or not is_tagged(type_):
-            continue  # of windows over one stream: refused
-        rows = rest_of(run, floor_of(run))
-        place = rows.schema.get_field_index(VALUE)
-        is_left, *records = untagged(rows.column(VALUE))
-        for name, own_type, values, is_own in zip(
-            _STORES, tagged_types(type_), records, (is_left, ~is_left), strict=True
-        ):
-            own = rows.set_column(place, VALUE, values).filter(pa.array(is_own))
-            if own.num_rows:
-                meta = {**run.meta, TYPES: own_type.to_json()}
-                context.state.store(name).append(own, described(meta, own))
-        store.drop(run)
 
 
 _MOST_ROWS: Final = 1 << 16

@@ -17,7 +17,7 @@ from headrace.common.logs import get_logger
 from headrace.metrics.own_names import ROWS_DROPPED, ROWS_MOVED
 from headrace.operators.window.lateness import passed_end
 from headrace.operators.window.stores import PANE
-from headrace.state.runs.ordered import described, floor_of, rest_of
+from headrace.state.runs.merge_input import described, floor_of, rest_of
 from headrace.windowing.changed_windows import ChangedWindows
 from headrace.windowing.intervals import AlignedWindows
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from headrace.operators.base import Operator, OperatorContext
     from headrace.state.runs import Run, RunStore
-    from headrace.state.runs.ordered import Combine
+    from headrace.state.runs.merge_input import Combine
     from headrace.state.table_layout import TableLayout
     from headrace.windowing.intervals import RegularWindows
 

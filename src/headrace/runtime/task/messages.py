@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from headrace.metrics.registry import Measurements
     from headrace.runtime.task.dependencies import JobDependencies
     from headrace.state.backend import CompactionOutcome
-    from headrace.state.version import VersionRef
+    from headrace.state.state_file import VersionRef
     from headrace.storage.folder import Folder
 
 

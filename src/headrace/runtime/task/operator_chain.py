@@ -30,7 +30,7 @@ from headrace.runtime.task.messages import StateReport, TaskReport
 from headrace.runtime.task.outputs import BroadcastingOutput, ChainingOutput, wire_forks
 from headrace.runtime.task.watermark_valve import WatermarkValve
 from headrace.state.backend import StateOwner
-from headrace.state.kinds import StateKind
+from headrace.state.protocols import StateKind
 from headrace.windowing.changed_windows import ChangedWindows
 
 if TYPE_CHECKING:

@@ -10,13 +10,18 @@ import pyarrow as pa
 
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.state.interfaces import MergingState
-from headrace.state.keyed.list_state import ColumnarListState
 from headrace.state.keyed.map_state import ColumnarMapState
-from headrace.state.keyed.namespaces import KeyScope, NamespaceScope, decoded_pair, namespaced, take_over
+from headrace.state.keyed.namespaces import KeyScope, NamespaceScope, decoded_pair, namespaced
 from headrace.state.keyed.table import StateTable
-from headrace.state.keyed.value_state import ElementCells, FoldedAggregatingState, FoldedReducingState, value_state
+from headrace.state.keyed.value_and_list_state import (
+    ColumnarListState,
+    ElementCells,
+    FoldedAggregatingState,
+    FoldedReducingState,
+    value_state,
+)
 from headrace.state.keys import KeyColumn
-from headrace.state.keys.entries import NO_KEY
+from headrace.state.keys.codecs import NO_KEY
 from headrace.state.runs.layout import KEY
 
 if TYPE_CHECKING:
@@ -26,7 +31,7 @@ if TYPE_CHECKING:
     from headrace.state import descriptors as d
     from headrace.state.keyed.namespaces import Namespace, StateScope
     from headrace.state.keys import KeyCodec
-    from headrace.state.keys.entries import AnyKeyEntry
+    from headrace.state.keys.codecs import AnyKeyEntry
     from headrace.state.runs import RunStore
 
 STORE_PREFIX: Final = "state/"
@@ -34,9 +39,6 @@ STORE_PREFIX: Final = "state/"
 
 NAMESPACED_PREFIX: Final = "namespaced/"
 """The same of states by key and namespace."""
-
-EARLIER_WINDOW_STATE: Final = "window state of "
-"""The same of states by key and window that earlier versions have stored."""
 
 
 class _Cells(Protocol):
@@ -148,7 +150,7 @@ class KeyedStateBackend(KeyScope):
         self._store = store
         self._pairs = NamespaceScope(self)
         self._of_keys = _States(self, codec.to_json(), lambda name: store(STORE_PREFIX + name))
-        self._of_pairs = _States(self._pairs, namespaced(codec), self._namespaced_store)
+        self._of_pairs = _States(self._pairs, namespaced(codec), lambda name: store(NAMESPACED_PREFIX + name))
 
     def state(self, descriptor: d.StateDescriptor) -> Any:
         """The state of a descriptor, for the current key.
@@ -182,7 +184,7 @@ class KeyedStateBackend(KeyScope):
         Whether it still holds something of a pair, the state tells.
         """
         self.namespaced_state(descriptor)  # which checks what is stored
-        stored = [run.column(KEY).to_pylist() for run in self._namespaced_store(descriptor.name).runs]
+        stored = [run.column(KEY).to_pylist() for run in self._store(NAMESPACED_PREFIX + descriptor.name).runs]
         pairs = [decoded_pair(data) for data in dict.fromkeys(chain.from_iterable(stored))]
         entries = self.bind(KeyColumn.of(pa.array([key for key, _ in pairs], self.codec.arrow_type)))
         return [(entry, namespace) for entry, (_, namespace) in zip(entries, pairs, strict=True)]
@@ -239,11 +241,6 @@ class KeyedStateBackend(KeyScope):
         self.current = NO_KEY
         self._of_keys.end_epoch()
         self._of_pairs.end_epoch()
-
-    def _namespaced_store(self, name: str) -> RunStore:
-        store = self._store(NAMESPACED_PREFIX + name)
-        take_over(self._store(EARLIER_WINDOW_STATE + name), store, self.codec)
-        return store
 
 
 def _check_same(declared: d.StateDescriptor, descriptor: d.StateDescriptor) -> None:

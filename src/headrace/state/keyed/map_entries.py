@@ -24,8 +24,9 @@ from headrace.state.runs.layout import (
     REINSERTED,
     REMOVED,
     VALUE,
+    hash_column,
+    rows_as_they_happened,
 )
-from headrace.state.runs.list_columns import hash_column, rows_as_they_happened
 from headrace.state.runs.merge_input import expires
 from headrace.state.runs.sections import ELEMENTS, FEW
 

@@ -17,8 +17,7 @@ from headrace.common.other_names import names_explained
 from headrace.common.typeinfo import PickledBytesTypeInfo
 from headrace.common.values import handler_of
 from headrace.common.values.handler import CheckSource
-from headrace.state.arguments import entries_of
-from headrace.state.copying import copy_value
+from headrace.state.copying import copy_value, entries_of
 from headrace.state.interfaces import MapState
 from headrace.state.keyed.map_entries import (
     GONE,
@@ -34,8 +33,7 @@ from headrace.state.keyed.table import NestedCells
 from headrace.state.keys.codecs import not_hashable
 from headrace.state.keys.typed import PLAIN, is_declared, is_integer_type, nan_replacer
 from headrace.state.runs import ELEMENT_COUNT
-from headrace.state.runs.layout import ACTION, CLEAR, REMOVED
-from headrace.state.runs.list_columns import sorted_lists, with_sorted_entries
+from headrace.state.runs.layout import ACTION, CLEAR, REMOVED, sorted_lists
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -74,7 +72,6 @@ class ColumnarMapState(MapState[Any, Any]):
         self._coerce_value, self._is_coerced_value = values.coerce, values.is_coerced
         self._copies = not descriptor.value_type.is_immutable
         self._cells = NestedCells(scope, table, MapCell, self._read)
-        _sort_entries_of_earlier_versions(table)
 
     def get(self, key: Any) -> Any:
         cell: MapCell = self._cells.read()
@@ -344,14 +341,6 @@ def _happened(cells: list[MapCell]) -> EntryChanges:
     for index in np.flatnonzero(happened == REMOVED).tolist():
         elements[index] = None
     return EntryChanges(keys, happened, elements)
-
-
-def _sort_entries_of_earlier_versions(table: StateTable) -> None:
-    """Rewrites, once, the runs of versions that kept the entries of a map in the order of insertion."""
-    for run in table.store.runs:
-        if ELEMENT_COUNT not in run.meta:
-            batch = with_sorted_entries(run.batch)
-            table.store.replace([run], batch, {**run.meta, ELEMENT_COUNT: len(batch.column(ACTION).flatten())})
 
 
 def _key_check(handler: TypeHandler, same_nan: Callable[[Any], Any] | None) -> Callable[[Any], bool]:

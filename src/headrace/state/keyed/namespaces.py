@@ -16,12 +16,9 @@ import pyarrow as pa
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import StateError
 from headrace.state.keys import KeyColumn
+from headrace.state.keys.codecs import NO_KEY, KeyEntries
 from headrace.state.keys.encoding import ClassRegistry, KeyDecoder, KeyEncoder
-from headrace.state.keys.entries import NO_KEY, KeyEntries
 from headrace.state.keys.hashing import hash_array
-from headrace.state.runs import HASH
-from headrace.state.runs.layout import KEY
-from headrace.state.runs.run import order_of_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -30,8 +27,7 @@ if TYPE_CHECKING:
 
     from headrace.common.typeinfo import Json
     from headrace.state.keys import KeyCodec
-    from headrace.state.keys.entries import AnyKeyEntry, NoKey
-    from headrace.state.runs import RunStore
+    from headrace.state.keys.codecs import AnyKeyEntry, NoKey
 
 
 GivenNamespace = bytes | int | tuple[int, int]
@@ -180,19 +176,6 @@ def paired(keys: KeyColumn, namespaces: Iterable[Any]) -> KeyColumn:
     pairs = zip(keys.values.to_pylist(), namespaces, strict=True)
     values = pa.array([encode(pair) for pair in pairs], pa.binary())
     return KeyColumn(values, _hashes(keys.hashes, values))
-
-
-def take_over(earlier: RunStore, store: RunStore, codec: KeyCodec) -> None:
-    """Moves, once, what earlier versions stored: all pairs of a key had the hash of the key, in a store of its own."""
-    for run in list(earlier.runs):
-        batch = run.batch
-        values = batch.column(KEY)
-        keys = KeyColumn(values, _hashes(batch.column(HASH).to_numpy(), values))
-        order = order_of_keys(keys)
-        batch = batch.take(pa.array(order))
-        renewed = batch.set_column(batch.schema.get_field_index(HASH), HASH, pa.array(keys.hashes[order]))
-        store.append(renewed, {**run.meta, "keys": namespaced(codec)})
-        earlier.drop(run)
 
 
 @lru_cache(maxsize=_KNOWN)

@@ -8,19 +8,78 @@ from __future__ import annotations
 
 import sys
 from itertools import pairwise
+from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.common.errors import InvalidTypeError
-from headrace.state.keys import xxh64
+from headrace.common.constants import UPPER_BOUND_MAX_PARALLELISM
+from headrace.common.errors import InvalidProgramError, InvalidTypeError
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     Hashes: TypeAlias = npt.NDArray[np.uint64]
     Indices: TypeAlias = npt.NDArray[np.int64]
+
+
+_ALL: Final = (1 << 64) - 1
+P1: Final = 0x9E3779B185EBCA87
+P2: Final = 0xC2B2AE3D27D4EB4F
+P3: Final = 0x165667B19E3779F9
+P4: Final = 0x85EBCA77C2B2AE63
+P5: Final = 0x27D4EB2F165667C5
+PRIMES: Final = (P1, P2, P3, P4, P5)
+SEEDS: Final = (P1 + P2 & _ALL, P2, 0, -P1 & _ALL)
+"""What the four accumulators of a stripe begin with."""
+
+_stripe = Struct("<4Q").unpack_from
+_lane = Struct("<Q").unpack_from
+_word = Struct("<I").unpack_from
+
+
+def xxh64(data: bytes | memoryview) -> int:
+    """The hash of ``data``."""
+    size = len(data)
+    hash_, position = _stripes_of_one(data) if size >= 32 else (P5, 0)
+    hash_ += size
+    while position + 8 <= size:
+        hash_ = (_rotated((hash_ ^ _round_of_one(0, _lane(data, position)[0])) & _ALL, 27) * P1 + P4) & _ALL
+        position += 8
+    if position + 4 <= size:
+        hash_ = (_rotated((hash_ ^ (_word(data, position)[0] * P1)) & _ALL, 23) * P2 + P3) & _ALL
+        position += 4
+    for byte in data[position:]:
+        hash_ = (_rotated((hash_ ^ (byte * P5)) & _ALL, 11) * P1) & _ALL
+    return _avalanched(hash_ & _ALL)
+
+
+def _stripes_of_one(data: bytes | memoryview) -> tuple[int, int]:
+    v1, v2, v3, v4 = SEEDS
+    end = len(data) & ~31
+    for position in range(0, end, 32):
+        a, b, c, d = _stripe(data, position)
+        v1, v2, v3, v4 = _round_of_one(v1, a), _round_of_one(v2, b), _round_of_one(v3, c), _round_of_one(v4, d)
+    hash_ = (_rotated(v1, 1) + _rotated(v2, 7) + _rotated(v3, 12) + _rotated(v4, 18)) & _ALL
+    for value in (v1, v2, v3, v4):
+        hash_ = ((hash_ ^ _round_of_one(0, value)) * P1 + P4) & _ALL
+    return hash_, end
+
+
+def _round_of_one(state: int, lane: int) -> int:
+    return _rotated((state + lane * P2) & _ALL, 31) * P1 & _ALL
+
+
+def _rotated(value: int, bits: int) -> int:
+    return (value << bits | value >> (64 - bits)) & _ALL
+
+
+def _avalanched(hash_: int) -> int:
+    hash_ = (hash_ ^ hash_ >> 33) * P2 & _ALL
+    hash_ = (hash_ ^ hash_ >> 29) * P3 & _ALL
+    return hash_ ^ hash_ >> 32
+
 
 if sys.byteorder != "little":  # pragma: no cover
     raise ImportError("headrace reads Arrow buffers as little-endian integers")
@@ -32,8 +91,8 @@ _GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1: Final = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2: Final = np.uint64(0x94D049BB133111EB)
 
-_P1, _P2, _P3, _P4, _P5 = (np.uint64(prime) for prime in xxh64.PRIMES)
-_SEEDS: Final = np.array(xxh64.SEEDS, dtype=np.uint64)
+_P1, _P2, _P3, _P4, _P5 = (np.uint64(prime) for prime in PRIMES)
+_SEEDS: Final = np.array(SEEDS, dtype=np.uint64)
 _STRIPE: Final = 32
 _LANE: Final = 8
 _WORD: Final = 4
@@ -120,7 +179,7 @@ def _hash_binary(array: pa.Array) -> Hashes:
     offsets, data = binary_parts(array)
     if len(array) <= SCALAR_ROWS:
         bounds = pairwise(offsets.tolist())
-        return np.array([xxh64.digest(data[start:end]) for start, end in bounds], dtype=np.uint64)
+        return np.array([xxh64(data[start:end]) for start, end in bounds], dtype=np.uint64)
     return _Reader(data).hash(offsets[:-1], np.diff(offsets))
 
 
@@ -223,3 +282,83 @@ def _avalanche(hashes: Hashes) -> Hashes:
     hashes *= _P3
     hashes ^= hashes >> np.uint64(32)
     return hashes
+
+
+HASH_END: Final = 1 << 64
+"""One more than the greatest hash."""
+
+_HALF: Final = np.uint64(32)
+
+
+def check_parallelism(parallelism: int, max_parallelism: int) -> None:
+    """Refuse what cannot be divided into key groups.
+
+    Raises:
+        InvalidProgramError: unless ``1 <= parallelism <= max_parallelism <= 32768``.
+    """
+    if not 1 <= max_parallelism <= UPPER_BOUND_MAX_PARALLELISM:
+        raise InvalidProgramError(
+            f"max_parallelism must be between 1 and {UPPER_BOUND_MAX_PARALLELISM}, not {max_parallelism}"
+        )
+    if not 1 <= parallelism <= max_parallelism:
+        raise InvalidProgramError(f"parallelism must be between 1 and {max_parallelism}, not {parallelism}")
+
+
+def key_groups(hashes: npt.NDArray[np.uint64], max_parallelism: int) -> npt.NDArray[np.int64]:
+    """The key group of each hash, from 0 to ``max_parallelism - 1``; never falling where the hashes do not fall."""
+    groups = hashes >> _HALF
+    groups *= np.uint64(max_parallelism)
+    groups >>= _HALF
+    return groups.view(np.int64)
+
+
+def partition_of(groups: npt.NDArray[np.int64], parallelism: int, max_parallelism: int) -> npt.NDArray[np.int64]:
+    """The partition (from 0 to ``parallelism - 1``) that owns each key group."""
+    return groups * parallelism // max_parallelism
+
+
+def partitions_of_hashes(
+    hashes: npt.NDArray[np.uint64], parallelism: int, max_parallelism: int
+) -> npt.NDArray[np.int64]:
+    """The partition that owns each hash."""
+    return partition_of(key_groups(hashes, max_parallelism), parallelism, max_parallelism)
+
+
+def range_of_partition(partition: int, parallelism: int, max_parallelism: int) -> range:
+    """The key groups that ``partition`` owns."""
+    check_parallelism(parallelism, max_parallelism)
+    if not 0 <= partition < parallelism:
+        raise InvalidProgramError(f"there is no partition {partition} at parallelism {parallelism}")
+    return range(
+        _ceil_div(partition * max_parallelism, parallelism), _ceil_div((partition + 1) * max_parallelism, parallelism)
+    )
+
+
+def hash_bounds(groups: range, max_parallelism: int) -> tuple[int, int]:
+    """The hashes of consecutive key groups: from the first one up to, but without, the second one.
+
+    The end is ``2**64`` for the last key group, so these are Python integers.
+    """
+    return _first_hash(groups.start, max_parallelism), _first_hash(groups.stop, max_parallelism)
+
+
+def hash_bounds_of_partition(partition: int, parallelism: int, max_parallelism: int) -> tuple[int, int]:
+    """The hashes that ``partition`` owns, as :func:`hash_bounds` gives them."""
+    return hash_bounds(range_of_partition(partition, parallelism, max_parallelism), max_parallelism)
+
+
+def are_within(hashes: npt.NDArray[np.uint64], bounds: tuple[int, int]) -> npt.NDArray[np.bool_]:
+    """Which hashes are within bounds, as :func:`hash_bounds` gives them; none are where these hold none."""
+    low, end = bounds
+    if low >= end:
+        return np.zeros(len(hashes), np.bool_)
+    within: npt.NDArray[np.bool_] = (hashes >= np.uint64(low)) & (hashes <= np.uint64(end - 1))
+    return within
+
+
+def _first_hash(group: int, max_parallelism: int) -> int:
+    return _ceil_div(group << 32, max_parallelism) << 32
+
+
+def _ceil_div(dividend: int, divisor: int) -> int:
+    return -(-dividend // divisor)

@@ -7,20 +7,26 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from headrace.state.runs.layout import EXPIRY, FORMER_TTL, HALF_EXPIRED, HASH, KEY, REACHED, SHOWN, TTL
+from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
+from headrace.state.keys.hashing import are_within
+from headrace.state.runs.grouping import group_rows
+from headrace.state.runs.layout import EXPIRY, FORMER_TTL, HALF_EXPIRED, HASH, KEY, LIVE, REACHED, SHOWN, SORT, TTL
+from headrace.state.runs.run import order_by_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
 
+    from headrace.state.runs.grouping import Groups
     from headrace.state.runs.run import Run, RunStore
     from headrace.state.ttl import TtlScale
 
     Indices = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]
+    Combine = Callable[[dict[str, Any], Sequence[pa.RecordBatch]], pa.RecordBatch]
+    """Of the meta of a run and of batches, oldest first, each in the order of a run: one batch in that order."""
 
 
 def aged(meta: dict[str, Any], batch: pa.RecordBatch) -> dict[str, Any]:
@@ -128,12 +134,10 @@ class MergeInput:
         """Whether the state has a time to live at present."""
         return bool(self.meta.get(TTL))
 
-    def table(self, prepare: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None) -> pa.RecordBatch:
-        """All rows of all runs, oldest first, ``prepare``d; a column that some runs lack is null there."""
+    def table(self) -> pa.RecordBatch:
+        """All rows of all runs, oldest first; a column that some runs lack is null there."""
         scale = scale_of(self.meta)
         batches = [_with_expiries(run, scale) for run in self.runs]
-        if prepare is not None:
-            batches = [*map(prepare, batches)]
         schema = pa.unify_schemas([batch.schema for batch in batches])
         return concat([_with_schema(batch, schema) for batch in batches])
 
@@ -156,33 +160,8 @@ def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def by_key(batch: pa.RecordBatch) -> tuple[Indices, Mask]:
-    """The stable order of rows by hash and key, and which of them, in that order, is the first one of its key."""
-    hashes = batch.column(HASH).to_numpy()
-    keys = batch.column(KEY)
-    order = np.argsort(hashes, kind="stable")
-    ordered = hashes[order]
-    repeated = np.flatnonzero(ordered[1:] == ordered[:-1]) + 1
-    same = same_values(keys, order[repeated], order[repeated - 1])
-    if not same.all():  # two keys have the same hash: their rows may be mixed
-        return _by_key_exactly(batch)
-    firsts = np.ones(len(order), dtype=bool)
-    firsts[repeated] = False
-    return order, firsts
-
-
-def _by_key_exactly(batch: pa.RecordBatch) -> tuple[Indices, Mask]:
-    sequence = pa.array(np.arange(batch.num_rows))
-    table = pa.table({HASH: batch.column(HASH), KEY: batch.column(KEY), "sequence": sequence})
-    columns = [(name, "ascending") for name in table.column_names]
-    order = np.asarray(pc.sort_indices(table, sort_keys=columns)).astype(np.int64)
-    firsts = np.ones(len(order), dtype=bool)
-    firsts[1:] = ~same_values(batch.column(KEY), order[1:], order[:-1])
-    return order, firsts
-
-
-def same_values(array: pa.Array, left: Indices, right: Indices) -> Mask:
-    """Whether the values at ``left`` are equal to those at ``right``, one by one."""
-    return np.asarray(pc.equal(array.take(pa.array(left)), array.take(pa.array(right)))).astype(bool)
+    """The same as ``order_by_key`` of the rows of several runs, one behind the other."""
+    return order_by_key(batch.column(HASH).to_numpy(), batch.column(KEY), are_runs=True)
 
 
 def lasts_of(firsts: Mask) -> Mask:
@@ -209,3 +188,138 @@ def _missing(field: pa.Field, batch: pa.RecordBatch) -> pa.Array:
     offsets = np.zeros(len(lengths) + 1, dtype=np.int32)
     np.cumsum(lengths, out=offsets[1:])
     return pa.ListArray.from_arrays(pa.array(offsets), pa.nulls(int(offsets[-1]), field.type.value_type))
+
+
+FLOOR: Final = "floor"
+LOW: Final = "low"
+NEXT: Final = "next"
+
+NO_TIME: Final = MAX_WATERMARK + 1
+"""The time of the next row when there is none: later than every time."""
+
+FIRST_PROBE: Final = 1024
+"""How far the first row to be looked at is from where a search begins."""
+
+_OF_OTHER_ROWS: Final = {FLOOR, LOW, NEXT}
+"""What ``meta`` says of the rows of one run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Where in a run the rows begin that are above a time.
+
+    Attributes:
+        time: the time.
+        row: the first row that is above it.
+        next: the time of that row; ``NO_TIME`` when there is none.
+    """
+
+    time: int
+    row: int
+    next: int
+
+
+def floor_of(run: Run) -> Bound:
+    """Where the rows of a run begin that are not over."""
+    low: int = run.meta.get(LOW, 0)
+    upcoming = run.meta.get(NEXT)
+    return Bound(run.meta.get(FLOOR, MIN_WATERMARK - 1), low, time_at(run, low) if upcoming is None else upcoming)
+
+
+def rows_above(run: Run, time: int, start: int = 0) -> Bound:
+    """Where the rows of a run begin that are above a time, searched from a row on that is not behind them.
+
+    The search begins with small steps: of what is far behind the answer nothing is touched.
+    """
+    low, step = start, FIRST_PROBE
+    while (high := low + step) < run.rows and time_at(run, high) <= time:
+        low, step = high, step * 2
+    high = min(high, run.rows)
+    if time < MAX_WATERMARK:
+        row = run.section.lower_bound(_time_column(run), np.int64(time + 1), low, high)
+    else:
+        row = run.rows
+    return Bound(time, row, time_at(run, row))
+
+
+def owned(run: Run, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Of rows of a run those whose keys the task owns."""
+    if run.whole:
+        return batch
+    return batch.filter(pa.array(are_within(batch.column(HASH).to_numpy(), run.hashes)))
+
+
+def rest_of(run: Run, floor: Bound) -> pa.RecordBatch:
+    """The rows behind a bound whose keys the task owns."""
+    return owned(run, run.section.slice(floor.row, run.rows))
+
+
+def described(meta: dict[str, Any], batch: pa.RecordBatch) -> dict[str, Any]:
+    """The ``meta`` of a run with these rows, of which nothing is over yet, after the model of another one."""
+    kept = {name: value for name, value in meta.items() if name not in _OF_OTHER_ROWS}
+    return {**kept, LOW: 0, NEXT: batch.column(meta[SORT][0])[0].as_py()}
+
+
+def without_rows(meta: dict[str, Any]) -> dict[str, Any]:
+    """The ``meta`` of a run that has no rows, after the model of another one, in order or not."""
+    if not is_ordered(meta):
+        return meta
+    return {**{name: value for name, value in meta.items() if name != FLOOR}, LOW: 0, NEXT: NO_TIME}
+
+
+def is_ordered(meta: dict[str, Any]) -> bool:
+    """Whether this is the ``meta`` of an ordered run."""
+    return NEXT in meta
+
+
+def brought_to(run: Run, floor: int) -> Run | None:
+    """The run with the rows up to a time over as well; None when no others are left."""
+    bound = rows_above(run, floor)
+    if bound.row == run.rows:
+        return None
+    return run.with_meta({**run.meta, FLOOR: floor, LOW: bound.row, NEXT: bound.next})
+
+
+def ordered_merger(combine: Combine) -> Callable[[MergeInput], pa.RecordBatch]:
+    """Merges ordered runs: what is over goes, what is left is combined.
+
+    A row of something deleted goes when nothing older is left that it could hide.
+    """
+
+    def merge(given: MergeInput) -> pa.RecordBatch:
+        merged = combine(given.meta, [rest_of(run, floor_of(run)) for run in given.runs])
+        return merged.filter(merged.column(LIVE)) if given.is_oldest and LIVE in merged.schema.names else merged
+
+    return merge
+
+
+def newest(meta: dict[str, Any], batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Of rows that are equal in the columns of the order, the last one of the newest batch."""
+    whole = concat(batches)
+    groups = _groups(meta, whole)
+    return whole.take(pa.array(groups.order[groups.segments.starts + groups.segments.counts - 1]))
+
+
+def all_rows(meta: dict[str, Any], batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """All rows; those that are equal in the columns of the order stay as they came."""
+    whole = concat(batches)
+    return whole.take(pa.array(_groups(meta, whole).order))
+
+
+def _groups(meta: dict[str, Any], batch: pa.RecordBatch) -> Groups:
+    time, _, *identity = meta[SORT]
+    columns = (batch.column(name) for name in identity)
+    return group_rows(batch.column(time).to_numpy(), batch.column(HASH).to_numpy(), *columns)
+
+
+def _time_column(run: Run) -> str:
+    name: str = run.meta[SORT][0]
+    return name
+
+
+def time_at(run: Run, row: int) -> int:
+    """The time of a row; ``NO_TIME`` behind the last one."""
+    if row >= run.rows:
+        return NO_TIME
+    time: int = run.section.rows_of(_time_column(run), row, row + 1)[0].as_py()
+    return time

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.errors import StateError
-from headrace.state.keys.entries import order_by_hash
-from headrace.state.keys.groups import HASH_END
+from headrace.state.keys.codecs import order_by_hash
+from headrace.state.keys.hashing import HASH_END
 from headrace.state.runs.layout import ELEMENT_COUNT, HASH, KEY, SORT
 from headrace.state.runs.sections import Section
 
@@ -265,12 +265,41 @@ def one_batch(table: pa.RecordBatch | pa.Table) -> pa.RecordBatch:
 
 
 def order_of_keys(keys: KeyColumn) -> Indices:
-    """The order of distinct keys by hash, then by canonical value."""
-    order, hashes = order_by_hash(keys.hashes)
-    if (hashes[1:] == hashes[:-1]).any():
-        table = pa.table({HASH: keys.hashes, KEY: keys.values})
-        return np.asarray(pc.sort_indices(table, [(HASH, "ascending"), (KEY, "ascending")])).astype(np.int64)
-    return order
+    """The order of keys by hash, then by canonical value."""
+    return order_by_key(keys.hashes, keys.values)[0]
+
+
+def order_by_key(
+    hashes: npt.NDArray[np.uint64], keys: pa.Array, *, are_runs: bool = False
+) -> tuple[Indices, npt.NDArray[np.bool_]]:
+    """The stable order of rows by hash and key, and which of them, in that order, is the first one of its key.
+
+    Args:
+        hashes: the hash of each row's key.
+        keys: the keys.
+        are_runs: whether the rows are runs, one behind the other, each in order: to merge them is faster than to sort.
+    """
+    if are_runs:
+        order = np.argsort(hashes, kind="stable")
+        ordered = hashes[order]
+    else:
+        order, ordered = order_by_hash(hashes)
+    firsts = np.ones(len(order), np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=firsts[1:])
+    if pa.types.is_int64(keys.type):  # different integers have different hashes
+        return order, firsts
+    repeated = np.flatnonzero(~firsts)
+    if not same_values(keys, order[repeated], order[repeated - 1]).all():  # the rows of two keys may be mixed
+        table = pa.table({HASH: hashes, KEY: keys, "sequence": np.arange(len(hashes))})
+        columns = [(name, "ascending") for name in table.column_names]
+        order = np.asarray(pc.sort_indices(table, sort_keys=columns)).astype(np.int64)
+        firsts[1:] = ~same_values(keys, order[1:], order[:-1])
+    return order, firsts
+
+
+def same_values(array: pa.Array, left: Indices, right: Indices) -> npt.NDArray[np.bool_]:
+    """Whether the values at ``left`` are equal to those at ``right``, one by one."""
+    return np.asarray(pc.equal(array.take(pa.array(left)), array.take(pa.array(right)))).astype(bool)
 
 
 def narrowed(run: Run, keys: KeyColumn) -> Run:
@@ -289,44 +318,12 @@ def find_rows(run: Run, keys: KeyColumn) -> tuple[Indices, Indices]:
     return found + start, rows
 
 
-def find_all_own_rows(run: Run, keys: KeyColumn) -> tuple[Indices, Indices]:
-    """As :func:`find_all_rows`, of the section of a run; keys whose rows do not count in this run are not found."""
-    start, stop = _own_keys(run, keys)
-    found, rows = find_all_rows(run.section, keys.slice(start, stop))
-    return found + start, rows
-
-
 def _own_keys(run: Run, keys: KeyColumn) -> tuple[int, int]:
     """First and last of those keys, sorted by hash, whose rows count in a run."""
     if run.hashes == ALL_HASHES:
         return 0, len(keys)
     low, last = np.uint64(run.hashes[0]), np.uint64(run.hashes[1] - 1)
     return int(np.searchsorted(keys.hashes, low)), int(np.searchsorted(keys.hashes, last, side="right"))
-
-
-def find_all_rows(section: Section, keys: KeyColumn) -> tuple[Indices, Indices]:
-    """All rows of keys in a section that has any number of rows a key: positions of the keys, and the rows.
-
-    Both the keys, which differ, and the section are sorted by hash and key; so are the rows that are found.
-    """
-    if not section.rows or not len(keys):
-        return _NOTHING, _NOTHING
-    rows = section.lower_bounds(HASH, keys.hashes)
-    found = np.flatnonzero(_hashes_at(section, rows) == keys.hashes)
-    rows = rows[found]
-    positions, places, more = [found], [rows], found
-    while len(more):
-        rows = rows + 1
-        is_same = (rows < section.rows) & (_hashes_at(section, rows) == keys.hashes[more])
-        more, rows = more[is_same], rows[is_same]
-        positions.append(more)
-        places.append(rows)
-    found, rows = np.concatenate(positions), np.concatenate(places)
-    if not pa.types.is_int64(keys.values.type) and len(found):
-        is_key = np.asarray(pc.equal(section.take(KEY, rows), keys.values.take(pa.array(found)))).astype(bool)
-        found, rows = found[is_key], rows[is_key]
-    order = np.argsort(rows, kind="stable")
-    return found[order], rows[order]
 
 
 def _find(section: Section, keys: KeyColumn) -> tuple[Indices, Indices]:

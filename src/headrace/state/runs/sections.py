@@ -13,7 +13,9 @@ other, so that some elements of a long list can be read, and verified, without t
 from __future__ import annotations
 
 import base64
+from dataclasses import dataclass
 from itertools import chain
+from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
@@ -21,9 +23,8 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.errors import StateCorruptedError, StateError
-from headrace.state.keys.groups import HASH_END
+from headrace.state.keys.hashing import HASH_END
 from headrace.state.runs.layout import HASH
-from headrace.state.runs.messages import written_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -33,9 +34,116 @@ if TYPE_CHECKING:
     from headrace.state.keys import KeyColumn
     from headrace.storage.file_system import MappedFile
 
+    Longs = npt.NDArray[np.int64]
     Span = tuple[int, int]
     """Address and size in bytes."""
     Indices = npt.NDArray[np.int64]
+
+
+SMALL: Final = 4096
+"""Messages of fewer bytes stay as they are."""
+
+_PREFIX: Final = 8
+"""Bytes before the metadata: a mark, and behind it how long the metadata are."""
+_SIZE_AT: Final = 4
+_HEADER, _BODY_LENGTH = 2, 3
+"""The numbers of fields of a message."""
+_BUFFERS: Final = 2
+"""The number of a field of a record batch."""
+_PROBE: Final = 64
+"""So many bytes at the begin, in the middle and at the end of a buffer tell most apart."""
+
+_OFFSET, _RELATIVE, _SHORT = Struct("<I"), Struct("<i"), Struct("<H")
+
+
+def written_once(message: pa.Buffer) -> Sequence[pa.Buffer]:
+    """The message in pieces, of which the first one is all that comes before the body.
+
+    Args:
+        message: the message of a record batch that is not compressed.
+    """
+    start = _PREFIX + int(_OFFSET.unpack_from(message, _SIZE_AT)[0])
+    body = message.slice(start)
+    if message.size < SMALL or not body.size:
+        return [message.slice(0, start), body]
+    metadata = bytearray(message.slice(0, start))
+    table = _Table(metadata, _Table.follow(metadata, _PREFIX))
+    places = _Table(metadata, table.child(_HEADER)).places(_BUFFERS)
+    once = _Once.of(body, places)
+    places[:, 0] = once.offsets
+    np.frombuffer(metadata, np.int64, 1, table.field(_BODY_LENGTH))[:] = once.size
+    return [pa.py_buffer(bytes(metadata)), *(body.slice(first, stop - first) for first, stop in once.extents)]
+
+
+@dataclass(frozen=True)
+class _Once:
+    """The body without what is in it already.
+
+    Attributes:
+        offsets: where each buffer is.
+        extents: from where to where the old body is taken.
+        size: how long the new one is.
+    """
+
+    offsets: list[int]
+    extents: list[tuple[int, int]]
+    size: int
+
+    @staticmethod
+    def of(body: pa.Buffer, places: Longs) -> _Once:
+        """Buffers keep their order, and the padding behind each."""
+        offsets, extents, size = [], list[tuple[int, int]](), 0
+        known: dict[tuple[int, bytes], list[tuple[int, pa.Buffer]]] = {}
+        stops = [*places[1:, 0].tolist(), body.size]
+        for (start, length), stop in zip(places.tolist(), stops, strict=True):
+            buffer = body.slice(start, length)
+            alike = known.setdefault((length, _probed(buffer)), [])
+            offset = next((at for at, other in alike if other.equals(buffer)), size)
+            offsets.append(offset)
+            if offset == size:
+                alike.append((size, buffer))
+                extents.append((start, stop))
+                size += stop - start
+        return _Once(offsets, extents, size)
+
+
+def _probed(buffer: pa.Buffer) -> bytes:
+    """Some of its bytes."""
+    middle, last = buffer.size // 2, max(0, buffer.size - _PROBE)
+    return b"".join(bytes(buffer[at : at + _PROBE]) for at in (0, middle, last))
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A table in a flatbuffer.
+
+    Attributes:
+        data: the flatbuffer, behind the prefix.
+        at: where the table is.
+    """
+
+    data: bytearray
+    at: int
+
+    def field(self, number: int) -> int:
+        """Where a field is that is there."""
+        fields = self.at - int(_RELATIVE.unpack_from(self.data, self.at)[0])
+        return self.at + int(_SHORT.unpack_from(self.data, fields + 4 + 2 * number)[0])
+
+    def child(self, number: int) -> int:
+        """Where the table is that a field refers to."""
+        return self.follow(self.data, self.field(number))
+
+    def places(self, number: int) -> Longs:
+        """The structs of two integers that are in a field: the offset and the length of each buffer, to be changed."""
+        at = self.child(number)
+        (count,) = _OFFSET.unpack_from(self.data, at)
+        return np.frombuffer(self.data, np.int64, 2 * count, at + _OFFSET.size).reshape(-1, 2)
+
+    @staticmethod
+    def follow(data: bytearray, at: int) -> int:
+        """What an offset refers to that is stored at some place."""
+        return at + int(_OFFSET.unpack_from(data, at)[0])
 
 
 def spans_of_column(array: pa.Array) -> Iterator[Span]:
@@ -275,6 +383,22 @@ class Section:
         if self._verified is None or len(values) > FEW:
             return np.searchsorted(self.column(name).to_numpy(), values)
         return np.array([self.lower_bound(name, value, 0, self.rows) for value in values], dtype=np.int64)
+
+    def ranges_of_hashes(self, hashes: npt.NDArray[np.uint64]) -> tuple[Indices, Indices]:
+        """From where to where the rows are that have each of the hashes (sorted), where rows are in the order of these.
+
+        When they are few, only the blocks that they are searched in are verified.
+        """
+        if self._verified is not None and len(hashes) <= FEW:
+            bounds = [self.rows_between((value, value + 1)) for value in hashes.tolist()]
+            firsts, lasts = np.array(bounds, np.int64).reshape(-1, 2).T
+            return firsts, lasts
+        column = self.column(HASH).to_numpy()
+        firsts = np.searchsorted(column, hashes)
+        found = np.flatnonzero(column[np.minimum(firsts, len(column) - 1)] == hashes)
+        lasts = firsts.copy()
+        lasts[found] = np.searchsorted(column, hashes[found], side="right")
+        return firsts, lasts
 
     def lower_bound(self, name: str, value: np.integer[Any], start: int, stop: int) -> int:
         """Where a value would stand among rows that are sorted: before all from ``start`` on that are not smaller.

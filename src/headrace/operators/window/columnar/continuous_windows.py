@@ -32,7 +32,7 @@ from headrace.operators.window.columnar.window_table import CONTINUOUS, ActiveKe
 from headrace.operators.window.lateness import check_timestamps, cleanup_times
 from headrace.operators.window.stored_windows import held_times
 from headrace.state.runs.grouping import sorted_by
-from headrace.state.runs.ordered import NO_TIME
+from headrace.state.runs.merge_input import NO_TIME
 from headrace.windowing.intervals import Assignment
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from headrace.operators.window.lateness import LateRecords, check_timestamps, cl
 from headrace.operators.window.stored_windows import held_in_columns, held_times
 from headrace.operators.window.stores import CLOCK_STORE, GLOBAL_STORE, STORE, accumulators_layout, check_has_only
 from headrace.state.runs.grouping import times_bounds
-from headrace.state.runs.ordered import NO_TIME
+from headrace.state.runs.merge_input import NO_TIME
 from headrace.windowing.accumulation_mode import AccumulationMode
 from headrace.windowing.intervals import Assignment, OneWindow
 from headrace.windowing.windows import GlobalWindow, TimeWindow

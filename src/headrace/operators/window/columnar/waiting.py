@@ -16,7 +16,7 @@ import numpy as np
 
 from headrace.operators.window.columnar.accumulators import Accumulators, Arrivals, Chunk
 from headrace.state.runs.grouping import sorted_by, times_bounds
-from headrace.state.runs.ordered import NO_TIME
+from headrace.state.runs.merge_input import NO_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,9 +16,9 @@ from headrace.operators.aggregates.aggregator import AggregatorList
 from headrace.operators.window.columnar.accumulators import Accumulators, Chunk
 from headrace.operators.window.columnar.waiting import WaitingRows
 from headrace.operators.window.stores import ACCUMULATORS_KIND
-from headrace.state.ordered_table import OrderedTable
 from headrace.state.runs.key_dictionary import KeyDictionary
 from headrace.state.runs.merging import register_ordered_merger
+from headrace.state.sorted_table import TimeSortedTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -134,7 +134,9 @@ class WindowStore:
     ) -> None:
         self._aggregators = layout.aggregators
         self._schema = layout.state_schema
-        self._table = OrderedTable(runs, kept_as, lambda _, batches: combined(self._aggregators, batches, self._known))
+        self._table = TimeSortedTable(
+            runs, kept_as, lambda _, batches: combined(self._aggregators, batches, self._known)
+        )
         self._habits = cast("_StoreStatistics", learnt.setdefault(runs.name, _StoreStatistics()))
         self._known = self._habits.known if layout.aggregators.are_scatterable else None
         self._habits.known.stored = self._table.stored_keys

@@ -22,15 +22,13 @@ from headrace.operators.window.stores import (
     SESSIONS_STORE,
     check_has_only,
 )
-from headrace.state.key_table import KeyTable, merged_by_key
 from headrace.state.keys import KeyColumn
-from headrace.state.ordered_table import OrderedTable
 from headrace.state.runs.grouping import group_rows, sorted_by
-from headrace.state.runs.layout import HASH, KEY
-from headrace.state.runs.merge_input import by_key
+from headrace.state.runs.layout import HASH, KEY, LIVE
+from headrace.state.runs.merge_input import by_key, newest
 from headrace.state.runs.merge_input import concat as concat_batches
-from headrace.state.runs.merging import register_merger, register_ordered_merger
-from headrace.state.runs.ordered import LIVE, newest
+from headrace.state.runs.merging import register_ordered_merger
+from headrace.state.sorted_table import KeySortedTable, TimeSortedTable, register_key_sorted_merger
 from headrace.state.table_layout import TableLayout
 
 if TYPE_CHECKING:
@@ -160,8 +158,8 @@ class WindowTable:
         windows = replace(
             times, what=kind.name, kind=_KIND, schema=self._schema, about=about, named_now=layout.named_now
         )
-        self._windows = KeyTable(context.state.store(kind.store), windows)
-        self._times = OrderedTable(context.state.store(kind.store + DUE_SUFFIX), times, newest)
+        self._windows = KeySortedTable(context.state.store(kind.store), windows, latest_only=True)
+        self._times = TimeSortedTable(context.state.store(kind.store + DUE_SUFFIX), times, newest)
 
     @property
     def first(self) -> int:
@@ -227,7 +225,7 @@ class WindowTable:
             batch = concat_batches([batch, self._batch(nothing, False)])
             order, _ = by_key(batch)
             batch = batch.take(pa.array(order))
-        self._windows.write(batch)
+        self._windows.append(batch)
         if due_times is not None and is_new_time is not None:
             self._write_due(windows.keys, due_times, np.flatnonzero(is_new_time))
 
@@ -282,5 +280,5 @@ class ActiveKeys:
         return ActiveKeys(chunk, keys.take(groups.first_rows), numbers[:records])
 
 
-register_merger(_KIND, merged_by_key)
+register_key_sorted_merger(_KIND, latest_only=True)
 register_ordered_merger(_DUE_KIND, newest)

@@ -20,7 +20,7 @@ from headrace.operators.window.general.emitted_results import RecordedResults
 from headrace.operators.window.general.window_operator import WindowOperator
 from headrace.operators.window.stores import CONTENTS
 from headrace.state.descriptors import ValueStateDescriptor
-from headrace.state.keys.entries import NO_KEY
+from headrace.state.keys.codecs import NO_KEY
 from headrace.state.runs.grouping import Groups, Segments
 from headrace.windowing.definition import WindowFunctions
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.operators.window.general.emitted_results import EmittedResults
     from headrace.state.keyed.namespaces import GivenNamespace
-    from headrace.state.keys.entries import AnyKeyEntry
+    from headrace.state.keys.codecs import AnyKeyEntry
     from headrace.state.protocols import KeyedStates
     from headrace.state.renamed_fields import RenamedFields
     from headrace.windowing.definition import WindowDefinition

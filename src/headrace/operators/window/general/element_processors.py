@@ -20,7 +20,7 @@ from headrace.common.errors import InvalidTypeError
 from headrace.operators.functions import RuntimeContext
 from headrace.operators.user_code import NO_RECORD, user_error
 from headrace.operators.window.lateness import cleanup_times
-from headrace.state.keys.entries import NO_KEY
+from headrace.state.keys.codecs import NO_KEY
 from headrace.windowing.assigner import WindowAssigner
 from headrace.windowing.assigners.time import EventTimeAssigner
 from headrace.windowing.windows import TimeWindow
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from headrace.operators.window.general.window_ends import DueWindow, EndsOfContents
     from headrace.operators.window.lateness import LateRecords
     from headrace.state.keyed.namespaces import GivenNamespace
-    from headrace.state.keys.entries import AnyKeyEntry, NoKey
+    from headrace.state.keys.codecs import AnyKeyEntry, NoKey
     from headrace.state.protocols import KeyedStates
     from headrace.windowing.intervals import Assignment, RegularWindows
     from headrace.windowing.serializers import WindowSerializer

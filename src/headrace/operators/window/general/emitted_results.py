@@ -14,14 +14,14 @@ from headrace.common.values import handler_of
 from headrace.operators.window.general.contents import StateOfWindows
 from headrace.operators.window.stores import ADVICE, SHOWN
 from headrace.state.descriptors import ListStateDescriptor
-from headrace.state.keys.entries import NO_KEY
+from headrace.state.keys.codecs import NO_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.state.keyed.namespaces import GivenNamespace
-    from headrace.state.keys.entries import AnyKeyEntry, NoKey
+    from headrace.state.keys.codecs import AnyKeyEntry, NoKey
     from headrace.state.protocols import KeyedStates
     from headrace.state.renamed_fields import RenamedFields
 

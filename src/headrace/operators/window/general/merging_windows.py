@@ -14,7 +14,7 @@ from headrace.operators.user_code import note_returned, record_text
 from headrace.operators.window.changed_windows import MERGING_WINDOWS
 from headrace.state.descriptors import ValueStateDescriptor
 from headrace.state.keyed.namespaces import namespace_of, ordered_bytes
-from headrace.state.keys.entries import NO_KEY
+from headrace.state.keys.codecs import NO_KEY
 from headrace.windowing.assigner import MergingWindowAssigner
 from headrace.windowing.windows import TimeWindow, Window
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from headrace.state.keyed.namespaces import GivenNamespace
-    from headrace.state.keys.entries import AnyKeyEntry
+    from headrace.state.keys.codecs import AnyKeyEntry
     from headrace.state.protocols import KeyedStates
     from headrace.windowing.assigner import WindowAssigner
     from headrace.windowing.serializers import WindowSerializer

@@ -20,11 +20,11 @@ from headrace.operators.window.lateness import cleaned_end, passed_end
 from headrace.operators.window.stores import STORE, VALUES_KIND, check_has_no_timers, contents_layout
 from headrace.state.copying import copy_value
 from headrace.state.keys import KeyColumn
-from headrace.state.ordered_table import OrderedTable
 from headrace.state.runs.grouping import group_rows
 from headrace.state.runs.layout import HASH, KEY, VALUE
+from headrace.state.runs.merge_input import all_rows, newest
 from headrace.state.runs.merging import register_ordered_merger
-from headrace.state.runs.ordered import all_rows, newest
+from headrace.state.sorted_table import TimeSortedTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from headrace.operators.window.general.window_functions import Fold
     from headrace.state.keyed.namespaces import GivenNamespace
     from headrace.state.renamed_fields import RenamedFields
-    from headrace.state.runs.ordered import Combine
+    from headrace.state.runs.merge_input import Combine
     from headrace.windowing.intervals import Assignment, RegularWindows
 
     Longs = npt.NDArray[np.int64]
@@ -148,7 +148,7 @@ class ContentsTable(OrderedContents):
         self._schema, self._meta = schema, kept_as.meta
         runs = context.state.store(held_as.store)
         WindowStateMigration(context, windows, kept_as, windows, held_as.combine, self._regrouped).take_over(runs)
-        self._table = OrderedTable(runs, kept_as, held_as.combine, spills=self.spills, trims=self.trims)
+        self._table = TimeSortedTable(runs, kept_as, held_as.combine, spills=self.spills, trims=self.trims)
 
     def begin_epoch(self) -> None:
         check_has_no_timers(self._context)

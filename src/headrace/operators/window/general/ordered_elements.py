@@ -21,12 +21,12 @@ from headrace.operators.window.general.contents import all_of
 from headrace.operators.window.general.ordered_contents import ContentsTable, HeldAs, KeysOfWindow, drop_windows, end_of
 from headrace.operators.window.lateness import passed_end
 from headrace.operators.window.stores import ELEMENTS_KIND, STORE
+from headrace.state import sorted_table
 from headrace.state.keys import KeyColumn
-from headrace.state.runs import spilling
 from headrace.state.runs.grouping import group_rows
 from headrace.state.runs.layout import HASH, KEY, VALUE
+from headrace.state.runs.merge_input import all_rows
 from headrace.state.runs.merging import register_ordered_merger
-from headrace.state.runs.ordered import all_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -214,7 +214,7 @@ class OrderedElements(ContentsTable):
         self._new.append(new)
         self._new_bytes += new.nbytes
         self._new_ends.update(np.unique(ends).tolist())
-        if self._new_bytes >= spilling.SPILLED_BYTES:
+        if self._new_bytes >= sorted_table.SPILLED_BYTES:
             self._append_new()
 
     def recall(self, ends: Longs, keys: KeyColumn) -> None:

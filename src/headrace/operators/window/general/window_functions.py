@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.state.descriptors import StateDescriptor
-    from headrace.state.keys.entries import AnyKeyEntry
+    from headrace.state.keys.codecs import AnyKeyEntry
     from headrace.state.protocols import KeyedStates
     from headrace.windowing.definition import WindowFunctions
 

@@ -42,7 +42,7 @@ from headrace.operators.window.general.window_functions import WindowContext, fo
 from headrace.operators.window.lateness import LateRecords, Lifetimes, check_timestamps
 from headrace.operators.window.stored_windows import held_by_key, held_in_order
 from headrace.operators.window.stores import RESULT, STORE, check_has_no_tables, check_has_tables_of
-from headrace.state.keys.entries import NO_KEY
+from headrace.state.keys.codecs import NO_KEY
 from headrace.windowing.assigner import MergingWindowAssigner
 from headrace.windowing.assigners.time import EventTimeAssigner
 from headrace.windowing.changed_windows import ChangedWindows
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from headrace.operators.window.general.window_ends import DueWindow
     from headrace.operators.window.stored_windows import StoredWindow
     from headrace.state.keyed.namespaces import GivenNamespace
-    from headrace.state.keys.entries import AnyKeyEntry
+    from headrace.state.keys.codecs import AnyKeyEntry
     from headrace.state.protocols import DomainTimers
     from headrace.state.renamed_fields import RenamedFields
     from headrace.state.timers import Timer

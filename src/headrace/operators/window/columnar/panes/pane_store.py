@@ -16,7 +16,7 @@ from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.operators.window.columnar.accumulators import Accumulators, Chunk
 from headrace.operators.window.columnar.panes.pane_totals import PaneStacks, PaneTotals
 from headrace.operators.window.columnar.window_store import WindowStore, rows_at
-from headrace.state.runs.ordered import NO_TIME
+from headrace.state.runs.merge_input import NO_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

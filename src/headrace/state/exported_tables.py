@@ -1,44 +1,109 @@
-"""From exported tables to runs: keys are hashed anew, rows sorted, and elements brought together by key.
+"""``ExportedTable``: what a state backend holds of one state of one operator in one task, as all backends have it.
 
-What is large becomes several runs, piece by piece (:mod:`.table_pieces`), and each of these has a file of its own as
-soon as it is made: a task takes the memory of a few pieces, however large its state is.
+Tables hold what counts and nothing else: no tombstones, nothing that is over or has expired, no hashes. By its kind
+(``about["kind"]``) a table has these columns:
+
+===================================  ==================================================================================
+``value, reducing, aggregating``     ``key``, ``namespace`` where the state is kept by it, ``value``, ``expiry``
+``list``                             the same: a row for each element, those of a key in their order
+``map``                              ``key``, ``namespace``, ``entry_key``, ``entry`` where the former is not the key of
+                                     the entry as users know it, ``value``, ``expiry``: a row for each entry, those of a
+                                     key in the order of insertion
+``timers``                           ``time``, ``key``, ``namespace``
+``elements``                         ``value``: a row for each element of a list of a subtask, in order
+any other: a log of an operator      what the operator has put into it, without the hashes of keys
+===================================  ==================================================================================
+
+Keys (``key``, ``entry_key``) are in canonical form, namespaces as
+:func:`~headrace.state.keyed.namespaces.ordered_bytes`
+gives them, empty for none; a null ``expiry``, or no such column, means never. Broadcast maps are maps of the key 0.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from itertools import chain, starmap
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import StateError
 from headrace.state.compaction import FULL_BYTES, SLICE_BYTES
-from headrace.state.exported import NAMESPACE
 from headrace.state.keyed.backend import NAMESPACED_PREFIX
-from headrace.state.keyed.namespaces import namespace_of, paired
+from headrace.state.keyed.namespaces import decoded_pair, namespace_of, ordered_bytes, paired
 from headrace.state.keys import KeyColumn
-from headrace.state.keys.groups import are_within
-from headrace.state.operator.redistribution import is_broadcast
+from headrace.state.keys.hashing import are_within
+from headrace.state.operator_state import is_broadcast
 from headrace.state.runs import ALL_HASHES, Run
-from headrace.state.runs.layout import ACTION, CLEAR, ENTRY_KEY, HASH, KEY, KEY_ORDER, KIND, PUT, SORT, TIMERS
-from headrace.state.runs.list_columns import hash_column, list_columns, sorted_lists
-from headrace.state.runs.merge_input import by_key, concat
-from headrace.state.runs.merging import describe_run
-from headrace.state.runs.ordered import LIVE, is_ordered
-from headrace.state.runs.range_merging import is_by_hash
+from headrace.state.runs.layout import (
+    ACTION,
+    CLEAR,
+    ENTRY_HASH,
+    ENTRY_KEY,
+    HASH,
+    KEY,
+    KEY_ORDER,
+    KIND,
+    LIVE,
+    PLACE,
+    PUT,
+    SORT,
+    TIMERS,
+    TTL,
+    hash_column,
+    list_columns,
+    rows_as_they_happened,
+    sorted_lists,
+)
+from headrace.state.runs.merge_input import by_key, concat, is_ordered
+from headrace.state.runs.merging import describe_run, is_by_hash, merged_pieces
 from headrace.state.runs.sections import Section
 from headrace.state.state_file import write_run
+from headrace.state.ttl import IN_EVENT_TIME
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
-    from headrace.state.backend import NewVersion
-    from headrace.state.exported import ExportedTable
     from headrace.state.runs import HashRange
+    from headrace.state.state_file import NewVersion
     from headrace.storage.file_system import MappedFile
     from headrace.storage.folder import Folder
+
+
+NAMESPACE: Final = "namespace"
+"""The column of namespaces."""
+
+
+@dataclass(frozen=True)
+class ExportedTable:
+    """One table.
+
+    Attributes:
+        uid: the operator.
+        store: the state: ``state/<name>`` and ``namespaced/<name>`` for keyed states, ``timers/event`` and
+            ``timers/processing``, ``list/<name>``, ``union/<name>``, ``broadcast/<name>``, else the name of a log.
+        about: what has to be known of it, as JSON: its kind, and how keys and values are stored (``keys``, ``types``).
+        schema: its columns.
+        batches: its rows, to be gone through once.
+        is_in_order: whether the rows are known to be in the order of runs, as all are that headrace's backends export.
+    """
+
+    uid: str
+    store: str
+    about: dict[str, Any]
+    schema: pa.Schema
+    batches: Iterable[pa.RecordBatch]
+    is_in_order: bool = False
+
+    def whole(self) -> pa.RecordBatch:
+        """All rows in one piece; uses up ``batches``."""
+        table = pa.Table.from_batches(self.batches, self.schema).combine_chunks()
+        return table.to_batches()[0] if table.num_rows else pa.RecordBatch.from_pylist([], self.schema)
 
 
 PIECE_BYTES: Final = SLICE_BYTES // 2
@@ -283,3 +348,75 @@ def _is_sorted(rows: pa.RecordBatch, names: list[str]) -> bool:
         if not equal.any():
             return True
     return True
+
+
+_OF_RUNS: Final = {ACTION, CLEAR, ENTRY_HASH, HASH, PLACE}
+"""Columns that say how runs of keyed state are to be merged, or found in."""
+
+
+_STORAGE: Final = {"int64": pa.int64(), "string": pa.string(), "binary": pa.binary()}
+
+
+def exported(stores: Mapping[tuple[str, str], Sequence[Run]], now: int) -> Iterator[ExportedTable]:
+    """The tables of a task, by operator and store.
+
+    Args:
+        stores: the runs of each store, oldest first, by the uid of its operator and its name.
+        now: processing time in milliseconds; what has expired by then is left out.
+    """
+    for (uid, store), runs in sorted(stores.items()):
+        pieces = merged_pieces(runs, _time_of(runs, now))
+        first = next(pieces, None)
+        if first is None:
+            continue
+        rows, about = _exported_rows(store, *first), first[1]
+        others = starmap(partial(_exported_rows, store), pieces)
+        yield ExportedTable(uid, store, about, rows.schema, chain([rows], others), is_in_order=True)
+
+
+def _exported_rows(store: str, batch: pa.RecordBatch, about: dict[str, Any]) -> pa.RecordBatch:
+    rows = _rows_of(batch, about)
+    return _with_namespaces(rows, about["keys"]["key"]) if store.startswith(NAMESPACED_PREFIX) else rows
+
+
+def _rows_of(batch: pa.RecordBatch, about: dict[str, Any]) -> pa.RecordBatch:
+    kind = about.get(KIND)
+    if kind in ("list", "map"):
+        return _elements(batch)
+    hashes = {HASH} if KEY in batch.schema.names else set()  # without keys they say something else
+    return _without(batch, {*hashes, LIVE} if kind == TIMERS else hashes)
+
+
+def _elements(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A row for each element of lists, or for each entry of maps in the order of insertion."""
+    lists = [field.name for field in batch.schema if pa.types.is_list(field.type)]
+    lengths = batch.column(lists[0]).value_lengths().to_numpy().astype(np.int64)
+    offsets = batch.column(lists[0]).offsets.to_numpy().astype(np.int64)
+    if PLACE in lists:
+        order = rows_as_they_happened(offsets[:-1], lengths, batch.column(PLACE).values)
+    else:
+        order = np.arange(offsets[0], offsets[-1])
+    names = [name for name in lists if name not in _OF_RUNS]
+    keys = batch.column(KEY).take(pa.array(np.repeat(np.arange(batch.num_rows), lengths)))
+    indices = pa.array(order)
+    return pa.RecordBatch.from_pydict({KEY: keys, **{name: batch.column(name).values.take(indices) for name in names}})
+
+
+def _with_namespaces(batch: pa.RecordBatch, keys: dict[str, Any]) -> pa.RecordBatch:
+    """Pairs of key and namespace as two columns."""
+    pairs = [decoded_pair(data) for data in batch.column(KEY).to_pylist()]
+    columns = {
+        KEY: pa.array([key for key, _ in pairs], _STORAGE[keys["storage"]]),
+        NAMESPACE: pa.array([ordered_bytes(namespace) for _, namespace in pairs], pa.binary()),
+    }
+    rest = {name: batch.column(name) for name in batch.schema.names if name != KEY}
+    return pa.RecordBatch.from_pydict({**columns, **rest})
+
+
+def _without(batch: pa.RecordBatch, names: set[str]) -> pa.RecordBatch:
+    return batch.select([name for name in batch.schema.names if name not in names])
+
+
+def _time_of(runs: Sequence[Run], now: int) -> int:
+    """What time it is for the elements of a store; of one that ages in event time all that is there is taken along."""
+    return MIN_WATERMARK if runs[-1].meta.get(TTL) == IN_EVENT_TIME else now

@@ -1,33 +1,169 @@
-"""``OperatorStateBackend`` and its lists: the state of a subtask that belongs to no key."""
+"""State without keys at a start of the job: which subtask goes on with which runs of it.
+
+The rules are Flink's. A subtask knows of all that the old ones held from the indexes of their versions, so nobody else
+has to read any of it. Runs that a subtask gets as a whole stay where they are; of one that is cut it writes its share
+into its next version.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
 
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, StateError, StateMigrationError
 from headrace.common.typeinfo import Types
+from headrace.common.typeinfo.base import PICKLED
 from headrace.common.values import handler_of
-from headrace.state.arguments import elements_of
-from headrace.state.copying import copy_value
+from headrace.state.copying import copy_value, elements_of
 from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor
 from headrace.state.interfaces import ListState
 from headrace.state.keyed.backend import STORE_PREFIX, KeyedStateBackend, errors_named
 from headrace.state.keyed.table import Elements, evolve
 from headrace.state.keys import KeyCodec
-from headrace.state.kinds import StateKind
-from headrace.state.operator.redistribution import store_name
+from headrace.state.protocols import StateKind
+from headrace.state.runs import Run
 from headrace.state.runs.layout import KIND, SUBTASK_LIST, TYPES, VALUE
+from headrace.state.runs.merge_input import LOW, described, is_ordered
 from headrace.state.runs.merging import merge_small_runs
+from headrace.state.runs.sections import Section
+from headrace.state.state_file import CompactedName, ImageWriter, SharedName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from headrace.state.descriptors import StateDescriptor
     from headrace.state.interfaces import MapState
-    from headrace.state.kinds import StateKinds
+    from headrace.state.protocols import StateKinds
     from headrace.state.runs import RunStore
+    from headrace.storage.file_system import MappedFile
+    from headrace.storage.folder import Folder
+
+    Held = Mapping[int, Sequence[Run]]
+    """By old subtask, its runs of one store, oldest first."""
+    StoredRun = tuple[str, Run]
+    """A run, and the store that it is in."""
+
+
+P = TypeVar("P")
+
+_PREFIXES: Final = {StateKind.LIST: "list/", StateKind.UNION: "union/", StateKind.BROADCAST: "broadcast/"}
+
+
+def store_name(kind: StateKind, name: str) -> str:
+    """What the store of a state without keys is called."""
+    return _PREFIXES[kind] + name
+
+
+def kind_of_store(store: str) -> StateKind | None:
+    """The kind of state without keys that is in a store; None for one that is kept by key."""
+    return next((kind for kind, prefix in _PREFIXES.items() if store.startswith(prefix)), None)
+
+
+def is_broadcast(store: str) -> bool:
+    """Whether what is in a store all subtasks of the operator have alike."""
+    return kind_of_store(store) is StateKind.BROADCAST
+
+
+@dataclass(frozen=True, slots=True)
+class Redistribution:
+    """What a start means for one subtask of an operator.
+
+    Attributes:
+        before: how many subtasks there were.
+        now: how many there are.
+        subtask: which of them it is.
+        shares: whether all of them have one broadcast state: they all go on with the runs of the same old subtask.
+    """
+
+    before: int
+    now: int
+    subtask: int
+    shares: bool = False
+
+    def subtasks_of(self, kind: StateKind) -> range:
+        """The old subtasks whose state of a kind without keys the new one has to know."""
+        if kind is StateKind.UNION or (kind is StateKind.LIST and self.before != self.now):
+            return range(self.before)
+        number = 0 if self.shares and kind is StateKind.BROADCAST else self.subtask % self.before
+        return range(number, number + 1)
+
+    def runs(self, stores: Mapping[str, Held]) -> dict[str, list[Run]]:
+        """The runs that the subtask goes on with, by store.
+
+        Args:
+            stores: what the old subtasks held; all stores of the operator's state without keys.
+        """
+        return self.deal(stores, _rows, _part)
+
+    def deal(
+        self, stores: Mapping[str, Mapping[int, Sequence[P]]], size: Callable[[P], int], cut: Callable[[P, int, int], P]
+    ) -> dict[str, list[P]]:
+        """What the subtask goes on with, by store, where a store is any sequence of pieces.
+
+        Args:
+            stores: by old subtask, the pieces that it held; all stores of the operator's state without keys.
+            size: how many elements a piece has.
+            cut: gives the elements of a piece from the first up to, but without, the second number.
+        """
+        first = 0  # who gets one element more goes round, so that many short lists do not end up in one place
+        dealt: dict[str, list[P]] = {}
+        for store, held in sorted(stores.items()):
+            pieces = [piece for subtask in self._sources(store) for piece in held.get(subtask, ())]
+            if self._is_cut(store):
+                total = sum(map(size, pieces))
+                pieces = list(_between(pieces, *self._share(total, first), size, cut))
+                first = (first + total) % self.now
+            dealt[store] = pieces
+        return dealt
+
+    def _sources(self, store: str) -> range:
+        kind = kind_of_store(store)
+        assert kind is not None, f"{store} is kept by key"
+        return self.subtasks_of(kind)
+
+    def _is_cut(self, store: str) -> bool:
+        return kind_of_store(store) is StateKind.LIST and self.before != self.now
+
+    def _share(self, total: int, first: int) -> tuple[int, int]:
+        """From which element to which, where consecutive shares go to the subtasks from ``first`` on, and round."""
+        size, longer = divmod(total, self.now)
+        place = (self.subtask - first) % self.now
+        start = place * size + min(place, longer)
+        return start, start + size + (place < longer)
+
+
+def _between(
+    pieces: Sequence[P], start: int, stop: int, size: Callable[[P], int], cut: Callable[[P, int, int], P]
+) -> Iterator[P]:
+    """The elements from ``start`` to ``stop`` of pieces that follow one another."""
+    offset = 0
+    for piece in pieces:
+        total = size(piece)
+        first, last = max(0, start - offset), min(total, stop - offset)
+        if first < last:
+            yield piece if last - first == total else cut(piece, first, last)
+        offset += total
+
+
+def _rows(run: Run) -> int:
+    """How many rows are dealt out: those of an ordered run that are over are nobody's."""
+    return run.rows - _first_row(run)
+
+
+def _part(run: Run, first: int, last: int) -> Run:
+    start = _first_row(run)
+    rows = run.section.slice(start + first, start + last)
+    meta = described(run.meta, rows) if is_ordered(run.meta) else run.meta
+    return Run(Section(rows), meta, run.hashes, origin=run.origin)
+
+
+def _first_row(run: Run) -> int:
+    row: int = run.meta.get(LOW, 0)
+    return row
 
 
 class OperatorListState(ListState[Any]):
@@ -238,3 +374,82 @@ class OperatorStateBackend:
 
     def _store_of_map(self, name: str) -> RunStore:
         return self._store(store_name(StateKind.BROADCAST, name.removeprefix(STORE_PREFIX)))
+
+
+PART_INSIDE: Final = 2
+"""One part in so many of what a version may hold itself is for broadcast state."""
+
+
+def is_alike(store: str, meta: dict[str, Any]) -> bool:
+    """Whether equal entries of a run have equal bytes: those of pickled objects follow from how these are put together.
+
+    Args:
+        store: the store of the run.
+        meta: what the run says about itself.
+    """
+    return is_broadcast(store) and PICKLED not in json.dumps(meta.get("types"))
+
+
+def is_for_all(file: str) -> bool:
+    """Whether a file with such runs is one that all subtasks refer to, and not the version of one of them."""
+    return SharedName.parse(file) is not None or CompactedName.parse(file) is not None
+
+
+@dataclass(frozen=True)
+class SharedRuns:
+    """How the subtasks of a stage put broadcast state that is new in an epoch into their versions.
+
+    Attributes:
+        epoch: the epoch.
+        generation: that of the job manager.
+        stage: the stage.
+        is_first: whether this is the first subtask, which writes what is for all.
+        most_inside: up to how many bytes of an operator stay inside the version.
+        storage: where state files are.
+        loader: gives what loads a file.
+    """
+
+    epoch: int
+    generation: int
+    stage: int
+    is_first: bool
+    most_inside: int
+    storage: Folder
+    loader: Callable[[str], Callable[[], MappedFile]]
+
+    def place(self, uid: str, runs: Sequence[StoredRun]) -> str:
+        """Puts the runs that are in no file for all subtasks into one, unless they are small.
+
+        Args:
+            uid: the operator.
+            runs: all of its runs that are alike, in the order of their stores.
+
+        Returns:
+            A digest of what all of them hold, wherever they lie.
+        """
+        loose = [run.section for _, run in runs if not is_for_all(run.section.file)]
+        writer = ImageWriter()
+        offsets = [writer.add(section) for section in loose]
+        if loose and writer.size > self.most_inside:
+            self._write(uid, writer, loose, offsets)
+        else:
+            for section in loose:
+                section.taken_along()
+        return _digest_of(runs)
+
+    def _write(self, uid: str, writer: ImageWriter, sections: Sequence[Section], offsets: Sequence[int]) -> None:
+        """Has the first subtask write a file; the others refer to it by the digest of what they would have written."""
+        described = [section.describe(offset) for section, offset in zip(sections, offsets, strict=True)]
+        chunks = writer.finish({"shared": uid, "stage": self.stage, "runs": described})
+        owner = SharedName.owner_of(uid)
+        name = str(SharedName(self.epoch, self.generation, self.stage, owner, writer.digest))
+        if self.is_first:
+            self.storage.write(name, chunks)
+        for section, offset in zip(sections, offsets, strict=True):
+            section.moved_to(name, offset, self.loader(name))
+
+
+def _digest_of(runs: Sequence[StoredRun]) -> str:
+    """A digest of what runs hold, all of which have been encoded before."""
+    told = [{**run.section.describe(0), "store": store, "meta": run.meta} for store, run in runs]
+    return hashlib.blake2b(json.dumps(told, sort_keys=True).encode(), digest_size=8).hexdigest()

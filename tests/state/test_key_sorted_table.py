@@ -1,44 +1,53 @@
-"""The log of one input of a join: the order of its rows, keys that share a hash, and what goes when."""
+"""Tables sorted by key: against a model, over epochs, merges and rescaling; and what expires when."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from headrace.common.constants import MAX_WATERMARK
 from headrace.common.errors import StateMigrationError
 from headrace.common.typeinfo import Types
-from headrace.operators.join import join_log
-from headrace.operators.join.find_pairs import JoinInterval
-from headrace.operators.join.join_log import HASH, KEY, RECORD, TIME, JoinLog, key_time_order, log_layout
+from headrace.operators.join.find_pairs import RECORD, TIME, JoinInterval, log_layout
+from headrace.state import sorted_table
+from headrace.state.backend import DEFAULT_BACKEND, ROCKSDB_BACKEND, StateBackendPlugin
 from headrace.state.compaction import adopt
-from headrace.state.keys import KeyCodec, KeyColumn
+from headrace.state.keys import KeyCodec, KeyColumn, hashing
+from headrace.state.keys.hashing import partitions_of_hashes
 from headrace.state.runs import ALL_HASHES, Run, RunStore, merging
-from headrace.state.runs.layout import SHOWN
-from headrace.state.runs.merging import can_be_rewritten, merge_runs
-from headrace.state.runs.range_merging import merged_pieces
+from headrace.state.runs.layout import HASH, KEY, LIVE, RETAINED_UNTIL, SHOWN
+from headrace.state.runs.merging import can_be_rewritten, merge_runs, merged_pieces
+from headrace.state.runs.run import order_of_keys
 from headrace.state.runs.sections import Section
+from headrace.state.sorted_table import KeySortedTable, key_sorted, register_key_sorted_merger
+from headrace.state.table_layout import TableLayout
+from tests.state.harness import MAX_PARALLELISM, Job
 
 CODEC = KeyCodec.for_type(Types.STRING())
 KEPT = 10
 
 
-def batch_of(*rows: tuple[int, str, int], lingers: bool = False) -> pa.RecordBatch:
+def batch_of(*rows: tuple[int, str, int], came_at_end: bool = False) -> pa.RecordBatch:
     """Rows of hash, key and time, in order; the record of each is its place."""
     hashes, keys, times = zip(*rows, strict=True)
-    columns = [pa.array(hashes, pa.uint64()), keys, times, [lingers] * len(rows), range(len(rows))]
+    until = [time + KEPT + came_at_end for time in times]
+    columns = [pa.array(hashes, pa.uint64()), keys, times, until, range(len(rows))]
     schema = log_layout(CODEC, Types.LONG(), KEPT, is_outer=False).schema
     arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
     whole = pa.RecordBatch.from_arrays(arrays, schema=schema)
-    order, _ = key_time_order(whole.column(HASH).to_numpy(), whole.column(KEY), whole.column(TIME).to_numpy())
+    order, _ = key_sorted(whole.column(HASH).to_numpy(), whole.column(KEY), whole.column(TIME).to_numpy())
     return whole.take(pa.array(order))
 
 
-def log_of(store: RunStore, watermark: int = MAX_WATERMARK) -> JoinLog:
-    log = JoinLog(store, log_layout(CODEC, Types.LONG(), KEPT, is_outer=False), KEPT)
+def log_of(store: RunStore, watermark: int = MAX_WATERMARK) -> KeySortedTable:
+    log = KeySortedTable(store, log_layout(CODEC, Types.LONG(), KEPT, is_outer=False))
     log.begin_epoch(watermark)
     return log
 
@@ -55,7 +64,7 @@ def test_rows_are_by_hash_key_and_time_and_else_as_they_came() -> None:
 def test_keys_that_share_a_hash_are_apart() -> None:
     batch = batch_of((7, "b", 2), (7, "a", 3), (7, "b", 1), (7, "a", 4), (9, "c", 1))
     assert batch.column(KEY).to_pylist() == ["a", "a", "b", "b", "c"]
-    _, numbers = key_time_order(batch.column(HASH).to_numpy(), batch.column(KEY), batch.column(TIME).to_numpy())
+    _, numbers = key_sorted(batch.column(HASH).to_numpy(), batch.column(KEY), batch.column(TIME).to_numpy())
     assert numbers.tolist() == [0, 0, 1, 1, 2]
 
 
@@ -63,34 +72,34 @@ def test_keys_that_share_a_hash_are_apart() -> None:
 def test_a_key_is_found_among_others_with_its_hash(key: str, expected: tuple[int, int]) -> None:
     source = Section(batch_of((7, "b", 2), (7, "a", 3), (7, "b", 1), (7, "a", 4)))
     keys = KeyColumn(pa.array([key]), np.array([7], np.uint64))
-    firsts, lasts = join_log._ranges_of_keys(source, keys)
+    firsts, lasts = sorted_table._ranges_of_keys(source, keys)
     assert (firsts.tolist(), lasts.tolist()) == ([expected[0]], [expected[1]])
 
 
 def test_the_last_hash_of_all_is_found() -> None:
     source = Section(batch_of((2**64 - 1, "z", 1), (0, "a", 1)))
     keys = KeyColumn(pa.array(["a", "z"]), np.array([0, 2**64 - 1], np.uint64))
-    firsts, lasts = join_log._ranges_of_keys(source, keys)
+    firsts, lasts = sorted_table._ranges_of_keys(source, keys)
     assert (firsts.tolist(), lasts.tolist()) == ([0, 1], [1, 2])
 
 
 def test_only_keys_are_looked_for_whose_hashes_a_section_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was taken in of a savepoint is in many of them, each with a range of hashes of its own."""
     asked: list[int] = []
-    bounds = Section.lower_bounds
+    ranges = Section.ranges_of_hashes
     monkeypatch.setattr(
-        Section, "lower_bounds", lambda self, name, values: asked.extend(values.tolist()) or bounds(self, name, values)
+        Section, "ranges_of_hashes", lambda self, hashes: asked.extend(hashes.tolist()) or ranges(self, hashes)
     )
     source = Section(batch_of((7, "a", 3), (7, "a", 4), (9, "c", 1)))
     keys = KeyColumn(pa.array(["z", "a", "b", "c", "d"]), np.array([3, 7, 8, 9, 10], np.uint64))
-    firsts, lasts = join_log._ranges_of_keys(source, keys)
+    firsts, lasts = sorted_table._ranges_of_keys(source, keys)
     assert (lasts - firsts).tolist() == [0, 2, 0, 1, 0]
-    assert sorted({*asked}) == [7, 8, 9, 10], "and where these end"
+    assert asked == [7, 8, 9]
     asked.clear()
-    assert [ends.tolist() for ends in join_log._ranges_of_keys(source, keys.slice(0, 1))] == [[0]] * 2
+    assert [ends.tolist() for ends in sorted_table._ranges_of_keys(source, keys.slice(0, 1))] == [[0]] * 2
     assert not asked
     nothing = Section(pa.RecordBatch.from_pylist([], source.schema))
-    assert [ends.tolist() for ends in join_log._ranges_of_keys(nothing, keys)] == [[0] * 5] * 2
+    assert [ends.tolist() for ends in sorted_table._ranges_of_keys(nothing, keys)] == [[0] * 5] * 2
 
 
 def test_what_is_over_is_not_stored_and_a_run_goes_as_a_whole() -> None:
@@ -106,10 +115,10 @@ def test_what_is_over_is_not_stored_and_a_run_goes_as_a_whole() -> None:
     assert times_of(store) == []
 
 
-def test_a_row_that_came_at_its_end_lingers_until_the_watermark_goes_on() -> None:
+def test_a_row_that_came_at_its_end_is_retained_until_the_watermark_goes_on() -> None:
     store = RunStore("log", ALL_HASHES)
     log = log_of(store)
-    log.append(batch_of((1, "a", 5), lingers=True), watermark=15)
+    log.append(batch_of((1, "a", 5), came_at_end=True), watermark=15)
     log.end_epoch(15)
     assert times_of(store) == [[5]]
     log_of(store).end_epoch(16)
@@ -185,7 +194,7 @@ def test_what_was_shown_does_not_come_back_with_an_earlier_watermark(shown: RunS
 
 def test_a_run_of_which_all_was_shown_goes(shown: RunStore) -> None:
     log_of(shown).end_epoch(60, has_shown=True)
-    store = RunStore("log", ALL_HASHES, [run for run in shown.runs if run.meta["over"] < 90])
+    store = RunStore("log", ALL_HASHES, [run for run in shown.runs if run.meta[RETAINED_UNTIL] < 90])
     assert back_at(store, 10) == []
 
 
@@ -281,12 +290,150 @@ def test_state_with_keys_of_another_type_is_refused() -> None:
     log.end_epoch(0)
     other = log_layout(KeyCodec.for_type(Types.LONG()), Types.LONG(), KEPT, is_outer=False)
     with pytest.raises(StateMigrationError, match="another key type"):
-        JoinLog(store, other, KEPT)
+        KeySortedTable(store, other)
 
 
 def test_how_long_records_are_kept() -> None:
-    kept = {interval: tuple(JoinInterval(*interval).kept(side) for side in (0, 1)) for interval in INTERVALS}
+    kept = {interval: tuple(JoinInterval(*interval).retention(side) for side in (0, 1)) for interval in INTERVALS}
     assert kept == {(-5, 10): (10, 5), (2, 10): (10, 0), (-10, -2): (0, 10), (0, 0): (0, 0)}
 
 
 INTERVALS = [(-5, 10), (2, 10), (-10, -2), (0, 0)]
+
+
+ROWS = "rows by key"
+Row = tuple[int, int, int]
+"""Sort key, the watermark at which it expires, value."""
+
+
+class Tables:
+    """The same table in all partitions of a job, and what it should hold."""
+
+    def __init__(self, job: Job, *, latest_only: bool) -> None:
+        self.job, self.latest_only, self.watermark = job, latest_only, 0
+        columns = {HASH: pa.uint64(), KEY: job.codec.arrow_type, "place": pa.int64()}
+        kind = {LIVE: pa.bool_()} if latest_only else {RETAINED_UNTIL: pa.int64()}
+        schema = pa.schema({**columns, **kind, "value": pa.int64()})
+        about = {"keys": job.codec.to_json()}
+        self.layout = TableLayout("rows", f"{ROWS} {latest_only}", schema, 3, about, {"keys": "key type"})
+        self.model: dict[str, list[Row]] = {}
+        self.values = count()
+
+    def begin(self) -> None:
+        stores = [operator.store("rows") for operator in self.job.begin()]
+        self.tables = [KeySortedTable(store, self.layout, latest_only=self.latest_only) for store in stores]
+        for table in self.tables:
+            table.begin_epoch(self.watermark)
+
+    def end(self) -> None:
+        for table in self.tables:
+            table.end_epoch(self.watermark)
+        self.job.end()
+
+    def append(self, rows: dict[str, list[tuple[int, int]]]) -> None:
+        """Adds rows of keys: the sort key of each, and how long it is retained; of a latest-only table all of a key."""
+        added = {key: [(place, place + span, next(self.values)) for place, span in own] for key, own in rows.items()}
+        for key, own in added.items():
+            before = [] if self.latest_only else self.model.get(key, [])
+            self.model[key] = sorted([*before, *own], key=lambda row: row[0])
+        for table, keys in self._owned(list(added)):
+            flat = [(key, *row, True) for key in keys for row in added[key]]
+            if self.latest_only:
+                flat += [(key, 0, 0, 0, False) for key in keys if not added[key]]
+            if flat:
+                table.append(self._batch(flat), self.watermark)
+
+    def _batch(self, rows: list[tuple[str, int, int, int, bool]]) -> pa.RecordBatch:
+        names, places, until, values, live = zip(*rows, strict=True)
+        column = self.job.codec.encode(names)
+        arrays = [pa.array(column.hashes), column.values, places, live if self.latest_only else until, values]
+        made = [pa.array(each, field.type) for each, field in zip(arrays, self.layout.schema, strict=True)]
+        order, _ = key_sorted(column.hashes, column.values, np.array(places))
+        return pa.RecordBatch.from_arrays(made, schema=self.layout.schema).take(pa.array(order))
+
+    def advance(self, watermark: int) -> None:
+        self.watermark = max(self.watermark, watermark)
+
+    def find(self, ranges: dict[str, tuple[int, int]] | None) -> dict[str, list[tuple[int, int]]]:
+        found: dict[str, list[tuple[int, int]]] = {}
+        for table, owned in self._owned(NAMES if ranges is None else list(ranges)):
+            column = self.job.codec.encode(owned)
+            order = order_of_keys(column)
+            bounds = None
+            if ranges is not None:
+                lows, highs = zip(*(ranges[owned[place]] for place in order), strict=True)
+                bounds = np.array(lows), np.array(highs)
+            which, batch = table.find(column.take(order), bounds)
+            for number, row in zip(which.tolist(), batch.to_pylist(), strict=True):
+                if row.get(LIVE, True) and row.get(RETAINED_UNTIL, self.watermark + 1) > self.watermark:
+                    found.setdefault(owned[order[number]], []).append((row["place"], row["value"]))
+        return found
+
+    def expected(self, ranges: dict[str, tuple[int, int]] | None) -> dict[str, list[tuple[int, int]]]:
+        asked = dict.fromkeys(NAMES, (-(10**6), 10**6)) if ranges is None else ranges
+        held = {
+            key: [
+                (place, value)
+                for place, until, value in self.model.get(key, ())
+                if low <= place <= high and (self.latest_only or until > self.watermark)
+            ]
+            for key, (low, high) in asked.items()
+        }
+        return {key: rows for key, rows in held.items() if rows}
+
+    def _owned(self, keys: list[str]) -> Iterator[tuple[KeySortedTable, list[str]]]:
+        owners = partitions_of_hashes(self.job.codec.encode(keys).hashes, self.job.parallelism, MAX_PARALLELISM)
+        for number, table in enumerate(self.tables):
+            own = [key for key, owner in zip(keys, owners, strict=True) if owner == number]
+            if own:
+                yield table, own
+
+
+NAMES = [f"{'x' * (number % 3)}{number}" for number in range(9)]
+keys, times = st.sampled_from(NAMES), st.integers(0, 20)
+ROWS_OF_KEYS = st.dictionaries(keys, st.lists(st.tuples(times, st.integers(0, 15)), max_size=3), max_size=5)
+STEPS = st.one_of(
+    st.tuples(st.just("append"), ROWS_OF_KEYS),
+    st.tuples(st.just("find"), st.dictionaries(keys, st.tuples(times, times), min_size=1, max_size=5)),
+    st.tuples(st.just("advance"), times),
+    st.tuples(st.just("epoch"), st.sampled_from(["", "compact", "rescale"])),
+)
+
+
+def few_hashes(array: pa.Array) -> Any:
+    """Many keys share one; some of them are in the same run, and some are not."""
+    return np.array([len(value.as_py()) % 3 for value in array], dtype=np.uint64) << np.uint64(60)
+
+
+@pytest.mark.parametrize("latest_only", [False, True], ids=["all rows", "the latest of a key"])
+@pytest.mark.parametrize("backend", [DEFAULT_BACKEND, ROCKSDB_BACKEND], indirect=True)
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=st.lists(STEPS, max_size=14), collide=st.booleans(), inline=st.sampled_from([0, 20, 1 << 18]))
+def test_a_table_is_as_its_model(
+    backend: StateBackendPlugin, latest_only: bool, steps: list[Any], collide: bool, inline: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(merging, "_MERGERS", dict(merging._MERGERS))
+        register_key_sorted_merger(f"{ROWS} {latest_only}", latest_only=latest_only)
+        patched.setattr(merging, "INLINE_ROWS", inline)
+        patched.setattr("headrace.state.compaction.INLINE_ROWS", 1)
+        patched.setattr("headrace.state.compaction.MANY_RUNS", 2)
+        if collide:
+            patched.setattr(hashing, "_hash_binary", few_hashes)
+        tables = Tables(Job(CODEC, backend=backend), latest_only=latest_only)
+        tables.begin()
+        for step, given_to_it in [*steps, ("epoch", "rescale"), ("epoch", "")]:
+            if step == "append":
+                tables.append(given_to_it)
+            elif step == "find":
+                assert tables.find(given_to_it) == tables.expected(given_to_it)
+            elif step == "advance":
+                tables.advance(given_to_it)
+            else:
+                tables.end()
+                if given_to_it == "compact":
+                    tables.job.compact()
+                elif given_to_it == "rescale" and not tables.job.results:
+                    tables.job.rescale(4 - tables.job.parallelism)
+                tables.begin()
+            assert tables.find(None) == tables.expected(None)

@@ -1,0 +1,702 @@
+"""Sorted tables: rows of (key, sort key, values) that an operator keeps, in runs that are sorted and never change.
+
+Whatever an operator has to find again by a key *and* by an order within it is such a table: timers, contents of
+windows, records that wait for event time, both inputs of a join. They differ in what comes first in the order, since
+that decides what a search touches:
+
+- :class:`TimeSortedTable`: the sort key first, which is a time. What is due, or over, is a prefix of each run.
+- :class:`KeySortedTable`: the key first. The rows of a key within a range of sort keys are found by binary search.
+
+:class:`SortedTable` is what both have in common. Appending reads nothing: what an epoch adds is one more run at its
+end, and a row that has to go is left out when runs are merged.
+"""
+
+from __future__ import annotations
+
+import mmap
+import tempfile
+from abc import ABC, abstractmethod
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.common.constants import MIN_WATERMARK
+from headrace.common.durable import PREFIX, writing
+from headrace.state.runs import ALL_HASHES, HASH, SORT, Run
+from headrace.state.runs.grouping import group_times, sorted_by
+from headrace.state.runs.key_dictionary import OrderedKeys
+from headrace.state.runs.layout import KEY, LIVE, REACHED, RETAINED_UNTIL, SHOWN, rows_of_ranges
+from headrace.state.runs.merge_input import (
+    FLOOR,
+    LOW,
+    NEXT,
+    NO_TIME,
+    Bound,
+    by_key,
+    concat,
+    described,
+    floor_of,
+    lasts_of,
+    owned,
+    rest_of,
+    rows_above,
+    time_at,
+)
+from headrace.state.runs.merging import can_be_rewritten, merge_runs, merge_small_runs, register_merger
+from headrace.state.runs.run import order_by_key
+from headrace.state.runs.sections import Section
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from headrace.state.keys import KeyColumn
+    from headrace.state.runs import RunStore
+    from headrace.state.runs.merge_input import Combine, MergeInput
+    from headrace.state.table_layout import TableLayout
+
+    Longs = npt.NDArray[np.int64]
+    Hashes = npt.NDArray[np.uint64]
+
+SMALL_ROWS: Final = 1 << 10
+"""Runs of more rows together are left to compaction: what is read once or twice need not be in few runs."""
+
+SPILLED_BYTES: Final = 64 << 20
+"""Batches of so many bytes are large."""
+
+
+def is_large(batch: pa.RecordBatch) -> bool:
+    """Whether a batch should not stay in memory until the epoch ends."""
+    return bool(batch.nbytes >= SPILLED_BYTES)
+
+
+def spilled(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The same batch in a file on the machine's own disk.
+
+    The file has no name, so nothing is left of it once nobody holds the batch, however the process ends. Its pages are
+    memory as long as there is some to spare.
+
+    Raises:
+        InfrastructureError: when it cannot be written: the disk is full, say.
+    """
+    with writing("a task that holds more than should be in memory"), tempfile.TemporaryFile(prefix=PREFIX) as file:
+        with pa.ipc.new_stream(file, batch.schema) as out:
+            out.write_batch(batch)
+        file.flush()
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    return pa.ipc.open_stream(pa.py_buffer(mapped)).read_next_batch()
+
+
+class _Appended(Protocol):
+    @property
+    def rows(self) -> int: ...
+
+
+_Piece = TypeVar("_Piece", bound=_Appended)
+
+
+class SortedTable(ABC, Generic[_Piece]):
+    """The sorted rows of one operator in one task: what earlier epochs left, and what this one has appended.
+
+    Why a table, and not state of keys: state of keys is looked up by the key alone, and is rewritten as a whole when it
+    changes. A table is a log-structured merge tree in columns. Whole batches are appended without a look at what is
+    there, ranges are read without what lies around them, and rows of a key never become Python objects.
+
+    Within an epoch, appended batches double in size from the newest to the oldest, so a row is combined a logarithmic
+    number of times; at the end of the epoch they are one run.
+
+    Args:
+        store: the runs.
+        layout: what they hold; batches are given in its order.
+        combine: makes one batch of several, oldest first, as compaction does for runs of this kind.
+        spills: whether what an epoch appends goes to the machine's own disk when it is much; it is not combined then
+            before the epoch ends.
+
+    Raises:
+        StateMigrationError: when something else is stored.
+    """
+
+    def __init__(self, store: RunStore, layout: TableLayout, combine: Combine, *, spills: bool) -> None:
+        layout.take_over(store)
+        self._store, self._schema, self._meta = store, layout.schema, layout.meta
+        self._combine = combine
+        self._spills = spills
+        self._appended: list[_Piece] = []
+
+    @abstractmethod
+    def _piece(self, batch: pa.RecordBatch) -> _Piece:
+        """What is kept of a batch until the epoch ends."""
+
+    @abstractmethod
+    def _rest(self, piece: _Piece) -> pa.RecordBatch:
+        """The rows of an appended piece that are still needed."""
+
+    def _append(self, batch: pa.RecordBatch) -> None:
+        if not batch.num_rows:
+            return
+        while self._appended and self._appended[-1].rows <= 2 * batch.num_rows:
+            newest = self._rest(self._appended[-1])
+            if self._spills and is_large(newest):
+                break
+            self._appended.pop()
+            batch = self._combine(self._meta, [newest, batch])
+        self._appended.append(self._piece(spilled(batch) if self._spills and is_large(batch) else batch))
+
+    def _take_appended(self) -> pa.RecordBatch | None:
+        """The rows that were appended in this epoch and are still needed, in one batch; None when there are none."""
+        rests, self._appended = [self._rest(piece) for piece in self._appended], []
+        batch = self._combine(self._meta, rests) if len(rests) > 1 else next(iter(rests), None)
+        return batch if batch is not None and batch.num_rows else None
+
+
+class TimeSortedTable(SortedTable["_Cursor"]):
+    """Rows in the order of (time, hash, key): the time of a window is its end.
+
+    What is due is read from the front of each run, and what is over is dropped from there: a run notes how far it is
+    over instead of being rewritten. What belongs to some keys at some times is found by binary search.
+
+    Args:
+        store: the runs.
+        layout: what they hold.
+        combine: as of :class:`SortedTable`.
+        small_rows: runs of more rows together are left to compaction; by default ``SMALL_ROWS``.
+        spills: as of :class:`SortedTable`.
+        trims: whether runs of which more than half is over are written anew where an epoch can afford it. What is over
+            is a part of files otherwise until a run is over as a whole, or merged.
+
+    Raises:
+        StateMigrationError: when something else is stored.
+    """
+
+    def __init__(
+        self,
+        store: RunStore,
+        layout: TableLayout,
+        combine: Combine,
+        small_rows: int | None = None,
+        *,
+        spills: bool = False,
+        trims: bool = False,
+    ) -> None:
+        super().__init__(store, layout, combine, spills=spills)
+        self._small_rows = SMALL_ROWS if small_rows is None else small_rows
+        self._trims = trims
+        self._stored: list[_Cursor] = []
+
+    def begin_epoch(self) -> None:
+        """Takes up what is stored."""
+        self._stored = [_Cursor(run) for run in self._store.runs]
+        self._appended = []
+
+    @property
+    def first(self) -> int:
+        """The time of the first row; ``NO_TIME`` when there is none."""
+        return min((cursor.kept.next for cursor in self._cursors()), default=NO_TIME)
+
+    def next_above(self, time: int) -> int:
+        """The time of the first row that is above a time; ``NO_TIME`` when there is none."""
+        return min((cursor.above(time).next for cursor in self._cursors()), default=NO_TIME)
+
+    def time_after(self, time: int, rows: int) -> int:
+        """A time up to which no run has many more than so many rows above ``time``; ``NO_TIME`` when all have fewer."""
+        return min((cursor.time_after(time, rows) for cursor in self._cursors()), default=NO_TIME)
+
+    def up_to(self, time: int) -> list[pa.RecordBatch]:
+        """The rows that are not above a time, oldest batch first."""
+        return _with_rows(cursor.up_to(time) for cursor in self._cursors())
+
+    def between(self, after: int, up_to: int) -> list[pa.RecordBatch]:
+        """The rows that are above ``after`` and not above ``up_to``, oldest batch first."""
+        return _with_rows(cursor.between(after, up_to) for cursor in self._cursors())
+
+    def times_between(self, after: int, up_to: int) -> Longs:
+        """The different times of these rows, ascending."""
+        found = [np.unique(batch.column(0).to_numpy()) for batch in self.between(after, up_to)]
+        return np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
+
+    def find(self, times: Longs, hashes: Hashes) -> list[pa.RecordBatch]:
+        """The rows with some times and hashes, which are in order and different; of other keys too where hashes agree.
+
+        Oldest batch first.
+        """
+        wanted, bounds = group_times(times)
+        probes = [hashes[start:stop] for start, stop in pairwise(bounds)]
+        return _with_rows(cursor.find(wanted, probes) for cursor in self._cursors())
+
+    def stored_keys(self) -> OrderedKeys | None:
+        """The keys that are stored at one time in one run: where they are most; None when nothing is stored."""
+        found = [cursor.most_keys() for cursor in self._stored if cursor.rows]
+        return max(found, key=lambda keys: len(keys.hashes), default=None)
+
+    def append(self, batch: pa.RecordBatch) -> None:
+        """Adds rows, which are newer than all others."""
+        self._append(batch)
+
+    def _piece(self, batch: pa.RecordBatch) -> _Cursor:
+        return _Cursor(Run(Section(batch), described(self._meta, batch), ALL_HASHES))
+
+    def _rest(self, piece: _Cursor) -> pa.RecordBatch:
+        return piece.rest()
+
+    def forget(self, up_to: int) -> None:
+        """Drops the rows that are not above a time: what was appended at once, what is stored when the epoch ends."""
+        for cursor in self._cursors():
+            cursor.forget(up_to)
+        self._appended = [cursor for cursor in self._appended if cursor.kept.next != NO_TIME]
+
+    def end_epoch(self) -> None:
+        """Writes what was appended as one run, and how far the stored runs are over."""
+        for cursor in self._stored:
+            cursor.save(self._store)
+        self._stored = []
+        batch = self._take_appended()
+        if batch is not None:
+            self._store.append(batch, described(self._meta, batch))
+        merge_small_runs(self._store, now=0, most_rows=self._small_rows)
+        if self._trims:
+            self._trim(0 if batch is None else batch.num_rows)
+
+    def _trim(self, added: int) -> None:
+        """Writes runs anew of which more than half is over; all of them together have to fit an epoch."""
+        rows = size = 0
+        for run in [*self._store.runs]:
+            left = run.rows - floor_of(run).row
+            left_size = run.section.nbytes * left // run.rows
+            is_due = 2 * left < run.rows and not run.section.is_table
+            if is_due and can_be_rewritten(rows + left, size + left_size, added):
+                rows, size = rows + left, size + left_size
+                self._store.replace([run], *merge_runs([run], is_oldest=False, now=0))
+
+    def _cursors(self) -> Sequence[_Cursor]:
+        return (*self._stored, *self._appended)
+
+
+class _Cursor:
+    """One run, and what is known of where times stand in it.
+
+    Attributes:
+        kept: where the rows begin that are not over.
+    """
+
+    __slots__ = ("_reached", "_run", "_start", "kept")
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self.kept = self._start = floor_of(run)
+        self._reached = self.kept
+
+    @property
+    def rows(self) -> int:
+        """How many rows are not over, those of other tasks included."""
+        return self._run.rows - self.kept.row
+
+    def above(self, time: int) -> Bound:
+        """Where the rows begin that are above a time; what is over does not count."""
+        reached = self._reached
+        if reached.time <= time < reached.next:
+            return Bound(time, reached.row, reached.next)
+        if time < self.kept.next:
+            return Bound(time, self.kept.row, self.kept.next)
+        if time < reached.time:
+            return rows_above(self._run, time, self.kept.row)
+        # Times that are asked for rise, as a rule: the next search goes on from here.
+        self._reached = rows_above(self._run, time, reached.row)
+        return self._reached
+
+    def time_after(self, time: int, rows: int) -> int:
+        """The time of a row that is so many behind the first one above ``time``; ``NO_TIME`` when there is none."""
+        return time_at(self._run, self.above(time).row + rows)
+
+    def up_to(self, time: int) -> pa.RecordBatch | None:
+        """The rows that are not above a time; None when there are none."""
+        return self._slice(self.kept.row, self.above(time).row)
+
+    def between(self, after: int, up_to: int) -> pa.RecordBatch | None:
+        """The rows that are above ``after`` and not above ``up_to``; None when there are none."""
+        return self._slice(self.above(after).row, self.above(up_to).row)
+
+    def rest(self) -> pa.RecordBatch:
+        """All rows that are not over."""
+        return rest_of(self._run, self.kept)
+
+    def find(self, times: Longs, hashes: Sequence[Hashes]) -> pa.RecordBatch | None:
+        """The rows with some times, which are in order, and some hashes for each; None when there are none."""
+        section, column = self._run.section, self._run.meta[SORT][0]
+        if times[-1] < self.kept.next:
+            return None
+        starts = np.maximum(section.lower_bounds(column, times), self.kept.row).tolist()
+        found = []
+        for time, start, probes in zip(times.tolist(), starts, hashes, strict=True):
+            if start == self._run.rows or section.rows_of(column, start, start + 1)[0].as_py() != time:
+                continue
+            stop = rows_above(self._run, time, start).row
+            window = section.rows_of(HASH, start, stop).to_numpy()
+            first, last = (np.searchsorted(window, probes, side=side) for side in ("left", "right"))
+            found.append(start + rows_of_ranges(first, last - first))
+        rows = np.concatenate(found) if found else np.empty(0, np.int64)
+        if not len(rows):
+            return None
+        schema = section.schema
+        batch = pa.RecordBatch.from_arrays([section.take(name, rows) for name in schema.names], schema=schema)
+        return owned(self._run, batch)
+
+    def most_keys(self) -> OrderedKeys:
+        """The keys of that time which has most rows, of those that are not over; those of other tasks included."""
+        section, (time, *order) = self._run.section, self._run.meta[SORT][:3]
+        _, bounds = group_times(section.rows_of(time, self.kept.row, self._run.rows).to_numpy())
+        largest = int(np.argmax(np.diff(bounds)))
+        start, stop = (self.kept.row + bounds[largest : largest + 2]).tolist()
+        hashes, keys = (section.rows_of(name, start, stop) for name in order)
+        return OrderedKeys(hashes.to_numpy(), keys)
+
+    def forget(self, up_to: int) -> None:
+        """Notes that the rows which are not above a time are over."""
+        if up_to >= self.kept.next:
+            self.kept = self.above(up_to)
+
+    def save(self, store: RunStore) -> None:
+        """Notes in the store what is over; a run that is over as a whole is dropped."""
+        kept = self.kept
+        if kept.row == self._run.rows:
+            store.drop(self._run)
+        elif kept is not self._start:
+            store.annotate(self._run, **{FLOOR: kept.time, LOW: kept.row, NEXT: kept.next})
+
+    def _slice(self, start: int, stop: int) -> pa.RecordBatch | None:
+        return owned(self._run, self._run.section.slice(start, stop)) if start < stop else None
+
+
+def _with_rows(batches: Iterator[pa.RecordBatch | None]) -> list[pa.RecordBatch]:
+    return [batch for batch in batches if batch is not None and batch.num_rows]
+
+
+class KeySortedTable(SortedTable[Section]):
+    """Rows in the order of (hash, key, sort key); the sort key is an integer, such as a time.
+
+    The rows of a key within a range of sort keys are found by binary search. Rows that are equal in these stay in the
+    order in which they came.
+
+    A row with a column ``RETAINED_UNTIL`` says by itself at which watermark it expires, so nothing is written when it
+    does: rows that have expired are passed over, go when runs are merged, and a run goes when all its rows have.
+
+    Args:
+        store: the runs.
+        layout: what they hold.
+        latest_only: whether what is appended of a key takes the place of all older rows of it, as windows of a key do
+            that change together. A key of which nothing is left has a row whose column ``LIVE`` is false.
+    """
+
+    def __init__(self, store: RunStore, layout: TableLayout, *, latest_only: bool = False) -> None:
+        super().__init__(store, layout, newest_of_keys if latest_only else _all_by_key, spills=not latest_only)
+        self._latest_only = latest_only
+        self._expires = RETAINED_UNTIL in layout.schema.names
+        self._watermark = MIN_WATERMARK
+
+    def begin_epoch(self, watermark: int = MIN_WATERMARK) -> None:
+        """Takes up what the last epoch left.
+
+        At another parallelism a task begins with the lowest watermark of those before it. What one that was ahead has
+        shown when it expired is left out then: it would be there again, and be shown again.
+        """
+        self._appended, self._watermark = [], watermark
+        for run in self._store.runs:
+            if run.meta.get(SHOWN, watermark) > watermark:
+                left = _retained(run.batch, run.meta[SHOWN])
+                if left.num_rows:
+                    self._store.rewrite(run, left, _described_until({**run.meta, SHOWN: watermark}, left))
+                else:
+                    self._store.drop(run)
+
+    def stored(self) -> pa.RecordBatch:
+        """All rows that were stored when the epoch began, in order."""
+        return live_rows(self._combine(self._meta, [run.batch for run in self._store.runs] or [self._nothing()]))
+
+    def sections(self, watermark: int = MIN_WATERMARK) -> list[Section]:
+        """What may hold rows that have not expired at a watermark, oldest first; :func:`key_ranges` searches in it."""
+        runs = (run for run in self._store.runs if not self._expires or run.meta[RETAINED_UNTIL] > watermark)
+        return [*(section for section in map(_own_section, runs) if section.rows), *self._appended]
+
+    def find(self, keys: KeyColumn, sort_keys: tuple[Longs, Longs] | None = None) -> tuple[Longs, pa.RecordBatch]:
+        """The rows of different keys, by key and sort key; and which of the keys each of them is of.
+
+        Args:
+            keys: the keys, in the order of hash and key.
+            sort_keys: for each key from which sort key to which, both included; all where it is left out.
+        """
+        wanted = np.arange(len(keys))
+        found, batches = [np.empty(0, np.int64)], [self._nothing()]
+        for section in reversed(self.sections(self._watermark)):
+            firsts, lasts = _ranges_of_keys(section, keys if len(wanted) == len(keys) else keys.take(wanted))
+            places = np.flatnonzero(firsts < lasts)
+            if not len(places):
+                continue
+            owners, firsts, lasts = wanted[places], firsts[places], lasts[places]
+            if sort_keys is not None:
+                firsts, lasts = _narrowed(section, firsts, lasts, sort_keys[0][owners], sort_keys[1][owners])
+            found.append(np.repeat(owners, lasts - firsts))
+            batches.append(_taken(section, rows_of_ranges(firsts, lasts - firsts)))
+            if self._latest_only:
+                wanted = np.delete(wanted, places)
+            if not len(wanted):
+                break
+        which, batch = np.concatenate(found[::-1]), concat(batches[::-1])
+        if self._expires:
+            is_retained = batch.column(RETAINED_UNTIL).to_numpy() > self._watermark
+            which, batch = which[is_retained], batch.filter(pa.array(is_retained))
+        order = np.argsort(which, kind="stable") if self._latest_only else sorted_by(which, _sort_keys(batch))
+        return which[order], batch.take(pa.array(order))
+
+    def append(self, batch: pa.RecordBatch, watermark: int = MIN_WATERMARK) -> None:
+        """Adds rows, in order and newer than all others; those that have expired at a watermark are left out."""
+        self._watermark = watermark
+        self._append(_retained(batch, watermark))
+
+    def end_epoch(self, watermark: int = MIN_WATERMARK, *, has_shown: bool = False) -> bool:
+        """Puts what was added into state, and drops runs of which all rows have expired.
+
+        Args:
+            watermark: where event time is.
+            has_shown: whether rows that have expired were shown in this epoch, as those without a partner are.
+
+        Returns:
+            Whether all runs were written anew.
+        """
+        self._watermark = watermark
+        if self._expires:
+            self._bring_to(watermark)
+        batch = self._take_appended()
+        if batch is not None and not self._store.runs:
+            batch = live_rows(batch)  # where nothing older is stored, a key without rows has nothing to hide
+        if batch is not None:
+            meta = {**self._meta, REACHED: watermark} if self._expires else self._meta
+            self._store.append(batch, _described_until(meta, batch))
+        self._note_shown(watermark if has_shown else None)
+        merge_small_runs(self._store, now=0)
+        return self._expires and self._leave_out_expired(watermark, 0 if batch is None else batch.num_rows)
+
+    def _piece(self, batch: pa.RecordBatch) -> Section:
+        return Section(batch)
+
+    def _rest(self, piece: Section) -> pa.RecordBatch:
+        return _retained(piece.batch, self._watermark)
+
+    def _note_shown(self, watermark: int | None) -> None:
+        """Has all runs say how far rows have been shown, new ones too: of those that are merged the newest counts."""
+        known = [watermark, *(run.meta.get(SHOWN) for run in self._store.runs)]
+        shown = max((each for each in known if each is not None), default=None)
+        for run in self._store.runs if shown is not None else ():
+            if run.meta.get(SHOWN) != shown:
+                self._store.annotate(run, **{SHOWN: shown})
+
+    def _bring_to(self, watermark: int) -> None:
+        """Drops runs that have expired as a whole; what is left knows of no watermark that the task has not reached.
+
+        At another parallelism a task begins with the lowest watermark of those before it. One that was ahead has left
+        runs of its own keys, by which merging must not take the rows of others to have expired.
+        """
+        for run in self._store.runs:
+            if run.meta[RETAINED_UNTIL] <= watermark:
+                self._store.drop(run)
+            elif run.meta[REACHED] > watermark:
+                self._store.annotate(run, **{REACHED: watermark})
+
+    def _leave_out_expired(self, watermark: int, added: int) -> bool:
+        """Writes all runs anew when most rows of the oldest one have expired, unless they are too large."""
+        runs = self._store.runs
+        size = sum(run.section.nbytes for run in runs)
+        is_due = bool(runs) and _is_mostly_expired(runs[0], watermark)
+        if not is_due or not can_be_rewritten(self._store.rows, size, added):
+            return False
+        for run in runs:  # an epoch without records has no run that says so
+            self._store.annotate(run, **{REACHED: watermark})
+        runs = self._store.runs
+        self._store.replace(runs, *merge_runs(runs, is_oldest=True, now=0))
+        return True
+
+    def _nothing(self) -> pa.RecordBatch:
+        return pa.RecordBatch.from_pylist([], self._schema)
+
+
+def register_key_sorted_merger(kind: str, *, latest_only: bool = False) -> None:
+    """Has runs of a kind merged as those of a :class:`KeySortedTable` are; see ``register_merger``."""
+    register_merger(kind, _merge_latest if latest_only else _merge_all, _described_until)
+
+
+def key_ranges(
+    source: Section, keys: KeyColumn, of_keys: Longs, lows: Longs, highs: Longs
+) -> tuple[Longs, Longs, Longs]:
+    """Which probes find rows of their key from ``lows`` to ``highs``, and from where to where.
+
+    Args:
+        source: rows in the order of a :class:`KeySortedTable`.
+        keys: different keys, by hash and key.
+        of_keys: the key of each probe.
+        lows: the first sort key that each probe looks for.
+        highs: the last one.
+    """
+    firsts, lasts = _ranges_of_keys(source, keys)
+    found = np.flatnonzero((firsts < lasts)[of_keys])
+    if not len(found):
+        return found, found, found
+    owners = of_keys[found]
+    starts, stops = _narrowed(source, firsts[owners], lasts[owners], lows[found], highs[found])
+    is_any = starts < stops
+    return found[is_any], starts[is_any], stops[is_any]
+
+
+def key_sorted(hashes: Hashes, keys: pa.Array, sort_keys: Longs, *, are_runs: bool = False) -> tuple[Longs, Longs]:
+    """The stable order of rows by hash, key and sort key; and, in that order, which key each is of, counted from 0.
+
+    ``are_runs`` is that of ``order_by_key``.
+    """
+    order, firsts = order_by_key(hashes, keys, are_runs=are_runs)
+    numbers = np.cumsum(firsts) - 1
+    in_order = sort_keys[order]
+    if ((in_order[1:] < in_order[:-1]) & ~firsts[1:]).any():
+        order = order[sorted_by(numbers, in_order)]
+    return order, numbers
+
+
+def live_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows without those that only say that nothing is left of a key."""
+    return batch.filter(batch.column(LIVE)) if LIVE in batch.schema.names else batch
+
+
+def _all_by_key(_: dict[str, Any], batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    whole = concat(batches)
+    if len(batches) == 1:
+        return whole
+    order, _numbers = key_sorted(whole.column(HASH).to_numpy(), whole.column(KEY), _sort_keys(whole), are_runs=True)
+    return whole.take(pa.array(order))
+
+
+def newest_of_keys(_: dict[str, Any], batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Of each key the rows of the last one of the batches that has any."""
+    if len(batches) == 1:
+        return batches[0]
+    whole = concat(batches)
+    numbers = np.repeat(np.arange(len(batches)), [batch.num_rows for batch in batches])
+    order, firsts = by_key(whole)
+    numbers = numbers[order]
+    is_newest = numbers == numbers[lasts_of(firsts)][np.cumsum(firsts) - 1]
+    return whole.take(pa.array(order[is_newest]))
+
+
+def _merge_latest(given: MergeInput) -> pa.RecordBatch:
+    """One run of several; a key without rows is gone where nothing older is left that it could hide."""
+    merged = newest_of_keys(given.meta, [run.batch for run in given.runs])
+    return live_rows(merged) if given.is_oldest else merged
+
+
+def _merge_all(given: MergeInput) -> pa.RecordBatch:
+    """What no run of the same task knows to have expired, or to have been shown; a pure function of the runs."""
+    batches = []
+    for run in given.runs:
+        known = [given.furthest(run, entry) for entry in (REACHED, SHOWN)]
+        batches.append(_retained(run.batch, max((each for each in known if each is not None), default=MIN_WATERMARK)))
+    return _all_by_key(given.meta, batches)
+
+
+def _described_until(meta: dict[str, Any], batch: pa.RecordBatch) -> dict[str, Any]:
+    if RETAINED_UNTIL not in batch.schema.names:
+        return meta
+    return {**meta, RETAINED_UNTIL: int(batch.column(RETAINED_UNTIL).to_numpy().max())}
+
+
+def _retained(batch: pa.RecordBatch, watermark: int) -> pa.RecordBatch:
+    """The rows that have not expired at a watermark."""
+    if RETAINED_UNTIL not in batch.schema.names:
+        return batch
+    is_retained = batch.column(RETAINED_UNTIL).to_numpy() > watermark
+    return batch if is_retained.all() else batch.filter(pa.array(is_retained))
+
+
+def _is_mostly_expired(run: Run, watermark: int) -> bool:
+    """Whether time has come more than half of the way from when a run was written to when all of it has expired."""
+    reached, until = int(run.meta[REACHED]), int(run.meta[RETAINED_UNTIL])
+    return 2 * (watermark - reached) > until - reached
+
+
+def _own_section(run: Run) -> Section:
+    """The rows of a run that count: after a rescale two runs may have one table, each with some of its keys."""
+    if run.whole:
+        return run.section
+    own = run.own_rows()
+    assert isinstance(own, slice), "runs are sorted by hash"
+    return Section(run.section.slice(own.start, own.stop))
+
+
+def _sort_keys(rows: pa.RecordBatch) -> Longs:
+    sort_keys: Longs = rows.column(_SORT_KEY).to_numpy()
+    return sort_keys
+
+
+def _taken(section: Section, rows: Longs) -> pa.RecordBatch:
+    schema = section.schema
+    return pa.RecordBatch.from_arrays([section.take(name, rows) for name in schema.names], schema=schema)
+
+
+_SORT_KEY: Final = 2
+"""The place of the sort key among the columns, behind hash and key."""
+
+
+def _narrowed(source: Section, firsts: Longs, lasts: Longs, lows: Longs, highs: Longs) -> tuple[Longs, Longs]:
+    """From where to where the rows have sort keys from ``lows`` to ``highs``, within ranges of rows of one key each."""
+    sort_keys = source.column(source.schema.names[_SORT_KEY]).to_numpy()
+    starts = _bisect(sort_keys, firsts, lasts, lows, np.less)
+    return starts, _bisect(sort_keys, starts, lasts, highs, np.less_equal)
+
+
+def _bisect(numbers: Longs, starts: Longs, stops: Longs, values: Longs, precede: np.ufunc) -> Longs:
+    """Where, in each of some sorted ranges, the numbers begin that do not precede a value."""
+    lows, highs = starts.copy(), stops.copy()
+    searched = np.flatnonzero(lows < highs)
+    while len(searched):
+        middles = (lows[searched] + highs[searched]) >> 1
+        is_before = precede(numbers[middles], values[searched])
+        lows[searched[is_before]] = middles[is_before] + 1
+        highs[searched[~is_before]] = middles[~is_before]
+        searched = searched[lows[searched] < highs[searched]]
+    return lows
+
+
+def _ranges_of_keys(source: Section, keys: KeyColumn) -> tuple[Longs, Longs]:
+    """From where to where the rows of different keys are, which are by hash and key.
+
+    A large table is in many sections, each with hashes of its own: no other keys are looked for there.
+    """
+    firsts, lasts = np.zeros(len(keys), np.int64), np.zeros(len(keys), np.int64)
+    if source.rows:
+        lowest, highest = (source.rows_of(HASH, row, row + 1).to_numpy() for row in (0, source.rows - 1))
+        low, high = int(np.searchsorted(keys.hashes, lowest)[0]), int(np.searchsorted(keys.hashes, highest, "right")[0])
+        firsts[low:high], lasts[low:high] = _ranges_of_own_keys(source, keys.slice(low, high))
+    return firsts, lasts
+
+
+def _ranges_of_own_keys(source: Section, keys: KeyColumn) -> tuple[Longs, Longs]:
+    firsts, lasts = source.ranges_of_hashes(keys.hashes)
+    found = np.flatnonzero(firsts < lasts)
+    if pa.types.is_int64(keys.values.type) or not len(found):
+        return firsts, lasts  # different integers have different hashes
+    values = keys.values if len(found) == len(keys) else keys.values.take(pa.array(found))
+    starts, ends = firsts[found], lasts[found]
+    is_key = _are_equal(source.take(KEY, starts), values)
+    several = np.flatnonzero(ends - starts > 1)
+    if len(several):
+        is_key[several] &= _are_equal(source.take(KEY, ends[several] - 1), values.take(pa.array(several)))
+    for number in found[~is_key].tolist():  # another key has the same hash
+        firsts[number], lasts[number] = _range_among_others(source, keys.values[number], firsts[number], lasts[number])
+    return firsts, lasts
+
+
+def _are_equal(values: pa.Array, others: pa.Array) -> npt.NDArray[np.bool_]:
+    return np.asarray(pc.equal(values, others).to_numpy(zero_copy_only=False))
+
+
+def _range_among_others(source: Section, key: pa.Scalar, first: int, last: int) -> tuple[int, int]:
+    rows = np.flatnonzero(np.asarray(pc.equal(source.rows_of(KEY, first, last), key)).astype(bool))
+    return (first + int(rows[0]), first + int(rows[-1]) + 1) if len(rows) else (first, first)
