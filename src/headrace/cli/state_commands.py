@@ -99,7 +99,7 @@ def _tell_no_key(rows: pa.Table, key: str) -> None:
 
 
 def verify(options: Mapping[str, str], place: str) -> None:
-    """Whether all that is stored is there, as it was written."""
+    """Return whether all that is stored is there, as it was written."""
     found = SavepointReader.read(place, options).verify()
     told = f"epoch {found.epoch:,} of job {found.job_name!r}: {wording.count(found.files, 'file')}, "
     output().print(Text(f"{told}{wording.size(found.size)}; all is there as it was written"), soft_wrap=True)

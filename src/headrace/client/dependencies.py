@@ -98,7 +98,7 @@ def _cached_files(configuration: Configuration) -> Archive | None:
 
 
 def this_interpreter(python: str) -> bool:
-    """Whether a path or command names the interpreter of this process."""
+    """Return whether a path or command names the interpreter of this process."""
     found = shutil.which(python)
     return found is not None and _identity(found) == _identity(sys.executable)
 
@@ -161,7 +161,7 @@ def _archive(entry: str) -> Archive:
 
 
 def _is_archive(path: Path) -> bool:
-    """Whether a file begins, or ends, as its name says; what is inside is not looked at."""
+    """Return whether a file begins, or ends, as its name says; what is inside is not looked at."""
     suffix = next(suffix for suffix in ARCHIVE_FORMATS if path.name.lower().endswith(suffix))
     return zipfile.is_zipfile(path) if ARCHIVE_FORMATS[suffix] == "zip" else tarfile.is_tarfile(path)
 
@@ -281,7 +281,7 @@ class TargetPython:
 
     @property
     def is_this_one(self) -> bool:
-        """Whether nothing differs."""
+        """Return whether nothing differs."""
         return self.version is None and self.platform is None
 
     def options(self) -> list[str]:

@@ -143,7 +143,7 @@ class JobProgress:
 
     @property
     def is_idle(self) -> bool:
-        """Whether all of its splits are idle."""
+        """Return whether all of its splits are idle."""
         splits = () if self.latest is None or self.latest.event_time is None else self.latest.event_time.splits
         return bool(splits) and all(split.is_idle for split in splits)
 

@@ -373,7 +373,7 @@ def _require_uids(graph: StreamGraph) -> None:
 
 
 def _may_have_uid(spec: OperatorSpec) -> bool:
-    """Whether a program gets hold of the operator."""
+    """Return whether a program gets hold of the operator."""
     if isinstance(spec, MapSpec):
         return not spec.is_hidden
     return not (isinstance(spec, SinkSpec) and isinstance(spec.sink, CollectSink))

@@ -80,7 +80,7 @@ def interleaved(runs: Mapping[int, Batch], keys: Mapping[int, Keys]) -> Iterator
 
 
 def _is_sorted(keys: Keys) -> bool:
-    """Whether nothing has to move; that is so for most of what is large."""
+    """Return whether nothing has to move; that is so for most of what is large."""
     tied: npt.NDArray[np.bool_] | np.bool_ = np.bool_(True)
     for key in reversed(keys):
         if key.strides == (0,):  # one value that is repeated

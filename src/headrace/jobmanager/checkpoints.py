@@ -198,7 +198,7 @@ class CheckpointCoordinator:
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether there may be a newer manifest than is known."""
+        """Return whether there may be a newer manifest than is known."""
         return self._in_doubt is not None
 
     def restart(self) -> Sequence[PendingCommit]:

@@ -121,12 +121,12 @@ class EpochCost:
 
     @property
     def is_first_guess(self) -> bool:
-        """Whether one epoch tells all that is known."""
+        """Return whether one epoch tells all that is known."""
         return len(self._epochs) == 1
 
     @property
     def is_guessed(self) -> bool:
-        """Whether all epochs were so much alike that nothing tells the fixed cost from that of the records."""
+        """Return whether all epochs were so much alike that nothing tells the fixed cost from that of the records."""
         return len(self._epochs) > 1 and not self._is_known
 
     @property
@@ -178,7 +178,7 @@ class EpochCost:
         self._draw(records)
 
     def _expects(self, epoch: _Measured) -> bool:
-        """Whether other epochs have told what it costs: those of its size, or those of different sizes."""
+        """Return whether other epochs have told what it costs: those of its size, or those of different sizes."""
         return self._is_known or self._slope([self._epochs[-1], epoch]) is None
 
     def _suspect(self) -> None:

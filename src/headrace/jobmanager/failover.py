@@ -180,7 +180,7 @@ class FailureHandler:
         return counted
 
     def _may_pass(self, error: Exception) -> bool:
-        """Whether the same may succeed another time.
+        """Return whether the same may succeed another time.
 
         What headrace itself finds wrong with programs, records, input and state it would find again. A function of the
         user may depend on a service that was away; whoever sets a restart strategy says so.

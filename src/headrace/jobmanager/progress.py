@@ -165,7 +165,7 @@ class SplitProgress:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing waits for it."""
+        """Return whether nothing waits for it."""
         return bool(self.watermarks) and self.idle >= self.watermarks.keys()
 
     def __str__(self) -> str:

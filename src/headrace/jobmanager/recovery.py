@@ -91,7 +91,7 @@ def check_compatible(manifest: Manifest, plan: JobPlan, *, ignore_unclaimed: boo
 
 
 def holds_state(manifest: Manifest) -> bool:
-    """Whether any task has come to hold state of operators."""
+    """Return whether any task has come to hold state of operators."""
     return any(True for stage in manifest.stages for _ in _holding(stage))
 
 
@@ -145,7 +145,7 @@ class _Succession:
 
     @property
     def is_dealt(self) -> bool:
-        """Whether state without keys is dealt out to the subtask."""
+        """Return whether state without keys is dealt out to the subtask."""
         return self.is_start and bool(self.previous.state_kinds - KEYED)
 
     def predecessors(self) -> Iterator[int]:

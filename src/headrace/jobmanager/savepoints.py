@@ -133,7 +133,7 @@ class SavepointCoordinator:
 
     @property
     def holds_epochs(self) -> bool:
-        """Whether the job ends with a savepoint that is being taken, unless that fails."""
+        """Return whether the job ends with a savepoint that is being taken, unless that fails."""
         return any(running.completed is not None for running in self._running)
 
     def begin_at_end(self, request: SavepointRequest, outcome: CompletableFuture[str]) -> None:
@@ -268,7 +268,7 @@ def _tell_gone(job: JobServices, pins: Mapping[str, Pin]) -> None:
 
 
 def _is_native(folder: Folder, pin: str) -> bool:
-    """Whether a savepoint was completed, and needs its pin from then on."""
+    """Return whether a savepoint was completed, and needs its pin from then on."""
     try:
         return read_metadata(folder).pin == pin
     except SavepointMissingError:

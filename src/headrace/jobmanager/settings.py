@@ -36,7 +36,7 @@ class Retention(Enum):
     NO_EXTERNALIZED_CHECKPOINTS = frozenset({JobStatus.CANCELED, JobStatus.FAILED, JobStatus.FINISHED})
 
     def deletes(self, status: JobStatus) -> bool:
-        """Whether checkpoints go when a job has ended like that."""
+        """Return whether checkpoints go when a job has ended like that."""
         return status in self.value
 
 

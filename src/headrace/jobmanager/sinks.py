@@ -88,7 +88,7 @@ class CommitCoordinator:
     ) -> None:
         self._committers = committers
         self._durable = durable
-        self._names = names
+        self._labels = {uid: label_of(names.get(uid, uid), uid) for uid in committers}
         self._check_owner = check_owner
         self._cancelled = cancelled or threading.Event()
         self._closing = threading.Event()
@@ -201,7 +201,8 @@ class CommitCoordinator:
     def _have_done(self, what: str, call: Callable[[str, Committer], None]) -> None:
         self.drain()
         for sink, committer in self._committers.items():
-            self._enqueue([partial(self._do, f"{what} of {self._label(sink)}", partial(call, sink, committer))])
+            step = partial(self._attempt, f"{what} of {self._labels[sink]}", partial(call, sink, committer), attempts=1)
+            self._enqueue([step])
         self.drain()
 
     def _enqueue(self, steps: list[_Step]) -> None:
@@ -231,7 +232,7 @@ class CommitCoordinator:
                 self._waiting_epochs -= 1
                 self._lock.notify_all()
         for sink, committer in self._committers.items():
-            self._doing = f"closing {self._label(sink)}"
+            self._doing = f"closing {self._labels[sink]}"
             try:
                 committer.close()
             except Exception:
@@ -245,7 +246,7 @@ class CommitCoordinator:
                 "has; add it again (same uid) and let the job run once, then take it out; to leave them unpublished "
                 f"for good, set {options.IGNORE_UNCLAIMED_STATE.key}=true"
             )
-        label = f"{self._label(commit.sink)}, epoch {commit.epoch}"
+        label = f"{self._labels[commit.sink]}, epoch {commit.epoch}"
         what = (commit.epoch, commit.committables, commit.processing_time)
         try:
             self._attempt(f"the commit of {label}", partial(committer.commit, *what))
@@ -255,9 +256,9 @@ class CommitCoordinator:
         with self._lock:
             self._unacknowledged.remove(commit)
 
-    def _attempt(self, what: str, call: _Step) -> None:
+    def _attempt(self, what: str, call: _Step, *, attempts: int = _ATTEMPTS) -> None:
         delay = _FIRST_RETRY_SECONDS
-        for left in reversed(range(_ATTEMPTS)):
+        for left in reversed(range(attempts)):
             try:
                 self._check_owner()
                 self._call(what, call)
@@ -271,14 +272,6 @@ class CommitCoordinator:
                 self._sleep(delay)
                 delay = min(delay * 2, _LAST_RETRY_SECONDS)
 
-    def _do(self, what: str, call: _Step) -> None:
-        try:
-            self._call(what, call)
-        except OSError as error:
-            if isinstance(error, HeadraceError):
-                raise
-            raise told(what, error) from error
-
     def _call(self, what: str, call: _Step) -> None:
         """Call a committer; what it raises besides is told as the failure of a user's function."""
         self._doing = what
@@ -288,9 +281,6 @@ class CommitCoordinator:
             raise
         except Exception as error:
             raise told(what, error) from error
-
-    def _label(self, sink: str) -> str:
-        return label_of(self._names.get(sink, sink), sink)
 
 
 def label_of(name: str, uid: str) -> str:

@@ -89,7 +89,7 @@ class SplitPlan:
 
     @property
     def changes_something(self) -> bool:
-        """Whether the split alone is a reason to run an epoch."""
+        """Return whether the split alone is a reason to run an epoch."""
         return self.read is not None or self.ends or self.idle != self.split.idle
 
 
@@ -349,7 +349,7 @@ class SourceCoordinator:
         )
 
     def is_processing_backlog(self, now: int, backlog_lag: int | None) -> bool:
-        """Whether the source reads what is history.
+        """Return whether the source reads what is history.
 
         Args:
             now: the reading of the job's clock in milliseconds.
@@ -401,7 +401,7 @@ class SourceCoordinator:
         return self._told
 
     def is_idle(self) -> bool:
-        """Whether nothing waits for its event time, for now or for good."""
+        """Return whether nothing waits for its event time, for now or for good."""
         return not self._counting() and (any(self.unfinished()) or self.enumerator.is_complete())
 
     def _counting(self) -> list[Split]:
@@ -529,7 +529,7 @@ def restore_sources(
 
 
 def has_to_be_read_whole(plan: JobPlan, source: PlannedOperator) -> bool:
-    """Whether one task has to read the pieces of a split, one after the other.
+    """Return whether one task has to read the pieces of a split, one after the other.
 
     That is where records meet state before any shuffle, or a generator of watermarks that has a memory: these have to
     see them in their order. And where the pieces cannot be told apart by number where their records come together
@@ -552,7 +552,7 @@ def has_to_be_read_whole(plan: JobPlan, source: PlannedOperator) -> bool:
 
 
 def _goes_by_order(planned: PlannedOperator, plan: JobPlan) -> bool:
-    """Whether an operator of stage 0 has to see the records of a split in their order."""
+    """Return whether an operator of stage 0 has to see the records of a split in their order."""
     spec = planned.node.spec
     has_memory = isinstance(spec, TimestampsSpec) and spec.strategy.has_memory and not plan.settings.is_batch
     return planned.stage == 0 and (bool(planned.state_kinds) or has_memory)

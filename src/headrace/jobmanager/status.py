@@ -74,7 +74,7 @@ class JobStart(JobEvent):
         return JobStart(plan.name, *known, plan)
 
     def __str__(self) -> str:
-        """Whether the job starts afresh or goes on."""
+        """Return whether the job starts afresh or goes on."""
         had_ended = ", which had come to its end: nothing is left to do" if self.finished else ""
         if self.restored_epoch is None and self.savepoint:
             return f"job {self.name!r} starts from {self.savepoint} (job id {self.job_id}){had_ended}"
@@ -149,7 +149,7 @@ class EpochStatistics(JobEvent):
 
     @property
     def is_processing_backlog(self) -> bool:
-        """Whether a source reads what is history, so that epochs are longer."""
+        """Return whether a source reads what is history, so that epochs are longer."""
         return any(source.is_processing_backlog for source in self.sources)
 
     @property

@@ -60,7 +60,7 @@ class PushedInput:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether anything waits."""
+        """Return whether anything waits."""
         return bool(self._waiting)
 
     def add_source(self, name: str, source: ManualSource, *, is_by_hand: bool) -> None:

@@ -129,7 +129,7 @@ class WatermarkStrategy(Generic[T_contra]):
 
     @property
     def has_memory(self) -> bool:
-        """Whether its watermarks follow from more than timestamps and the watermark before."""
+        """Return whether its watermarks follow from more than timestamps and the watermark before."""
         return isinstance(self.generator, GeneratorPerSplit)
 
     @staticmethod

@@ -235,7 +235,7 @@ def _is_long(value: Any) -> bool:
 
 
 def is_generator(value: object) -> bool:
-    """Whether something is a generator, whatever it was declared to be."""
+    """Return whether something is a generator, whatever it was declared to be."""
     return isinstance(value, WatermarkGenerator)
 
 

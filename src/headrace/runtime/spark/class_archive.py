@@ -168,7 +168,7 @@ def _jars(spark_home: Path) -> list[os.DirEntry[str]]:
 
 
 def _is_trustworthy(folder: Path) -> bool:
-    """Whether nobody but this user and the system's can put classes there, which would run in our name."""
+    """Return whether nobody but this user and the system's can put classes there, which would run in our name."""
     try:
         status = folder.stat()
     except FileNotFoundError:

@@ -100,19 +100,19 @@ def diagnose(settings: Mapping[str, str], master: str | None = None) -> Iterator
 
 
 def check_python() -> Check:
-    """Whether this interpreter is recent enough."""
+    """Return whether this interpreter is recent enough."""
     needed = ".".join(map(str, _MINIMUM_PYTHON))
     ok = sys.version_info[:2] >= _MINIMUM_PYTHON
     return _check("Python", ok, platform.python_version(), f"Use Python {needed} or newer.")
 
 
 def check_packages() -> list[Check]:
-    """Whether the packages that headrace stands on are there, in versions that it works with."""
+    """Return whether the packages that headrace stands on are there, in versions that it works with."""
     return [requirement.check() for requirement in _REQUIREMENTS]
 
 
 def check_java(environment: Mapping[str, str]) -> Check:
-    """Whether there is a Java that can start Spark."""
+    """Return whether there is a Java that can start Spark."""
     try:
         java = find_java(environment, bundled_java_home())
     except JavaNotFoundError as error:
@@ -134,7 +134,7 @@ def check_settings(session: SparkSession, asked: Mapping[str, str]) -> list[Chec
 
 
 def check_workers(session: SparkSession) -> list[Check]:
-    """Whether the Python workers of the executors can run headrace; runs a tiny job to ask them."""
+    """Return whether the Python workers of the executors can run headrace; runs a tiny job to ask them."""
     try:
         reports = ask_workers(session, _TASKS_ASKED)
     except Exception as error:  # whatever hinders the job is what the user has to know

@@ -129,7 +129,7 @@ def _kind_of(error: Exception) -> type[HeadraceError]:
 
 
 def is_defect(error: Exception) -> bool:
-    """Whether a task raised what running it again cannot mend."""
+    """Return whether a task raised what running it again cannot mend."""
     text = str(error)
     return "Traceback (most recent call last)" in text and _DEFECTS.search(text) is not None
 

@@ -85,7 +85,7 @@ class SubmitArguments:
 
     @property
     def reads_defaults(self) -> bool:
-        """Whether ``spark-defaults.conf`` counts."""
+        """Return whether ``spark-defaults.conf`` counts."""
         return self.properties_file is None or _LOAD_DEFAULTS in self.others
 
     def text(self) -> str:

@@ -51,7 +51,7 @@ class SparkSetting:
     any_value: bool = False
 
     def accepts(self, found: str) -> bool:
-        """Whether headrace runs as intended with ``found`` in place of `value`."""
+        """Return whether headrace runs as intended with ``found`` in place of `value`."""
         if self.any_value:
             return bool(found)
         if self.upper_bound:
@@ -185,12 +185,12 @@ def checked_settings(master: str) -> tuple[SparkSetting, ...]:
 
 
 def is_local(master: str) -> bool:
-    """Whether the executors of ``master`` run on this machine."""
+    """Return whether the executors of ``master`` run on this machine."""
     return master.startswith("local")
 
 
 def runs_tasks_in_driver(master: str) -> bool:
-    """Whether ``master`` has no executors of its own: ``local``, ``local[*]``, not ``local-cluster[...]``."""
+    """Return whether ``master`` has no executors of its own: ``local``, ``local[*]``, not ``local-cluster[...]``."""
     return master == "local" or master.startswith("local[")
 
 

@@ -77,7 +77,7 @@ def compact(backend: StateBackendPlugin, storage: Folder, work: CompactionWork) 
 
 
 def _is_portable(error: Exception) -> bool:
-    """Whether an error can be pickled and comes back as it was; many exceptions of several arguments do not."""
+    """Return whether an error can be pickled and comes back as it was; many exceptions of several arguments do not."""
     try:
         copy = pickle.loads(pickle.dumps(error, protocol=5))
     except Exception:

@@ -299,7 +299,7 @@ class OperatorChain:
         return StateReport(version, earliest, self.state.size_in_bytes())
 
     def stands_at(self, start: PartitionContext | None) -> bool:
-        """Whether what it holds in memory is what an epoch starts from."""
+        """Return whether what it holds in memory is what an epoch starts from."""
         if start is None or self.state is None or not self._states:
             return True
         return start.versions == (self.state.ref,)

@@ -204,7 +204,7 @@ class BranchMerge(ABC):
         self._pass_on(merged(inputs, ordinals_of))
 
     def _counts(self, output: EdgeOutput) -> bool:
-        """Whether event time waits for what comes by an output."""
+        """Return whether event time waits for what comes by an output."""
         return True
 
     @abstractmethod

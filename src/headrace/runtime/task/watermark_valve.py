@@ -87,7 +87,7 @@ class WatermarkValve:
             self._pass(input_index, self._limited(batch, limit))
 
     def counts(self, source: int) -> bool:
-        """Whether event time waits for an input; it does not for an idle one."""
+        """Return whether event time waits for an input; it does not for an idle one."""
         return source in self._reached
 
     def advance(self, source: int, watermark: int) -> None:
