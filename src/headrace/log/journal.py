@@ -41,6 +41,7 @@ from headrace.log.records import SegmentReader
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from headrace.common.type_variables import T
     from headrace.storage.folder import Folder
 
 
@@ -462,6 +463,12 @@ class Journal:
     def lock(self) -> threading.RLock:
         """The lock of what this process knows of the log; hold it to see or to change that."""
         return self._lock
+
+    def look(self, view: Callable[[LogState], T]) -> T:
+        """The part of the log's present state that a view gives; errors as with :meth:`refresh`."""
+        with self._lock:
+            self.refresh()
+            return view(self.state())
 
     def wait(self, version: int, timeout: float) -> bool:
         """Wait for a commit after a version.

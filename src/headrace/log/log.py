@@ -16,6 +16,7 @@ from headrace.common.errors import LogCorruptedError, LogError, OffsetOutOfRange
 from headrace.common.logs import get_logger
 from headrace.common.messages import TopicPartition
 from headrace.log.commits import Commit, TopicConfig, TopicDescription, checked_partitions, checked_topic
+from headrace.log.groups import Group
 from headrace.log.journal import CHUNKS, Journal, LogStore
 from headrace.log.maintenance import Maintained, maintain, maintain_in_turn
 from headrace.log.records import POLLED, with_partition
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from headrace.log.commits import LogState
-    from headrace.log.groups import CommittedOffset, Group
+    from headrace.log.groups import CommittedOffset
     from headrace.log.records import Segment
     from headrace.storage.folder import Folder
 
@@ -268,9 +269,7 @@ class Log:
 
     def topics(self) -> dict[str, int]:
         """How many partitions each topic has."""
-        with self.journal.lock:
-            self.journal.refresh()
-            return self.journal.state().partition_counts()
+        return self.journal.look(lambda state: state.partition_counts())
 
     def partitions_of(self, topic: str) -> list[TopicPartition]:
         """The partitions of a topic.
@@ -278,25 +277,18 @@ class Log:
         Raises:
             UnknownTopicError: when there is no such topic.
         """
-        with self.journal.lock:
-            self.journal.refresh()
-            return [
-                TopicPartition(topic, number) for number in range(len(self.journal.state().topic(topic).partitions))
-            ]
+        count = self.journal.look(lambda state: len(state.topic(topic).partitions))
+        return [TopicPartition(topic, number) for number in range(count)]
 
     # --- offsets -----------------------------------------------------------------------------------------------------
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The first offset that each partition still has."""
-        with self.journal.lock:
-            self.journal.refresh()
-            return {each: self.journal.state().partition(each).start_offset for each in partitions}
+        return self.journal.look(lambda state: {each: state.partition(each).start_offset for each in partitions})
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset of the next record of each partition."""
-        with self.journal.lock:
-            self.journal.refresh()
-            return {each: self.journal.state().partition(each).end_offset for each in partitions}
+        return self.journal.look(lambda state: {each: state.partition(each).end_offset for each in partitions})
 
     def offset_for_time(self, partition: TopicPartition, timestamp: int) -> int | None:
         """The offset of the first record of a partition with a timestamp or a later one.
@@ -321,16 +313,11 @@ class Log:
 
     def committed(self, group: str) -> dict[TopicPartition, CommittedOffset]:
         """How far a group has come; empty for one that there is not."""
-        with self.journal.lock:
-            self.journal.refresh()
-            found = self.journal.state().groups.get(group)
-            return dict(found.offsets) if found else {}
+        return self.journal.look(lambda state: dict(state.groups.get(group, Group()).offsets))
 
     def groups(self) -> dict[str, Group]:
         """The consumer groups, by their names."""
-        with self.journal.lock:
-            self.journal.refresh()
-            return dict(self.journal.state().groups)
+        return self.journal.look(lambda state: dict(state.groups))
 
     def delete_group(self, name: str) -> None:
         """Forget how far a group has come.

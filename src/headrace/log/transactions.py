@@ -129,9 +129,7 @@ class TransactionManager:
         self.check_transaction()
         now = self._journal.clock()
         self.offsets.append((group, {each: CommittedOffset(offset, now) for each, offset in offsets.items()}))
-        with self._journal.lock:
-            self._journal.refresh()
-            self.checked_offsets(self._journal.state())
+        self._journal.look(self.checked_offsets)
 
     def checked_offsets(self, state: LogState) -> dict[str, dict[TopicPartition, CommittedOffset]]:
         """By group, how far it comes with the transaction.

@@ -154,7 +154,7 @@ class ConfluentRegistryAvroDeserializationSchema(ColumnarDeserializationSchema):
         if reader_schema is None:
             if subject is None:
                 raise InvalidProgramError("give reader_schema, or the subject whose newest schema it is to be")
-            reader_schema = _newest(self._registry, subject)
+            reader_schema = _avro(registry_client(self._registry).latest(subject))
         self._reader = reader_schema
         self._legacy = legacy_timestamp_mapping
         kind = reader_schema.type_info(legacy_timestamp_mapping=legacy_timestamp_mapping)
@@ -215,18 +215,7 @@ class ConfluentRegistryAvroSerializationSchema(RegistrySerializationSchema):
         )
 
 
-class _NotAvroError(ValueError):
-    """A schema of the registry is of another kind; a message that was written with it is a bad one."""
-
-
-def _newest(registry: SchemaRegistry, subject: str) -> AvroSchema:
-    try:
-        return _avro(registry_client(registry).latest(subject))
-    except _NotAvroError as error:
-        raise InvalidProgramError(str(error)) from error
-
-
 def _avro(found: Any) -> AvroSchema:
     if found.kind != "AVRO":
-        raise _NotAvroError(f"the schema {found.id} is one of {found.kind}, not of Avro")
+        raise InvalidProgramError(f"the schema {found.id} is one of {found.kind}, not of Avro")
     return AvroSchema(found.text, found.references)

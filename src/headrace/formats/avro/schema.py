@@ -459,17 +459,10 @@ def avro_schema_of(
     Raises:
         InvalidTypeError: when a field has no form in Avro without further words (decimals), or a name that it has not.
     """
-    try:
-        return AvroSchema(_schema(kind, name, name))
-    except _NoSchemaError as error:
-        raise InvalidTypeError(f"{error}: {advice}") from None
+    return AvroSchema(_schema(kind, name, name, advice))
 
 
-class _NoSchemaError(Exception):
-    """No schema can be made of a type."""
-
-
-def _schema(kind: TypeInformation, name: str, path: str) -> Any:
+def _schema(kind: TypeInformation, name: str, path: str, advice: str) -> Any:
     if isinstance(kind, BasicTypeInfo) and kind.basic_type in _SCHEMAS:
         return _SCHEMAS[kind.basic_type]
     if isinstance(kind, CompositeTypeInfo):
@@ -479,17 +472,19 @@ def _schema(kind: TypeInformation, name: str, path: str) -> Any:
                     f"{path}.{field} is no name in Avro, which has letters, digits and _ alone: rename it"
                 )
         pairs = zip(kind.field_names, kind.field_types, strict=True)
-        fields = [{"name": n, "type": _nullable(of, f"{name}_{n}", f"{path}.{n}"), "default": None} for n, of in pairs]
+        fields = [
+            {"name": n, "type": _nullable(of, f"{name}_{n}", f"{path}.{n}", advice), "default": None} for n, of in pairs
+        ]
         return {"type": "record", "name": name, "fields": fields}
     if isinstance(kind, SequenceTypeInfo):
-        return {"type": "array", "items": _nullable(kind.element_type, name, f"{path}[]")}
+        return {"type": "array", "items": _nullable(kind.element_type, name, f"{path}[]", advice)}
     if isinstance(kind, MapTypeInfo) and kind.key_type in _TEXTS:
-        return {"type": "map", "values": _nullable(kind.value_type, name, f"{path}[]")}
-    raise _NoSchemaError(f"{path} is {kind}, of which no schema of Avro can be made")
+        return {"type": "map", "values": _nullable(kind.value_type, name, f"{path}[]", advice)}
+    raise InvalidTypeError(f"{path} is {kind}, of which no schema of Avro can be made: {advice}")
 
 
-def _nullable(kind: TypeInformation, name: str, path: str) -> list[Any]:
-    return ["null", _schema(kind, name, path)]
+def _nullable(kind: TypeInformation, name: str, path: str, advice: str) -> list[Any]:
+    return ["null", _schema(kind, name, path, advice)]
 
 
 _TEXTS: Final = (BasicTypeInfo(BasicType.STRING), BasicTypeInfo(BasicType.CHAR))
