@@ -307,6 +307,8 @@ class HybridSource(Source[T_co]):
         [1, 2, 3, 4, 5, 6]
     """
 
+    reads_in_pieces = True  # any of the sources may be; the others are asked for one piece
+
     def __init__(self, chain: SourceChain) -> None:
         self._chain = chain
 
@@ -338,11 +340,6 @@ class HybridSource(Source[T_co]):
     @property
     def can_replay(self) -> bool:
         return all(source.can_replay for source in self._chain.known)
-
-    @property
-    def reads_in_pieces(self) -> bool:
-        """True, since any of the sources may be; the others are asked for one piece."""
-        return True
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
         return HybridEnumerator(self._chain, context)
