@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from functools import partial, wraps
 from typing import Any
 
 import pytest
 
-from headrace.common import Configuration, Time, Types, WatermarkStrategy
-from headrace.common.errors import FunctionRefusedError, InvalidProgramError
+from headrace.common import Configuration, Row, Time, Types, WatermarkStrategy
+from headrace.common.errors import FunctionRefusedError, InvalidProgramError, InvalidTypeError
+from headrace.common.logical_types import RowType, decimal, string
 from headrace.datastream import (
     AggregateFunction,
     DataStream,
@@ -192,3 +194,13 @@ def test_a_function_without_return_is_refused(build: Any) -> None:
 )
 def test_what_may_return_something_is_not(build: Any) -> None:
     build(local().from_collection([1]))
+
+
+def test_types_of_sql_travel_and_are_keys() -> None:
+    prices = Types.of(RowType(("item", "price"), (string().not_null(), decimal(5, 2))))
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict({"headrace.runtime": "local"}))
+    rows = [Row("tea", Decimal("1.5")), Row("jam", Decimal("1.50"))]
+    dearest = env.from_collection(rows, prices).key_by("price").reduce(lambda former, _: former)
+    assert list(dearest.execute_and_collect()) == [Row(item="tea", price=Decimal("1.50"))] * 2
+    with pytest.raises(InvalidTypeError, match=r"field 'item': got None .* expected a value of type String NOT NULL"):
+        env.from_collection([Row(None, Decimal(1))], prices)
