@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 from types import UnionType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic
 
@@ -81,7 +82,7 @@ class TypeInformation(ABC, Generic[T_co]):
     @property
     def storage_type(self) -> pa.DataType:
         """The Arrow type of a column that holds such values: :attr:`arrow_type`, or binary for pickles."""
-        return self.logical_type.arrow_type
+        return _storage_of(self)
 
     @property
     def is_composite(self) -> bool:
@@ -133,6 +134,11 @@ class TypeInformation(ABC, Generic[T_co]):
 
     def __repr__(self) -> str:
         return str(self)
+
+
+@lru_cache(maxsize=1024)  # it is asked of each batch, and takes a millisecond for a wide row
+def _storage_of(info: TypeInformation) -> pa.DataType:
+    return info.logical_type.arrow_type
 
 
 DeclaredType = TypeInformation[T] | type[T] | UnionType | Sequence[TypeInformation[Any]]

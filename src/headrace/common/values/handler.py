@@ -132,7 +132,7 @@ class TypeHandler(ABC):
             WrongValueError: when one does not fit.
         """
         array = self.encode_nullable(values)
-        if array.null_count and not self.info.nullable:
+        if not self.info.nullable and array.null_count:
             raise self._missing()
         return array
 
@@ -154,7 +154,7 @@ class TypeHandler(ABC):
         That all are good has to be found out quickly, since every batch that comes from outside is asked.
         """
         mask = self.unreadable_present(array)
-        return any_of([mask, ~valid_mask(array)]) if array.null_count and not self.info.nullable else mask
+        return mask if self.info.nullable or not array.null_count else any_of([mask, ~valid_mask(array)])
 
     def unreadable_present(self, array: pa.Array) -> Mask | None:
         """Do as :meth:`unreadable` does, of values that are there."""
