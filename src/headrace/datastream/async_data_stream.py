@@ -16,7 +16,7 @@ from headrace.datastream.lookup import request_settings
 from headrace.datastream.streams.checks import check_instance
 from headrace.datastream.streams.types import Role, origin_of, result_type
 from headrace.graph.process_specs import AsyncSpec
-from headrace.operators.asynchronous.requesting_operator import Grouping
+from headrace.operators.asynchronous.requests import Grouping
 from headrace.operators.asynchronous.retries import NO_RETRY_STRATEGY
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.graph.specs import InputSchema, OperatorParameters
-    from headrace.operators.asynchronous.requesting_operator import Grouping
-    from headrace.operators.asynchronous.requests import RequestSettings
+    from headrace.operators.asynchronous.requests import Grouping, RequestSettings
     from headrace.operators.base import Operator
     from headrace.operators.lookup.lookup_operator import LookupSettings
     from headrace.operators.lookup.readers import LookupReader

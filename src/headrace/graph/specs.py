@@ -383,10 +383,12 @@ class RollingReduceSpec(FoldingSpec):
         return (self.function,)
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
-        from headrace.operators.rolling import RollingOperator, rolling_reduce
+        from headrace.operators.functions import method_of
+        from headrace.operators.rolling import RollingOperator
 
         type_ = parameters.inputs[0].record_type
-        return RollingOperator(rolling_reduce(self.function), type_, is_batch=parameters.task.is_batch)
+        fold = method_of(self.function, "reduce")
+        return RollingOperator(fold, type_, self.function, is_batch=parameters.task.is_batch)
 
 
 @dataclass(frozen=True, slots=True)

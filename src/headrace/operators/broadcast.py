@@ -14,7 +14,7 @@ from headrace.common.other_names import names_explained
 from headrace.operators.checkpointed import BroadcastStates, ReadOnlyBroadcastMap, check_declared
 from headrace.operators.functions import BROADCAST_INPUT, NO_TIMERS, OTHER_NAMES_OF_CONTEXTS
 from headrace.operators.process import KeyedProcessContext, KeyedProcessOperator, ProcessContext, ProcessOperator
-from headrace.operators.timer_service import FollowingTimerService, ReadOnlyTimerService
+from headrace.operators.timer_service import ReadOnlyTimerService
 from headrace.state.descriptors import MapStateDescriptor, StateDescriptor
 from headrace.state.keys.codecs import NO_KEY
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.base import OperatorContext
+    from headrace.operators.timer_service import TimerService
     from headrace.state.protocols import KeyedStates
 
 
@@ -42,8 +43,9 @@ _OTHER_NAMES_OF_KEYED_SIDE: Final = {
 
 
 class _BroadcastAccess:
-    """What contexts of both sides have: broadcast state, as their side may use it."""
+    """What contexts of both sides have: the time, and broadcast state, as their side may use it."""
 
+    _timer_service: TimerService
     _states: BroadcastStates
     _by_name: Mapping[str, ReadOnlyBroadcastMap]
     _checked: dict[int, tuple[Any, ReadOnlyBroadcastMap]]
@@ -52,6 +54,14 @@ class _BroadcastAccess:
 
     def _use(self, states: BroadcastStates, by_name: Mapping[str, ReadOnlyBroadcastMap]) -> None:
         self._states, self._by_name, self._checked = states, by_name, {}
+
+    def current_processing_time(self) -> int:
+        """The clock's reading for this epoch."""
+        return self._timer_service.current_processing_time()
+
+    def current_watermark(self) -> int:
+        """The event time that both streams have reached."""
+        return self._timer_service.current_watermark()
 
     def get_broadcast_state(self, state_descriptor: Any) -> ReadOnlyBroadcastMap:
         """The map of a descriptor that was given to ``broadcast(...)``."""
@@ -78,14 +88,6 @@ class BroadcastContext(ProcessContext, _BroadcastAccess):
         super().__init__(timer_service)
         self._use(states, by_name)
 
-    def current_processing_time(self) -> int:
-        """The clock's reading for this epoch."""
-        return self._timer_service.current_processing_time()
-
-    def current_watermark(self) -> int:
-        """The event time that both streams have reached."""
-        return self._timer_service.current_watermark()
-
 
 class BroadcastProcessOperator(ProcessOperator):
     """Calls a ``BroadcastProcessFunction``.
@@ -99,7 +101,7 @@ class BroadcastProcessOperator(ProcessOperator):
 
     def __init__(
         self,
-        function: Any,
+        function: object,
         output_type: TypeInformation,
         side_types: Mapping[str, TypeInformation],
         descriptors: Sequence[MapStateDescriptor],
@@ -115,14 +117,6 @@ class BroadcastProcessOperator(ProcessOperator):
 @names_explained("KeyedBroadcastProcessFunction.ReadOnlyContext", _OTHER_NAMES_OF_KEYED_SIDE)
 class KeyedElementContext(KeyedProcessContext, _BroadcastAccess):
     """What ``process_element`` and ``on_timer`` learn."""
-
-    def current_processing_time(self) -> int:
-        """The clock's reading for this epoch."""
-        return self._timer_service.processing_time
-
-    def current_watermark(self) -> int:
-        """The event time that both streams have reached."""
-        return self._timer_service.watermark
 
 
 @names_explained("KeyedBroadcastProcessFunction.Context", _OTHER_NAMES_OF_BROADCAST_SIDE)
@@ -174,7 +168,7 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
 
     def __init__(
         self,
-        function: Any,
+        function: object,
         output_type: TypeInformation,
         side_types: Mapping[str, TypeInformation],
         descriptors: Sequence[MapStateDescriptor],
@@ -195,7 +189,7 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
         return found
 
     def _contexts(self) -> Sequence[Any]:
-        times = FollowingTimerService(self.context.name, NO_TIMERS, self._service)
+        times = ReadOnlyTimerService(self.context.name, NO_TIMERS, self._service)
         return [self._context, KeyedBroadcastContext(times, self._states, self._backend)]
 
     def _entries(self, input_index: int, batch: Batch) -> Iterable[Any]:

@@ -80,7 +80,7 @@ INPUTS: Final = ("first", "second")
 NO_TIMERS: Final = "records of the broadcast stream have no key: timers are set in process_element, or in on_timer"
 
 
-class Call(NamedTuple):
+class InputHandler(NamedTuple):
     """How a record of an input is handled.
 
     Attributes:

@@ -20,8 +20,8 @@ from headrace.operators.functions import (
     ONE_INPUT,
     OTHER_NAMES_OF_CONTEXTS,
     TWO_INPUTS,
-    Call,
     FunctionOperator,
+    InputHandler,
     has_own,
     method_of,
     results_made_by,
@@ -38,10 +38,11 @@ if TYPE_CHECKING:
     from headrace.operators.base import EpochScope, OperatorContext, Output
     from headrace.operators.collector import Maker
     from headrace.operators.event_time_order.waiting_records import OrderedRecords
+    from headrace.operators.timer_service import TimerService
     from headrace.state.protocols import KeyedStates
     from headrace.state.timers import Timer
 
-    Called = tuple[Call, Any, int, int, Any]
+    Called = tuple[InputHandler, Any, int, int, Any]
     """What is called for a record, the record, its timestamp, the watermark that it meets, and its key."""
 
 
@@ -57,16 +58,16 @@ _KEYED_FUNCTIONS: Final = {
 class ProcessContext:
     """What ``process_element`` learns about the record at hand."""
 
-    def __init__(self, timer_service: ReadOnlyTimerService) -> None:
+    def __init__(self, timer_service: TimerService) -> None:
         self._timer_service = timer_service
         self._timestamp = NO_TIMESTAMP
 
     def timestamp(self) -> int | None:
-        """The record's event time in milliseconds; None when it has none."""
+        """The record's event time, or in ``on_timer`` the timer's time, in milliseconds; None when it has none."""
         return None if self._timestamp == NO_TIMESTAMP else self._timestamp
 
-    def timer_service(self) -> ReadOnlyTimerService:
-        """Tells the time; it sets no timers."""
+    def timer_service(self) -> TimerService:
+        """Tells the time, and keeps timers where there are keys."""
         return self._timer_service
 
 
@@ -82,7 +83,7 @@ class ProcessOperator(FunctionOperator):
 
     def __init__(
         self,
-        function: Any,
+        function: object,
         output_type: TypeInformation,
         side_types: Mapping[str, TypeInformation],
         methods: tuple[str, ...] = ONE_INPUT,
@@ -101,7 +102,7 @@ class ProcessOperator(FunctionOperator):
         super().open(context, output)
         function = self._function
         self._calls = [
-            Call(method_of(function, name), asked, results_made_by(function, name))
+            InputHandler(method_of(function, name), asked, results_made_by(function, name))
             for name, asked in zip(self._methods, self._contexts_of(context, self._timers), strict=True)
         ]
 
@@ -150,7 +151,7 @@ class ProcessOperator(FunctionOperator):
         call = self._calls[input_index]
         self._call(repeat(call, len(batch)), batch, None if self.maker else lambda _: call.made_by)
 
-    def _call(self, calls: Iterable[Call], batch: Batch, maker_of: Callable[[int], Maker] | None) -> None:
+    def _call(self, calls: Iterable[InputHandler], batch: Batch, maker_of: Callable[[int], Maker] | None) -> None:
         """Call a method for each record; ``maker_of`` says which one, where there are several."""
         timers, collector = self._timers, self._collector
         timestamps, watermarks = batch.timestamps.tolist(), batch.watermarks.tolist()
@@ -175,28 +176,17 @@ class ProcessOperator(FunctionOperator):
 
 
 @names_explained("KeyedProcessFunction.Context", OTHER_NAMES_OF_CONTEXTS)
-class KeyedProcessContext:
+class KeyedProcessContext(ProcessContext):
     """What ``process_element`` and ``on_timer`` learn; the same object for all calls."""
 
-    __slots__ = ("_backend", "_domain", "_timer_service", "_timestamp")
-
     def __init__(self, backend: KeyedStates, timer_service: KeyedTimerService) -> None:
+        super().__init__(timer_service)
         self._backend = backend
-        self._timer_service = timer_service
-        self._timestamp = NO_TIMESTAMP
         self._domain = TimeDomain.EVENT_TIME
 
     def get_current_key(self) -> Any:
         """The key of the record or of the timer."""
         return self._backend.current.key
-
-    def timestamp(self) -> int | None:
-        """The record's event time, or the timer's time, in milliseconds; None when the record has none."""
-        return None if self._timestamp == NO_TIMESTAMP else self._timestamp
-
-    def timer_service(self) -> KeyedTimerService:
-        """Tells the time and keeps timers."""
-        return self._timer_service
 
     def time_domain(self) -> TimeDomain:
         """In ``on_timer``: which kind of timer has fired."""
@@ -218,7 +208,7 @@ class KeyedProcessOperator(FunctionOperator):
 
     def __init__(
         self,
-        function: Any,
+        function: object,
         output_type: TypeInformation,
         side_types: Mapping[str, TypeInformation],
         methods: Sequence[str] = ONE_INPUT,
@@ -248,7 +238,7 @@ class KeyedProcessOperator(FunctionOperator):
         super().open(context, output)
         function = self._function
         self._calls = [
-            Call(getattr(function, name), asked, results_made_by(function, name))
+            InputHandler(getattr(function, name), asked, results_made_by(function, name))
             for name, asked in zip(self._methods, self._contexts(), strict=True)
         ]
         self._only = None if self.maker is None else self._calls[0]

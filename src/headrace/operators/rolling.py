@@ -15,12 +15,11 @@ from headrace.common.constants import MAX_WATERMARK
 from headrace.common.typeinfo import Types
 from headrace.common.types import Row, make_row
 from headrace.operators.base import KeyedOperator
-from headrace.operators.functions import FunctionOperator, method_of
+from headrace.operators.functions import FunctionOperator
 from headrace.operators.user_code import check_none, user_error
 from headrace.state.descriptors import ValueStateDescriptor
 
 if TYPE_CHECKING:
-    from headrace.common.type_variables import SupportsReduce
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
 
@@ -31,20 +30,7 @@ _BATCH_TIMER = MAX_WATERMARK
 """In batch mode a timer at the end of time remembers which keys there are."""
 
 
-class Rolling:
-    """A fold, and the function of the user behind it if there is one."""
-
-    def __init__(self, fold: Fold, function: object = None) -> None:
-        self.fold = fold
-        self.function = function
-
-
-def rolling_reduce(function: Callable[[Any, Any], Any] | SupportsReduce[Any]) -> Rolling:
-    """A ``ReduceFunction`` or a function of two records."""
-    return Rolling(method_of(function, "reduce"), function)
-
-
-def rolling_aggregate(aggregation: str, field: str | int | None, type_: TypeInformation) -> Rolling:
+def rolling_aggregate(aggregation: str, field: str | int | None, type_: TypeInformation) -> Fold:
     """A built-in rolling aggregate.
 
     ``sum``, ``min`` and ``max`` change one field of the first record of the key; ``min_by`` and ``max_by`` keep a whole
@@ -58,9 +44,9 @@ def rolling_aggregate(aggregation: str, field: str | int | None, type_: TypeInfo
     get, put = accessors(field, type_)
     if aggregation.endswith("_by"):
         better = _BETTER[aggregation.removesuffix("_by")]
-        return Rolling(lambda held, row: row if better(get(row), get(held)) else held)
+        return lambda held, row: row if better(get(row), get(held)) else held
     combine = _COMBINE[aggregation]
-    return Rolling(lambda held, row: put(held, combine(get(held), get(row))))
+    return lambda held, row: put(held, combine(get(held), get(row)))
 
 
 _COMBINE: dict[str, Callable[[Any, Any], Any]] = {
@@ -126,14 +112,15 @@ class RollingOperator(KeyedOperator, FunctionOperator):
     """Keeps one value for each key. None is a value like any other, of which a mark is kept: as state it would be none.
 
     Args:
-        rolling: the fold.
+        fold: the fold.
         type_: the type of the records, and of the value.
+        function: the function of the user that the fold is of, if there is one.
         is_batch: whether only the last value of each key is emitted.
     """
 
-    def __init__(self, rolling: Rolling, type_: TypeInformation, *, is_batch: bool) -> None:
-        super().__init__(rolling.function)
-        self._fold = self.maker = rolling.fold
+    def __init__(self, fold: Fold, type_: TypeInformation, function: object = None, *, is_batch: bool) -> None:
+        super().__init__(function)
+        self._fold = self.maker = fold
         self._type = type_
         self._is_batch = is_batch
 

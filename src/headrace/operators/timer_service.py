@@ -134,17 +134,25 @@ class KeyedTimerService(_OperatorTimerService):
 
 
 class ReadOnlyTimerService(_OperatorTimerService):
-    """That of an operator on a stream without keys, which has no timers.
+    """That of records without a key, which have no timers.
 
     Args:
         name: the operator's name.
         advice: why it has none, and what to do instead.
+        keyed: whose time it tells, for records without a key in an operator that has keys; else its own.
     """
 
-    def __init__(self, name: str, advice: str) -> None:
+    def __init__(self, name: str, advice: str, keyed: KeyedTimerService | None = None) -> None:
         super().__init__()
         self._name = name
         self._advice = advice
+        self._times = keyed or self
+
+    def current_processing_time(self) -> int:
+        return self._times.processing_time
+
+    def current_watermark(self) -> int:
+        return self._times.watermark
 
     def register_processing_time_timer(self, timestamp: int) -> None:
         raise self._no_timers("register_processing_time_timer")
@@ -160,23 +168,3 @@ class ReadOnlyTimerService(_OperatorTimerService):
 
     def _no_timers(self, method: str) -> InvalidProgramError:
         return InvalidProgramError(f"{method} in {self._name!r}: {self._advice}")
-
-
-class FollowingTimerService(ReadOnlyTimerService):
-    """That of records without a key in an operator that has keys: it tells the time of these, and sets no timers.
-
-    Args:
-        name: the operator's name.
-        advice: what to do for timers.
-        keyed: that of records with a key.
-    """
-
-    def __init__(self, name: str, advice: str, keyed: KeyedTimerService) -> None:
-        super().__init__(name, advice)
-        self._keyed = keyed
-
-    def current_processing_time(self) -> int:
-        return self._keyed.processing_time
-
-    def current_watermark(self) -> int:
-        return self._keyed.watermark

@@ -83,7 +83,7 @@ def test_no_request_begins_behind_a_failure_or_the_end() -> None:
         context = OperatorContext("service", "s", 0, 1, 128, UNKNOWN_CALL_SITE)
         function = requests.RequestFunction(invoke, requesting_operator.out_of_time, invoke)
         made = requests.Requests(function, RequestSettings(0, 10, False, NO_RETRY_STRATEGY), context)
-        taken = RecordIntake(made)
+        taken = RecordIntake(made, None)
         taken.add(Answers(batch_of([1, 3 if fails else 2])))
         await turns()
         assert (made.failure is not None) is fails

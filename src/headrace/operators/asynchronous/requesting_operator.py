@@ -11,7 +11,6 @@ from __future__ import annotations
 import inspect
 from abc import abstractmethod
 from collections import deque
-from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,7 +20,7 @@ from headrace.common.arguments import method_of_object
 from headrace.common.logs import get_logger
 from headrace.metrics.own_names import ASYNC_RETRIES, ASYNC_TIMEOUTS
 from headrace.operators.asynchronous.event_loop import LOOK_AROUND_SECONDS, EventLoopThread
-from headrace.operators.asynchronous.requests import Answers, GroupIntake, RecordIntake, RequestFunction, Requests
+from headrace.operators.asynchronous.requests import Answers, RecordIntake, RequestFunction, Requests
 from headrace.operators.base import Operator, OperatorContext, Output
 from headrace.operators.functions import RuntimeContext, method_of
 from headrace.operators.user_code import calling_user_code
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
-    from headrace.operators.asynchronous.requests import Intake, RequestSettings
+    from headrace.operators.asynchronous.requests import Grouping, Intake, RequestSettings
 
 
 logger = get_logger(__name__)
@@ -49,16 +48,23 @@ class RequestingOperator(Operator):
 
     Args:
         function: who is asked; its ``open`` and ``close`` are called in the loop.
+        called: what is called for a request.
         output_type: the type of the results.
         settings: how requests are made.
         records_per_request: how many records a request is about at most.
     """
 
     def __init__(
-        self, function: Any, output_type: TypeInformation, settings: RequestSettings, records_per_request: int
+        self,
+        function: object,
+        called: RequestFunction,
+        output_type: TypeInformation,
+        settings: RequestSettings,
+        records_per_request: int,
     ) -> None:
         super().__init__()
         self._function = function
+        self._called = called
         self._output_type = output_type
         self._settings = settings
         window = settings.capacity * records_per_request
@@ -69,7 +75,7 @@ class RequestingOperator(Operator):
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
         with calling_user_code(context):  # the strategy of retries
-            self._requests = Requests(self._called(), self._settings, context)
+            self._requests = Requests(self._called, self._settings, context)
         self._intake = self._make_intake()
         self._loop = EventLoopThread(f"requests of {context.name}")
         try:
@@ -108,10 +114,6 @@ class RequestingOperator(Operator):
                 )
         finally:
             self._loop.close()
-
-    @abstractmethod
-    def _called(self) -> RequestFunction:
-        """What is called for a request."""
 
     @abstractmethod
     def _make_intake(self) -> Intake:
@@ -175,19 +177,6 @@ def out_of_time(_: Any) -> Any:
     raise TimeoutError("there is no result in time: give more time, or an AsyncFunction with a method timeout(value)")
 
 
-@dataclass(frozen=True, slots=True)
-class Grouping:
-    """Several records in one request.
-
-    Attributes:
-        size: how many.
-        timeout: how long records wait for others, in milliseconds; None for as long as these keep coming.
-    """
-
-    size: int
-    timeout: int | None
-
-
 class AsyncOperator(RequestingOperator):
     """Calls a coroutine function for each record, or for some records at a time.
 
@@ -201,18 +190,11 @@ class AsyncOperator(RequestingOperator):
     def __init__(
         self, function: Any, output_type: TypeInformation, settings: RequestSettings, grouping: Grouping | None = None
     ) -> None:
-        super().__init__(function, output_type, settings, 1 if grouping is None else grouping.size)
+        name, timeout = ("async_invoke", "timeout") if grouping is None else ("async_invoke_batch", "timeout_batch")
+        invoke = self.maker = method_of(function, name)
+        called = RequestFunction(invoke, method_of_object(function, timeout) or out_of_time, invoke)
+        super().__init__(function, called, output_type, settings, 1 if grouping is None else grouping.size)
         self._grouping = grouping
-        self._methods = ("async_invoke", "timeout") if grouping is None else ("async_invoke_batch", "timeout_batch")
-        self.maker = method_of(function, self._methods[0])
-
-    def _called(self) -> RequestFunction:
-        name, timeout = self._methods
-        invoke = method_of(self._function, name)
-        return RequestFunction(invoke, method_of_object(self._function, timeout) or out_of_time, invoke)
 
     def _make_intake(self) -> Intake:
-        grouping = self._grouping
-        if grouping is None:
-            return RecordIntake(self._requests)
-        return GroupIntake(self._requests, grouping.size, None if grouping.timeout is None else grouping.timeout / 1000)
+        return RecordIntake(self._requests, self._grouping)

@@ -339,32 +339,32 @@ class Intake(Protocol):
         """Somebody waits for these: nothing may wait for more records to come."""
 
 
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """Several records in one request.
+
+    Attributes:
+        size: how many.
+        timeout: how long records wait for others, in milliseconds; None for as long as these keep coming.
+    """
+
+    size: int
+    timeout: int | None
+
+
 class RecordIntake:
-    """A request for each record."""
-
-    def __init__(self, requests: Requests) -> None:
-        self._requests = requests
-
-    def add(self, answers: Answers) -> None:
-        self._requests.add(_RecordRequest(row, answers, index) for index, row in enumerate(answers.rows))
-
-    def hurry(self, answers: Answers) -> None:
-        """No record waits for others."""
-
-
-class GroupIntake:
-    """A request for so many records at a time, across the batches that they come in.
+    """A request for each record, or for so many at a time, across the batches that they come in.
 
     Args:
         requests: makes them.
-        size: how many records.
-        seconds: so long records wait for others at most; None for as long as these keep coming in the epoch.
+        grouping: which records share a request; None where each has its own.
     """
 
-    def __init__(self, requests: Requests, size: int, seconds: float | None) -> None:
+    def __init__(self, requests: Requests, grouping: Grouping | None) -> None:
         self._requests = requests
-        self._size = size
-        self._seconds = seconds
+        self._is_grouped = grouping is not None
+        self._size = 1 if grouping is None else grouping.size
+        self._seconds = None if grouping is None or grouping.timeout is None else grouping.timeout / 1000
         self._records: list[Any] = []
         self._places: list[tuple[Answers, int]] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -388,39 +388,29 @@ class GroupIntake:
             self._timer = None
         records, places = self._records, self._places
         self._records, self._places = [], []
-        self._requests.add([_GroupRequest(records, places)])
+        self._requests.add([_RecordRequest(records if self._is_grouped else records[0], places, self._is_grouped)])
 
 
 class _RecordRequest(Request):
-    """Of one record, with a list of results."""
+    """About one record, of which there is a list of results; or about several, with a result for each of them."""
 
-    __slots__ = ("_answers", "_index")
+    __slots__ = ("_is_grouped", "_places")
 
-    def __init__(self, record: Any, answers: Answers, index: int) -> None:
-        super().__init__(record)
-        self._answers = answers
-        self._index = index
+    def __init__(self, argument: Any, places: list[tuple[Answers, int]], is_grouped: bool) -> None:
+        super().__init__(argument)
+        self._places = places
+        self._is_grouped = is_grouped
 
     def results(self, returned: Any) -> list[Any]:
+        if self._is_grouped:
+            return _list_of(returned, "AsyncBatchFunction", "one for each record")
         return _list_of(returned, "AsyncFunction", "[] where a record has none")
 
     def answer(self, results: list[Any]) -> None:
-        self._answers.put(self._index, results)
-
-
-class _GroupRequest(Request):
-    """Of several records, with a result for each of them."""
-
-    __slots__ = ("_places",)
-
-    def __init__(self, records: list[Any], places: list[tuple[Answers, int]]) -> None:
-        super().__init__(records)
-        self._places = places
-
-    def results(self, returned: Any) -> list[Any]:
-        return _list_of(returned, "AsyncBatchFunction", "one for each record")
-
-    def answer(self, results: list[Any]) -> None:
+        if not self._is_grouped:
+            answers, index = self._places[0]
+            answers.put(index, results)
+            return
         if len(results) != len(self._places):
             raise InvalidTypeError(
                 f"{len(results)} results were returned for {len(self._places)} records: return one for each, in their "

@@ -13,7 +13,7 @@ from headrace.common.values import handler_of
 from headrace.metrics.own_names import LOOKUP_CACHE_HITS, LOOKUP_MISSES
 from headrace.operators.asynchronous.requesting_operator import RequestingOperator
 from headrace.operators.asynchronous.requests import Answers, Request, RequestFunction
-from headrace.operators.lookup.readers import FullCache, NoCache, PartialCache, found_key
+from headrace.operators.lookup.readers import LookupCache, found_key
 from headrace.operators.user_code import user_error
 from headrace.state.copying import copier
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.asynchronous.requests import Intake, Requests, RequestSettings
     from headrace.operators.base import EpochScope, OperatorContext
-    from headrace.operators.lookup.readers import Cache, CacheSettings, Found, LookupReader
+    from headrace.operators.lookup.readers import CacheSettings, Found, LookupReader
 
 
 class KeyedAnswers(Answers):
@@ -56,20 +56,19 @@ class LookupIntake:
     Args:
         requests: makes them.
         size: how many keys a request is for.
-        cache: what is known.
+        cache: what is known of keys.
         value_type: the type of what is found. A value that several records get is copied, since functions may change
             what they are given.
 
     Attributes:
-        cache: likewise; a table that has been read again takes the place of the one before.
         hits: how many records had a key that was known.
         misses: how many records had a key of which nothing was found.
     """
 
-    def __init__(self, requests: Requests, size: int, cache: Cache, value_type: TypeInformation) -> None:
+    def __init__(self, requests: Requests, size: int, cache: LookupCache, value_type: TypeInformation) -> None:
         self._requests = requests
         self._size = size
-        self.cache = cache
+        self._cache = cache
         self._coerce = handler_of(value_type).coerce
         self._copy = copier(value_type)
         self._waiting: dict[Any, list[tuple[KeyedAnswers, int]]] = {}
@@ -82,7 +81,7 @@ class LookupIntake:
         for index, key in enumerate(answers.keys):
             if key is None:  # as in SQL, it equals no other
                 self._put(answers, index, [])
-            elif (found := self.cache.get(key)) is not None:
+            elif (found := self._cache.get(key)) is not None:
                 self.hits += 1
                 self._put(answers, index, list(map(self._copy, found)))
             elif key in self._waiting:
@@ -101,7 +100,7 @@ class LookupIntake:
             InvalidTypeError: when it is not of the type that was declared.
         """
         found = [self._coerce(value, "what was found") for value in found]
-        is_kept = self.cache.put(key, found)
+        is_kept = self._cache.put(key, found)
         for number, (answers, index) in enumerate(self._waiting[key]):
             self._put(answers, index, list(map(self._copy, found)) if is_kept or number else found)
         del self._waiting[key]  # last: what fails is told with a record that waits for it
@@ -193,20 +192,20 @@ class LookupOperator(RequestingOperator):
         output_type: TypeInformation,
         settings: LookupSettings,
     ) -> None:
-        super().__init__(reader, output_type, settings.requests, reader.keys_per_request)
+        called = RequestFunction(reader.read, _out_of_time, reader.asked)
+        super().__init__(reader, called, output_type, settings.requests, reader.keys_per_request)
         self._reader = reader
         self._key_of = key_of
         assert isinstance(output_type, TupleTypeInfo)
         record_type, self._found_type = output_type.field_types
         self._copy_record = copier(record_type)
         self._lookup = settings
-        self._cache = None if settings.cache is None else PartialCache(settings.cache)
+        self._cache = LookupCache(settings.cache)
         self._read_at: int | None = None
 
     def begin_epoch(self, scope: EpochScope) -> None:
         now = scope.processing_time
-        if self._cache is not None:
-            self._cache.now = now
+        self._cache.now = now
         refresh = self._lookup.refresh
         is_old = self._read_at is None or (refresh is not None and now - self._read_at >= refresh)
         if self._reader.reads_all and is_old:
@@ -220,12 +219,9 @@ class LookupOperator(RequestingOperator):
         self.count(LOOKUP_MISSES, intake.misses)
         intake.hits = intake.misses = 0
 
-    def _called(self) -> RequestFunction:
-        return RequestFunction(self._reader.read, _out_of_time, self._reader.asked)
-
     def _make_intake(self) -> Intake:
-        cache = NoCache() if self._cache is None else self._cache
-        self._lookup_intake = LookupIntake(self._requests, self._reader.keys_per_request, cache, self._found_type)
+        size = self._reader.keys_per_request
+        self._lookup_intake = LookupIntake(self._requests, size, self._cache, self._found_type)
         return self._lookup_intake
 
     def _asked(self, batch: Batch) -> Answers:
@@ -251,7 +247,7 @@ class LookupOperator(RequestingOperator):
         settings = self._lookup.requests
         try:
             async with asyncio.timeout(settings.timeout / 1000 if settings.timeout else None) as limit:
-                self._lookup_intake.cache = FullCache(await self._reader.read_all())
+                self._cache.fill(await self._reader.read_all())
         except BaseException as error:
             if isinstance(error, TimeoutError) and limit.expired():
                 error.args = (f"the whole of it was not read in {settings.timeout} ms: give more time",)

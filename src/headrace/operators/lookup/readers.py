@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from numbers import Number
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headrace.common.arguments import method_of_object, with_article
 from headrace.common.columns import layout_of
@@ -74,44 +74,33 @@ class CacheSettings:
     keeps_misses: bool
 
 
-class Cache(Protocol):
-    """What is known of keys without asking."""
-
-    def get(self, key: Any) -> Found | None:
-        """What was found of a key; None where somebody has to be asked."""
-
-    def put(self, key: Any, found: Found) -> bool:
-        """This was found of a key; whether that is kept."""
-
-
-class NoCache:
-    """Nothing is known."""
-
-    def get(self, key: Any) -> Found | None:
-        return None
-
-    def put(self, key: Any, found: Found) -> bool:
-        return False
-
-
-class PartialCache:
-    """The keys that were asked for last.
+class LookupCache:
+    """What is known of keys without asking: those that were asked for last, or the whole table once it was read.
 
     Args:
-        settings: what is kept.
+        settings: what is kept; None for nothing.
 
     Attributes:
         now: the clock of the epoch, in milliseconds.
     """
 
-    def __init__(self, settings: CacheSettings) -> None:
+    def __init__(self, settings: CacheSettings | None) -> None:
         self._settings = settings
         self._found: OrderedDict[Any, tuple[int, Found]] = OrderedDict()
+        self._table: Mapping[Any, Found] | None = None
+        self._is_checked = False
         self.now = 0
 
+    def fill(self, table: Mapping[Any, Found]) -> None:
+        """This is all there is: from now on what is not in it is missing."""
+        self._table, self._is_checked = table, False
+
     def get(self, key: Any) -> Found | None:
+        """What was found of a key; None where somebody has to be asked."""
+        if self._table is not None:
+            return self._in_table(self._table, key)
         entry = self._found.get(key)
-        if entry is None:
+        if entry is None or self._settings is None:
             return None
         since, found = entry
         limit = self._settings.expires_after
@@ -122,35 +111,22 @@ class PartialCache:
         return found
 
     def put(self, key: Any, found: Found) -> bool:
-        if not found and not self._settings.keeps_misses:
+        """This was found of a key; whether that is kept."""
+        settings = self._settings
+        if settings is None or not (found or settings.keeps_misses):
             return False
         self._found[key] = self.now, found
         self._found.move_to_end(key)
-        if len(self._found) > self._settings.max_keys:
+        if len(self._found) > settings.max_keys:
             self._found.popitem(last=False)
         return True
 
-
-class FullCache:
-    """All there is; what is not in it is missing.
-
-    Args:
-        rows: what there is of each key.
-    """
-
-    def __init__(self, rows: Mapping[Any, Found]) -> None:
-        self._rows = rows
-        self._is_checked = False
-
-    def get(self, key: Any) -> Found | None:
-        found = self._rows.get(key)
+    def _in_table(self, table: Mapping[Any, Found], key: Any) -> Found:
+        found = table.get(key)
         if found is None and not self._is_checked:
-            check_comparable((key,), self._rows)
+            check_comparable((key,), table)
             self._is_checked = True
         return found or []
-
-    def put(self, key: Any, found: Found) -> bool:
-        raise AssertionError("nobody is asked, so nothing is found")
 
 
 class LookupReader:
