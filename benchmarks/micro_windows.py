@@ -22,11 +22,11 @@ from headrace.operators.group_aggregate import GroupAggregateOperator
 from headrace.operators.window.columnar.accumulators import Accumulators, Chunk
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.columnar.time_windows import AlignedWindowOperator
-from headrace.operators.window.general.window_operator import WindowOperator
+from headrace.operators.window.general.ordered_operator import window_operator
 from headrace.state.hashmap_backend import HashMapOperatorStates
 from headrace.state.keys import KeyCodec
 from headrace.state.runs import ALL_HASHES, RunStore
-from headrace.windowing.assigners.time import TumblingEventTimeWindows
+from headrace.windowing.assigners import TumblingEventTimeWindows
 from headrace.windowing.definition import WindowDefinition, WindowFunctions
 from headrace.windowing.intervals import AlignedWindows
 from headrace.windowing.triggers import EventTimeTrigger
@@ -180,7 +180,7 @@ def rows_one_by_one(case: Case) -> None:
     def epoch() -> None:
         minutes = WindowDefinition(TumblingEventTimeWindows.of(60_000), EventTimeTrigger.create())
         functions = WindowFunctions(reduce_function=lambda a, b: b)
-        operator = case.opened(WindowOperator(minutes, functions, case.type, case.type, {}))
+        operator = case.opened(window_operator(minutes, functions, case.type, case.type, {}))
         operator.begin_epoch(EpochScope(0, 0))
         operator.process(0, given)
         operator.advance_watermark(10**6)

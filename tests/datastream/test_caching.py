@@ -14,7 +14,7 @@ from headrace.connectors.ranges import DataGeneratorSource, RateLimiterStrategy
 from headrace.datastream import OutputTag, ProcessFunction, StreamExecutionEnvironment
 from headrace.datastream.aggregates import count
 from headrace.datastream.data_stream import CachedDataStream
-from headrace.windowing.assigners.time import TumblingEventTimeWindows
+from headrace.windowing.assigners import TumblingEventTimeWindows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

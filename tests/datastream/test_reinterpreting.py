@@ -15,7 +15,7 @@ from headrace.datastream.functions import ReduceFunction
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.testing import JobHarness
 from headrace.testing.stored_state import Checkpoint
-from headrace.windowing.assigners.time import TumblingEventTimeWindows
+from headrace.windowing.assigners import TumblingEventTimeWindows
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
 KEYS = [f"key {number}" for number in range(20)]

@@ -24,8 +24,7 @@ from headrace.datastream.state import ListStateDescriptor, MapStateDescriptor, V
 from headrace.expressions import col, concat, when
 from headrace.time.watermark_strategy import WatermarkStrategy
 from headrace.time.watermarks import WatermarkGenerator, WatermarkOutput
-from headrace.windowing.assigners.sessions import EventTimeSessionWindows
-from headrace.windowing.assigners.time import SlidingEventTimeWindows, TumblingEventTimeWindows
+from headrace.windowing.assigners import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
 from headrace.windowing.evictors import CountEvictor
 from headrace.windowing.triggers import ContinuousEventTimeTrigger
 from tests.differential.events import EVENT, RESULT, Event, Streams, events

@@ -16,7 +16,7 @@ from headrace.datastream.functions import (
 )
 from headrace.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from headrace.expressions import left, right
-from headrace.windowing.assigners.time import TumblingEventTimeWindows
+from headrace.windowing.assigners import TumblingEventTimeWindows
 from tests.differential.events import RESULT, Event, Streams, events
 
 NUMBERS = MapStateDescriptor("numbers", Types.STRING(), Types.LONG())

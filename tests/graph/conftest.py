@@ -24,7 +24,7 @@ from headrace.plan.planner import plan_job
 from headrace.state.keys import KeyCodec
 from headrace.testing.pushed import ManualSource
 from headrace.time.watermark_strategy import WatermarkStrategy
-from headrace.windowing.assigners.time import TumblingEventTimeWindows
+from headrace.windowing.assigners import TumblingEventTimeWindows
 from headrace.windowing.definition import WindowDefinition
 from headrace.windowing.triggers import EventTimeTrigger
 

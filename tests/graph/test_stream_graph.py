@@ -23,7 +23,7 @@ from headrace.graph.window_specs import AggregatedWindowSpec
 from headrace.operators.base import Operator
 from headrace.state.keys import KeyCodec
 from headrace.testing.pushed import ManualSource
-from headrace.windowing.assigners.time import TumblingEventTimeWindows
+from headrace.windowing.assigners import TumblingEventTimeWindows
 from headrace.windowing.definition import WindowDefinition
 from headrace.windowing.triggers import EventTimeTrigger
 from tests.graph.conftest import PAYMENT, add_source, keyed_by

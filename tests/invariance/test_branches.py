@@ -14,7 +14,7 @@ from headrace.datastream.aggregates import count, sum
 from headrace.datastream.functions import KeyedProcessFunction, ProcessFunction
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.time.watermark_strategy import WatermarkStrategy
-from headrace.windowing.assigners.time import TumblingEventTimeWindows
+from headrace.windowing.assigners import TumblingEventTimeWindows
 from tests.invariance import test_rolling
 from tests.invariance.driver import EVENT, Cut, Event, Job, cuts, examples, multiset, per_key, run
 from tests.invariance.models import MIN, WindowModel, with_watermarks

@@ -23,7 +23,7 @@ from headrace.datastream.streams.data_stream import DataStream
 from headrace.operators import process
 from headrace.operators.join import find_pairs
 from headrace.state import sorted_table
-from headrace.windowing.assigners.time import SlidingEventTimeWindows
+from headrace.windowing.assigners import SlidingEventTimeWindows
 from tests.invariance.driver import EVENT, Cut, Event, Job, cuts, deaths, examples, multiset, run
 from tests.invariance.random_programs import IntervalJoin, Program, random_program
 from tests.invariance.random_steps import WindowJoin

@@ -14,7 +14,7 @@ from headrace.datastream.aggregates import count, sum
 from headrace.datastream.functions import KeyedProcessFunction, RuntimeContext
 from headrace.datastream.state import MapStateDescriptor
 from headrace.datastream.streams.data_stream import DataStream
-from headrace.windowing.assigners.time import TumblingEventTimeWindows
+from headrace.windowing.assigners import TumblingEventTimeWindows
 from tests.invariance import test_rolling, test_timers
 from tests.invariance.driver import EVENT, Cut, Event, Job, cuts, examples, multiset, per_key, run
 from tests.invariance.models import WindowModel, with_watermarks

@@ -18,7 +18,7 @@ from headrace.datastream.state import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from headrace.windowing.assigners.time import SlidingEventTimeWindows, TumblingEventTimeWindows
+from headrace.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
 from tests.invariance.driver import WHOLE, Cut, Event, Job, run
 
 TEXT = Types.TUPLE([Types.STRING(), Types.STRING()])

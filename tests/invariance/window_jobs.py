@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from headrace.common import Row, RowKind
-from headrace.windowing.accumulation_mode import AccumulationMode
+from headrace.windowing.definition import AccumulationMode
 from headrace.windowing.triggers import PurgingTrigger
 from tests.invariance.driver import Began, History, Ran
 from tests.invariance.models import MAX, MIN

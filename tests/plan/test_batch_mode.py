@@ -16,8 +16,7 @@ from headrace.graph.window_specs import ColumnarWindowSpec, GlobalWindowSpec, Ro
 from headrace.plan.job_plan import JobPlan, PlanSettings
 from headrace.plan.planner import plan_job
 from headrace.time.watermark_strategy import WatermarkStrategy
-from headrace.windowing.assigners.time import TumblingEventTimeWindows
-from headrace.windowing.trigger import Trigger, TriggerResult
+from headrace.windowing.assigners import TumblingEventTimeWindows
 from headrace.windowing.triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
@@ -27,6 +26,8 @@ from headrace.windowing.triggers import (
     ProcessingTimeoutTrigger,
     ProcessingTimeTrigger,
     PurgingTrigger,
+    Trigger,
+    TriggerResult,
 )
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])

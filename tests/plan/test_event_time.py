@@ -15,9 +15,12 @@ from headrace.datastream.aggregates import count
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.testing.pushed import ManualSource
 from headrace.time.watermark_strategy import WatermarkStrategy
-from headrace.windowing.assigners.global_windows import CountTumblingWindowAssigner
-from headrace.windowing.assigners.sessions import EventTimeSessionWindows, ProcessingTimeSessionWindows
-from headrace.windowing.assigners.time import TumblingEventTimeWindows
+from headrace.windowing.assigners import (
+    CountTumblingWindowAssigner,
+    EventTimeSessionWindows,
+    ProcessingTimeSessionWindows,
+    TumblingEventTimeWindows,
+)
 from headrace.windowing.triggers import CountTrigger
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])

@@ -16,8 +16,7 @@ from headrace.graph.partitioning import FORWARD, HASH, REBALANCE
 from headrace.plan.job_plan import JobPlan, PlannedEdge, PlanSettings
 from headrace.plan.planner import plan_job
 from headrace.time.watermark_strategy import WatermarkStrategy
-from headrace.windowing.assigners.sessions import ProcessingTimeSessionWindows
-from headrace.windowing.assigners.time import TumblingEventTimeWindows
+from headrace.windowing.assigners import ProcessingTimeSessionWindows, TumblingEventTimeWindows
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
 

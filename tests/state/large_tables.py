@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from headrace.common import Types
 from headrace.operators.join.find_pairs import log_layout
-from headrace.operators.window.columnar import window_table
-from headrace.operators.window.general import ordered_elements
+from headrace.operators.window.columnar import windows_by_key
+from headrace.operators.window.general import ordered_contents
 from headrace.state.backend import StateOwner
 from headrace.state.hashmap_backend import HashMapTaskStates
 from headrace.state.keyed.namespaces import ordered_bytes
@@ -34,14 +34,14 @@ META: Final[dict[str, dict[str, Any]]] = {
     "value": {"kind": "value", "sort": KEY_ORDER, **_TEXT},
     "list": {"kind": "list", "sort": KEY_ORDER, **_TEXT},
     "windows": {
-        "kind": ordered_elements.ELEMENTS_KIND,
+        "kind": ordered_contents.ELEMENTS_KIND,
         "sort": ["end", *KEY_ORDER],
         "keys": CODEC.to_json(),
         "next": 0,
     },
     "timers": {"kind": "timers", "sort": ["time", *KEY_ORDER], "keys": CODEC.to_json(), "next": 0},
     "join": {**log_layout(CODEC, Types.STRING(), KEPT, is_outer=False).meta, "reached": -KEPT},
-    "sessions": {"kind": window_table._KIND, "sort": [*KEY_ORDER, "end"], "keys": CODEC.to_json()},
+    "sessions": {"kind": windows_by_key._KIND, "sort": [*KEY_ORDER, "end"], "keys": CODEC.to_json()},
 }
 """What the runs of each kind say about themselves."""
 

@@ -19,7 +19,7 @@ from headrace.datastream.functions import KeyedProcessFunction, RuntimeContext
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.testing import JobHarness
 from headrace.time.watermark_strategy import WatermarkStrategy
-from headrace.windowing.assigners.time import TumblingEventTimeWindows
+from headrace.windowing.assigners import TumblingEventTimeWindows
 
 CLICK = Types.TUPLE([Types.STRING(), Types.INT()])
 LATE = OutputTag("late", CLICK)

@@ -9,25 +9,23 @@ from hypothesis import strategies as st
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.output_tag import OutputTag
-from headrace.windowing.accumulation_mode import AccumulationMode
-from headrace.windowing.assigner import MergingWindowAssigner, WindowAssigner
-from headrace.windowing.assigners.global_windows import (
+from headrace.windowing.assigners import (
     CountSlidingWindowAssigner,
     CountTumblingWindowAssigner,
-    GlobalWindows,
-)
-from headrace.windowing.assigners.sessions import EventTimeSessionWindows, ProcessingTimeSessionWindows
-from headrace.windowing.assigners.time import (
     CumulatingEventTimeWindows,
+    EventTimeSessionWindows,
+    GlobalWindows,
+    MergingWindowAssigner,
+    ProcessingTimeSessionWindows,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
+    WindowAssigner,
     WindowStagger,
 )
-from headrace.windowing.definition import WindowDefinition
+from headrace.windowing.definition import AccumulationMode, WindowDefinition
 from headrace.windowing.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
-from headrace.windowing.trigger import Trigger
 from headrace.windowing.triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
@@ -39,6 +37,7 @@ from headrace.windowing.triggers import (
     ProcessingTimeoutTrigger,
     ProcessingTimeTrigger,
     PurgingTrigger,
+    Trigger,
 )
 from tests.windowing.model import WindowModel
 

@@ -12,20 +12,16 @@ from hypothesis import strategies as st
 from headrace.common import Duration, Time
 from headrace.common.constants import MAX_WATERMARK, NO_TIMESTAMP
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
-from headrace.windowing.assigners.global_windows import (
+from headrace.windowing.assigners import (
     CountSlidingWindowAssigner,
     CountTumblingWindowAssigner,
-    GlobalWindows,
-)
-from headrace.windowing.assigners.sessions import (
+    CumulatingEventTimeWindows,
     DynamicEventTimeSessionWindows,
     DynamicProcessingTimeSessionWindows,
     EventTimeSessionWindows,
+    GlobalWindows,
     ProcessingTimeSessionWindows,
     SessionWindowTimeGapExtractor,
-)
-from headrace.windowing.assigners.time import (
-    CumulatingEventTimeWindows,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,

@@ -7,14 +7,12 @@ from typing import Any
 import pytest
 
 from headrace.common.constants import MAX_WATERMARK
-from headrace.windowing.assigners.global_windows import (
+from headrace.windowing.assigners import (
     CountSlidingWindowAssigner,
     CountTumblingWindowAssigner,
-    GlobalWindows,
-)
-from headrace.windowing.assigners.sessions import EventTimeSessionWindows
-from headrace.windowing.assigners.time import (
     CumulatingEventTimeWindows,
+    EventTimeSessionWindows,
+    GlobalWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )

@@ -12,13 +12,16 @@ from hypothesis import strategies as st
 
 from headrace.common.serializer import TypeSerializer
 from headrace.state.keyed.namespaces import namespace_of, ordered_bytes
-from headrace.windowing.serializers import (
+from headrace.windowing.windows import (
+    CountWindow,
     CountWindowSerializer,
+    GlobalWindow,
     GlobalWindowSerializer,
+    TimeWindow,
     TimeWindowSerializer,
+    Window,
     window_serializer,
 )
-from headrace.windowing.windows import CountWindow, GlobalWindow, TimeWindow, Window
 from tests.draws import draws
 
 LONGS = st.integers(-(2**63), 2**63 - 1)

@@ -10,10 +10,13 @@ import pytest
 from headrace.common import Time
 from headrace.common.constants import MAX_WATERMARK
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
-from headrace.windowing.assigners.global_windows import GlobalWindows
-from headrace.windowing.assigners.sessions import EventTimeSessionWindows, ProcessingTimeSessionWindows
-from headrace.windowing.assigners.time import TumblingEventTimeWindows, TumblingProcessingTimeWindows
-from headrace.windowing.trigger import PassiveTrigger, Trigger, TriggerResult
+from headrace.windowing.assigners import (
+    EventTimeSessionWindows,
+    GlobalWindows,
+    ProcessingTimeSessionWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
 from headrace.windowing.triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
@@ -22,9 +25,12 @@ from headrace.windowing.triggers import (
     EndOfStreamTrigger,
     EventTimeTrigger,
     NeverTrigger,
+    PassiveTrigger,
     ProcessingTimeoutTrigger,
     ProcessingTimeTrigger,
     PurgingTrigger,
+    Trigger,
+    TriggerResult,
 )
 from tests.windowing.model import WindowModel
 

@@ -38,7 +38,7 @@ from headrace.savepoint.requests import REQUESTS, STARTING, RunningMark
 from headrace.state.backend import DEFAULT_BACKEND, ROCKSDB_BACKEND, STATE_BACKENDS
 from headrace.state.hashmap_backend import HashMapBackend
 from headrace.storage.locations import open_storage, options_for_tasks
-from headrace.windowing.changed_windows import ChangedWindows
+from headrace.windowing.definition import ChangedWindows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

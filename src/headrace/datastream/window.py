@@ -4,31 +4,26 @@ from __future__ import annotations
 
 from headrace.common.public_module import public_module
 from headrace.common.time import Time
-from headrace.windowing.accumulation_mode import AccumulationMode
-from headrace.windowing.assigner import MergingWindowAssigner, WindowAssigner
-from headrace.windowing.assigners.global_windows import (
+from headrace.windowing.assigners import (
     CountSlidingWindowAssigner,
     CountTumblingWindowAssigner,
-    GlobalWindows,
-)
-from headrace.windowing.assigners.sessions import (
+    CumulatingEventTimeWindows,
     DynamicEventTimeSessionWindows,
     DynamicProcessingTimeSessionWindows,
     EventTimeSessionWindows,
+    GlobalWindows,
+    MergingWindowAssigner,
     ProcessingTimeSessionWindows,
     SessionWindowTimeGapExtractor,
-)
-from headrace.windowing.assigners.time import (
-    CumulatingEventTimeWindows,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
+    WindowAssigner,
     WindowStagger,
 )
+from headrace.windowing.definition import AccumulationMode
 from headrace.windowing.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor, TimestampedValue
-from headrace.windowing.serializers import CountWindowSerializer, GlobalWindowSerializer, TimeWindowSerializer
-from headrace.windowing.trigger import Firing, Trigger, TriggerResult
 from headrace.windowing.triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
@@ -36,15 +31,21 @@ from headrace.windowing.triggers import (
     DeltaTrigger,
     EndOfStreamTrigger,
     EventTimeTrigger,
+    Firing,
     NeverTrigger,
     ProcessingTimeoutTrigger,
     ProcessingTimeTrigger,
     PurgingTrigger,
+    Trigger,
+    TriggerResult,
 )
 from headrace.windowing.windows import (
     CountWindow,
+    CountWindowSerializer,
     GlobalWindow,
+    GlobalWindowSerializer,
     TimeWindow,
+    TimeWindowSerializer,
     Window,
 )
 

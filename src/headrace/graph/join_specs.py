@@ -118,11 +118,12 @@ class CoGroupSpec(RowWindowSpec):
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         from headrace.operators.join.results import ColumnResults
-        from headrace.operators.join.window_join import CoGroupOperator, ColumnarWindowJoin
+        from headrace.operators.join.window_join import CoGroupOperator, ColumnarWindowJoin, OrderedCoGroupOperator
 
         element_type = self.element_type(parameters.inputs)
         if not self.columns:
-            return CoGroupOperator(
+            kind = CoGroupOperator if self.definition.fixed_windows is None else OrderedCoGroupOperator
+            return kind(
                 self.definition,
                 self.user_functions,
                 element_type,

@@ -6,11 +6,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 from headrace.graph.specs import InputKind, OperatorSpec, PassingSpec
-from headrace.operators.window.stores import RESULT
 from headrace.state.protocols import KEYED, NO_STATE
-from headrace.windowing.accumulation_mode import AccumulationMode
-from headrace.windowing.intervals import OneWindow
-from headrace.windowing.serializers import window_serializer
+from headrace.windowing.definition import RESULT
+from headrace.windowing.intervals import OneWindow, RegularWindows
+from headrace.windowing.windows import window_serializer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.state.protocols import StateKinds
     from headrace.windowing.definition import WindowDefinition, WindowFunctions
-    from headrace.windowing.intervals import AlignedWindows, GrowingWindows, RegularWindows
+    from headrace.windowing.intervals import ColumnarWindows, FiringInterval
 
 
 _UNDECLARED: Final = (
@@ -212,9 +211,9 @@ class RowWindowSpec(TriggeredWindowSpec):
         return self.user_functions.window_function is not None
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
-        from headrace.operators.window.general.window_operator import WindowOperator
+        from headrace.operators.window.general.ordered_operator import window_operator
 
-        return WindowOperator(
+        return window_operator(
             self.definition,
             self.user_functions,
             self.element_type(parameters.inputs),
@@ -224,106 +223,27 @@ class RowWindowSpec(TriggeredWindowSpec):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnarSpec(AggregatedWindowSpec):
-    """The root of operators that compute built-in aggregates column by column."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnarWindowSpec(AggregatedWindowSpec):
+    """Built-in aggregates over windows that are computed column by column.
 
+    Attributes:
+        windows: which windows records are in, as arithmetic.
+        interval: when windows of time are shown before they end; None where they are not.
+    """
 
-@dataclass(frozen=True, slots=True)
-class ColumnarRegularSpec(ColumnarSpec):
-    """The root of those whose windows are arithmetic, which senders may know as well."""
+    windows: ColumnarWindows
+    interval: FiringInterval | None = None
 
     @property
-    def windows(self) -> RegularWindows:
-        """The windows as arithmetic."""
-        windows: RegularWindows | None = self.definition.assigner.regular
-        assert windows is not None, "the planner takes no others"
-        return windows
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnarWindowSpec(ColumnarRegularSpec):
-    """Windows of event time that follow from a record's timestamp alone."""
+    def regular_windows(self) -> RegularWindows | None:
+        """The windows that senders may know as well, and that are not shown before their end; None for all others."""
+        return self.windows if isinstance(self.windows, RegularWindows) and self.interval is None else None
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
-        from headrace.operators.window.columnar.panes.paned_window import columnar_window
+        from headrace.operators.window.columnar.operators import columnar_operator
 
-        definition, layout = self.definition, self.operator_layout(parameters)
-        lateness, late_tag = definition.allowed_lateness, definition.late_tag_id
-        return columnar_window(layout, self.windows, lateness, late_tag, definition.applied_mode)
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnarUntimedSpec(ColumnarRegularSpec):
-    """Windows that do not look at timestamps: those of the clock, and the one that fires when the input ends."""
-
-    def create_operator(self, parameters: OperatorParameters) -> Operator:
-        from headrace.operators.window.columnar.time_windows import untimed_window
-
-        return untimed_window(self.operator_layout(parameters), self.windows)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnarContinuousSpec(ColumnarSpec):
-    """Windows of time that are shown at intervals before they end.
-
-    Attributes:
-        windows: the windows as arithmetic.
-        interval: how long after a result the next one is due, in milliseconds.
-        by_clock: whether that is time of the clock.
-    """
-
-    windows: AlignedWindows | GrowingWindows
-    interval: int
-    by_clock: bool
-
-    def create_operator(self, parameters: OperatorParameters) -> Operator:
-        from headrace.operators.window.columnar.continuous_windows import (
-            ContinuousClockOperator,
-            ContinuousEventTimeOperator,
-        )
-
-        kind = ContinuousClockOperator if self.by_clock else ContinuousEventTimeOperator
-        return kind(self.operator_layout(parameters), self.definition, self.windows, self.interval)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnarSessionSpec(ColumnarSpec):
-    """Sessions of event time.
-
-    Attributes:
-        gap: how long after its last record a session ends, in milliseconds; the same for all records.
-    """
-
-    gap: int
-
-    def create_operator(self, parameters: OperatorParameters) -> Operator:
-        from headrace.operators.window.columnar.session_windows import KeptSessionOperator, SessionWindowOperator
-
-        definition, layout = self.definition, self.operator_layout(parameters)
-        lateness, late_tag = definition.allowed_lateness, definition.late_tag_id
-        if not lateness:
-            return SessionWindowOperator(layout, self.gap, late_tag)
-        discards = definition.applied_mode is AccumulationMode.DISCARDING
-        return KeptSessionOperator(layout, self.gap, late_tag, lateness, discards=discards)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnarCountSpec(ColumnarSpec):
-    """Windows of so many records of a key.
-
-    Attributes:
-        size: how many records a window holds.
-        slide: how many records after one window the next one begins; the size where they follow one another.
-    """
-
-    size: int
-    slide: int
-
-    def create_operator(self, parameters: OperatorParameters) -> Operator:
-        from headrace.operators.window.columnar.count_windows import CountPanes, CountWindowOperator
-
-        return CountWindowOperator(self.operator_layout(parameters), CountPanes(self.size, self.slide))
+        return columnar_operator(self.operator_layout(parameters), self.definition, self.windows, self.interval)
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,7 +258,7 @@ class LocalWindowSpec(WindowSpec, PassingSpec):
 
     kind: ClassVar[str] = "LocalWindow"
     state_kinds: ClassVar[StateKinds] = NO_STATE
-    window: ColumnarRegularSpec
+    window: ColumnarWindowSpec
 
     def resolved(self, inputs: Sequence[InputSchema]) -> Self:
         return replace(self, window=self.window.resolved(inputs))
@@ -351,9 +271,9 @@ class LocalWindowSpec(WindowSpec, PassingSpec):
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         from headrace.operators.window.columnar.local_aggregate import LocalWindowAggregate
 
-        knows_windows = not isinstance(self.window, ColumnarUntimedSpec)  # else the receiver does
-        windows = self.window.windows if knows_windows else OneWindow()
-        return LocalWindowAggregate(self.window.operator_layout(parameters), windows)
+        windows = self.window.regular_windows if self.window.definition.assigner.is_event_time() else None
+        # Of windows that do not look at timestamps the receiver knows which there are.
+        return LocalWindowAggregate(self.window.operator_layout(parameters), windows or OneWindow())
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,7 +285,7 @@ class GlobalWindowSpec(WindowSpec):
     """
 
     inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED, InputKind.KEYED)
-    window: ColumnarRegularSpec
+    window: ColumnarWindowSpec
 
     def resolved(self, inputs: Sequence[InputSchema]) -> Self:
         return replace(self, window=self.window.resolved(inputs))

@@ -18,7 +18,7 @@ from headrace.common.errors import StateError, StateMigrationError
 from headrace.metrics.registry import MetricRegistry
 from headrace.state.keys import KeyColumn
 from headrace.state.renamed_fields import NOTHING_RENAMED
-from headrace.windowing.changed_windows import ChangedWindows
+from headrace.windowing.definition import ChangedWindows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -15,7 +15,7 @@ from headrace.common.types import RowKind
 from headrace.operators.aggregates.aggregator import GroupedRows, running_sums
 from headrace.operators.arrays import concat, differ, fixed_width, gather
 from headrace.operators.base import KeyedOperator
-from headrace.operators.window.columnar.waiting import WaitingRecords
+from headrace.operators.window.columnar.windows_by_key import WaitingRecords
 from headrace.state.evolution import OTHER_UID
 from headrace.state.keys import KeyColumn
 from headrace.state.runs.grouping import Groups, Segments, group_rows, in_order
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
     from headrace.operators.window.columnar.accumulators import Chunk
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
-    from headrace.operators.window.columnar.waiting import ArrivedRecords
+    from headrace.operators.window.columnar.windows_by_key import ArrivedRecords
 
     Longs = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]

@@ -15,7 +15,6 @@ import headrace.operators.aggregates.user_defined
 import headrace.operators.event_time_order.waiting_records
 import headrace.operators.join.find_pairs
 import headrace.operators.join.outer_pairs
-import headrace.operators.window.columnar.window_store
-import headrace.operators.window.columnar.window_table
-import headrace.operators.window.general.ordered_contents
-import headrace.operators.window.general.ordered_elements  # noqa: F401
+import headrace.operators.window.columnar.windows_by_end
+import headrace.operators.window.columnar.windows_by_key
+import headrace.operators.window.general.ordered_contents  # noqa: F401

@@ -35,7 +35,7 @@ from headrace.graph.diagram import Arrow, Box, Diagram, Frame, count_of, node_do
 from headrace.graph.window_specs import LocalWindowSpec
 from headrace.plan.window_paths import path_of, windows_of
 from headrace.state.protocols import names_of
-from headrace.windowing.accumulation_mode import AccumulationMode
+from headrace.windowing.definition import AccumulationMode
 from headrace.windowing.triggers import EventTimeTrigger, ProcessingTimeTrigger
 
 if TYPE_CHECKING:

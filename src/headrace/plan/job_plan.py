@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.common.options import CHECKPOINT_INLINE_THRESHOLD
 from headrace.graph.specs import OperatorParameters, TimestampsSpec
 from headrace.operators.user_code import OperatorPlace
-from headrace.operators.window.bootstrap_window import BootstrapWindowOperator
+from headrace.operators.window.stored_windows import BootstrapWindowOperator
 from headrace.state.backend import DEFAULT_BACKEND
 from headrace.state.hashmap_backend import HashMapBackend
 from headrace.state.protocols import StateKind
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from headrace.state.backend import StateBackendPlugin
     from headrace.state.protocols import StateKinds
     from headrace.state.renamed_fields import RenamedFields
-    from headrace.windowing.changed_windows import ChangedWindows
+    from headrace.windowing.definition import ChangedWindows
 
 
 INLINE_BYTES_OF_ALL_TASKS: Final = 256 * 1024

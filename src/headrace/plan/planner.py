@@ -31,7 +31,7 @@ from headrace.graph.specs import InputSchema, SinkSpec, SourceSpec, TimestampsSp
 from headrace.graph.stream_graph import Edge, Node
 from headrace.graph.window_specs import (
     AggregatedWindowSpec,
-    ColumnarRegularSpec,
+    ColumnarWindowSpec,
     GlobalWindowSpec,
     LocalWindowSpec,
     TriggeredWindowSpec,
@@ -42,7 +42,7 @@ from headrace.operators.window.columnar.local_aggregate import ACCUMULATORS_INPU
 from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator, Stage, forks_of
 from headrace.plan.window_paths import columnar_spec, is_join, path_of
 from headrace.state.protocols import NO_STATE, WITHOUT_KEYS
-from headrace.windowing.assigners.time import ProcessingTimeAssigner
+from headrace.windowing.assigners import ProcessingTimeAssigner
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -103,7 +103,7 @@ def with_two_phase_windows(graph: StreamGraph) -> StreamGraph:
 
     def split(node: Node, made: StreamGraph) -> Iterator[Node]:
         spec = node.spec
-        if isinstance(spec, ColumnarRegularSpec) and _can_be_split(spec, node, made):
+        if isinstance(spec, ColumnarWindowSpec) and _can_be_split(spec, node, made):
             local = [_local_window(spec, node, number, made.new_id()) for number in range(len(node.inputs))]
             yield from local
             edges = zip(local, node.inputs, strict=True)
@@ -114,16 +114,16 @@ def with_two_phase_windows(graph: StreamGraph) -> StreamGraph:
     return graph.transform(split)
 
 
-def _can_be_split(spec: ColumnarRegularSpec, node: Node, made: StreamGraph) -> bool:
+def _can_be_split(spec: ColumnarWindowSpec, node: Node, made: StreamGraph) -> bool:
     (records,) = made.input_schemas(node)
-    if not all(edge.partitioning.redistributes for edge in node.inputs):
+    if spec.regular_windows is None or not all(edge.partitioning.redistributes for edge in node.inputs):
         return False
     if spec.definition.late_tag is not None or spec.definition.allowed_lateness > 0:
         return False
     return not spec.layout(records).is_ordered
 
 
-def _local_window(spec: ColumnarRegularSpec, node: Node, number: int, node_id: int) -> Node:
+def _local_window(spec: ColumnarWindowSpec, node: Node, number: int, node_id: int) -> Node:
     return Node(
         id=node_id,
         spec=LocalWindowSpec(spec),

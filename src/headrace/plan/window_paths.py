@@ -8,26 +8,23 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.graph.join_specs import CoGroupSpec, IntervalJoinSpec
 from headrace.graph.window_specs import (
     AggregatedWindowSpec,
-    ColumnarContinuousSpec,
-    ColumnarCountSpec,
-    ColumnarSessionSpec,
-    ColumnarSpec,
-    ColumnarUntimedSpec,
     ColumnarWindowSpec,
     GlobalWindowSpec,
     LocalWindowSpec,
     RowWindowSpec,
     TriggeredWindowSpec,
 )
-from headrace.windowing.assigner import MergingWindowAssigner
-from headrace.windowing.assigners.global_windows import (
+from headrace.windowing.assigners import (
     CountSlidingWindowAssigner,
     CountTumblingWindowAssigner,
+    EventTimeSessionWindows,
     GlobalWindows,
+    MergingWindowAssigner,
+    ProcessingTimeAssigner,
+    TumblingProcessingTimeWindows,
+    WindowStagger,
 )
-from headrace.windowing.assigners.sessions import EventTimeSessionWindows
-from headrace.windowing.assigners.time import ProcessingTimeAssigner, TumblingProcessingTimeWindows, WindowStagger
-from headrace.windowing.intervals import AlignedWindows, GrowingWindows
+from headrace.windowing.intervals import AlignedWindows, CountPanes, FiringInterval, GrowingWindows, SessionGap
 from headrace.windowing.triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
@@ -42,9 +39,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.graph.specs import OperatorSpec
-    from headrace.windowing.assigner import WindowAssigner
+    from headrace.windowing.assigners import WindowAssigner
     from headrace.windowing.definition import WindowDefinition
-    from headrace.windowing.trigger import Trigger
+    from headrace.windowing.intervals import ColumnarWindows
+    from headrace.windowing.triggers import Trigger
 
 BY_RECORDS: Final = "record by record"
 BY_COLUMNS: Final = "columnar"
@@ -79,14 +77,15 @@ def _is_staggered(assigner: WindowAssigner[Any, Any]) -> bool:
     return isinstance(assigner, TumblingProcessingTimeWindows) and assigner.stagger is not WindowStagger.ALIGNED
 
 
-def _is_of_a_count(assigner: WindowAssigner[Any, Any]) -> bool:
-    """Whether windows are of so many records."""
-    return type(assigner) in (CountTumblingWindowAssigner, CountSlidingWindowAssigner)
-
-
-def _is_known(assigner: WindowAssigner[Any, Any]) -> bool:
-    """Whether it is known without asking the assigner which windows there are."""
-    return assigner.regular is not None or _is_of_sessions(assigner) or _is_of_a_count(assigner)
+def _as_arithmetic(assigner: WindowAssigner[Any, Any]) -> ColumnarWindows | None:
+    """The windows as arithmetic; None where only the assigner knows which there are."""
+    if isinstance(assigner, EventTimeSessionWindows):
+        return SessionGap(assigner.session_gap) if _is_of_sessions(assigner) else None
+    if type(assigner) is CountTumblingWindowAssigner:
+        return CountPanes(assigner.window_size, assigner.window_size)
+    if type(assigner) is CountSlidingWindowAssigner:
+        return CountPanes(assigner.window_size, assigner.window_slide)
+    return assigner.regular
 
 
 def _own_trigger(assigner: WindowAssigner[Any, Any]) -> Trigger[Any, Any]:
@@ -98,20 +97,20 @@ def _own_trigger(assigner: WindowAssigner[Any, Any]) -> Trigger[Any, Any]:
     return ProcessingTimeTrigger() if _is_of_the_clock(assigner) else EventTimeTrigger()
 
 
-def _with_interval(windows: WindowDefinition) -> tuple[AlignedWindows | GrowingWindows, int] | None:
-    """Windows of time with a continuous trigger, as arithmetic, and the trigger's interval; None for all others."""
-    regular, trigger = windows.assigner.regular, windows.plain_trigger
-    if not isinstance(regular, AlignedWindows | GrowingWindows):
+def _interval(windows: WindowDefinition) -> FiringInterval | None:
+    """The interval of windows of time with a continuous trigger; None for all others."""
+    trigger = windows.plain_trigger
+    if not isinstance(windows.assigner.regular, AlignedWindows | GrowingWindows):
         return None
     if type(trigger) is ContinuousProcessingTimeTrigger:
-        return regular, min(trigger.interval, _LONGEST_INTERVAL)
+        return FiringInterval(min(trigger.interval, _LONGEST_INTERVAL), by_clock=True)
     if type(trigger) is ContinuousEventTimeTrigger and windows.assigner.is_event_time():
-        return regular, min(trigger.interval, _LONGEST_INTERVAL)
+        return FiringInterval(min(trigger.interval, _LONGEST_INTERVAL), by_clock=False)
     return None
 
 
 def _has_columnar_trigger(windows: WindowDefinition) -> bool:
-    return windows.plain_trigger == _own_trigger(windows.assigner) or _with_interval(windows) is not None
+    return windows.plain_trigger == _own_trigger(windows.assigner) or _interval(windows) is not None
 
 
 def _merges_otherwise(windows: WindowDefinition) -> bool:
@@ -128,7 +127,7 @@ _OBSTACLES: Final = (
     _Obstacle("windows merge", _merges_otherwise),
     _Obstacle("windows are staggered", lambda windows: _is_staggered(windows.assigner)),
     _Obstacle("windows never fire", lambda windows: windows.plain_trigger == NeverTrigger()),
-    _Obstacle("custom assigner {assigner}", lambda windows: not _is_known(windows.assigner)),
+    _Obstacle("custom assigner {assigner}", lambda windows: _as_arithmetic(windows.assigner) is None),
     _Obstacle("custom trigger {trigger}", lambda windows: not _has_columnar_trigger(windows)),
     _Obstacle("sessions that stay for late records take results back", _retracts_late_sessions),
 )
@@ -163,7 +162,7 @@ class WindowPath:
         return self.name if self.reason is None else f"{self.name} ({self.reason})"
 
 
-_COLUMNAR: Final = (ColumnarSpec, LocalWindowSpec, GlobalWindowSpec)
+_COLUMNAR: Final = (ColumnarWindowSpec, LocalWindowSpec, GlobalWindowSpec)
 
 
 def path_of(spec: OperatorSpec) -> WindowPath | None:
@@ -197,24 +196,13 @@ def _first_met(obstacles: tuple[_Obstacle, ...], windows: WindowDefinition) -> s
     return None if met is None else met.text.format(**parts)
 
 
-def columnar_spec(spec: AggregatedWindowSpec) -> ColumnarSpec | None:
+def columnar_spec(spec: AggregatedWindowSpec) -> ColumnarWindowSpec | None:
     """The same windows column by column; None where that cannot be."""
-    path = path_of(spec)
-    if path is None or path.reason is not None:
+    path, windows = path_of(spec), _as_arithmetic(spec.definition.assigner)
+    if path is None or path.reason is not None or windows is None:
         return None
-    windows = spec.definition
-    assigner, of_spec = windows.assigner, (windows, spec.aggregates, spec.has_key)
-    if isinstance(assigner, EventTimeSessionWindows):
-        return ColumnarSessionSpec(*of_spec, gap=assigner.session_gap)
-    if isinstance(assigner, CountTumblingWindowAssigner):
-        return ColumnarCountSpec(*of_spec, size=assigner.window_size, slide=assigner.window_size)
-    if isinstance(assigner, CountSlidingWindowAssigner):
-        return ColumnarCountSpec(*of_spec, size=assigner.window_size, slide=assigner.window_slide)
-    if (found := _with_interval(windows)) is not None:
-        by_clock = isinstance(windows.plain_trigger, ContinuousProcessingTimeTrigger)
-        return ColumnarContinuousSpec(*of_spec, windows=found[0], interval=found[1], by_clock=by_clock)
-    kind = ColumnarWindowSpec if assigner.is_event_time() else ColumnarUntimedSpec
-    return kind(*of_spec)
+    interval = _interval(spec.definition)
+    return ColumnarWindowSpec(spec.definition, spec.aggregates, spec.has_key, windows=windows, interval=interval)
 
 
 def windows_of(spec: OperatorSpec) -> WindowDefinition | None:

@@ -20,10 +20,9 @@ from headrace.state_processor.bootstrap import (
 )
 from headrace.state_processor.given_rows import is_spark_dataframe, is_table
 from headrace.state_processor.state_tables import StateTables
-from headrace.windowing.assigner import WindowAssigner
-from headrace.windowing.serializers import TimeWindowSerializer
-from headrace.windowing.trigger import Trigger
-from headrace.windowing.triggers import ContinuousProcessingTimeTrigger
+from headrace.windowing.assigners import WindowAssigner
+from headrace.windowing.triggers import ContinuousProcessingTimeTrigger, Trigger
+from headrace.windowing.windows import TimeWindowSerializer
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from headrace.common import Duration, Time
     from headrace.common.typeinfo import DeclaredType
     from headrace.datastream import DataStream
-    from headrace.windowing.accumulation_mode import AccumulationMode
+    from headrace.windowing.definition import AccumulationMode
     from headrace.windowing.evictors import Evictor
 
 

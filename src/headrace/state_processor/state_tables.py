@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from headrace.common.arguments import expect, refused
 from headrace.common.errors import HeadraceError, InvalidProgramError, SavepointError
 from headrace.common.typeinfo import Types
-from headrace.operators.window.stores import is_of_operator
+from headrace.operators.window.stored_windows import is_of_operator
 from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor
 from headrace.state.keys import KeyCodec
 from headrace.state.protocols import StateKind

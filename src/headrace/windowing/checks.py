@@ -1,4 +1,4 @@
-"""Refusing what windows cannot be made of, with the line of the program that asked for it."""
+"""Refusing what windows cannot be made of, and promises of a class that a derived class takes back by overriding."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import numpy as np
 from headrace.common.arguments import check_call
 from headrace.common.call_site import caller
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
-from headrace.windowing.trigger import Trigger
 from headrace.windowing.windows import LONGEST
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from headrace.common.errors import HeadraceError
+
 
 WHOLE: Final = (int, np.integer)
 """Whole numbers."""
@@ -53,13 +55,6 @@ def check_positive(owner: str, **lengths: int) -> None:
         check(length <= LONGEST, f"{owner} needs {name} <= 2**62, not {length}")
 
 
-def check_trigger(owner: str, trigger: Any) -> None:
-    """Refuse what is no trigger, where one is made around another one."""
-    is_class = isinstance(trigger, type) and issubclass(trigger, Trigger)
-    instead = f": make one, {trigger.__name__}(...)" if is_class else ""
-    check(isinstance(trigger, Trigger), f"{owner} takes a Trigger, not {trigger!r}{instead}", InvalidTypeError)
-
-
 def check_function(owner: str, name: str, function: Any, *parameters: str) -> None:
     """Refuse what cannot be called, or not with so many parameters."""
     check(callable(function), f"{owner} takes a function as {name}, not {function!r}", InvalidTypeError)
@@ -72,3 +67,25 @@ def check_extractor(owner: str, extractor: Any) -> None:
     function = getattr(extractor, "extract", extractor)
     check(callable(function) and not isinstance(extractor, type), said, InvalidTypeError)
     check_call(function, "extract", "element")
+
+
+def keep_true(cls: type, promise: str, methods: Iterable[str], default: type) -> None:
+    """Has a class take back what a base says of methods that the class overrides, unless it says it anew.
+
+    So what is computed from ``promise`` in the place of the methods never passes over those of a program.
+
+    Args:
+        cls: the class, as it is made.
+        promise: the name of the property or method that says it.
+        methods: the names of those that it is about; the class need not have all of them.
+        default: the class that promises nothing: its ``promise`` is what holds then.
+    """
+    lineage = cls.__mro__
+    said = _first_with(lineage, promise)
+    if lineage[said] is not default and any(_first_with(lineage, method) < said for method in methods):
+        setattr(cls, promise, vars(default)[promise])
+
+
+def _first_with(lineage: tuple[type, ...], name: str) -> int:
+    """The position of the class that a name is found in; behind all classes when there is none."""
+    return next((position for position, owner in enumerate(lineage) if name in vars(owner)), len(lineage))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.typeinfo import Types
-from headrace.windowing.accumulation_mode import AccumulationMode
-from headrace.windowing.assigner import MergingWindowAssigner
-from headrace.windowing.serializers import CountWindowSerializer, GlobalWindowSerializer, TimeWindowSerializer
+from headrace.windowing.assigners import MergingWindowAssigner
 from headrace.windowing.triggers import EndOfStreamTrigger, EventTimeTrigger, ProcessingTimeTrigger, PurgingTrigger
+from headrace.windowing.windows import CountWindowSerializer, GlobalWindowSerializer, TimeWindowSerializer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,10 +17,55 @@ if TYPE_CHECKING:
     from headrace.common.output_tag import OutputTag
     from headrace.common.type_variables import SupportsAggregate, SupportsReduce
     from headrace.common.typeinfo import TypeInformation
-    from headrace.windowing.assigner import WindowAssigner
+    from headrace.windowing.assigners import WindowAssigner
     from headrace.windowing.evictors import Evictor
     from headrace.windowing.intervals import RegularWindows
-    from headrace.windowing.trigger import Trigger
+    from headrace.windowing.triggers import Trigger
+
+
+class AccumulationMode(Enum):
+    """What a window shows when it fires again, for a late record or because its trigger says so; not in Flink.
+
+    The names are those of Beam and of the Dataflow model.
+
+    Examples:
+        >>> from headrace.common import Row, Time, Types
+        >>> from headrace.datastream.aggregates import count
+        >>> from headrace.datastream.window import AccumulationMode, TumblingEventTimeWindows
+        >>> from headrace.testing import JobHarness
+        >>> def job(harness):
+        ...     clicks = harness.add_source("clicks", Types.ROW_NAMED(["page"], [str]))
+        ...     minutes = clicks.key_by("page").window(TumblingEventTimeWindows.of(Time.minutes(1)))
+        ...     minutes.allowed_lateness(Time.minutes(1))
+        ...     minutes.accumulation_mode(AccumulationMode.ACCUMULATING_AND_RETRACTING)
+        ...     harness.add_sink("counts", minutes.aggregate(count()))
+        >>> with JobHarness(job) as harness:
+        ...     harness.push("clicks", Row(page="a"), 1_000)
+        ...     harness.advance_watermark("clicks", 60_000)
+        ...     harness.push("clicks", Row(page="a"), 2_000)
+        ...     harness.finish()
+        ...     for row in harness.results("counts"):
+        ...         print(row.get_row_kind(), row.window_end, row.count)
+        +I 60000 1
+        -U 60000 1
+        +U 60000 2
+    """
+
+    DISCARDING = "discarding"
+    """What has come since it fired last."""
+    ACCUMULATING = "accumulating"
+    """All that it holds: a result takes the place of the one before. This is what Flink does."""
+    ACCUMULATING_AND_RETRACTING = "accumulating and retracting"
+    """The same, and it takes the former result back: with the kind ``-U``, and the new one has ``+U``."""
+
+    @property
+    def retracts(self) -> bool:
+        """Whether former results are taken back."""
+        return self is AccumulationMode.ACCUMULATING_AND_RETRACTING
+
+
+RESULT: Final = "result"
+"""What paths to fields of results begin with, where windows keep what they have shown."""
 
 _KINDS: Final = {
     TimeWindowSerializer: "windows from one time to another",
@@ -138,3 +183,21 @@ class WindowFunctions:
     def accumulators(self) -> TypeInformation:
         """The type by which accumulators are stored."""
         return self.accumulator_type or Types.PICKLED_BYTE_ARRAY()
+
+
+class ChangedWindows(Enum):
+    """What becomes of what windows hold that the program declares otherwise now.
+
+    Example:
+        >>> ChangedWindows("drop")
+        <ChangedWindows.DROP: 'drop'>
+    """
+
+    FAIL = "fail"
+    """The job fails: nobody has said that it is meant so."""
+
+    DROP = "drop"
+    """It is dropped for good, and the new windows begin empty."""
+
+    REAGGREGATE = "reaggregate"
+    """It moves into the new windows, which have to consist of whole old ones."""

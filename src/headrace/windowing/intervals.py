@@ -1,19 +1,21 @@
-"""Windows as arithmetic on time, for a whole column of timestamps at once."""
+"""Windows as arithmetic on times, and on counts, for a whole column of records at once."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from math import gcd
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
-from headrace.windowing.windows import LONGEST, TimeWindow
+from headrace.windowing.windows import LONGEST, TimeWindow, TimeWindowSerializer
 
 if TYPE_CHECKING:
+    from headrace.state.keyed.namespaces import GivenNamespace
+
     Mask = npt.NDArray[np.bool_]
 
 Longs = npt.NDArray[np.int64]
@@ -265,3 +267,114 @@ class GrowingWindows(RegularWindows):
 
     def last_ends(self, timestamps: Times) -> Times:
         return _aligned(timestamps, self.size, self.offset) + self.size
+
+
+@dataclass(frozen=True, slots=True)
+class CountPanes:
+    """Windows of so many records of which one begins at every so many, and the panes that they share.
+
+    Between two places at which a window begins, or ends, all records of a key belong to the same windows: that is a
+    pane. Panes are numbered: one begins where a window does, and one more where windows end in between, if they do.
+
+    Attributes:
+        size: how many records a window holds.
+        slide: how many records after one window the next one begins.
+    """
+
+    size: int
+    slide: int
+
+    @property
+    def per_slide(self) -> int:
+        """How many panes there are for each beginning of a window."""
+        return 2 if self.size % self.slide else 1
+
+    @property
+    def per_window(self) -> int:
+        """How many panes a window has."""
+        return self.size // self.slide * self.per_slide + self.per_slide - 1
+
+    def of(self, places: Longs) -> Longs:
+        """The pane of each place among the records of a key; places count from 0."""
+        numbers = places // self.slide
+        return numbers if self.per_slide == 1 else 2 * numbers + (places % self.slide >= self.size % self.slide)
+
+    def begin_at(self, places: Longs) -> Mask:
+        """Whether a pane begins at each place."""
+        rest = places % self.slide
+        begins: Mask = rest == 0
+        return begins if self.per_slide == 1 else begins | (rest == self.size % self.slide)
+
+    @property
+    def are_windows(self) -> bool:
+        """Whether each pane is a window, and every record is in one."""
+        return self.size == self.slide
+
+    @property
+    def have_gaps(self) -> bool:
+        """Whether some records lie between two windows."""
+        return self.slide > self.size
+
+    @property
+    def step(self) -> int:
+        """By how much the numbers of the panes that a key has rise from one to the next."""
+        return 2 if self.have_gaps else 1
+
+    def are_in_window(self, places: Longs) -> Mask:
+        """Whether any window has a record in each place."""
+        return np.asarray(places % self.slide < self.size)
+
+    def first_open(self, records: Longs) -> Longs:
+        """The first window that is not full, of keys that have had so many records."""
+        return np.maximum((records - self.size) // self.slide + 1, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionGap:
+    """Sessions with one gap for all records.
+
+    Attributes:
+        gap: how long after its last record a session ends, in milliseconds.
+    """
+
+    gap: int
+
+
+@dataclass(frozen=True, slots=True)
+class FiringInterval:
+    """When windows of time are shown before they end.
+
+    Attributes:
+        length: how long after a result the next one is due, in milliseconds.
+        by_clock: whether that is time of the clock, not event time.
+    """
+
+    length: int
+    by_clock: bool
+
+
+ColumnarWindows = RegularWindows | SessionGap | CountPanes
+"""Windows whose records are found column by column."""
+
+
+class EndSerializer(TimeWindowSerializer):
+    """The serializer of windows that follow from their ends; the namespace is the end.
+
+    Args:
+        intervals: the windows.
+
+    Examples:
+        >>> from headrace.windowing.intervals import AlignedWindows
+        >>> EndSerializer(AlignedWindows(10, 10)).window_of(20)
+        TimeWindow(start=10, end=20)
+    """
+
+    def __init__(self, intervals: RegularWindows) -> None:
+        self._intervals = intervals
+
+    def namespace_of(self, window: TimeWindow) -> GivenNamespace:
+        return window.end
+
+    def window_of(self, namespace: GivenNamespace) -> TimeWindow:
+        end = cast("int", namespace)
+        return TimeWindow(self._intervals.starts_of(end), end)

@@ -11,7 +11,7 @@ from headrace.common import Types
 from headrace.common.errors import StateMigrationError
 from headrace.expressions import left, right
 from headrace.testing import Checkpoint, JobHarness
-from headrace.windowing.assigners.time import SlidingEventTimeWindows, TumblingEventTimeWindows
+from headrace.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
 from tests.first_epochs import first_epoch
 
 OPTION = "execution.state-recovery.changed-windows"

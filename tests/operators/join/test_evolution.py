@@ -12,7 +12,7 @@ from headrace.common import Row, Time, Types
 from headrace.common.errors import StateMigrationError
 from headrace.datastream import ProcessJoinFunction
 from headrace.testing import JobHarness
-from headrace.windowing.assigners.time import TumblingEventTimeWindows
+from headrace.windowing.assigners import TumblingEventTimeWindows
 from tests.first_epochs import first_epoch
 
 Build = Callable[[JobHarness], None]

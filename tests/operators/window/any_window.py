@@ -15,12 +15,10 @@ from headrace.datastream.state import (
 from headrace.datastream.streams.windowed_stream import WindowedStream
 from headrace.datastream.window import TumblingEventTimeWindows
 from headrace.testing import JobHarness
-from headrace.windowing.assigner import MergingWindowAssigner, WindowAssigner
+from headrace.windowing.assigners import MergingWindowAssigner, WindowAssigner
 from headrace.windowing.evictors import Evictor
-from headrace.windowing.serializers import TimeWindowSerializer
-from headrace.windowing.trigger import PassiveTrigger, TriggerResult
-from headrace.windowing.triggers import EventTimeTrigger, ProcessingTimeTrigger
-from headrace.windowing.windows import TimeWindow
+from headrace.windowing.triggers import EventTimeTrigger, PassiveTrigger, ProcessingTimeTrigger, TriggerResult
+from headrace.windowing.windows import TimeWindow, TimeWindowSerializer
 
 Event = tuple[str, int, int]
 EVENT = Types.TUPLE([Types.STRING(), Types.LONG(), Types.LONG()])

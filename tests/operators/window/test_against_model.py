@@ -17,12 +17,12 @@ from headrace.common.typeinfo import Types
 from headrace.common.types import Row
 from headrace.datastream import aggregates as agg
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
-from headrace.operators.window.columnar.panes.paned_window import columnar_window
-from headrace.operators.window.columnar.time_windows import AlignedWindowOperator
-from headrace.operators.window.general.window_operator import WindowOperator
+from headrace.operators.window.columnar.time_windows import AlignedWindowOperator, columnar_window
+from headrace.operators.window.general.ordered_operator import window_operator
+from headrace.operators.window.general.window_operator import FunctionWindowOperator
 from headrace.state.keys import KeyCodec
 from headrace.state.keys.hashing import hash_array
-from headrace.windowing.assigners.time import SlidingEventTimeWindows
+from headrace.windowing.assigners import SlidingEventTimeWindows
 from headrace.windowing.definition import WindowDefinition, WindowFunctions
 from headrace.windowing.intervals import AlignedWindows
 from headrace.windowing.triggers import EventTimeTrigger
@@ -101,18 +101,18 @@ def assigner_of(windows: AlignedWindows) -> SlidingEventTimeWindows:
     return SlidingEventTimeWindows(windows.size, windows.slide, windows.offset)
 
 
-def by_row(windows: AlignedWindows, lateness: int, tag: str | None, **functions: Any) -> WindowOperator:
+def by_row(windows: AlignedWindows, lateness: int, tag: str | None, **functions: Any) -> FunctionWindowOperator:
     late_tag = None if tag is None else OutputTag(tag)
     definition = WindowDefinition(assigner_of(windows), EventTimeTrigger(), None, lateness, late_tag)
     called = WindowFunctions(window_function=Describe(), **functions)
-    return WindowOperator(definition, called, INPUT, RESULT, {"late": INPUT})
+    return window_operator(definition, called, INPUT, RESULT, {"late": INPUT})
 
 
-def row_apply(windows: AlignedWindows, lateness: int, tag: str | None) -> WindowOperator:
+def row_apply(windows: AlignedWindows, lateness: int, tag: str | None) -> FunctionWindowOperator:
     return by_row(windows, lateness, tag)
 
 
-def row_fold(windows: AlignedWindows, lateness: int, tag: str | None) -> WindowOperator:
+def row_fold(windows: AlignedWindows, lateness: int, tag: str | None) -> FunctionWindowOperator:
     accumulators = Types.LIST(Types.DOUBLE())
     return by_row(windows, lateness, tag, aggregate_function=Everything(), accumulator_type=accumulators)
 

@@ -17,24 +17,23 @@ from headrace.common.typeinfo import Types
 from headrace.datastream import aggregates as agg
 from headrace.expressions import col
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
-from headrace.operators.window.columnar.panes.paned_window import columnar_window
-from headrace.operators.window.columnar.time_windows import untimed_window
+from headrace.operators.window.columnar.time_windows import UntimedWindowOperator, columnar_window
 from headrace.operators.window.general.aggregating_operator import AggregatingWindowOperator
 from headrace.state.keys import KeyCodec
 from headrace.testing import JobHarness
-from headrace.windowing.accumulation_mode import AccumulationMode
-from headrace.windowing.assigner import MergingWindowAssigner
-from headrace.windowing.assigners.global_windows import GlobalWindows
-from headrace.windowing.assigners.time import (
+from headrace.windowing.assigners import (
     CumulatingEventTimeWindows,
+    GlobalWindows,
+    MergingWindowAssigner,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
+from headrace.windowing.definition import AccumulationMode
 from headrace.windowing.intervals import AlignedWindows
-from headrace.windowing.serializers import window_serializer
 from headrace.windowing.triggers import CountTrigger
+from headrace.windowing.windows import window_serializer
 from tests.draws import draws
 from tests.windowing.model import Fired
 from tests.windowing.scenarios import Epoch, Windows, inputs, windows
@@ -135,7 +134,7 @@ UNTIMED = st.one_of(
 def test_columns_without_times_give_what_records_give(assigner: Any, epochs: list[Epoch]) -> None:
     given = Windows(assigner, None, None, 0)
     one_by_one, columns = driver(given), layout(given, AGGREGATES)
-    by_columns = Driver(lambda: untimed_window(columns, assigner.regular), type=ELEMENT)
+    by_columns = Driver(lambda: UntimedWindowOperator(columns, assigner.regular), type=ELEMENT)
     for run in (one_by_one, by_columns):
         run_driver(run, epochs)
     assert one_by_one.out.rows == by_columns.out.rows
@@ -144,7 +143,7 @@ def test_columns_without_times_give_what_records_give(assigner: Any, epochs: lis
 def test_windows_of_the_clock_wake_the_job_up() -> None:
     windows = AlignedWindows(10, 5)
     columns = layout(Windows(SlidingProcessingTimeWindows.of(10, 5), None, None, 0), AGGREGATES)
-    run = Driver(lambda: untimed_window(columns, windows), type=ELEMENT)
+    run = Driver(lambda: UntimedWindowOperator(columns, windows), type=ELEMENT)
     wanted = []
     for clock, records in ((3, [Record(1, 7, 0)]), (4, []), (9, [Record(2, 8, 0)]), (20, []), (21, [])):
         run.epoch = clock  # after 1000

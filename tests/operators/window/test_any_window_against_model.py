@@ -15,7 +15,7 @@ from window_model import Record
 from headrace.common.typeinfo import Types
 from headrace.common.types import Row
 from headrace.datastream import AggregateFunction, ProcessWindowFunction
-from headrace.operators.window.general.window_operator import WindowOperator
+from headrace.operators.window.general.ordered_operator import window_operator
 from headrace.state.keys.hashing import hash_array
 from headrace.windowing.definition import WindowFunctions
 from tests.draws import draws
@@ -75,7 +75,7 @@ def reduced(values: list[int]) -> list[Any]:
 
 def driver(given: Windows, shown: Show, **functions: Any) -> Driver:
     called = WindowFunctions(window_function=shown, **functions)
-    make = partial(WindowOperator, given.definition("late"), called, ELEMENT, ANY, {"late": ELEMENT})
+    make = partial(window_operator, given.definition("late"), called, ELEMENT, ANY, {"late": ELEMENT})
     return Driver(make, type=ELEMENT)
 
 

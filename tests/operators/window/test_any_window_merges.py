@@ -17,7 +17,7 @@ from headrace.datastream.state import (
     ValueStateDescriptor,
 )
 from headrace.testing import JobHarness
-from headrace.windowing.trigger import PassiveTrigger, TriggerResult
+from headrace.windowing.triggers import PassiveTrigger, TriggerResult
 from headrace.windowing.windows import TimeWindow
 
 

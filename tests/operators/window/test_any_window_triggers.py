@@ -14,8 +14,7 @@ from headrace.datastream import ProcessWindowFunction
 from headrace.datastream.state import (
     ValueStateDescriptor,
 )
-from headrace.windowing.trigger import PassiveTrigger, TriggerResult
-from headrace.windowing.triggers import EventTimeTrigger
+from headrace.windowing.triggers import EventTimeTrigger, PassiveTrigger, TriggerResult
 
 
 @cuts

@@ -24,14 +24,14 @@ from headrace.operators.window.columnar.continuous_windows import (
     ContinuousEventTimeOperator,
 )
 from headrace.testing import JobHarness
-from headrace.windowing.accumulation_mode import AccumulationMode
-from headrace.windowing.assigners.time import (
+from headrace.windowing.assigners import (
     CumulatingEventTimeWindows,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
+from headrace.windowing.definition import AccumulationMode
 from headrace.windowing.triggers import ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger, EventTimeTrigger
 from tests.first_epochs import first_epoch
 from tests.windowing.scenarios import FIRST_CLOCK, Epoch, Windows, inputs

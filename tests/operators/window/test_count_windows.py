@@ -16,9 +16,10 @@ from headrace.common.errors import StateMigrationError
 from headrace.common.typeinfo import Types
 from headrace.datastream.aggregates import count, listagg
 from headrace.operators.window.columnar import count_windows
-from headrace.operators.window.columnar.count_windows import CountPanes, CountWindowOperator
+from headrace.operators.window.columnar.count_windows import CountWindowOperator
 from headrace.testing import JobHarness
-from headrace.windowing.assigners.global_windows import CountSlidingWindowAssigner, CountTumblingWindowAssigner
+from headrace.windowing.assigners import CountSlidingWindowAssigner, CountTumblingWindowAssigner
+from headrace.windowing.intervals import CountPanes
 from headrace.windowing.triggers import CountTrigger
 from tests.draws import draws
 from tests.first_epochs import first_epoch

@@ -14,7 +14,7 @@ from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.operators.aggregates.aggregator import AggregatorList
 from headrace.operators.aggregates.simple import CountRows
 from headrace.operators.window.columnar.accumulators import Accumulators
-from headrace.operators.window.columnar.window_store import merge_blocks
+from headrace.operators.window.columnar.windows_by_end import merge_blocks
 from headrace.operators.window.lateness import cleaned_end, cleanup_times, passed_end
 from headrace.state.keys.hashing import hash_array
 from headrace.state.runs.grouping import Groups, Segments, group_rows, group_times

@@ -26,7 +26,7 @@ from headrace.operators.window.columnar.local_aggregate import (
     LocalWindowAggregate,
     expected_groups,
 )
-from headrace.operators.window.columnar.panes.paned_window import columnar_window
+from headrace.operators.window.columnar.time_windows import columnar_window
 from headrace.windowing.intervals import AlignedWindows
 from tests.draws import draws
 

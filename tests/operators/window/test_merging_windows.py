@@ -19,10 +19,9 @@ from headrace.operators.window.general.merging_windows import (
 from headrace.state.keyed.table import StateTable
 from headrace.state.keys.codecs import KeyEntry
 from headrace.testing import JobHarness
-from headrace.windowing.assigners.sessions import EventTimeSessionWindows, ProcessingTimeSessionWindows
-from headrace.windowing.serializers import TimeWindowSerializer, window_serializer
+from headrace.windowing.assigners import EventTimeSessionWindows, ProcessingTimeSessionWindows
 from headrace.windowing.triggers import ContinuousEventTimeTrigger
-from headrace.windowing.windows import TimeWindow
+from headrace.windowing.windows import TimeWindow, TimeWindowSerializer, window_serializer
 from tests.draws import draws
 
 KEY = KeyEntry(1, 1, 0)

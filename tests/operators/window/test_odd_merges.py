@@ -10,10 +10,9 @@ import pytest
 from headrace.common.errors import UserFunctionError
 from headrace.common.typeinfo import Types
 from headrace.testing import JobHarness
-from headrace.windowing.assigner import MergingWindowAssigner
-from headrace.windowing.serializers import TimeWindowSerializer
+from headrace.windowing.assigners import MergingWindowAssigner
 from headrace.windowing.triggers import EventTimeTrigger
-from headrace.windowing.windows import CountWindow, TimeWindow
+from headrace.windowing.windows import CountWindow, TimeWindow, TimeWindowSerializer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

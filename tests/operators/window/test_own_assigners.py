@@ -11,10 +11,15 @@ from headrace.common.errors import InvalidTypeError, UserFunctionError
 from headrace.common.serializer import TypeSerializer
 from headrace.common.typeinfo import Types
 from headrace.testing import JobHarness
-from headrace.windowing.assigner import WindowAssigner
-from headrace.windowing.serializers import CountWindowSerializer, GlobalWindowSerializer, TimeWindowSerializer
+from headrace.windowing.assigners import WindowAssigner
 from headrace.windowing.triggers import EventTimeTrigger
-from headrace.windowing.windows import CountWindow, TimeWindow
+from headrace.windowing.windows import (
+    CountWindow,
+    CountWindowSerializer,
+    GlobalWindowSerializer,
+    TimeWindow,
+    TimeWindowSerializer,
+)
 
 Assign = Callable[[int], Any]
 

@@ -16,15 +16,13 @@ from window_model import Record
 
 from headrace.common.typeinfo import Types
 from headrace.datastream import aggregates as agg
-from headrace.operators.window.columnar import window_store
+from headrace.operators.window.columnar import panes, time_windows, windows_by_end
 from headrace.operators.window.columnar.accumulators import Accumulators
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
-from headrace.operators.window.columnar.panes import pane_store, paned_window
-from headrace.operators.window.columnar.panes.paned_window import columnar_window
-from headrace.operators.window.columnar.panes.panes import Panes
-from headrace.operators.window.columnar.time_windows import AlignedWindowOperator
+from headrace.operators.window.columnar.panes import Panes
+from headrace.operators.window.columnar.time_windows import AlignedWindowOperator, columnar_window
 from headrace.testing import JobHarness
-from headrace.windowing.assigners.time import CumulatingEventTimeWindows
+from headrace.windowing.assigners import CumulatingEventTimeWindows
 from headrace.windowing.intervals import AlignedWindows, GrowingWindows
 from tests.draws import draws
 
@@ -115,11 +113,11 @@ def test_sharing_changes_nothing(
     records = [record for record in records for _ in range(copies)]
     found = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(window_store, "_WAITING_ROWS", pending)
-        patch.setattr(paned_window, "_STEP_ROWS", pending)
+        patch.setattr(windows_by_end, "_WAITING_ROWS", pending)
+        patch.setattr(time_windows, "_STEP_ROWS", pending)
         for shares in (True, False):
             if not shares:
-                patch.setattr(paned_window.Panes, "of", lambda windows: None)
+                patch.setattr(time_windows.Panes, "of", lambda windows: None)
             driver = Driver(lambda: columnar(windows, lateness, tag))
             drive(driver, records, [cut * copies for cut in cuts], kinds)
             found.append((driver.out.rows, driver.out.side(tag) if tag else None, driver.counters))
@@ -183,7 +181,7 @@ def test_panes_that_are_taken_back(
         for make in (columnar_window, AlignedWindowOperator)
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pane_store, "_PANES_AHEAD", ahead)
+        patch.setattr(panes, "_PANES_AHEAD", ahead)
         for driver in (by_pane, alone):
             drive(driver, records, cuts, kinds)
     assert by_pane.out.rows == alone.out.rows

@@ -19,17 +19,16 @@ from headrace.common.output_tag import OutputTag
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.common.types import Row
 from headrace.datastream.functions import ProcessWindowFunction
-from headrace.operators.window.general import ordered_elements
+from headrace.operators.window.general import ordered_contents
+from headrace.operators.window.general.ordered_operator import window_operator
 from headrace.operators.window.general.window_functions import ProcessCall, window_call
-from headrace.operators.window.general.window_operator import WindowOperator
 from headrace.state.descriptors import ListStateDescriptor, ValueStateDescriptor
 from headrace.state.keyed.table import StateTable
 from headrace.state.keys import KeyCodec
 from headrace.state.keys.encoding import ClassRegistry, KeyEncoder
-from headrace.windowing.assigners.time import SlidingEventTimeWindows, TumblingEventTimeWindows
+from headrace.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
 from headrace.windowing.definition import WindowDefinition, WindowFunctions
-from headrace.windowing.trigger import TriggerResult
-from headrace.windowing.triggers import EventTimeTrigger
+from headrace.windowing.triggers import EventTimeTrigger, TriggerResult
 from tests.draws import draws
 
 ANY = Types.PICKLED_BYTE_ARRAY()
@@ -47,7 +46,7 @@ def driver(
     windows = {name: parts.pop(name) for name in ("assigner", "trigger", "allowed_lateness") if name in parts}
     definition = WindowDefinition(**{"assigner": TENS, "trigger": EventTimeTrigger(), **windows})
     assert definition.fixed_windows is not None
-    make = partial(WindowOperator, definition, WindowFunctions(**parts), input_type, output_type, side_types)
+    make = partial(window_operator, definition, WindowFunctions(**parts), input_type, output_type, side_types)
     return Driver(make, type=input_type, codec=codec, fresh=fresh)
 
 
@@ -136,7 +135,7 @@ def test_process_gets_all_elements_in_order_of_arrival() -> None:
 
 
 def test_more_elements_than_are_made_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ordered_elements, "BLOCK", 3)
+    monkeypatch.setattr(ordered_contents, "BLOCK", 3)
     run = driver(window_function=Process())
     counts = {1: 1, 2: 7, 3: 2, 4: 1, 5: 4}
     values = {key: [float(10 * key + i) for i in range(count)] for key, count in counts.items()}
@@ -147,8 +146,8 @@ def test_more_elements_than_are_made_at_a_time(monkeypatch: pytest.MonkeyPatch) 
 
 def test_records_are_made_only_when_a_window_fires(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
-    decode = ordered_elements.array_to_values
-    monkeypatch.setattr(ordered_elements, "array_to_values", lambda t, a: made.append(len(a)) or decode(t, a))
+    decode = ordered_contents.array_to_values
+    monkeypatch.setattr(ordered_contents, "array_to_values", lambda t, a: made.append(len(a)) or decode(t, a))
     monkeypatch.setattr(Batch, "rows", property(lambda batch: pytest.fail("nobody needs the records")))
     run = driver(window_function=lambda key, window, elements: [(key, len(list(elements)))])
     run.run([[Record(1, 1.0, 4), Record(2, 1.0, 14)], [Record(1, 2.0, 3)]])

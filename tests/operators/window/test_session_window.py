@@ -22,13 +22,13 @@ from headrace.common.errors import StateMigrationError
 from headrace.common.typeinfo import Types
 from headrace.datastream.aggregates import count, listagg, sum
 from headrace.operators.window.columnar import session_windows
-from headrace.operators.window.columnar.session_windows import KeptSessionOperator, SessionWindowOperator
+from headrace.operators.window.columnar.session_windows import SessionWindowOperator
 from headrace.state.runs import ALL_HASHES, Run
 from headrace.state.runs.merging import merge_runs
 from headrace.state.runs.sections import Section
 from headrace.state.sorted_table import newest_of_keys
 from headrace.testing import JobHarness
-from headrace.windowing.assigners.sessions import EventTimeSessionWindows
+from headrace.windowing.assigners import EventTimeSessionWindows
 from headrace.windowing.triggers import EventTimeTrigger, PurgingTrigger
 from tests.draws import draws
 from tests.first_epochs import first_epoch
@@ -99,7 +99,7 @@ def test_sessions_that_stay_for_late_records(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(session_windows, "_WAITING_ROWS", pending)
         patch.setattr(session_windows, "_DUE_ROWS", due)
-        run = Driver(partial(KeptSessionOperator, COLUMNAR, gap, "late", lateness, discards=discards))
+        run = Driver(partial(SessionWindowOperator, COLUMNAR, gap, "late", lateness, discards=discards))
         run_driver(run, epochs[:-1])
         run_driver(run, epochs[-1:])
     assert run.out.rows == [expected(fired) for fired in model.fired]
@@ -117,7 +117,7 @@ def test_columns_of_sessions_that_stay_give_what_records_give(
     given = Windows(EventTimeSessionWindows.with_gap(gap), trigger, None, lateness)
     by_records = one_by_one(given, MANY, tag)
     columns = layout(given, MANY)
-    by_columns = Driver(partial(KeptSessionOperator, columns, gap, tag, lateness, discards=discards), type=ELEMENT)
+    by_columns = Driver(partial(SessionWindowOperator, columns, gap, tag, lateness, discards=discards), type=ELEMENT)
     for run in (by_records, by_columns):
         run_driver(run, numbered(epochs)[:-1])
     assert sorted(map(repr, by_columns.held())) == sorted(map(repr, by_records.held()))

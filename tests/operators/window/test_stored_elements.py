@@ -16,14 +16,14 @@ from window_model import MAX, Record
 
 from headrace.common.errors import UserFunctionError
 from headrace.common.typeinfo import Types
-from headrace.operators.window.general import ordered_elements
-from headrace.operators.window.general.ordered_elements import ColumnPieces, StoredElements
+from headrace.operators.window.general import ordered_contents
+from headrace.operators.window.general.ordered_contents import ColumnPieces, StoredElements
 
 
 @pytest.fixture(autouse=True)
 def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ordered_elements, "BLOCK", 4)
-    monkeypatch.setattr(ordered_elements, "MOST_IN_LIST", 10)
+    monkeypatch.setattr(ordered_contents, "BLOCK", 4)
+    monkeypatch.setattr(ordered_contents, "MOST_IN_LIST", 10)
 
 
 class Passes:
@@ -54,9 +54,9 @@ def test_functions_see_all_elements_in_the_order_in_which_they_came(fresh: bool)
     found = {key: values for key, _, values in outputs(run)}
     assert found == expected
     assert {key: is_list for key, is_list, _ in outputs(run)} == {
-        key: len(values) <= ordered_elements.MOST_IN_LIST for key, values in expected.items()
+        key: len(values) <= ordered_contents.MOST_IN_LIST for key, values in expected.items()
     }
-    assert len(expected[1]) > ordered_elements.MOST_IN_LIST
+    assert len(expected[1]) > ordered_contents.MOST_IN_LIST
 
 
 def test_late_elements_find_those_that_were_there_before() -> None:
@@ -94,8 +94,8 @@ def test_rows_of_a_column_in_pieces_are_those_of_the_whole(seed: int) -> None:
 
 def test_nothing_is_made_of_more_elements_than_of_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
-    decode = ordered_elements.array_to_values
-    monkeypatch.setattr(ordered_elements, "array_to_values", lambda t, a: made.append(len(a)) or decode(t, a))
+    decode = ordered_contents.array_to_values
+    monkeypatch.setattr(ordered_contents, "array_to_values", lambda t, a: made.append(len(a)) or decode(t, a))
     monkeypatch.setattr(ColumnPieces, "whole", lambda column: pytest.fail("the pieces need not be put together"))
     run = driver(window_function=lambda key, window, elements: [sum(element["value"] for element in elements)])
     for _ in range(3):

@@ -13,9 +13,10 @@ from test_against_model import COLUMNAR, columnar
 from window_harness import Driver, context
 from window_model import Record
 
-from headrace.operators.window.columnar import waiting
+from headrace.operators.window.columnar import windows_by_key
 from headrace.operators.window.columnar.accumulators import Accumulators, Chunk
-from headrace.operators.window.columnar.waiting import WaitingRecords, WaitingRows
+from headrace.operators.window.columnar.windows_by_end import WaitingRows
+from headrace.operators.window.columnar.windows_by_key import WaitingRecords
 from headrace.state.hashmap_backend import HashMapOperatorStates
 from headrace.state.runs.merge_input import NO_TIME
 from headrace.windowing.intervals import AlignedWindows
@@ -126,7 +127,7 @@ def test_records_are_taken_in_order(batches: Any, keeps_batches: bool) -> None:
 
 def test_large_records_are_many(batches: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     states, [one, *_] = batches
-    monkeypatch.setattr(waiting, "_MOST_BYTES", one.columns.nbytes + 1)
+    monkeypatch.setattr(windows_by_key, "_MOST_BYTES", one.columns.nbytes + 1)
     records = WaitingRecords(COLUMNAR, 1 << 18)
     records.begin_epoch(1)
     assert [records.add(one, context(states)) for _ in range(2)] == [False, True]

@@ -12,11 +12,11 @@ from headrace.common.output_tag import OutputTag
 from headrace.common.typeinfo import Types
 from headrace.datastream import aggregates as agg
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
-from headrace.operators.window.columnar.panes.paned_window import columnar_window
-from headrace.operators.window.columnar.time_windows import AlignedWindowOperator
-from headrace.operators.window.general.window_operator import WindowOperator
+from headrace.operators.window.columnar.time_windows import AlignedWindowOperator, columnar_window
+from headrace.operators.window.general.ordered_operator import window_operator
+from headrace.operators.window.general.window_operator import FunctionWindowOperator
 from headrace.state.keys import KeyCodec
-from headrace.windowing.assigners.time import SlidingEventTimeWindows, TumblingEventTimeWindows
+from headrace.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
 from headrace.windowing.definition import WindowDefinition, WindowFunctions
 from headrace.windowing.intervals import AlignedWindows
 from headrace.windowing.triggers import EventTimeTrigger
@@ -39,12 +39,12 @@ def columnar(windows: AlignedWindows, lateness: int = 0, tag: str | None = None)
     return columnar_window(LAYOUT, windows, lateness, tag)
 
 
-def by_row(windows: AlignedWindows, lateness: int = 0, tag: str | None = None) -> WindowOperator:
+def by_row(windows: AlignedWindows, lateness: int = 0, tag: str | None = None) -> FunctionWindowOperator:
     assigner = SlidingEventTimeWindows(windows.size, windows.slide, windows.offset)
     late_tag = None if tag is None else OutputTag(tag)
     definition = WindowDefinition(assigner, EventTimeTrigger(), None, lateness, late_tag)
     functions = WindowFunctions(window_function=CountElements())
-    return WindowOperator(definition, functions, TYPE, LAYOUT.output_type, {})
+    return window_operator(definition, functions, TYPE, LAYOUT.output_type, {})
 
 
 @pytest.fixture(params=[columnar, by_row])

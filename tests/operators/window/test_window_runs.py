@@ -11,7 +11,7 @@ from test_against_model import columnar, row_apply, row_fold
 from window_harness import Driver, context
 from window_model import MAX, Record
 
-from headrace.operators.window import stores
+from headrace.operators.window import stored_windows
 from headrace.operators.window.columnar.accumulators import Accumulators
 from headrace.state.hashmap_backend import HashMapOperatorStates
 from headrace.state.keys.hashing import hash_array
@@ -134,8 +134,8 @@ def test_large_batches_are_aggregated_in_pieces(monkeypatch: pytest.MonkeyPatch)
     records = [Record(i % 50, 1.0, i % 30) for i in range(2000)]
     whole = driver(columnar)
     whole.run([records], upto=MAX)
-    monkeypatch.setattr("headrace.operators.window.columnar.window_store._WAITING_ROWS", 64)
-    monkeypatch.setattr("headrace.operators.window.columnar.window_store.merge_blocks.__defaults__", (100,))
+    monkeypatch.setattr("headrace.operators.window.columnar.windows_by_end._WAITING_ROWS", 64)
+    monkeypatch.setattr("headrace.operators.window.columnar.windows_by_end.merge_blocks.__defaults__", (100,))
     pieces = driver(columnar)
     pieces.run([records[i : i + 50] for i in range(0, 2000, 50)], upto=MAX)
     assert pieces.out.rows == whole.out.rows
@@ -154,8 +154,8 @@ def test_large_batches_are_aggregated_in_pieces(monkeypatch: pytest.MonkeyPatch)
 def test_more_records_wait_where_they_do_not_become_fewer(
     monkeypatch: pytest.MonkeyPatch, keys: int, most_bytes: int, pieces: list[int]
 ) -> None:
-    monkeypatch.setattr("headrace.operators.window.columnar.window_store._WAITING_ROWS", 64)
-    monkeypatch.setattr("headrace.operators.window.columnar.window_store._WAITING_BYTES", most_bytes)
+    monkeypatch.setattr("headrace.operators.window.columnar.windows_by_end._WAITING_ROWS", 64)
+    monkeypatch.setattr("headrace.operators.window.columnar.windows_by_end._WAITING_BYTES", most_bytes)
     aggregated: list[int] = []
     of_chunk = Accumulators.of_chunk
 
@@ -189,7 +189,7 @@ def test_nothing_is_read_while_records_are_added(monkeypatch: pytest.MonkeyPatch
 
 
 def test_names_of_kinds_are_part_of_the_format() -> None:
-    assert (stores.ACCUMULATORS_KIND, stores.VALUES_KIND, stores.ELEMENTS_KIND) == (
+    assert (stored_windows.ACCUMULATORS_KIND, stored_windows.VALUES_KIND, stored_windows.ELEMENTS_KIND) == (
         "window-partials",
         "window-values",
         "window-elements",

@@ -14,7 +14,7 @@ from headrace.datastream.streams.data_stream import DataStream
 from headrace.testing import JobHarness
 from headrace.testing.pushed import Feed, ManualSource
 from headrace.time.watermark_strategy import WatermarkStrategy
-from headrace.windowing.assigners.time import TumblingEventTimeWindows
+from headrace.windowing.assigners import TumblingEventTimeWindows
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
 BY_SECOND_FIELD = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner("f1")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headrace.operators.functions import RuntimeContext
     from headrace.operators.timer_service import TimerService
     from headrace.state.interfaces import KeyedStateStore
-    from headrace.windowing.trigger import Firing
+    from headrace.windowing.triggers import Firing
 
 
 class Function(ABC):  # noqa: B024 - there is nothing that every function must have

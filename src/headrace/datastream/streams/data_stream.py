@@ -102,7 +102,7 @@ if TYPE_CHECKING:
     from headrace.graph.stream_graph import Node
     from headrace.state.descriptors import MapStateDescriptor
     from headrace.time.watermark_strategy import WatermarkStrategy
-    from headrace.windowing.assigner import WindowAssigner
+    from headrace.windowing.assigners import WindowAssigner
 
 
 _CONDITION: Final = ', or a condition such as col("amount") > 10 with col of headrace.expressions'

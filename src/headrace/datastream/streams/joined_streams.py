@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from headrace.datastream.streams.data_stream import DataStream
     from headrace.datastream.streams.keyed_stream import KeyedStream
     from headrace.expressions import Expression
-    from headrace.windowing.assigner import WindowAssigner
+    from headrace.windowing.assigners import WindowAssigner
 
 
 _HOW: Final = {

@@ -36,7 +36,7 @@ from headrace.graph.stream_graph import Edge
 from headrace.graph.window_specs import GroupAggregateSpec
 from headrace.operators.join.find_pairs import LEFT, RIGHT, JoinInterval
 from headrace.operators.join.tagged import INNER, Outer
-from headrace.windowing.assigners.global_windows import GlobalWindows
+from headrace.windowing.assigners import GlobalWindows
 from headrace.windowing.evictors import CountEvictor
 from headrace.windowing.triggers import CountTrigger
 
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from headrace.graph.partitioning import KeySelection, Partitioning
     from headrace.graph.specs import OperatorSpec
     from headrace.operators.aggregates.aggregate import Aggregate
-    from headrace.windowing.assigner import WindowAssigner
+    from headrace.windowing.assigners import WindowAssigner
     from headrace.windowing.windows import CountWindow, GlobalWindow
 
     Span = int | Time | Duration | timedelta

@@ -28,7 +28,7 @@ from headrace.datastream.streams.types import Role, TypeOrigin, result_type
 from headrace.graph.specs import MapSpec
 from headrace.operators.aggregates.aggregate import Aggregate
 from headrace.operators.functions import method_of
-from headrace.windowing.assigners.global_windows import GlobalWindows
+from headrace.windowing.assigners import GlobalWindows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -29,13 +29,15 @@ from headrace.datastream.streams.types import Role, TypeOrigin, declared_type, o
 from headrace.expressions import Expression
 from headrace.graph.window_specs import AggregatedWindowSpec, RowWindowSpec
 from headrace.operators.aggregates.aggregate import Aggregate
-from headrace.windowing.accumulation_mode import AccumulationMode
-from headrace.windowing.assigner import MergingWindowAssigner, WindowAssigner
-from headrace.windowing.assigners.global_windows import CountSlidingWindowAssigner, CountTumblingWindowAssigner
-from headrace.windowing.definition import WindowDefinition, WindowFunctions
+from headrace.windowing.assigners import (
+    CountSlidingWindowAssigner,
+    CountTumblingWindowAssigner,
+    MergingWindowAssigner,
+    WindowAssigner,
+)
+from headrace.windowing.definition import AccumulationMode, WindowDefinition, WindowFunctions
 from headrace.windowing.evictors import Evictor
-from headrace.windowing.trigger import Trigger
-from headrace.windowing.triggers import CountTrigger, NeverTrigger, PurgingTrigger
+from headrace.windowing.triggers import CountTrigger, NeverTrigger, PurgingTrigger, Trigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

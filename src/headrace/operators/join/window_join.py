@@ -12,16 +12,17 @@ from headrace.operators.arrays import gather
 from headrace.operators.join.find_pairs import LEFT, RIGHT, SIDES, Pairs, portions
 from headrace.operators.join.tagged import tagged, tagged_types, untagged
 from headrace.operators.waiting_batches import WaitingBatches
-from headrace.operators.window.general.ordered_contents import OrderedContents
-from headrace.operators.window.general.ordered_elements import (
+from headrace.operators.window.general.ordered_contents import (
     ColumnPieces,
     ElementsOfKeys,
+    OrderedContents,
     OrderedElements,
     elements_held_as,
     keys_of_window,
 )
-from headrace.operators.window.general.window_operator import WindowOperator
-from headrace.operators.window.stores import LEFT_STORE, RIGHT_STORE, check_has_tables_of
+from headrace.operators.window.general.ordered_operator import OrderedWindowOperator
+from headrace.operators.window.general.window_operator import FunctionWindowOperator, WindowOperator
+from headrace.operators.window.stored_windows import LEFT_STORE, RIGHT_STORE, check_has_tables_of
 from headrace.state.runs.layout import VALUE, rows_of_ranges
 from headrace.windowing.definition import WindowFunctions
 
@@ -35,8 +36,7 @@ if TYPE_CHECKING:
     from headrace.operators.join.results import JoinResults
     from headrace.operators.join.tagged import Outer
     from headrace.operators.window.general.ordered_contents import KeysOfWindow
-    from headrace.operators.window.general.window_ends import DueWindow
-    from headrace.state.keyed.namespaces import GivenNamespace
+    from headrace.operators.window.general.ordered_operator import DueWindow
     from headrace.state.keys import KeyColumn
     from headrace.state.runs.grouping import Groups
     from headrace.windowing.definition import WindowDefinition
@@ -88,12 +88,12 @@ class ElementsOfSides(OrderedContents):
         for side in self._sides:
             side.recall(ends, keys)
 
-    def add(self, namespace: GivenNamespace, element: Any, timestamp: int) -> None:
+    def add(self, end: int, element: Any) -> None:
         is_left, left, right = element
-        self._sides[LEFT if is_left else RIGHT].add(namespace, left if is_left else right, timestamp)
+        self._sides[LEFT if is_left else RIGHT].add(end, left if is_left else right)
 
-    def elements(self, namespace: GivenNamespace, window: Any) -> Sequence[Any]:
-        lefts, rights = (side.elements(namespace, window) for side in self._sides)
+    def elements(self, end: int) -> Sequence[Any]:
+        lefts, rights = (side.elements(end) for side in self._sides)
         return [*((True, left, None) for left in lefts), *((False, None, right) for right in rights)]
 
     def ends_between(self, after: int, upto: int) -> set[int]:
@@ -139,15 +139,12 @@ _MOST_ROWS: Final = 1 << 16
 """So many records wait at most; some windows make Python objects of all of them."""
 
 
-class CoGroupOperator(WindowOperator):
-    """Applies a function to the records of two keyed inputs that are in the same window. Elements are tagged."""
+class _TaggingOperator(FunctionWindowOperator):
+    """Tags the records of two inputs, which wait until there are many, or event time advances."""
 
     def open(self, context: OperatorContext, output: Output) -> None:
         self._waiting = WaitingBatches["KeyedBatch"](_MOST_ROWS, are_stored=True)
         super().open(context, output)
-
-    def _ordered_contents(self, context: OperatorContext, windows: RegularWindows) -> OrderedContents:
-        return ElementsOfSides(context, windows, self._input_type, self._definition.allowed_lateness)
 
     def begin_epoch(self, scope: EpochScope) -> None:
         self._waiting.forget()
@@ -168,11 +165,22 @@ class CoGroupOperator(WindowOperator):
             super().process_keyed(0, tagged(taken, self._input_type))
 
 
+class CoGroupOperator(_TaggingOperator, WindowOperator):
+    """Applies a function to the records of two keyed inputs that are in the same window. Elements are tagged."""
+
+
+class OrderedCoGroupOperator(_TaggingOperator, OrderedWindowOperator):
+    """The same for windows that fire at their ends alone, with a table for the records of each input."""
+
+    def _ordered_contents(self, context: OperatorContext, windows: RegularWindows) -> OrderedContents:
+        return ElementsOfSides(context, windows, self._input_type, self._definition.allowed_lateness)
+
+
 _NOBODY = -1
 """The place of a partner that is not there."""
 
 
-class ColumnarWindowJoin(CoGroupOperator):
+class ColumnarWindowJoin(OrderedCoGroupOperator):
     """Pairs of the records of two keyed inputs that are in the same window.
 
     Args:

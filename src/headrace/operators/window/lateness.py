@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 
     from headrace.common.batch import Batch
     from headrace.operators.base import Operator, OperatorContext
-    from headrace.operators.window.general.trigger_context import OperatorTime
     from headrace.windowing.intervals import Assignment
-    from headrace.windowing.windows import Window
 
     Longs = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]
@@ -96,42 +94,6 @@ def cleaned_end(watermark: int, lateness: int) -> int:
 def is_too_late(timestamps: Longs, watermarks: Longs, lateness: int) -> Mask:
     """Whether a record that no window took is late by itself (one that falls between two windows need not be)."""
     return cleanup_times(timestamps + 1, lateness) <= watermarks
-
-
-class Lifetimes:
-    """Until when windows are kept: in event time beyond their ends by the allowed lateness.
-
-    Attributes:
-        is_event_time: whether they are windows of event time.
-
-    Args:
-        time: the operator's time.
-        lateness: the allowed lateness in milliseconds.
-        is_event_time: see above.
-    """
-
-    def __init__(self, time: OperatorTime, lateness: int, *, is_event_time: bool) -> None:
-        self.is_event_time = is_event_time
-        self._time = time
-        self._lateness = lateness
-
-    @property
-    def now(self) -> int:
-        """The time of the windows."""
-        return self._time.watermark if self.is_event_time else self._time.processing_time
-
-    def end(self, window: Window) -> int:
-        """When a window goes; ``MAX_WATERMARK`` where that is never."""
-        last = window.max_timestamp()
-        return min(last + self._lateness, MAX_WATERMARK) if self.is_event_time else last
-
-    def is_late(self, end: int) -> bool:
-        """Whether a window that goes at ``end`` takes no more elements."""
-        return self.is_event_time and end <= self._time.watermark
-
-    def is_too_late(self, timestamp: int) -> bool:
-        """Whether an element that no window took is late by itself."""
-        return self.is_event_time and min(timestamp + self._lateness, MAX_WATERMARK) <= self._time.watermark
 
 
 class LateRecords:

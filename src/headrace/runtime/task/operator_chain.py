@@ -25,13 +25,13 @@ from headrace.operators.functions import close_all
 from headrace.operators.sink import SinkOperator
 from headrace.operators.timestamps import TimestampsOperator
 from headrace.operators.user_code import NamingSource, calling_user_code
-from headrace.operators.window.changed_windows import drop_changed
+from headrace.operators.window.stored_windows import drop_changed
 from headrace.runtime.task.messages import StateReport, TaskReport
 from headrace.runtime.task.outputs import BroadcastingOutput, ChainingOutput, wire_forks
 from headrace.runtime.task.watermark_valve import WatermarkValve
 from headrace.state.backend import StateOwner
 from headrace.state.protocols import StateKind
-from headrace.windowing.changed_windows import ChangedWindows
+from headrace.windowing.definition import ChangedWindows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

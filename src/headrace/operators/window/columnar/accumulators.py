@@ -14,7 +14,7 @@ from headrace.operators.aggregates.aggregator import GroupedRows, ScatteredRows
 from headrace.operators.arrays import concat, fixed_width, gather
 from headrace.operators.base import KeyedBatch
 from headrace.state.keys.hashing import hash_array
-from headrace.state.runs.grouping import group_rows, group_times
+from headrace.state.runs.grouping import Segments, group_rows, group_times
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -209,11 +209,11 @@ class Accumulators:
         pieces = [piece for piece in pieces if len(piece)] or list(pieces[:1])
         if all(before.ends[-1] < after.ends[0] for before, after in pairwise(pieces)):
             return Accumulators.concat(pieces)
-        stretches = list(_stretches([piece.windows[0] for piece in pieces]))
-        if sum(map(len, pieces)) < _LONG * len(stretches):
+        shared = list(_shared_windows([piece.windows[0] for piece in pieces]))
+        if sum(map(len, pieces)) < _LONG * len(shared):
             return Accumulators.regrouped(aggregators, pieces, known)
         done = []
-        for first, last, is_shared in stretches:
+        for first, last, is_shared in shared:
             parts = [part for piece in pieces if len(part := piece.between(first, last))]
             done.append(Accumulators.regrouped(aggregators, parts, known) if is_shared else Accumulators.concat(parts))
         return Accumulators.concat(done)
@@ -245,7 +245,7 @@ class Accumulators:
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _stretches(tables: Sequence[Longs]) -> Iterator[tuple[int, int, bool]]:
+def _shared_windows(tables: Sequence[Longs]) -> Iterator[tuple[int, int, bool]]:
     """The windows of several tables in stretches that are known to one table alone, or that several share.
 
     Args:
@@ -276,3 +276,12 @@ def accumulators_of(batch: Batch) -> Accumulators:
     ends, keys, *columns = batch.columns.columns
     hashes = batch.keys.hashes if isinstance(batch, KeyedBatch) else hash_array(keys)
     return Accumulators(fixed_width(ends), hashes, keys, columns)
+
+
+def stretches(*columns: Longs) -> Segments:
+    """The stretches of rows in which all columns stay the same."""
+    is_new = np.zeros(len(columns[0]), np.bool_)
+    is_new[:1] = True
+    for column in columns:
+        is_new[1:] |= column[1:] != column[:-1]
+    return Segments(np.flatnonzero(is_new), len(columns[0]))

@@ -17,18 +17,27 @@ import pyarrow as pa
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.operators.arrays import gather
 from headrace.operators.window.columnar.accumulators import Accumulators, Chunk
-from headrace.operators.window.columnar.continuous_firings import (
-    EARLY_RESULTS,
+from headrace.operators.window.columnar.firing import (
+    FIRED_ROWS,
     Contents,
+    Emission,
     find_firings,
     find_firings_of_clock,
     first_times,
     first_times_of_clock,
+    keeps_contents,
+    late_emission,
+    result_batch,
+    shown_by,
 )
-from headrace.operators.window.columnar.firing import FIRED_ROWS, LATE_FIRINGS, Emission, result_batch
-from headrace.operators.window.columnar.keyed_operator import KeyedWindowOperator
 from headrace.operators.window.columnar.time_windows import MOST_PAIRS
-from headrace.operators.window.columnar.window_table import CONTINUOUS, ActiveKeys, WindowRows, WindowTable
+from headrace.operators.window.columnar.windows_by_key import (
+    CONTINUOUS,
+    ActiveKeys,
+    KeyedWindowOperator,
+    WindowRows,
+    WindowTable,
+)
 from headrace.operators.window.lateness import check_timestamps, cleanup_times
 from headrace.operators.window.stored_windows import held_times
 from headrace.state.runs.grouping import sorted_by
@@ -42,9 +51,9 @@ if TYPE_CHECKING:
 
     from headrace.operators.aggregates.aggregator import AggregatorList
     from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
-    from headrace.operators.window.columnar.continuous_firings import Firings, Shown
+    from headrace.operators.window.columnar.firing import Firings, Shown
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
-    from headrace.operators.window.columnar.waiting import ArrivedRecords
+    from headrace.operators.window.columnar.windows_by_key import ArrivedRecords
     from headrace.operators.window.stored_windows import StoredWindow
     from headrace.state.keys import KeyColumn
     from headrace.windowing.definition import WindowDefinition
@@ -87,12 +96,11 @@ class EarlyWindowOperator(KeyedWindowOperator):
         super().__init__(layout, self._most_rows, definition.allowed_lateness, definition.late_tag_id)
         self._windows, self._interval = windows, interval
         self._is_event_time = definition.assigner.is_event_time()
-        mode = definition.applied_mode
-        self._results, self._late_firings = EARLY_RESULTS[mode], LATE_FIRINGS[mode]
-        self._kept_for = self._lateness if self._late_firings.keeps_contents else 0  # from a window's end on
+        self._mode = definition.applied_mode
+        self._kept_for = self._lateness if keeps_contents(self._mode) else 0  # from a window's end on
 
     def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[StoredWindow]:
-        """What windows hold; of an operator that is not open. See :class:`.held_windows.WindowStateReader`."""
+        """What windows hold; of an operator that is not open. See :class:`.WindowStateReader`."""
         stored = self._open_table(context).stored()
         contents = Contents.of_column(stored.columns[: self._layout.width])
         rows = contents.windows
@@ -133,8 +141,8 @@ class EarlyWindowOperator(KeyedWindowOperator):
 
     def _open_table(self, context: OperatorContext) -> WindowTable:
         """The windows in state; where it is remembered, what they have shown last is behind what they hold."""
-        shape = {**self._windows.shape, "fires": self.fires, "shown": self._results.remembers_last}
-        fields = list(self._layout.accumulator_schema)[2:] if self._results.remembers_last else []
+        shape = {**self._windows.shape, "fires": self.fires, "shown": self._mode.retracts}
+        fields = list(self._layout.accumulator_schema)[2:] if self._mode.retracts else []
         shown = [field.with_name(_SHOWN + field.name) for field in fields]
         return WindowTable(CONTINUOUS, self._layout, context, shape, shown)
 
@@ -352,12 +360,12 @@ class ContinuousEventTimeOperator(EarlyWindowOperator):
         next_times, known_at = self._next_times(found, arrived)
         firings = find_firings(self._interval, found.ends - 1, next_times, known_at, arrived.watermarks)
         added = arrived.contents(self._aggregators, arrived.on_time, found.of_pairs[0], firings)
-        shown = self._results.of(self._aggregators, found.held, added, found.shown, firings)
+        shown = shown_by(self._mode, self._aggregators, found.held, added, found.shown, firings)
         emissions = self._show(found, firings, shown, before)
         left = shown.left
         if len(arrived.late.ends):
             self._emit([*emissions, self._late_emission(found, arrived, left)])
-            if self._late_firings.keeps_contents:
+            if keeps_contents(self._mode):
                 late = arrived.contents(self._aggregators, arrived.late, found.of_pairs[1], firings)
                 left = Contents.merged(self._aggregators, left, late)
         else:
@@ -391,7 +399,7 @@ class ContinuousEventTimeOperator(EarlyWindowOperator):
         asked = held.take(np.flatnonzero(np.isin(held.windows, found.of_pairs[1])))
         keys = found.keys.take(found.of_keys[asked.windows])
         contents = Accumulators(found.ends[asked.windows], keys.hashes, keys.values, asked.columns)
-        return self._late_firings.emission(self._aggregators, lambda *_: contents, late, rows, arrived.watermarks)
+        return late_emission(self._mode, self._aggregators, lambda *_: contents, late, rows, arrived.watermarks)
 
 
 @dataclass(frozen=True)
@@ -458,7 +466,7 @@ class ContinuousClockOperator(EarlyWindowOperator):
         lasts, stays = found.ends - 1, self._is_kept(found.ends, self._watermark)
         next_times = np.where(stays, found.next_times, MAX_WATERMARK)
         firings = find_firings_of_clock(self._interval, lasts, next_times, until, stops=not self._is_event_time)
-        shown = self._results.of(self._aggregators, found.held, Contents.nothing(), found.shown, firings)
+        shown = shown_by(self._mode, self._aggregators, found.held, Contents.nothing(), found.shown, firings)
         for emission in self._show(found, firings, shown, np.array([self._watermark])):
             self._emit([emission])
         if not self._is_event_time:

@@ -19,8 +19,7 @@ from headrace.common.batch import Batch
 from headrace.common.constants import MAX_WATERMARK
 from headrace.operators.arrays import concat, gather
 from headrace.operators.window.columnar.firing import FIRED_ROWS
-from headrace.operators.window.columnar.keyed_operator import KeyedWindowOperator
-from headrace.operators.window.columnar.window_table import COUNTS, WindowRows, WindowTable
+from headrace.operators.window.columnar.windows_by_key import COUNTS, KeyedWindowOperator, WindowRows, WindowTable
 from headrace.operators.window.stored_windows import held_in_columns
 from headrace.state.keys import KeyColumn
 from headrace.state.runs.grouping import Groups, Segments, group_rows, sorted_by
@@ -35,8 +34,9 @@ if TYPE_CHECKING:
     from headrace.operators.base import OperatorContext
     from headrace.operators.window.columnar.accumulators import Chunk
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
-    from headrace.operators.window.columnar.waiting import ArrivedRecords
+    from headrace.operators.window.columnar.windows_by_key import ArrivedRecords
     from headrace.operators.window.stored_windows import StoredWindow
+    from headrace.windowing.intervals import CountPanes
 
     Longs = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]
@@ -52,55 +52,6 @@ _NO_PANE: Final = -1
 """In place of the number of a pane, for a key of which nothing is kept but how many records it has had."""
 
 
-@dataclass(frozen=True)
-class CountPanes:
-    """Windows of so many records of which one begins at every so many, and the panes that they share.
-
-    Between two places at which a window begins, or ends, all records of a key belong to the same windows: that is a
-    pane. Panes are numbered: one begins where a window does, and one more where windows end in between, if they do.
-
-    Attributes:
-        size: how many records a window holds.
-        slide: how many records after one window the next one begins.
-    """
-
-    size: int
-    slide: int
-
-    @property
-    def per_slide(self) -> int:
-        """How many panes there are for each beginning of a window."""
-        return 2 if self.size % self.slide else 1
-
-    @property
-    def per_window(self) -> int:
-        """How many panes a window has."""
-        return self.size // self.slide * self.per_slide + self.per_slide - 1
-
-    def of(self, places: Longs) -> Longs:
-        """The pane of each place among the records of a key; places count from 0."""
-        numbers = places // self.slide
-        return numbers if self.per_slide == 1 else 2 * numbers + (places % self.slide >= self.size % self.slide)
-
-    @property
-    def have_gaps(self) -> bool:
-        """Whether some records lie between two windows."""
-        return self.slide > self.size
-
-    @property
-    def step(self) -> int:
-        """By how much the numbers of the panes that a key has rise from one to the next."""
-        return 2 if self.have_gaps else 1
-
-    def are_in_window(self, places: Longs) -> Mask:
-        """Whether any window has a record in each place."""
-        return np.asarray(places % self.slide < self.size)
-
-    def first_open(self, records: Longs) -> Longs:
-        """The first window that is not full, of keys that have had so many records."""
-        return np.maximum((records - self.size) // self.slide + 1, 0)
-
-
 class CountWindowOperator(KeyedWindowOperator):
     """Built-in aggregates over windows of so many records of a key.
 
@@ -114,7 +65,7 @@ class CountWindowOperator(KeyedWindowOperator):
         self._panes = panes
 
     def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[StoredWindow]:
-        """What windows hold that are not full; see :class:`.held_windows.WindowStateReader`."""
+        """What windows hold that are not full; see :class:`.WindowStateReader`."""
         kept = self._open_table(context).stored()
         groups = group_rows(np.zeros(len(kept), np.int64), kept.keys.hashes, kept.keys.values)
         kept_panes, kept_records = kept.numbers
@@ -150,20 +101,24 @@ class CountWindowOperator(KeyedWindowOperator):
 
     def _pane_rows(self, chunk: Chunk, groups: Groups, before: Longs, of_kept: Longs, kept: WindowRows) -> _PaneRows:
         """The panes that were kept, and those of records, one row for each pane of a key."""
-        of_keys, order = groups.segments.ids, groups.order
-        places = np.arange(len(order)) - (groups.segments.starts - before)[of_keys]
+        numbers, _ = kept.numbers
+        older = _PaneRows(of_kept, numbers, kept.columns)
+        if (numbers == _NO_PANE).any():
+            older = older.take(np.flatnonzero(numbers != _NO_PANE))
+        of_keys, order = groups.segments, groups.order
+        places = np.arange(len(order)) - np.repeat(of_keys.starts - before, of_keys.counts)
+        begins = self._panes.begin_at(places)
+        begins[of_keys.starts] = True
+        firsts = starts = np.flatnonzero(begins)
         if self._panes.have_gaps:
             is_in_window = self._panes.are_in_window(places)
-            of_keys, order, places = of_keys[is_in_window], order[is_in_window], places[is_in_window]
-        numbers, _ = kept.numbers
-        rows = np.flatnonzero(numbers != _NO_PANE)
-        older = _PaneRows(of_kept[rows], numbers[rows], [gather(column, rows) for column in kept.columns])
+            firsts = firsts[is_in_window[firsts]]
+            order, starts = order[is_in_window], np.cumsum(is_in_window)[firsts] - 1
         if not len(order):
             return older
-        panes = self._panes.of(places)
-        segments = _segments(of_keys, panes)
-        made = chunk.accumulated(self._aggregators, Groups(order, segments))
-        newer = _PaneRows(of_keys[segments.starts], panes[segments.starts], made)
+        made = chunk.accumulated(self._aggregators, Groups(order, Segments(starts, len(order))))
+        keys_of_panes = np.searchsorted(of_keys.starts, firsts, side="right") - 1
+        newer = _PaneRows(keys_of_panes, self._panes.of(places[firsts]), made)
         return _PaneRows.merge(self._aggregators, older, newer)
 
     def _show_full(self, keys: KeyColumn, groups: Groups, table: _PaneRows, before: Longs, watermarks: Longs) -> None:
@@ -182,6 +137,8 @@ class CountWindowOperator(KeyedWindowOperator):
 
     def _left(self, keys: KeyColumn, records: Longs, table: _PaneRows) -> WindowRows:
         """What is kept of keys that have had so many records."""
+        if self._panes.are_windows:
+            return self._left_of_last(keys, records, table)
         needed = self._panes.first_open(records) * self._panes.per_slide
         rows = np.flatnonzero(table.panes >= needed[table.of_keys])
         has_none = np.ones(len(keys), np.bool_)
@@ -199,6 +156,14 @@ class CountWindowOperator(KeyedWindowOperator):
         return WindowRows(
             keys.take(of_keys), (numbers, records[of_keys]), [column.take(places) for column in table.columns]
         )
+
+    def _left_of_last(self, keys: KeyColumn, records: Longs, table: _PaneRows) -> WindowRows:
+        """The same where panes are the windows: of each key the last one, unless it is full."""
+        lasts = np.flatnonzero(np.diff(table.of_keys, append=-1))
+        is_full = table.panes[lasts] < self._panes.first_open(records)
+        places = pa.array(lasts, mask=is_full)
+        numbers = np.where(is_full, _NO_PANE, table.panes[lasts])
+        return WindowRows(keys, (numbers, records), [column.take(places) for column in table.columns])
 
     def _show(self, keys: pa.Array, numbers: Longs, columns: Columns, stamps: Longs) -> None:
         """Emits full windows: the key, the number and the accumulators of each, and the watermark it is shown under."""
@@ -243,9 +208,9 @@ class _PaneRows:
 
     def merged(self, aggregators: AggregatorList, starts: Longs, counts: Longs) -> Columns:
         """The accumulators of stretches of rows, which are not empty."""
-        of_stretches, rows = _ranges(starts, counts)
-        if len(of_stretches) == len(starts):
-            return [gather(column, rows) for column in self.columns]
+        if counts.max(initial=1) == 1:
+            return [gather(column, starts) for column in self.columns]
+        _, rows = _ranges(starts, counts)
         segments = Segments(np.cumsum(counts) - counts, len(rows))
         return aggregators.merge([gather(column, rows) for column in self.columns], segments)
 
@@ -270,21 +235,18 @@ class _PaneRows:
         lasts, rows = lasts[is_same], rows[is_same]
         if not len(rows):
             return older, newer
-        held = older.columns if len(rows) == len(older.panes) else older.take(lasts).columns
+        are_all = len(rows) == len(older.panes)
+        held = older.columns if are_all else older.take(lasts).columns
         both = aggregators.combine(held, [gather(column, rows) for column in newer.columns])
         sources = np.arange(len(newer.panes))
         sources[rows] = len(sources) + np.arange(len(rows))
         columns = [gather(concat([a, b]), sources) for a, b in zip(newer.columns, both, strict=True)]
+        newer = _PaneRows(newer.of_keys, newer.panes, columns)
+        if are_all:
+            return _PaneRows(older.of_keys[:0], older.panes[:0], []), newer
         is_left = np.ones(len(older.panes), np.bool_)
         is_left[lasts] = False
-        return older.take(np.flatnonzero(is_left)), _PaneRows(newer.of_keys, newer.panes, columns)
-
-
-def _segments(of_keys: Longs, panes: Longs) -> Segments:
-    """The stretches of the same key and pane."""
-    is_new = np.ones(len(panes), np.bool_)
-    is_new[1:] = (of_keys[1:] != of_keys[:-1]) | (panes[1:] != panes[:-1])
-    return Segments(np.flatnonzero(is_new), len(panes))
+        return older.take(np.flatnonzero(is_left)), newer
 
 
 def _ranges(starts: Longs, counts: Longs) -> tuple[Longs, Longs]:

@@ -1,10 +1,20 @@
-"""The results that columnar windows emit: when they fire at their end, and again for late but allowed records."""
+"""When windows fire that are computed column by column, and what they show.
+
+A window that fires at intervals fires first at a time that its first record sets, then each time an interval has
+passed, and at its end. In event time, a firing happens before the first record that meets its time as a watermark, or a
+later one: it shows the records that came before that one. A time that had passed when the window got its first record
+is due at the next advance. By the clock, firings happen when an epoch begins. A late record that is allowed makes its
+window fire once more.
+
+What a window holds changes only where records come between two firings. So these are added up first, for each stretch
+between two firings; what has been shown follows by merging them in order, as the accumulation mode says.
+"""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -13,9 +23,9 @@ from headrace.common.batch import Batch, joined_kinds
 from headrace.common.types import RowKind
 from headrace.operators.aggregates.aggregator import GroupedRows
 from headrace.operators.arrays import concat, gather
-from headrace.operators.window.columnar.accumulators import Accumulators
-from headrace.state.runs.grouping import Groups, Segments, group_rows
-from headrace.windowing.accumulation_mode import AccumulationMode
+from headrace.operators.window.columnar.accumulators import Accumulators, stretches
+from headrace.state.runs.grouping import Groups, Segments, group_rows, sorted_by
+from headrace.windowing.definition import AccumulationMode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,6 +39,7 @@ if TYPE_CHECKING:
 
     Kinds = npt.NDArray[np.int8]
     Longs = npt.NDArray[np.int64]
+    Columns = list[pa.Array]
     Find = Callable[[Longs, npt.NDArray[np.uint64]], Accumulators]
     """What some windows and keys hold, given ends and hashes: at most one row each; other rows do no harm."""
 
@@ -106,112 +117,352 @@ def _rows(layout: ColumnarWindowLayout, windows: RegularWindows, accumulators: A
     return layout.finish(accumulators.keys, bounds, accumulators.columns)
 
 
-class LateFirings(ABC):
-    """One mode.
-
-    Class attributes:
-        keeps_contents: whether windows that have fired keep what they hold for the late records to come.
-    """
-
-    keeps_contents: ClassVar[bool] = True
-
-    @abstractmethod
-    def emission(
-        self, aggregators: AggregatorList, find: Find, late: Chunk, records: Longs, watermarks: Longs
-    ) -> Emission:
-        """The results of windows that fire again.
-
-        Args:
-            aggregators: what the windows remember.
-            find: gives what they held before.
-            late: the pairs of a late record and a window, in the order in which records came.
-            records: which record of the batch each pair is of.
-            watermarks: the watermarks that the records of the batch meet.
-        """
-
-
-class _Accumulating(LateFirings):
-    def emission(
-        self, aggregators: AggregatorList, find: Find, late: Chunk, records: Longs, watermarks: Longs
-    ) -> Emission:
-        running = _Running(aggregators, find(late.ends, late.hashes), late)
-        return Emission.of_late(running.after(), records, watermarks)
-
-
-class _Discarding(LateFirings):
-    keeps_contents = False
-
-    def emission(
-        self, aggregators: AggregatorList, find: Find, late: Chunk, records: Longs, watermarks: Longs
-    ) -> Emission:
-        return Emission.of_late(_singles(aggregators, late), records, watermarks)
-
-
-class _Retracting(LateFirings):
-    def emission(
-        self, aggregators: AggregatorList, find: Find, late: Chunk, records: Longs, watermarks: Longs
-    ) -> Emission:
-        running = _Running(aggregators, find(late.ends, late.hashes), late)
-        taken_back, given = np.flatnonzero(running.has_fired), np.arange(len(late))
-        pairs = np.concatenate([taken_back, given])
-        kinds = np.where(running.has_fired, RowKind.UPDATE_AFTER.value, RowKind.INSERT.value)
-        kinds = np.concatenate([np.full(len(taken_back), RowKind.UPDATE_BEFORE.value), kinds])
-        # Pair by pair, what is taken back comes before what takes its place.
-        order = np.argsort(pairs, kind="stable")
-        results = Accumulators.concat([running.before(taken_back), running.after()]).take(order)
-        return Emission.of_late(results, records[pairs[order]], watermarks, kinds[order].astype(np.int8))
-
-
-LATE_FIRINGS: Final[dict[AccumulationMode, LateFirings]] = {
-    AccumulationMode.ACCUMULATING: _Accumulating(),
-    AccumulationMode.DISCARDING: _Discarding(),
-    AccumulationMode.ACCUMULATING_AND_RETRACTING: _Retracting(),
-}
-
-
-class _Running:
-    """The contents of each late record's window just before and just after the record was added.
-
-    Args:
-        aggregators: what the windows remember.
-        held: what the windows held before, at most one row a key and window; other rows do no harm.
-        late: the pairs of a late record and a window, in the order in which records came.
+@dataclass(frozen=True)
+class Firings:
+    """Firings, window after window, and for each in the order in which they happen.
 
     Attributes:
-        has_fired: whether the window held anything before the record of the pair, and so has fired.
+        counts: how often each window fires.
+        windows: which window each firing is of.
+        times: for when it was due.
+        places: how many records have come before it.
+        next_times: when each window fires next; of one that has come to its end, its last timestamp.
     """
 
-    def __init__(self, aggregators: AggregatorList, held: Accumulators, late: Chunk) -> None:
-        singles = _singles(aggregators, late)
-        rows = Accumulators.concat([held, singles])
-        groups = group_rows(rows.ends, rows.hashes, rows.keys)
-        segments = groups.segments
-        self._late = late
-        self._columns = running_merges(aggregators, [gather(column, groups.order) for column in rows.columns], segments)
-        places = np.empty(len(rows), np.int64)
-        places[groups.order] = np.arange(len(rows))
-        self._places = places[len(held) :]
-        self.has_fired = self._places > segments.starts[segments.ids[self._places]]
+    counts: Longs
+    windows: Longs
+    times: Longs
+    places: Longs
+    next_times: Longs
 
-    def after(self) -> Accumulators:
-        """One row a pair, with its record."""
-        return self._at(np.arange(len(self._late)), self._places)
+    @cached_property
+    def starts(self) -> Longs:
+        """Where the firings of each window begin."""
+        return _starts(self.counts)
 
-    def before(self, pairs: Longs) -> Accumulators:
-        """One row for each of some pairs whose windows had fired before, without its record."""
-        return self._at(pairs, self._places[pairs] - 1)
+    @cached_property
+    def numbers(self) -> Longs:
+        """How many firings of its window have happened before each."""
+        return np.arange(len(self.windows)) - self.starts[self.windows]
 
-    def _at(self, pairs: Longs, places: Longs) -> Accumulators:
-        late = self._late
-        columns = [gather(column, places) for column in self._columns]
-        return Accumulators(late.ends[pairs], late.hashes[pairs], gather(late.keys, pairs), columns)
+    def before(self, windows: Longs, records: Longs) -> Longs:
+        """How many firings of a window have happened before a record is added to it.
+
+        Args:
+            windows: the window of each record.
+            records: how many records have come before it.
+        """
+        width = int(self.places.max(initial=0)) + 1
+        places = self.windows * width + self.places
+        asked = windows * width + np.minimum(records, width - 1)
+        return np.searchsorted(places, asked, side="right") - self.starts[windows]
 
 
-def _singles(aggregators: AggregatorList, late: Chunk) -> Accumulators:
-    """The accumulators of each pair alone."""
-    each = Segments(np.arange(len(late)), len(late))
-    columns = aggregators.accumulate(GroupedRows(late.columns, late.arrivals, Groups(each.starts, each)))
-    return Accumulators(late.ends, late.hashes, late.keys, columns)
+def first_times(interval: int, timestamps: Longs, lasts: Longs) -> Longs:
+    """When windows fire first: at the multiple of the interval above a timestamp, or at the end if that comes before.
+
+    Args:
+        interval: milliseconds.
+        timestamps: that of the first record of each window.
+        lasts: the last timestamp of each window.
+    """
+    below = timestamps - timestamps % interval
+    return np.where(lasts - below > interval, below + interval, lasts)
+
+
+def first_times_of_clock(interval: int, now: int, lasts: Longs) -> Longs:
+    """The same by the clock, which may have passed the ends of windows: those of event time go on firing then."""
+    below = now - now % interval
+    return np.where((lasts > below) & (lasts - below < interval), lasts, below + interval)
+
+
+def find_firings(interval: int, lasts: Longs, next_times: Longs, known_at: Longs, watermarks: Longs) -> Firings:
+    """The firings of windows on the way to a watermark.
+
+    Args:
+        interval: how long after a firing the next one is due, in milliseconds.
+        lasts: the last timestamp of each window.
+        next_times: when each fires next.
+        known_at: the watermark in force when that became known; what is not above it is due when event time goes on.
+        watermarks: those that the records meet, and at last the one that is reached; they do not fall.
+    """
+    reached = int(watermarks[-1])
+    limits = np.minimum(lasts, reached)
+    is_due = (next_times <= limits) & (known_at < reached)
+    steps = np.where(is_due, limits - next_times, 0) // interval
+    ends_apart = is_due & (limits == lasts) & (next_times + steps * interval < lasts)
+    counts = np.where(is_due, steps + 1, 0) + ends_apart
+    windows = np.repeat(np.arange(len(counts)), counts)
+    numbers = np.arange(len(windows)) - _starts(counts)[windows]
+    is_end = numbers > steps[windows]
+    times = np.where(is_end, lasts[windows], next_times[windows] + np.where(is_end, 0, numbers) * interval)
+    places = np.searchsorted(watermarks, np.maximum(times, known_at[windows] + 1))
+    last_times = next_times + steps * interval
+    left = lasts - last_times
+    following = np.where(left > interval, last_times + np.where(left > interval, interval, 0), lasts)
+    return Firings(counts, windows, times, places, np.where(is_due, following, next_times))
+
+
+def find_firings_of_clock(interval: int, lasts: Longs, next_times: Longs, now: int, *, stops: bool) -> Firings:
+    """The firings of windows until the clock shows a time.
+
+    Args:
+        interval: how long after a firing the next one is due, in milliseconds.
+        lasts: the last timestamp of each window.
+        next_times: when each fires next.
+        now: what the clock shows.
+        stops: whether a window fires for the last time at its end; else it goes on, an interval after its end.
+    """
+    windows, times, next_times = [], [], next_times.copy()
+    while len(due := np.flatnonzero((next_times <= now) & ~(stops & (next_times > lasts)))):
+        time, last = next_times[due], lasts[due]
+        windows.append(due)
+        times.append(time)
+        next_times[due] = np.where(time < last, np.minimum(time + interval, last), time + interval)
+    of_firings = np.concatenate(windows) if windows else np.empty(0, np.int64)
+    order = np.argsort(of_firings, kind="stable")
+    due_times = np.concatenate(times)[order] if times else of_firings
+    counts = np.bincount(of_firings, minlength=len(lasts))
+    return Firings(counts, of_firings[order], due_times, np.zeros(len(order), np.int64), next_times)
+
+
+def _starts(counts: Longs) -> Longs:
+    return np.cumsum(counts) - counts
+
+
+_NOTHING: Final = -1
+"""In place of the row of something that a window has shown."""
+
+
+@dataclass(frozen=True)
+class Contents:
+    """Accumulators of windows.
+
+    Attributes:
+        windows: the window of each row; rows of a window follow one another.
+        columns: the accumulators.
+        numbers: how many firings of the window had happened before what is in the row came.
+    """
+
+    windows: Longs
+    columns: Columns
+    numbers: Longs
+
+    def __len__(self) -> int:
+        return len(self.windows)
+
+    @staticmethod
+    def nothing() -> Contents:
+        """No rows."""
+        return Contents(np.empty(0, np.int64), [], np.empty(0, np.int64))
+
+    @staticmethod
+    def of_column(columns: Columns) -> Contents:
+        """What each of many windows holds, given by one row each; null for a window that holds nothing."""
+        windows = np.flatnonzero(columns[0].is_valid().to_numpy(zero_copy_only=False))
+        if len(windows) < len(columns[0]):
+            columns = [gather(column, windows) for column in columns]
+        return Contents(windows, columns, np.zeros(len(windows), np.int64))
+
+    @staticmethod
+    def of_records(
+        aggregators: AggregatorList, chunk: Chunk, records: Longs, windows: Longs, firings: Firings | None = None
+    ) -> Contents:
+        """What comes to windows between two firings.
+
+        Args:
+            aggregators: what windows remember.
+            chunk: the records, in the order in which they came.
+            records: which record each pair of a record and a window is of; these do not fall.
+            windows: the window of each pair.
+            firings: when windows fire; None where none does meanwhile.
+        """
+        order = sorted_by(windows, np.arange(len(windows)))
+        rows, windows = records[order], windows[order]
+        numbers = np.zeros(len(rows), np.int64) if firings is None else firings.before(windows, rows)
+        starts = stretches(windows, numbers).starts
+        groups = Groups(rows, Segments(starts, len(rows)))
+        pieces = [
+            aggregators.accumulate(GroupedRows(chunk.columns, chunk.arrivals, block)) for block in groups.blocks()
+        ]
+        columns = [concat(list(parts)) for parts in zip(*pieces, strict=True)]
+        return Contents(windows[starts], columns, numbers[starts])
+
+    def take(self, rows: Longs) -> Contents:
+        """The rows at ``rows``, in that order."""
+        return Contents(self.windows[rows], [gather(column, rows) for column in self.columns], self.numbers[rows])
+
+    def spread(self, windows: int) -> Columns:
+        """One row for each of so many windows, null for those that have none here; the others have one."""
+        if len(self) == windows:
+            return self.columns
+        rows = np.zeros(windows, np.int64)
+        rows[self.windows] = np.arange(len(self))
+        is_missing = np.ones(windows, np.bool_)
+        is_missing[self.windows] = False
+        places = pa.array(rows, mask=is_missing)
+        return [column.take(places) for column in self.columns]
+
+    @staticmethod
+    def concat(older: Contents, newer: Contents) -> Contents:
+        """The rows of both, window by window; of a window, the older ones come first."""
+        if not len(older) or not len(newer):
+            return older if not len(newer) else newer
+        windows = np.concatenate((older.windows, newer.windows))
+        order = sorted_by(windows, np.arange(len(windows)))
+        columns = [gather(concat([a, b]), order) for a, b in zip(older.columns, newer.columns, strict=True)]
+        return Contents(windows[order], columns, np.concatenate((older.numbers, newer.numbers))[order])
+
+    @staticmethod
+    def merged(aggregators: AggregatorList, older: Contents, newer: Contents) -> Contents:
+        """One row a window."""
+        both = Contents.concat(older, newer)
+        starts = stretches(both.windows).starts
+        if len(starts) == len(both):
+            return both
+        columns = aggregators.merge(both.columns, Segments(starts, len(both)))
+        return Contents(both.windows[starts], columns, both.numbers[starts])
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What firings show, and what is left.
+
+    Attributes:
+        firings: the firing of each result, by its position; results of one firing follow one another.
+        columns: the accumulators of each result.
+        kinds: what results do in a changelog, as values of ``RowKind``; None where all are insertions.
+        left: what each window holds now.
+        last: what each window has shown last, where that is remembered.
+    """
+
+    firings: Longs
+    columns: Columns
+    kinds: Kinds | None
+    left: Contents
+    last: Contents | None = None
+
+
+def shown_by(
+    mode: AccumulationMode,
+    aggregators: AggregatorList,
+    held: Contents,
+    added: Contents,
+    last: Contents | None,
+    firings: Firings,
+) -> Shown:
+    """What firings show.
+
+    Args:
+        mode: what windows show that fire again.
+        aggregators: what windows remember.
+        held: what windows held before.
+        added: what has come since.
+        last: what windows have shown last, where they take it back.
+        firings: the firings.
+    """
+    if mode is AccumulationMode.DISCARDING:
+        return _shown_once(aggregators, held, added, firings)
+    versions = _versions(aggregators, held, added)
+    rows = _rows_at(versions, firings.windows, firings.numbers)
+    left = versions.take(_last_rows(versions))
+    if last is not None:
+        return _shown_and_taken_back(versions, rows, left, last, firings)
+    return Shown(np.arange(len(rows)), [gather(column, rows) for column in versions.columns], None, left)
+
+
+def _shown_once(aggregators: AggregatorList, held: Contents, added: Contents, firings: Firings) -> Shown:
+    both = Contents.concat(held, added)
+    starts = stretches(both.windows, both.numbers).starts
+    if len(starts) < len(both):
+        columns = aggregators.merge(both.columns, Segments(starts, len(both)))
+        both = Contents(both.windows[starts], columns, both.numbers[starts])
+    is_shown = both.numbers < firings.counts[both.windows]
+    shown, left = both.take(np.flatnonzero(is_shown)), both.take(np.flatnonzero(~is_shown))
+    return Shown(firings.starts[shown.windows] + shown.numbers, shown.columns, None, left)
+
+
+def _shown_and_taken_back(versions: Contents, rows: Longs, left: Contents, last: Contents, firings: Firings) -> Shown:
+    # In one table: what windows hold at their firings, then what they have shown before the first of these.
+    table = [concat([a, b]) for a, b in zip(versions.columns, last.columns, strict=True)]
+    former = np.full(len(firings.counts), _NOTHING)
+    former[last.windows] = len(versions) + np.arange(len(last))
+    before = np.append(_NOTHING, rows)[: len(rows)]
+    is_first = firings.numbers == 0
+    before[is_first] = former[firings.windows[is_first]]
+    is_again = before != _NOTHING
+    results = np.repeat(np.arange(len(rows)), 1 + is_again)
+    takes_back = np.append(results[1:] == results[:-1], False)[: len(results)]
+    kinds = np.where(is_again[results], RowKind.UPDATE_AFTER.value, RowKind.INSERT.value)
+    kinds[takes_back] = RowKind.UPDATE_BEFORE.value
+    columns = [gather(column, np.where(takes_back, before[results], rows[results])) for column in table]
+    final = np.append(stretches(firings.windows).starts[1:], len(rows))[: len(rows)] - 1
+    now = Contents(firings.windows[final], [gather(c, rows[final]) for c in versions.columns], firings.numbers[final])
+    stays = last.take(np.flatnonzero(firings.counts[last.windows] == 0))
+    return Shown(results, columns, kinds.astype(np.int8), left, Contents.concat(stays, now))
+
+
+def _versions(aggregators: AggregatorList, held: Contents, added: Contents) -> Contents:
+    """What windows hold after each of the stretches: all that has come until then."""
+    both = Contents.concat(held, added)
+    if not len(added):
+        return both
+    segments = stretches(both.windows)
+    return Contents(both.windows, running_merges(aggregators, both.columns, segments), both.numbers)
+
+
+def _rows_at(versions: Contents, windows: Longs, numbers: Longs) -> Longs:
+    """The row that a window has when it fires; numbers are how often it has fired before."""
+    width = max(int(versions.numbers.max(initial=0)), int(numbers.max(initial=0))) + 1
+    places = versions.windows * width + versions.numbers
+    return np.searchsorted(places, windows * width + numbers, side="right") - 1
+
+
+def _last_rows(contents: Contents) -> Longs:
+    """The last row of each window."""
+    starts = stretches(contents.windows).starts
+    return np.append(starts[1:], len(contents))[: len(starts)] - 1
+
+
+def late_emission(
+    mode: AccumulationMode, aggregators: AggregatorList, find: Find, late: Chunk, records: Longs, watermarks: Longs
+) -> Emission:
+    """The results of windows that have ended, which fire again for each late record.
+
+    Args:
+        mode: what they show then.
+        aggregators: what windows remember.
+        find: gives what they held before.
+        late: the pairs of a late record and a window, in the order in which records came.
+        records: which record of the batch each pair is of.
+        watermarks: the watermarks that the records of the batch meet.
+    """
+    nothing = Accumulators(late.ends[:0], late.hashes[:0], late.keys.slice(0, 0), [])
+    held = find(late.ends, late.hashes) if keeps_contents(mode) else nothing
+    keys = concat([held.keys, late.keys])
+    groups = group_rows(np.concatenate((held.ends, late.ends)), np.concatenate((held.hashes, late.hashes)), keys)
+    windows = np.empty(len(keys), np.int64)
+    windows[groups.order] = groups.segments.ids
+    of_held, order = windows[: len(held)], np.argsort(windows[len(held) :], kind="stable")
+    of_firings = windows[len(held) :][order]
+    counts = np.bincount(of_firings, minlength=len(groups.segments))
+    firings = Firings(counts, of_firings, late.ends[order], records[order], late.ends[:0])
+    each = Groups(order, Segments(np.arange(len(order)), len(order)))
+    added = Contents(of_firings, late.accumulated(aggregators, each), firings.numbers)
+    in_order = np.argsort(of_held)
+    before = Contents(of_held, held.columns, np.zeros(len(held), np.int64)).take(in_order)
+    shown = shown_by(mode, aggregators, before, added, before if mode.retracts else None, firings)
+    # Results leave as their records came; of a record, what is taken back comes before what takes its place.
+    pairs = order[shown.firings]
+    rows = np.argsort(pairs, kind="stable")
+    pairs, columns = pairs[rows], [gather(column, rows) for column in shown.columns]
+    contents = Accumulators(late.ends[pairs], late.hashes[pairs], gather(late.keys, pairs), columns)
+    return Emission.of_late(contents, records[pairs], watermarks, None if shown.kinds is None else shown.kinds[rows])
+
+
+def keeps_contents(mode: AccumulationMode) -> bool:
+    """Whether windows that have fired keep what they hold for the late records to come."""
+    return mode is not AccumulationMode.DISCARDING
 
 
 def running_merges(aggregators: AggregatorList, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:

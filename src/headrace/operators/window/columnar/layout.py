@@ -16,7 +16,7 @@ from headrace.operators.aggregates.aggregator import AggregatorList, with_new_na
 from headrace.operators.aggregates.simple import CountRows, KeyField
 from headrace.operators.stateless import computed
 from headrace.state.renamed_fields import NOTHING_RENAMED
-from headrace.windowing.serializers import TimeWindowSerializer
+from headrace.windowing.windows import TimeWindowSerializer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -23,7 +23,7 @@ from headrace.common.constants import MIN_WATERMARK
 from headrace.operators.aggregates.aggregator import GroupedRows, ScatteredRows
 from headrace.operators.arrays import concat, gather
 from headrace.operators.base import KeyedBatch, KeyedOperator
-from headrace.operators.window.columnar.panes.panes import Panes
+from headrace.operators.window.columnar.panes import Panes
 from headrace.operators.window.lateness import check_timestamps, is_too_late
 from headrace.state.keys import KeyColumn
 from headrace.state.keys.hashing import hash_int64

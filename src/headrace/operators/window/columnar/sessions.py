@@ -22,12 +22,11 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
-from headrace.operators.arrays import concat, gather
-from headrace.operators.window.columnar.firing import running_merges
-from headrace.state.runs.grouping import Groups, Segments, sorted_by, sorted_pairs
+from headrace.operators.window.columnar.version_log import LoggedWindow, VersionLog
+from headrace.state.runs.grouping import sorted_by, sorted_pairs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     import numpy.typing as npt
     import pyarrow as pa
@@ -293,38 +292,21 @@ class FollowedSessions:
     refused: Longs
 
 
-class _Session:
+class _Session(LoggedWindow):
     """One session.
 
     Attributes:
         start: its first timestamp.
         end: the gap after its last timestamp.
         has_fired: whether it has fired since its end is what it is.
-        parts: all parts that it consists of.
-        pending: those that its last version does not have.
-        open_part: the part that records are added to; -1 when there is none.
-        chain: the chain of its next versions.
-        version: the last version, also where the session discarded what that held; -1 when there is none.
     """
 
-    __slots__ = ("chain", "end", "has_fired", "open_part", "parts", "pending", "start", "version")
+    __slots__ = ("end", "has_fired", "start")
 
-    def __init__(self, start: int, end: int, chain: int) -> None:
-        self.start, self.end, self.chain = start, end, chain
+    def __init__(self, log: VersionLog, start: int, end: int, parts: Sequence[int] = ()) -> None:
+        super().__init__(log, parts)
+        self.start, self.end = start, end
         self.has_fired = False
-        self.parts: list[int] = []
-        self.pending: list[int] = []
-        self.open_part = self.version = -1
-
-    def take(self, parts: Iterable[int]) -> None:
-        """Lets the session have more parts."""
-        self.parts.extend(parts)
-        self.pending.extend(parts)
-
-    def discard(self, chain: int) -> None:
-        """Lets the session hold nothing; its next versions are of another chain."""
-        self.parts.clear()
-        self.chain = chain
 
 
 class SessionFollower:
@@ -343,21 +325,14 @@ class SessionFollower:
         self._gap = gap
         self._lateness = lateness
         self._discards = discards
-        self._chains = len(opened)
-        self._parts = len(opened)
-        self._version_chains: list[int] = []
-        self._pair_parts: list[int] = []
-        self._pair_versions: list[int] = []
-        self._rows: list[int] = []
-        self._row_parts: list[int] = []
+        self._log = VersionLog()
+        self._opened = len(opened)
         self._fired: list[tuple[int, int, int, int, int]] = []
         self._refused: list[int] = []
         self._sessions: dict[int, list[_Session]] = {}
-        rows = zip(opened.keys.tolist(), opened.starts.tolist(), opened.ends.tolist(), strict=True)
-        for number, (key, start, end) in enumerate(rows):
-            session = _Session(start, end, number)
+        for key, start, end in zip(opened.keys.tolist(), opened.starts.tolist(), opened.ends.tolist(), strict=True):
+            session = _Session(self._log, start, end, (self._log.new_part(),))
             session.has_fired = end <= passed
-            session.take((number,))
             if session.has_fired:
                 self._discard(session)
             self._sessions.setdefault(key, []).append(session)
@@ -389,22 +364,10 @@ class SessionFollower:
             chunk: all records.
             opened: what the sessions held that were there.
         """
-        parts = opened
-        if not self._version_chains:
-            return parts
-        if self._rows:
-            rows, of_rows = np.array(self._rows), np.array(self._row_parts)
-            order = np.argsort(of_rows, kind="stable")
-            made = chunk.accumulated(aggregators, Groups(rows[order], _stretches(of_rows[order])))
-            parts = [concat([a, b]) for a, b in zip(opened, made, strict=True)]
-        chains, versions = np.array(self._version_chains), np.array(self._pair_versions)
-        order = np.argsort(chains[versions], kind="stable")
-        versions, of_versions = versions[order], np.array(self._pair_parts)[order]
-        segments = _stretches(versions)
-        columns = aggregators.merge([gather(column, of_versions) for column in parts], segments)
-        versions = versions[segments.starts]
-        columns = running_merges(aggregators, columns, _stretches(chains[versions]))
-        return [gather(column, np.argsort(versions)) for column in columns]
+        if not self._log.has_versions:
+            return opened
+        added = self._log.parts_of_records(lambda groups: chunk.accumulated(aggregators, groups))
+        return self._log.versions(aggregators, [(np.arange(self._opened), opened), added])
 
     def _advance(self, key: int, sessions: list[_Session], watermark: int) -> None:
         """Fires what has come to its end, and drops what takes no more records."""
@@ -425,11 +388,11 @@ class SessionFollower:
             if self._is_over(end, watermark):
                 self._refused.append(row)
                 return
-            met = [_Session(start, end, self._new_chain())]
+            met = [_Session(self._log, start, end)]
             sessions.extend(met)
         session = self._merged(sessions, met)
         session.start, session.end = min(start, session.start), max(end, session.end)
-        self._put(session, row)
+        session.add(self._log, row)
         session.has_fired = session.end - 1 <= watermark
         if session.has_fired:
             self._fire(key, session, row)
@@ -445,52 +408,23 @@ class SessionFollower:
                 sessions.remove(other)
         return session
 
-    def _put(self, session: _Session, row: int) -> None:
-        if session.open_part < 0:
-            session.open_part = self._parts
-            self._parts += 1
-            session.take((session.open_part,))
-        self._rows.append(row)
-        self._row_parts.append(session.open_part)
-
     def _fire(self, key: int, session: _Session, late_record: int) -> None:
-        self._fired.append((key, session.start, session.end, late_record, self._version(session)))
+        self._fired.append((key, session.start, session.end, late_record, session.now(self._log)))
         self._discard(session)
 
     def _discard(self, session: _Session) -> None:
         """Drops what a session holds that has fired, where sessions do so."""
         if self._discards:
-            self._version(session)
-            session.discard(self._new_chain())
-
-    def _new_chain(self) -> int:
-        self._chains += 1
-        return self._chains - 1
-
-    def _version(self, session: _Session) -> int:
-        """What a session holds now."""
-        if session.pending:
-            session.version = len(self._version_chains)
-            self._version_chains.append(session.chain)
-            self._pair_parts.extend(session.pending)
-            self._pair_versions.extend([session.version] * len(session.pending))
-            session.pending = []
-            session.open_part = -1
-        return session.version
+            session.now(self._log)
+            session.begin(self._log)
 
     def _found(self) -> FollowedSessions:
         fired = np.array(self._fired, np.int64).reshape(-1, 5).T
         left = [
-            (key, session.start, session.end, self._version(session))
+            (key, session.start, session.end, session.now(self._log))
             for key, sessions in self._sessions.items()
             for session in sessions
         ]
         kept = np.array(sorted(left, key=itemgetter(0, 2)), np.int64).reshape(-1, 4).T
         refused = np.array(self._refused, np.int64)
         return FollowedSessions(Spans(*fired[:3]), fired[3], fired[4], Spans(*kept[:3]), kept[3], refused)
-
-
-def _stretches(numbers: Longs) -> Segments:
-    """The stretches of equal numbers."""
-    starts = np.flatnonzero(np.diff(numbers, prepend=numbers[0] - 1))
-    return Segments(starts, len(numbers))

@@ -9,9 +9,8 @@ one gives: by moment of firing, and within one moment by (window end, hash of ke
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from itertools import repeat
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from itertools import repeat, starmap
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,32 +19,38 @@ from headrace.common.batch import Batch
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.operators.arrays import fixed_width, gather
 from headrace.operators.base import KeyedOperator
-from headrace.operators.window.changed_windows import WindowStateMigration
 from headrace.operators.window.columnar.accumulators import Accumulators, Arrivals, Chunk, accumulators_of
-from headrace.operators.window.columnar.firing import LATE_FIRINGS, Emission, result_batch
+from headrace.operators.window.columnar.firing import Emission, keeps_contents, late_emission, result_batch
 from headrace.operators.window.columnar.local_aggregate import ACCUMULATORS_INPUT
-from headrace.operators.window.columnar.window_store import WindowStore, combined
+from headrace.operators.window.columnar.panes import Panes, PaneStore
+from headrace.operators.window.columnar.windows_by_end import WindowStore, combined
 from headrace.operators.window.lateness import LateRecords, check_timestamps, cleaned_end, cleanup_times, passed_end
-from headrace.operators.window.stored_windows import held_in_columns, held_times
-from headrace.operators.window.stores import CLOCK_STORE, GLOBAL_STORE, STORE, accumulators_layout, check_has_only
+from headrace.operators.window.stored_windows import (
+    CLOCK_STORE,
+    GLOBAL_STORE,
+    PANE,
+    STORE,
+    WindowStateMigration,
+    accumulators_layout,
+    check_has_only,
+    held_in_columns,
+)
 from headrace.state.runs.grouping import times_bounds
 from headrace.state.runs.merge_input import NO_TIME
-from headrace.windowing.accumulation_mode import AccumulationMode
+from headrace.windowing.definition import AccumulationMode
 from headrace.windowing.intervals import Assignment, OneWindow
 from headrace.windowing.windows import GlobalWindow, TimeWindow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
 
     from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext, Output
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
-    from headrace.operators.window.columnar.panes.pane_store import PaneStore
     from headrace.operators.window.stored_windows import StoredWindow
     from headrace.state.table_layout import TableLayout
     from headrace.windowing.intervals import RegularWindows
-    from headrace.windowing.windows import Window
 
     Longs = npt.NDArray[np.int64]
 
@@ -78,8 +83,9 @@ class AlignedWindowOperator(KeyedOperator):
         self._assigner = assigner
         self._lateness = lateness
         self._late_tag = late_tag
-        self._late_firings = LATE_FIRINGS[mode]
-        self._kept_for = lateness if self._late_firings.keeps_contents else 0  # from a window's end on
+        self._mode = mode
+        self._kept_for = lateness if keeps_contents(mode) else 0  # from a window's end on
+        self._store_name = STORE
         self._watermark = MIN_WATERMARK
 
     def open(self, context: OperatorContext, output: Output) -> None:
@@ -87,7 +93,7 @@ class AlignedWindowOperator(KeyedOperator):
         self._late = LateRecords(self, self._lateness, self._late_tag)
 
     def restore_state(self, context: OperatorContext) -> None:
-        check_has_only(context, STORE)
+        check_has_only(context, self._store_name)
         self._store = self._open_store(context)
 
     def _open_store(self, context: OperatorContext) -> WindowStore | PaneStore:
@@ -111,12 +117,18 @@ class AlignedWindowOperator(KeyedOperator):
         return WindowStateMigration(context, self._assigner, kept_as, rows_of, combine, regrouped)
 
     def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[StoredWindow]:
-        """What windows hold; of an operator that is not open. See :class:`.held_windows.WindowStateReader`."""
+        """What windows hold; of an operator that is not open. See :class:`.WindowStateReader`."""
         store = self._open_store(context)
         store.begin_epoch()
         for block in store.due(cleaned_end(watermark, self._kept_for), MAX_WATERMARK):
-            starts = self._assigner.starts_of(block.ends)
-            yield from held_times(self._layout, block.keys, starts, block.ends, block.columns)
+            bounds = self._bounds(block.ends)
+            ends = zip(*(bound.to_pylist() for bound in bounds), strict=True)
+            windows = starmap(TimeWindow, ends) if bounds else repeat(GlobalWindow(), len(block))
+            yield from held_in_columns(self._layout, block.keys, windows, bounds, block.columns)
+
+    def _bounds(self, ends: Longs) -> list[pa.Array]:
+        """The columns of results that tell windows apart, which global ones need not be."""
+        return [pa.array(self._assigner.starts_of(ends)), pa.array(ends)] if self._layout.window_names else []
 
     def begin_epoch(self, scope: EpochScope) -> None:
         self._watermark = scope.watermark
@@ -154,7 +166,7 @@ class AlignedWindowOperator(KeyedOperator):
         self._store.add(self._chunk(batch, judged.on_time, arrivals))
         late = self._chunk(batch, judged.again, arrivals) if len(judged.again.ends) else None
         self._advance(batch.watermarks, judged.again, late)
-        if late is not None and self._late_firings.keeps_contents:
+        if late is not None and keeps_contents(self._mode):
             self._store.add_accumulators(Accumulators.of_chunk(self._layout.aggregators, late))
 
     def _judged(self, batch: KeyedBatch) -> AssignedRecords:
@@ -206,9 +218,8 @@ class AlignedWindowOperator(KeyedOperator):
                 self.output.emit(result_batch(self._layout, self._assigner, [emission]))
         else:
             fired = list(due)
-            refired = self._late_firings.emission(
-                self._layout.aggregators, self._store.find, late, again.records, watermarks
-            )
+            aggregators, find = self._layout.aggregators, self._store.find
+            refired = late_emission(self._mode, aggregators, find, late, again.records, watermarks)
             self.output.emit(result_batch(self._layout, self._assigner, [*fired, refired]))
         self._watermark = last
         self._store.forget(cleaned_end(last, self._kept_for))
@@ -231,67 +242,69 @@ def records_of(accumulators: Accumulators, mask: npt.NDArray[np.bool_]) -> int:
     return int(fixed_width(accumulators.columns[0])[mask].sum())
 
 
-class UntimedWindowOperator(KeyedOperator):
+class UntimedWindowOperator(AlignedWindowOperator):
     """Built-in aggregates over windows that all records of an epoch are in alike.
+
+    Windows of the clock fire when an epoch begins at their end or later; the global one fires when the input ends.
 
     Args:
         layout: the aggregates and the columns.
         windows: the windows.
-
-    Class attributes:
-        store_name: the store that accumulators are in.
     """
 
-    store_name: ClassVar[str]
+    _store: WindowStore
 
     def __init__(self, layout: ColumnarWindowLayout, windows: RegularWindows) -> None:
-        super().__init__()
-        self._layout = layout
-        self._windows = windows
-        self._watermark = MIN_WATERMARK
-
-    def restore_state(self, context: OperatorContext) -> None:
-        check_has_only(context, self.store_name)
-        self._store = self._open_store(context)
-
-    def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[StoredWindow]:
-        """What windows hold; of an operator that is not open. See :class:`.held_windows.WindowStateReader`."""
-        store = self._open_store(context)
-        store.begin_epoch()
-        for block in store.due(MIN_WATERMARK, MAX_WATERMARK):
-            windows, bounds = self._windows_of(block.ends), self._bounds(block.ends)
-            yield from held_in_columns(self._layout, block.keys, windows, bounds, block.columns)
+        super().__init__(layout, windows)
+        self._is_global = isinstance(windows, OneWindow)
+        self._store_name = GLOBAL_STORE if self._is_global else CLOCK_STORE
+        self._next_end = NO_TIME
 
     def _open_store(self, context: OperatorContext) -> WindowStore:
-        kept_as = accumulators_layout(self._layout, self._windows)
-        return WindowStore(self._layout, kept_as, context.state.store(self.store_name), context.learnt)
+        kept_as = accumulators_layout(self._layout, self._assigner)
+        return WindowStore(self._layout, kept_as, context.state.store(self._store_name), context.learnt)
+
+    def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[StoredWindow]:
+        return super().held_windows(context, MIN_WATERMARK)
 
     def begin_epoch(self, scope: EpochScope) -> None:
-        self._watermark = scope.watermark
-        self._arrivals = Arrivals(scope.epoch)
-        self._store.begin_epoch()
-        self._ends: list[int] = self._windows.assign(np.array([scope.processing_time])).ends.tolist()
+        super().begin_epoch(scope)
+        self._ends: list[int] = self._assigner.assign(np.array([scope.processing_time])).ends.tolist()
+        if not self._is_global:
+            # What comes in this very millisecond may belong to a window that ends with it: it fires once more then.
+            self._fire(scope.processing_time + 1)
 
     def process(self, input_index: int, batch: Batch) -> None:
-        if input_index != ACCUMULATORS_INPUT:
-            super().process(input_index, batch)
-        elif len(batch):
-            self._add(accumulators_of(batch))
+        super().process(input_index, batch)
+        if self._is_global:
+            met = batch.watermarks[batch.watermarks < MAX_WATERMARK]  # the end is told by advance_watermark()
+            self._watermark = max(self._watermark, int(met[-1])) if len(met) else self._watermark
 
     def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
-        keys = batch.keys
-        columns, arrivals = self._layout.inputs_of(batch, self.context), self._arrivals.next(len(batch))
-        everywhere = np.full(len(batch), self._ends[0] if self._ends else 0)
-        chunk = Chunk(everywhere, keys.hashes, keys.values, columns, arrivals)
+        end = self._ends[0] if self._ends else 0
+        everywhere = Assignment(np.arange(len(batch)), np.full(len(batch), end), True)
+        chunk = self._chunk(batch, everywhere, self._arrivals.next(len(batch)))
         if len(self._ends) == 1:
             self._store.add(chunk)
         else:
-            self._add(Accumulators.of_chunk(self._layout.aggregators, chunk))
+            self._add_accumulators(Accumulators.of_chunk(self._layout.aggregators, chunk), batch.watermarks)
+
+    def advance_watermark(self, watermark: int) -> None:
+        if self._is_global:
+            if watermark == MAX_WATERMARK > self._watermark:
+                self._fire(OneWindow.END)
+            self._watermark = watermark
+        KeyedOperator.advance_watermark(self, watermark)
 
     def end_epoch(self) -> None:
+        if not self._is_global:
+            self._next_end = self._store.next_above(MIN_WATERMARK)
         self._store.end_epoch(MIN_WATERMARK)
 
-    def _add(self, accumulators: Accumulators) -> None:
+    def wake_up_time(self) -> int | None:
+        return None if self._next_end == NO_TIME else self._next_end - 1
+
+    def _add_accumulators(self, accumulators: Accumulators, watermarks: Longs) -> None:
         for end in self._ends:
             self._store.add_accumulators(accumulators.at(end))
 
@@ -299,78 +312,130 @@ class UntimedWindowOperator(KeyedOperator):
         """Shows the windows whose ends are not above ``upto``; their contents go."""
         for block in self._store.due(MIN_WATERMARK, upto):
             columns = self._layout.finish(block.keys, self._bounds(block.ends), block.columns)
+            times = np.full(len(block), MAX_WATERMARK) if self._is_global else block.ends - 1
             watermarks = np.full(len(block), self._watermark)
-            self.output.emit(Batch(self._layout.output_type, self._timestamps(block.ends), watermarks, columns=columns))
+            self.output.emit(Batch(self._layout.output_type, times, watermarks, columns=columns))
         self._store.forget(upto)
 
-    @abstractmethod
-    def _windows_of(self, ends: Longs) -> Iterable[Window]:
-        """The windows."""
 
-    @abstractmethod
-    def _bounds(self, ends: Longs) -> list[pa.Array]:
-        """The columns of results that tell windows apart."""
-
-    @abstractmethod
-    def _timestamps(self, ends: Longs) -> Longs:
-        """The timestamps of results."""
+_STEP_ROWS: Final = 1 << 17
+"""Windows fire once for so many records: what is late for none of its windows may be added long before they fire."""
 
 
-class ProcessingTimeWindowOperator(UntimedWindowOperator):
-    """Windows of processing time, which fire when an epoch begins at their end or later."""
+def columnar_window(
+    layout: ColumnarWindowLayout,
+    assigner: RegularWindows,
+    lateness: int = 0,
+    late_tag: str | None = None,
+    mode: AccumulationMode = AccumulationMode.ACCUMULATING,
+) -> AlignedWindowOperator:
+    """The operator for built-in aggregates over such windows."""
+    panes = Panes.of(assigner)
+    if panes is None:
+        return AlignedWindowOperator(layout, assigner, lateness, late_tag, mode)
+    return PanedWindowOperator(layout, assigner, panes, lateness, late_tag, mode)
 
-    store_name: ClassVar[str] = CLOCK_STORE
+
+class PanedWindowOperator(AlignedWindowOperator):
+    """Built-in aggregates over windows that share panes.
+
+    Args:
+        layout: the aggregates and the columns.
+        assigner: puts records into windows.
+        panes: those that the windows share.
+        lateness: how long after its end a window still takes records, in milliseconds.
+        late_tag: the id of the side output for records that come too late; without one they are dropped and counted.
+        mode: what windows show when they fire again.
+    """
+
+    _store: PaneStore
+    _met: list[Longs]
+    _added: int
+
+    def __init__(
+        self,
+        layout: ColumnarWindowLayout,
+        assigner: RegularWindows,
+        panes: Panes,
+        lateness: int = 0,
+        late_tag: str | None = None,
+        mode: AccumulationMode = AccumulationMode.ACCUMULATING,
+    ) -> None:
+        super().__init__(layout, assigner, lateness, late_tag, mode)
+        self._panes = panes
+
+    def _open_store(self, context: OperatorContext) -> PaneStore:
+        kept_as = accumulators_layout(self._layout, self._assigner, **{PANE: self._panes.length})
+        runs = context.state.store(STORE)
+        self._moved_into(self._panes.as_windows, context, kept_as).take_over(runs)
+        return PaneStore(self._layout, self._assigner, self._panes, kept_as, runs, context.learnt)
 
     def begin_epoch(self, scope: EpochScope) -> None:
         super().begin_epoch(scope)
-        # What comes in this very millisecond may belong to a window that ends with it: it fires once more then.
-        self._fire(scope.processing_time + 1)
-
-    def end_epoch(self) -> None:
-        self._next_end = self._store.next_above(MIN_WATERMARK)
-        super().end_epoch()
-
-    def wake_up_time(self) -> int | None:
-        return None if self._next_end == NO_TIME else self._next_end - 1
-
-    def _windows_of(self, ends: Longs) -> Iterable[Window]:
-        return map(TimeWindow, self._windows.starts_of(ends).tolist(), ends.tolist())
-
-    def _bounds(self, ends: Longs) -> list[pa.Array]:
-        return [pa.array(self._windows.starts_of(ends)), pa.array(ends)]
-
-    def _timestamps(self, ends: Longs) -> Longs:
-        return ends - 1
-
-
-class EndOfStreamWindowOperator(UntimedWindowOperator):
-    """Global windows that fire when the input ends."""
-
-    store_name: ClassVar[str] = GLOBAL_STORE
-
-    def process(self, input_index: int, batch: Batch) -> None:
-        super().process(input_index, batch)
-        met = batch.watermarks[batch.watermarks < MAX_WATERMARK]  # the end is told by advance_watermark()
-        if len(met):
-            self._watermark = max(self._watermark, int(met[-1]))
+        self._met, self._added = [], 0
 
     def advance_watermark(self, watermark: int) -> None:
-        if watermark == MAX_WATERMARK > self._watermark:
-            self._fire(OneWindow.END)
-        self._watermark = watermark
+        self._catch_up()
         super().advance_watermark(watermark)
 
-    def _windows_of(self, ends: Longs) -> Iterable[Window]:
-        return repeat(GlobalWindow(), len(ends))
+    def _add_all(self, batch: KeyedBatch) -> None:
+        late = np.count_nonzero(~self._panes.are_on_time(batch.timestamps, batch.watermarks))
+        if late * self._assigner.per_timestamp > MOST_PAIRS and len(batch) > 1:
+            middle = len(batch) // 2
+            self._add_all(batch.slice(0, middle))
+            self._add_all(batch.slice(middle, len(batch)))
+        else:
+            self._add_records(batch)
 
-    def _bounds(self, ends: Longs) -> list[pa.Array]:
-        return []
+    def _add_records(self, batch: KeyedBatch) -> None:
+        arrivals = self._arrivals.next(len(batch))
+        pairs = self._panes.assign(batch.timestamps)
+        is_on_time = self._panes.are_on_time(batch.timestamps, batch.watermarks)
+        if is_on_time.all():
+            self._store.add_to_panes(self._chunk(batch, pairs, arrivals))
+            self._met.append(batch.watermarks)
+            self._added += len(batch)
+            if self._added >= _STEP_ROWS:
+                self._catch_up()
+            return
+        self._catch_up()
+        self._store.add_to_panes(self._chunk(batch, pairs.where(is_on_time), arrivals))
+        self._add_late(batch, pairs, np.flatnonzero(~is_on_time), arrivals)
 
-    def _timestamps(self, ends: Longs) -> Longs:
-        return np.full(len(ends), MAX_WATERMARK)
+    def _catch_up(self) -> None:
+        """Brings event time to where the records have brought it that were on time for all their windows."""
+        if self._met:
+            met, self._met, self._added = np.concatenate(self._met), [], 0
+            self._advance(met)
 
+    def _add_late(self, batch: KeyedBatch, pairs: Assignment, rows: Longs, arrivals: Longs) -> None:
+        """Adds records that are late for some of their windows, or for all."""
+        part = batch.take(rows)
+        judged = self._judged(part)
+        is_due = judged.on_time.ends <= passed_end(int(batch.watermarks[-1]))
+        self._store.add(self._chunk(part, judged.on_time.where(is_due), arrivals[rows]))
+        late = self._chunk(part, judged.again, arrivals[rows]) if len(judged.again.ends) else None
+        again = Assignment(rows[judged.again.records], judged.again.ends, False)
+        self._advance(batch.watermarks, again, late)
+        last_ends = self._assigner.last_ends(part.timestamps)
+        is_taken = cleanup_times(last_ends, self._kept_for) > part.watermarks
+        taken = self._chunk(batch, pairs.where(np.isin(pairs.records, rows[is_taken])), arrivals)
+        self._store.settle(Accumulators.of_chunk(self._layout.aggregators, taken))
 
-def untimed_window(layout: ColumnarWindowLayout, windows: RegularWindows) -> UntimedWindowOperator:
-    """The operator for built-in aggregates over such windows."""
-    kind = EndOfStreamWindowOperator if isinstance(windows, OneWindow) else ProcessingTimeWindowOperator
-    return kind(layout, windows)
+    def _add_accumulators(self, accumulators: Accumulators, watermarks: Longs) -> None:
+        self._catch_up()
+        is_on_time = self._panes.are_on_time(accumulators.ends - 1, watermarks)
+        if is_on_time.all():
+            self._store.add_to_panes(accumulators)
+            self._advance(watermarks)
+            return
+        self._store.add_to_panes(accumulators.take(np.flatnonzero(is_on_time)))
+        rows = np.flatnonzero(~is_on_time)
+        part, met = accumulators.take(rows), watermarks[rows]
+        pairs = self._panes.windows_of(part.ends)
+        is_due = (pairs.ends - 1 > met[pairs.records]) & (pairs.ends <= passed_end(int(watermarks[-1])))
+        self._store.add_accumulators(part.spread(pairs.where(is_due)))
+        self._advance(watermarks)
+        is_late = self._assigner.last_ends(part.ends - 1) - 1 <= met
+        self._late.drop(records_of(part, is_late))
+        self._store.settle(part.take(np.flatnonzero(~is_late)))

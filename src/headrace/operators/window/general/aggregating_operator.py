@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import count
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import numpy as np
@@ -12,16 +11,14 @@ from headrace.common.batch import Batch
 from headrace.common.columns import layout_of
 from headrace.common.constants import MIN_WATERMARK
 from headrace.operators.aggregates.aggregator import GroupedRows, renamed_columns
-from headrace.operators.arrays import concat, gather
+from headrace.operators.arrays import gather
 from headrace.operators.window.columnar.accumulators import Arrivals
-from headrace.operators.window.columnar.firing import running_merges
-from headrace.operators.window.general.contents import KeyedContents
-from headrace.operators.window.general.emitted_results import RecordedResults
+from headrace.operators.window.columnar.version_log import LoggedWindow, VersionLog
+from headrace.operators.window.general.contents import KeyedContents, RecordedResults
 from headrace.operators.window.general.window_operator import WindowOperator
-from headrace.operators.window.stores import CONTENTS
+from headrace.operators.window.stored_windows import CONTENTS
 from headrace.state.descriptors import ValueStateDescriptor
 from headrace.state.keys.codecs import NO_KEY
-from headrace.state.runs.grouping import Groups, Segments
 from headrace.windowing.definition import WindowFunctions
 
 if TYPE_CHECKING:
@@ -32,20 +29,21 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.base import EpochScope, OperatorContext
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
-    from headrace.operators.window.general.emitted_results import EmittedResults
+    from headrace.operators.window.general.contents import EmittedResults
     from headrace.state.keyed.namespaces import GivenNamespace
     from headrace.state.keys.codecs import AnyKeyEntry
     from headrace.state.protocols import KeyedStates
     from headrace.state.renamed_fields import RenamedFields
+    from headrace.state.runs.grouping import Groups
     from headrace.windowing.definition import WindowDefinition
-    from headrace.windowing.serializers import WindowSerializer
-    from headrace.windowing.trigger import Firing
+    from headrace.windowing.triggers import Firing
+    from headrace.windowing.windows import WindowSerializer
 
     Longs = npt.NDArray[np.int64]
     Columns = list[pa.Array]
 
 
-class _Held:
+class _Held(LoggedWindow):
     """What one window of a key holds in the course of an epoch.
 
     Attributes:
@@ -55,47 +53,18 @@ class _Held:
         is_changed: whether that is not what the window holds now.
         columns: accumulators that an earlier batch has left; None when there are none.
         row: which of them are the window's.
-        batch: the batch that the following is about.
-        chain: the number of the window in the log.
-        version: the last version of it; -1 when there is none.
-        parts: all parts in the log that the window consists of.
-        pending: those of them that the last version does not have.
-        open_part: the part that elements are added to; -1 when there is none.
+        batch: the batch whose log the window is in.
     """
 
-    __slots__ = (
-        "batch",
-        "chain",
-        "columns",
-        "entry",
-        "is_changed",
-        "is_stored",
-        "namespace",
-        "open_part",
-        "parts",
-        "pending",
-        "row",
-        "version",
-    )
+    __slots__ = ("batch", "columns", "entry", "is_changed", "is_stored", "namespace", "row")
 
-    def __init__(self, entry: AnyKeyEntry, namespace: GivenNamespace) -> None:
+    def __init__(self, log: VersionLog, entry: AnyKeyEntry, namespace: GivenNamespace) -> None:
+        super().__init__(log)
         self.entry = entry
         self.namespace = namespace
         self.is_stored = self.is_changed = False
         self.columns: Columns | None = None
         self.row = self.batch = -1
-
-    def begin(self, chain: int, part: int | None = None) -> None:
-        """Lets the window consist of a part alone, or of nothing."""
-        self.chain = chain
-        self.version = self.open_part = -1
-        self.parts: list[int] = [] if part is None else [part]
-        self.pending = self.parts.copy()
-
-    def take(self, part: int) -> None:
-        """Lets the window have one more part."""
-        self.parts.append(part)
-        self.pending.append(part)
 
 
 class AccumulatedContents(KeyedContents):
@@ -121,14 +90,11 @@ class AccumulatedContents(KeyedContents):
     def add(self, namespace: GivenNamespace, element: Any, timestamp: int) -> None:
         held = self._enter(namespace)
         held.is_changed = True
-        if held.open_part < 0:
-            held.open_part = self._log.new_part()
-            held.take(held.open_part)
-        self._log.add(held.open_part, element)
+        held.add(self._log.versions, self._log.row_of(element))
 
     def elements(self, namespace: GivenNamespace, window: Any) -> Sequence[Any] | None:
         held = self._enter(namespace)
-        return (self._version(held),) if held.parts else None
+        return (held.now(self._log.versions),) if held.parts else None
 
     def held(self, namespace: GivenNamespace, window: Any) -> Sequence[Any] | None:
         """The row that the window would show."""
@@ -145,18 +111,17 @@ class AccumulatedContents(KeyedContents):
 
     def merge(self, namespace: GivenNamespace, sources: Sequence[GivenNamespace]) -> None:
         target = self._enter(namespace)
-        target.is_changed, target.open_part = True, -1
+        target.is_changed = True
+        target.close_part()
         for held in map(self._enter, sources):
-            for part in held.parts:
-                target.take(part)
+            target.take(held.parts)
             self._clear(held)
 
     def work_out(self, emit: Callable[[Batch], None]) -> None:
         """Has the log emit its results, and takes up what the windows hold now."""
         touched, self._touched = self._touched, []
         for held in touched:
-            if held.pending:
-                self._version(held)
+            held.now(self._log.versions)
         columns = self._log.work_out(emit)
         for held in touched:
             held.columns, held.row = (columns, held.version) if held.parts else (None, -1)
@@ -164,7 +129,7 @@ class AccumulatedContents(KeyedContents):
                 del self._held[held.entry.ordinal, held.namespace]
         self._batch += 1
 
-    def end_epoch(self, watermark: int) -> None:
+    def end_epoch(self) -> None:
         try:
             for held, accumulators in self._changed():
                 self._keyed.current, self._keyed.namespace = held.entry, held.namespace
@@ -200,11 +165,11 @@ class AccumulatedContents(KeyedContents):
         if held is not None and held.batch == self._batch:
             return held
         if held is None:
-            held = self._held[entry.ordinal, namespace] = _Held(entry, namespace)
-            held.begin(self._log.new_chain(), self._stored_part(held))
+            held = self._held[entry.ordinal, namespace] = _Held(self._log.versions, entry, namespace)
+            part = self._stored_part(held)
         else:
             part = None if held.columns is None else self._log.part_of(held.columns, held.row)
-            held.begin(self._log.new_chain(), part)
+        held.begin(self._log.versions, () if part is None else (part,))
         held.batch = self._batch
         self._touched.append(held)
         return held
@@ -217,17 +182,9 @@ class AccumulatedContents(KeyedContents):
         held.is_stored = True
         return self._log.part_of_row(accumulators)
 
-    def _version(self, held: _Held) -> int:
-        """What a window holds now."""
-        if held.pending:
-            held.version = self._log.new_version(held.chain, held.pending)
-            held.pending = []
-            held.open_part = -1
-        return held.version
-
     def _clear(self, held: _Held) -> None:
         held.is_changed = True
-        held.begin(self._log.new_chain())
+        held.begin(self._log.versions)
 
 
 _NOTHING: Final = object()
@@ -257,6 +214,9 @@ class AggregateLog:
         windows: says which columns tell windows apart.
         input_type: the type of the elements.
         context: the operator.
+
+    Attributes:
+        versions: the parts and versions of windows.
     """
 
     def __init__(
@@ -277,51 +237,34 @@ class AggregateLog:
         """Elements are numbered by epoch."""
         self._arrivals = Arrivals(epoch)
 
-    def new_part(self) -> int:
-        """A part without elements."""
-        return next(self._part_numbers)
-
-    def add(self, part: int, element: Any) -> None:
-        """Adds an element to a part."""
+    def row_of(self, element: Any) -> int:
+        """The row of an element, which is aggregated with the others of the batch."""
         if element is not self._newest:  # an element of several windows comes several times
             self._newest = element
             self._elements.append(element)
-        self._parts.append(part)
-        self._rows.append(len(self._elements) - 1)
+        return len(self._elements) - 1
 
     def part_of_row(self, accumulators: Any) -> int:
         """A part that was aggregated before, as a row."""
-        part = next(self._part_numbers)
+        part = self.versions.new_part()
         self._row_parts.append(part)
         self._stored.append(accumulators)
         return part
 
     def part_of(self, columns: Columns, row: int) -> int:
         """A part that was aggregated before, as a row of columns, which :meth:`work_out` has given."""
-        part = next(self._part_numbers)
+        part = self.versions.new_part()
         _, parts, rows = self._earlier.setdefault(id(columns), (columns, [], []))
         parts.append(part)
         rows.append(row)
         return part
 
-    def new_chain(self) -> int:
-        """The number of a window whose versions follow one another."""
-        return next(self._chain_numbers)
-
-    def new_version(self, chain: int, parts: Sequence[int]) -> int:
-        """What a window holds: its last version, and parts that came since, at least one."""
-        version = len(self._chains)
-        self._chains.append(chain)
-        self._pair_parts.extend(parts)
-        self._pair_versions.extend([version] * len(parts))
-        return version
-
     def version_of(self, elements: Sequence[Any]) -> int:
         """A version that consists of some elements, at least one."""
-        part = self.new_part()
+        window = LoggedWindow(self.versions)
         for element in elements:
-            self.add(part, element)
-        return self.new_version(self.new_chain(), (part,))
+            window.add(self.versions, self.row_of(element))
+        return window.now(self.versions)
 
     def show(self, version: int, key: Any, window: Any, stamp: int) -> None:
         """Notes a result.
@@ -340,7 +283,9 @@ class AggregateLog:
         Returns:
             The accumulators of all versions, by their numbers.
         """
-        columns = self._versions() if self._chains else []
+        columns: Columns = []
+        if self.versions.has_versions:
+            columns = self.versions.versions(self._layout.aggregators, self._parts())
         shown = self._shown
         self._forget()
         if shown:
@@ -348,56 +293,28 @@ class AggregateLog:
         return columns
 
     def _forget(self) -> None:
-        self._part_numbers, self._chain_numbers = count(), count()
+        self.versions = VersionLog()
         self._newest = _NOTHING
         self._elements: list[Any] = []
-        self._parts: list[int] = []  # of each pair of an element and a part
-        self._rows: list[int] = []  # the element of each pair
         self._row_parts: list[int] = []
         self._stored: list[Any] = []
         self._earlier: dict[int, tuple[Columns, list[int], list[int]]] = {}
-        self._chains: list[int] = []  # of each version
-        self._pair_parts: list[int] = []  # of each pair of a part and a version
-        self._pair_versions: list[int] = []  # the version of each pair
         self._shown: list[_Shown] = []
 
-    def _versions(self) -> Columns:
-        """The accumulators of all versions, by their numbers."""
-        aggregators = self._layout.aggregators
-        numbers, tables = zip(*self._aggregated_parts(), strict=True)
-        place = np.empty(next(self._part_numbers), np.int64)
-        place[np.concatenate(numbers)] = np.arange(sum(map(len, numbers)))
-        chains, versions = np.array(self._chains), np.array(self._pair_versions)
-        order = np.argsort(chains[versions], kind="stable")
-        rows, versions = place[np.array(self._pair_parts)[order]], versions[order]
-        parts = [gather(concat(list(columns)), rows) for columns in zip(*tables, strict=True)]
-        of_versions = _stretches(versions)
-        versions = versions[of_versions.starts]
-        columns = aggregators.merge(parts, of_versions)
-        columns = running_merges(aggregators, columns, _stretches(chains[versions]))
-        return [gather(column, np.argsort(versions)) for column in columns]
-
-    def _aggregated_parts(self) -> Iterator[tuple[Longs, Columns]]:
+    def _parts(self) -> Iterator[tuple[Longs, Columns]]:
         """The numbers of parts, and their accumulators."""
-        if self._parts:
-            yield self._aggregated_elements()
+        yield self.versions.parts_of_records(self._accumulated)
         if self._stored:
             stored = layout_of(self._layout.contents_type).rows_to_columns(self._stored)
             yield np.array(self._row_parts), stored.columns
         for columns, parts, rows in self._earlier.values():
             yield np.array(parts), [gather(column, np.array(rows)) for column in columns]
 
-    def _aggregated_elements(self) -> tuple[Longs, Columns]:
+    def _accumulated(self, groups: Groups) -> Columns:
         elements = self._elements
         times = np.zeros(len(elements), np.int64)  # nobody asks for them
         inputs = self._layout.inputs_of(Batch.of_rows(self._input_type, elements, times, times), self._context)
-        arrivals = self._arrivals.next(len(elements))
-        parts, rows = np.array(self._parts), np.array(self._rows)
-        order = np.argsort(parts, kind="stable")
-        parts, rows = parts[order], rows[order]
-        groups = Groups(rows, _stretches(parts))
-        columns = self._layout.aggregators.accumulate(GroupedRows(inputs, arrivals, groups))
-        return parts[groups.segments.starts], columns
+        return self._layout.aggregators.accumulate(GroupedRows(inputs, self._arrivals.next(len(elements)), groups))
 
     def _results(self, columns: Columns, shown: Sequence[_Shown]) -> Batch:
         versions, keys, windows, stamps = zip(*shown, strict=True)
@@ -408,12 +325,6 @@ class AggregateLog:
         )
         timestamps = np.array([window.max_timestamp() for window in windows], np.int64)
         return Batch(self._layout.output_type, timestamps, np.array(stamps, np.int64), columns=rows)
-
-
-def _stretches(numbers: Longs) -> Segments:
-    """The stretches of equal numbers."""
-    starts = np.flatnonzero(np.diff(numbers, prepend=numbers[0] - 1))
-    return Segments(starts, len(numbers))
 
 
 class AggregatingWindowOperator(WindowOperator):
@@ -446,9 +357,6 @@ class AggregatingWindowOperator(WindowOperator):
     def begin_epoch(self, scope: EpochScope) -> None:
         self._log.begin_epoch(scope.epoch)
         super().begin_epoch(scope)
-
-    def _fixed_windows(self) -> None:
-        return None  # over those they are columnar, or the trigger is to be asked
 
     def _keyed_contents(self, renamed: RenamedFields) -> KeyedContents:
         if self._definition.evictor is not None:

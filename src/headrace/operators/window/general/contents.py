@@ -1,18 +1,26 @@
-"""The contents of windows in state of key and window: one folded value, all elements, or those an evictor leaves."""
+"""What windows hold in state of key and window, and what they have shown, where they take it back.
+
+They hold one folded value, all elements, or those that an evictor leaves. The functions of a program need not give the
+same results for the same elements twice, so results are kept as they were. A window that has become part of another one
+hands its results on: the other one takes them back with its own.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from headrace.common.batch import Batch
 from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import Types
+from headrace.common.types import Row, RowKind, make_row
+from headrace.common.values import handler_of
 from headrace.operators.functions import method_of
 from headrace.operators.user_code import check_none, note_returned
-from headrace.operators.window.stores import ADVICE, CONTENTS, NONE_CONTENTS
+from headrace.operators.window.stored_windows import ADVICE, CONTENTS, NONE_CONTENTS, SHOWN, StoredWindow
 from headrace.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -20,48 +28,24 @@ from headrace.state.descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
+from headrace.state.keys.codecs import NO_KEY
 from headrace.state.renamed_fields import NOTHING_RENAMED
 from headrace.windowing.evictors import TimestampedValue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from headrace.common.type_variables import SupportsAggregate
     from headrace.common.typeinfo import TypeInformation
-    from headrace.operators.window.general.trigger_context import OperatorTime
+    from headrace.operators.window.general.window_functions import OperatorTime
     from headrace.state.keyed.namespaces import GivenNamespace
-    from headrace.state.keys.codecs import AnyKeyEntry
+    from headrace.state.keys.codecs import AnyKeyEntry, NoKey
     from headrace.state.protocols import KeyedStates
     from headrace.state.renamed_fields import RenamedFields
     from headrace.windowing.definition import WindowFunctions
     from headrace.windowing.evictors import Evictor
 
     Folding = Callable[[Sequence[Any]], Sequence[Any]]
-
-
-class WindowContents(ABC):
-    """What windows hold. Calls that take a namespace are about it and the current key."""
-
-    def begin_epoch(self) -> None:
-        """Takes up what the last epoch left."""
-
-    def end_epoch(self, watermark: int) -> None:
-        """Writes what is still needed when event time has come to ``watermark``."""
-
-    @abstractmethod
-    def add(self, namespace: GivenNamespace, element: Any, timestamp: int) -> None:
-        """Adds an element."""
-
-    @abstractmethod
-    def elements(self, namespace: GivenNamespace, window: Any) -> Sequence[Any] | None:
-        """What a window function is to see; None when there is nothing that it is called for."""
-
-    def was_shown(self, namespace: GivenNamespace, window: Any) -> None:
-        """Is called after the window function."""
-
-    @abstractmethod
-    def clear(self, namespace: GivenNamespace) -> None:
-        """Drops everything."""
 
 
 class StateOfWindows:
@@ -88,8 +72,8 @@ class StateOfWindows:
         self._keyed.merge_namespaces(self._descriptor, sources)
 
 
-class KeyedContents(StateOfWindows, WindowContents):
-    """What windows hold in state of the key and the window.
+class KeyedContents(StateOfWindows, ABC):
+    """What windows hold in state of the key and the window. Calls with a namespace are about it and the current key.
 
     Args:
         keyed: the state.
@@ -103,9 +87,20 @@ class KeyedContents(StateOfWindows, WindowContents):
         descriptor.keep_for_operator("what windows hold", renamed, ADVICE)
         super().__init__(keyed, descriptor)
 
+    def end_epoch(self) -> None:
+        """Writes what is not in state yet."""
+
     def add(self, namespace: GivenNamespace, element: Any, timestamp: int) -> None:
+        """Adds an element."""
         self._keyed.namespace = namespace
         self._state.add(element)
+
+    @abstractmethod
+    def elements(self, namespace: GivenNamespace, window: Any) -> Sequence[Any] | None:
+        """What a window function is to see; None when there is nothing that it is called for."""
+
+    def was_shown(self, namespace: GivenNamespace, window: Any) -> None:
+        """Is called after the window function."""
 
     def stored(self) -> Sequence[tuple[AnyKeyEntry, GivenNamespace]]:
         """The keys and namespaces of which something may be stored."""
@@ -429,3 +424,141 @@ def _aggregating(function: SupportsAggregate[Any, Any, Any]) -> Folding:
         return (function.get_result(accumulator),)
 
     return fold
+
+
+class EmittedResults(StateOfWindows):
+    """The results of windows, in the namespaces that contents are kept in. Of a window that goes, the last ones stand.
+
+    Args:
+        keyed: the state.
+        type_: the type of the results, which are rows.
+        renamed: which of their fields have other names than in what is stored.
+    """
+
+    def __init__(self, keyed: KeyedStates, type_: TypeInformation, renamed: RenamedFields) -> None:
+        descriptor = ListStateDescriptor(SHOWN, type_)
+        descriptor.keep_for_operator("what windows have shown", renamed, ADVICE)
+        super().__init__(keyed, descriptor)
+        self._type = type_
+        self._coerce = handler_of(type_).coerce
+
+    def changes(self, namespace: GivenNamespace, results: Sequence[Any]) -> list[Row]:
+        """What a window emits when it shows some results: all former ones are taken back first.
+
+        Each of them is an update as far as there is a new result for it, and a deletion beyond that; likewise the new
+        ones are updates and insertions.
+
+        Raises:
+            InvalidTypeError: when a result does not fit its type, or is no insertion.
+        """
+        results = [self._coerce(result, "the result") for result in results]
+        self._keyed.namespace = namespace
+        former = self._state.get()
+        self._state.update(results)
+        updated = min(len(former), len(results))
+        return [
+            *_of_kinds(former, updated, RowKind.UPDATE_BEFORE, RowKind.DELETE),
+            *_of_kinds(results, updated, RowKind.UPDATE_AFTER, RowKind.INSERT),
+        ]
+
+
+class _Event(NamedTuple):
+    """What happened to a window.
+
+    Attributes:
+        key: the key.
+        namespace: the window.
+        is_shown: whether it has fired, with a result.
+        nothing_at: timestamp and watermark of what it emits where it has fired without a result.
+        sources: the windows that have become part of it.
+    """
+
+    key: AnyKeyEntry | NoKey
+    namespace: GivenNamespace
+    is_shown: bool = False
+    nothing_at: tuple[int, int] | None = None
+    sources: Sequence[GivenNamespace] = ()
+
+
+class RecordedResults(EmittedResults):
+    """The same for results that are made at the end of a batch: until then, what happens to windows is noted.
+
+    Args:
+        keyed: the state.
+        type_: the type of the results, which are rows.
+        renamed: which of their fields have other names than in what is stored.
+    """
+
+    def __init__(self, keyed: KeyedStates, type_: TypeInformation, renamed: RenamedFields) -> None:
+        super().__init__(keyed, type_, renamed)
+        self._events: list[_Event] = []
+
+    def show(self, namespace: GivenNamespace) -> None:
+        """A window has fired, and will have one result."""
+        self._events.append(_Event(self._keyed.current, namespace, is_shown=True))
+
+    def show_nothing(self, namespace: GivenNamespace, timestamp: int, watermark: int) -> None:
+        """A window has fired, and has no result any more; with which timestamp and watermark it takes back the last."""
+        self._events.append(_Event(self._keyed.current, namespace, nothing_at=(timestamp, watermark)))
+
+    def clear(self, namespace: GivenNamespace) -> None:
+        self._events.append(_Event(self._keyed.current, namespace))
+
+    def merge(self, namespace: GivenNamespace, sources: Sequence[GivenNamespace]) -> None:
+        self._events.append(_Event(self._keyed.current, namespace, sources=tuple(sources)))
+
+    def all_changes(self, results: Sequence[Batch]) -> list[Batch]:
+        """What is emitted for the results of all windows that have fired since the last time, in that order.
+
+        Args:
+            results: one row for each firing, in one batch; none where none has fired.
+        """
+        shown = (
+            result
+            for batch in results
+            for result in zip(batch.rows, batch.timestamps.tolist(), batch.watermarks.tolist(), strict=True)
+        )
+        told: list[tuple[Row, int, int]] = []
+        events, self._events = self._events, []
+        try:
+            for event in events:
+                self._keyed.current = event.key
+                if event.is_shown:
+                    row, timestamp, watermark = next(shown)
+                    told += [(change, timestamp, watermark) for change in self.changes(event.namespace, [row])]
+                elif event.nothing_at is not None:
+                    told += [(change, *event.nothing_at) for change in self.changes(event.namespace, [])]
+                elif event.sources:
+                    super().merge(event.namespace, event.sources)
+                else:
+                    super().clear(event.namespace)
+        finally:
+            self._keyed.current = NO_KEY
+        if not told:
+            return []
+        rows, timestamps, watermarks = (list(column) for column in zip(*told, strict=True))
+        return [Batch.of_rows(self._type, rows, timestamps, watermarks)]
+
+
+def _of_kinds(rows: Sequence[Row], count: int, first: RowKind, others: RowKind) -> list[Row]:
+    """Copies of some rows, so many of which are of the first kind."""
+    kinds = [first] * count + [others] * (len(rows) - count)
+    return [make_row(row._fields, row._values, kind) for row, kind in zip(rows, kinds, strict=True)]
+
+
+def held_by_key(
+    contents: KeyedContents, keyed: KeyedStates, window_of: Callable[[GivenNamespace], Any]
+) -> Iterator[StoredWindow]:
+    """Windows whose contents are state of key and window.
+
+    Args:
+        contents: the contents.
+        keyed: the state.
+        window_of: the window of the current key whose contents are in a namespace.
+    """
+    for entry, namespace in contents.stored():
+        keyed.current = entry
+        window = window_of(namespace)
+        held = contents.held(namespace, window)
+        if held is not None:
+            yield StoredWindow(entry.key, window, list(held))

@@ -11,11 +11,11 @@ from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.type_variables import W
 from headrace.common.typeinfo import Types
 from headrace.operators.user_code import note_returned, record_text
-from headrace.operators.window.changed_windows import MERGING_WINDOWS
+from headrace.operators.window.stored_windows import MERGING_WINDOWS
 from headrace.state.descriptors import ValueStateDescriptor
 from headrace.state.keyed.namespaces import namespace_of, ordered_bytes
 from headrace.state.keys.codecs import NO_KEY
-from headrace.windowing.assigner import MergingWindowAssigner
+from headrace.windowing.assigners import MergingWindowAssigner
 from headrace.windowing.windows import TimeWindow, Window
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from headrace.state.keyed.namespaces import GivenNamespace
     from headrace.state.keys.codecs import AnyKeyEntry
     from headrace.state.protocols import KeyedStates
-    from headrace.windowing.assigner import WindowAssigner
-    from headrace.windowing.serializers import WindowSerializer
+    from headrace.windowing.assigners import WindowAssigner
+    from headrace.windowing.windows import WindowSerializer
 
 
 _BYTES: Final = Types.PRIMITIVE_ARRAY(Types.BYTE())

@@ -1,23 +1,39 @@
-"""What windows of fixed ends hold, ordered by their ends: nobody looks at it before, so elements are added together."""
+"""What windows of fixed ends hold, ordered by their ends: nobody looks at it before, so elements are added together.
+
+Elements that are folded are one value a key and window. Where all are kept they are only appended, so those of a batch
+stay the columns that they came as: a record is made of Python objects once, for the function that sees it.
+"""
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol, overload
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.common.columns import array_to_values, values_to_array
-from headrace.common.errors import InvalidProgramError
+from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
+from headrace.common.other_names import names_explained
+from headrace.operators.arrays import concat, gather
 from headrace.operators.user_code import NO_RECORD, user_error
-from headrace.operators.window.changed_windows import WindowStateMigration
 from headrace.operators.window.columnar.accumulators import Accumulators
-from headrace.operators.window.general.contents import WindowContents
+from headrace.operators.window.general.contents import all_of
 from headrace.operators.window.lateness import cleaned_end, passed_end
-from headrace.operators.window.stores import STORE, VALUES_KIND, check_has_no_timers, contents_layout
+from headrace.operators.window.stored_windows import (
+    ELEMENTS_KIND,
+    STORE,
+    VALUES_KIND,
+    StoredWindow,
+    WindowStateMigration,
+    check_has_no_timers,
+    contents_layout,
+)
+from headrace.state import sorted_table
 from headrace.state.copying import copy_value
 from headrace.state.keys import KeyColumn
 from headrace.state.runs.grouping import group_rows
@@ -27,7 +43,7 @@ from headrace.state.runs.merging import register_ordered_merger
 from headrace.state.sorted_table import TimeSortedTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     import numpy.typing as npt
 
@@ -35,7 +51,9 @@ if TYPE_CHECKING:
     from headrace.operators.base import KeyedBatch, OperatorContext
     from headrace.operators.window.general.window_functions import Fold
     from headrace.state.keyed.namespaces import GivenNamespace
+    from headrace.state.protocols import KeyedStates
     from headrace.state.renamed_fields import RenamedFields
+    from headrace.state.runs.grouping import Groups
     from headrace.state.runs.merge_input import Combine
     from headrace.windowing.intervals import Assignment, RegularWindows
 
@@ -56,8 +74,24 @@ class KeysOfWindow(NamedTuple):
     shown: Callable[[Any], Sequence[Any]]
 
 
-class OrderedContents(WindowContents):
-    """What the windows of one subtask hold; the namespace of a window is its end."""
+class OrderedContents(ABC):
+    """What the windows of one subtask hold, which are known by their ends."""
+
+    @abstractmethod
+    def begin_epoch(self) -> None:
+        """Takes up what the last epoch left."""
+
+    @abstractmethod
+    def end_epoch(self, watermark: int) -> None:
+        """Writes what is still needed when event time has come to ``watermark``."""
+
+    @abstractmethod
+    def add(self, end: int, element: Any) -> None:
+        """Adds an element to a window, for the current key."""
+
+    @abstractmethod
+    def elements(self, end: int) -> Sequence[Any]:
+        """What a window function is to see of the current key."""
 
     @abstractmethod
     def add_all(self, batch: KeyedBatch, pairs: Assignment) -> None:
@@ -82,18 +116,6 @@ class OrderedContents(WindowContents):
     @abstractmethod
     def forget(self, watermark: int) -> None:
         """Drops the windows that go at this watermark, or have gone."""
-
-    def clear(self, namespace: GivenNamespace) -> NoReturn:
-        raise InvalidProgramError(
-            "the trigger says of itself that it fires at the end of a window and does nothing else "
-            "(fires_only_at_end), but it purges: leave fires_only_at_end as it is, False"
-        )
-
-
-def end_of(namespace: GivenNamespace) -> int:
-    """The end of the window with a namespace."""
-    assert isinstance(namespace, int), "windows of fixed ends are known by them"
-    return namespace
 
 
 Held = dict[Any, Any]
@@ -246,11 +268,11 @@ class OrderedValues(ContentsTable):
     def recall(self, ends: Longs, keys: KeyColumn) -> None:
         self._read(self._windows, ends, keys)
 
-    def add(self, namespace: GivenNamespace, element: Any, timestamp: int) -> None:
-        self._add_all((end_of(namespace),), (self._keyed.current.raw,), (element,))
+    def add(self, end: int, element: Any) -> None:
+        self._add_all((end,), (self._keyed.current.raw,), (element,))
 
-    def elements(self, namespace: GivenNamespace, window: Any) -> Sequence[Any]:
-        return self._shown(self._windows[end_of(namespace)][self._keyed.current.raw])
+    def elements(self, end: int) -> Sequence[Any]:
+        return self._shown(self._windows[end][self._keyed.current.raw])
 
     def ends_between(self, after: int, upto: int) -> set[int]:
         stored = self._table.times_between(passed_end(after), passed_end(upto)).tolist()
@@ -315,3 +337,267 @@ class OrderedValues(ContentsTable):
 
 
 register_ordered_merger(VALUES_KIND, newest)
+
+
+BLOCK: Final = 1 << 14
+"""Of so many elements records are made together."""
+
+MOST_IN_LIST: Final = 1 << 17
+"""A function is given a list of so many elements at most."""
+
+_IS_NO_LIST: Final = "so many elements are no list, but read from state whenever they are gone through: {}"
+_MAKE_LIST: Final = _IS_NO_LIST.format("make one by list(elements), where memory allows")
+
+
+class ElementColumn(Protocol):
+    """Elements as they are stored."""
+
+    def values(self, rows: Longs) -> list[Any]:
+        """The values in these rows."""
+
+
+@dataclass(frozen=True)
+class ColumnPieces:
+    """A column in pieces, one after the other.
+
+    Attributes:
+        type: the type of its values.
+        pieces: the pieces, of which there is at least one.
+    """
+
+    type: TypeInformation
+    pieces: list[pa.Array]
+
+    def __len__(self) -> int:
+        return sum(map(len, self.pieces))
+
+    def whole(self) -> pa.Array:
+        """All of it in one piece."""
+        return concat(self.pieces)
+
+    def values(self, rows: Longs) -> list[Any]:
+        """The values in these rows."""
+        return array_to_values(self.type, self._take(rows))
+
+    def _take(self, rows: Longs) -> pa.Array:
+        if len(self.pieces) == 1:
+            return gather(self.pieces[0], rows)
+        starts = np.cumsum([0, *map(len, self.pieces)])
+        piece_of = np.searchsorted(starts, rows, side="right") - 1
+        order = np.argsort(piece_of, kind="stable")
+        bounds = np.searchsorted(piece_of[order], np.arange(len(starts))).tolist()
+        taken = [
+            gather(piece, rows[order[first:last]] - start)
+            for piece, start, (first, last) in zip(self.pieces, starts[:-1], pairwise(bounds), strict=True)
+            if first < last
+        ]
+        found = concat(taken)
+        return found if len(taken) == 1 else gather(found, np.argsort(order))
+
+
+@dataclass(frozen=True)
+class ElementsOfKeys:
+    """The elements of each key of a window, made while it is gone through.
+
+    Attributes:
+        values: all of them.
+        groups: where those of each key are among them.
+    """
+
+    values: ElementColumn
+    groups: Groups
+
+    def __iter__(self) -> Iterator[Sequence[Any]]:
+        for block in self.groups.blocks(BLOCK):
+            bounds = pairwise([*block.segments.starts.tolist(), block.segments.total])
+            if block.segments.total > MOST_IN_LIST:  # of one key at least there are many
+                yield from (self._of_key(block.order[start:stop]) for start, stop in bounds)
+            else:
+                elements = self.values.values(block.order)
+                yield from (elements[start:stop] for start, stop in bounds)
+
+    def _of_key(self, rows: Longs) -> Sequence[Any]:
+        return StoredElements(self.values, rows) if len(rows) > MOST_IN_LIST else self.values.values(rows)
+
+
+@names_explained(
+    "the elements of a window",
+    {
+        "sort": _IS_NO_LIST.format("sorted(elements) makes a sorted list"),
+        **dict.fromkeys(("append", "clear", "copy", "extend", "insert", "pop", "remove", "reverse"), _MAKE_LIST),
+    },
+)
+class StoredElements(Sequence[Any]):
+    """The elements that a window holds of a key, if these are very many. They may be gone through any number of times.
+
+    Args:
+        values: a column that they are in.
+        rows: which rows of it they are.
+    """
+
+    def __init__(self, values: ElementColumn, rows: Longs) -> None:
+        self._values = values
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._in_blocks(self._rows)
+
+    def __reversed__(self) -> Iterator[Any]:
+        return self._in_blocks(self._rows[::-1])
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Any]: ...
+
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return list(self._in_blocks(self._rows[index]))
+        return self._values.values(self._rows[[index]])[0]
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} elements of a window>"
+
+    def _in_blocks(self, rows: Longs) -> Iterator[Any]:
+        for start in range(0, len(rows), BLOCK):
+            yield from self._values.values(rows[start : start + BLOCK])
+
+
+class OrderedElements(ContentsTable):
+    """All elements, in the order in which they came.
+
+    Args:
+        context: the operator.
+        held_as: how windows hold them, as of :func:`elements_held_as`.
+        windows: the windows.
+        lateness: how long windows are kept after their ends, in milliseconds.
+    """
+
+    spills: ClassVar[bool] = True
+    trims: ClassVar[bool] = True
+
+    def __init__(self, context: OperatorContext, held_as: HeldAs, windows: RegularWindows, lateness: int) -> None:
+        super().__init__(context, held_as, windows, lateness)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._new: list[pa.RecordBatch] = []
+        self._new_bytes = 0
+        self._new_ends: set[int] = set()
+        self._late: list[tuple[int, Any, Any]] = []
+        self._recalled: dict[int, Held] = {}
+
+    def begin_epoch(self) -> None:
+        super().begin_epoch()
+        self._begin()
+
+    def add_all(self, batch: KeyedBatch, pairs: Assignment) -> None:
+        if not len(pairs.ends):
+            return
+        keys, values = batch.keys, batch.as_array()
+        if not pairs.is_identity:
+            keys, values = keys.take(pairs.records), gather(values, pairs.records)
+        self.add_columns(pairs.ends, keys, values)
+
+    def add_columns(self, ends: Longs, keys: KeyColumn, values: pa.Array) -> None:
+        """Adds elements, of which there is at least one, to the windows with these ends."""
+        new = self._rows(pa.array(ends), keys, values)
+        self._new.append(new)
+        self._new_bytes += new.nbytes
+        self._new_ends.update(np.unique(ends).tolist())
+        if self._new_bytes >= sorted_table.SPILLED_BYTES:
+            self._append_new()
+
+    def recall(self, ends: Longs, keys: KeyColumn) -> None:
+        self._append_new()
+        self._read(self._recalled, ends, keys)
+
+    def add(self, end: int, element: Any) -> None:
+        key = self._keyed.current.raw
+        self._late.append((end, key, element))
+        self._take_up(self._recalled.setdefault(end, {}), key, element)
+
+    def elements(self, end: int) -> Sequence[Any]:
+        held: list[Any] = self._recalled.get(end, {}).get(self._keyed.current.raw, [])
+        return held.copy()  # late elements must not get into what was shown
+
+    def ends_between(self, after: int, upto: int) -> set[int]:
+        stored = self._table.times_between(passed_end(after), passed_end(upto)).tolist()
+        new = {*self._new_ends, *(end for end, _, _ in self._late)}
+        return {*stored, *(end for end in new if after < end - 1 <= upto)}
+
+    def of_all_keys(self, end: int) -> KeysOfWindow:
+        rows = self.rows_of(end)
+        return keys_of_window(rows, ColumnPieces(self._type, [batch.column(VALUE) for batch in rows]))
+
+    def rows_of(self, end: int) -> Sequence[pa.RecordBatch]:
+        """The rows of a window, in pieces."""
+        self._append_new()
+        return self._table.between(end - 1, end)
+
+    def _forget(self, last: int) -> None:
+        if self._new and min(self._new_ends) <= last:
+            self._append_new()
+        super()._forget(last)
+        drop_windows(self._recalled, last)
+        self._late = [late for late in self._late if late[0] > last]
+
+    def _take_up(self, window: Held, key: Any, value: Any) -> None:
+        window.setdefault(key, []).append(value)
+
+    def _regrouped(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        return all_rows(self._meta, [rows])
+
+    def _append_new(self) -> None:
+        if self._late:
+            self._new.append(self._late_rows())
+        if self._new:
+            self._table.append(all_rows(self._meta, self._new))
+        self._new, self._new_bytes, self._new_ends, self._late = [], 0, set(), []
+
+    def _late_rows(self) -> pa.RecordBatch:
+        ends, keys, elements = zip(*self._late, strict=True)
+        column = KeyColumn.of(pa.array(keys, self._keyed.codec.arrow_type))
+        return self._rows(pa.array(ends, pa.int64()), column, values_to_array(self._type, elements))
+
+
+def keys_of_window(rows: Sequence[pa.RecordBatch], values: ElementColumn) -> KeysOfWindow:
+    """What a window holds of all keys.
+
+    Args:
+        rows: the rows, in pieces, of which there is at least one.
+        values: their elements.
+    """
+    hashes = np.concatenate([batch.column(HASH).to_numpy() for batch in rows])
+    keys = concat([batch.column(KEY) for batch in rows])
+    groups = group_rows(np.zeros(len(keys), np.int64), hashes, keys)
+    firsts = groups.first_rows
+    return KeysOfWindow(KeyColumn(gather(keys, firsts), hashes[firsts]), ElementsOfKeys(values, groups), all_of)
+
+
+def elements_held_as(type_: TypeInformation, renamed: RenamedFields, store: str = STORE) -> HeldAs:
+    """How windows hold elements.
+
+    Args:
+        type_: the type of the elements.
+        renamed: which of their fields have other names than in what is stored.
+        store: the store of the operator that they are in.
+    """
+    return HeldAs(ELEMENTS_KIND, all_rows, type_, renamed, store)
+
+
+register_ordered_merger(ELEMENTS_KIND, all_rows)
+
+
+def held_in_order(
+    contents: OrderedContents, keyed: KeyedStates, window_of: Callable[[GivenNamespace], Any]
+) -> Iterator[StoredWindow]:
+    """Windows whose contents are ordered by their ends."""
+    for end in contents.ends_between(MIN_WATERMARK, MAX_WATERMARK):
+        of_keys = contents.of_all_keys(end)
+        for entry, held in zip(keyed.bind(of_keys.keys), of_keys.held, strict=True):
+            yield StoredWindow(entry.key, window_of(end), list(of_keys.shown(held)))

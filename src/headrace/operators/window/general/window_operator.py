@@ -1,8 +1,8 @@
-"""The window operator for every assigner, trigger and evictor: Flink's rules.
+"""Functions of the user over windows: what operators have in common, and the one for all assigners and triggers.
 
-The way of an element: :mod:`.intake` puts it into windows; event time advances to the watermark that it meets; each
-window that is not late takes it in (:mod:`.contents`) and asks the trigger, which may have the window fire. The way of
-time: timers, or the ends of what windows hold (:mod:`.window_ends`), have windows fire, and go.
+The way of an element in the general operator: it is put into windows (:mod:`.assigned_windows`); event time advances to
+the watermark that it meets; each window that is not late takes it in (:mod:`.contents`) and asks the trigger, which may
+have the window fire. The way of time: timers have windows fire, and go.
 
 Contents, the trigger's state and timers are those of a key and a namespace, which is the window. Windows that merge
 keep their contents under the first of them, so that what they hold need not be moved each time that they grow.
@@ -10,7 +10,9 @@ keep their contents under the first of them, so that what they hold need not be 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
 from headrace.common.constants import MAX_WATERMARK
@@ -21,42 +23,45 @@ from headrace.operators.collector import RowCollector
 from headrace.operators.functions import FunctionOperator
 from headrace.operators.timer_service import TimeDomain
 from headrace.operators.user_code import NO_RECORD, note_returned, record_text, user_error
-from headrace.operators.window.changed_windows import are_of, cannot_move, count_dropped
+from headrace.operators.window.general.assigned_windows import AssignedWindows
 from headrace.operators.window.general.contents import (
     AggregatedContents,
+    EmittedResults,
     EvictedContents,
     KeyedContents,
     ListedContents,
     ReducedContents,
-    WindowContents,
     folding,
+    held_by_key,
 )
-from headrace.operators.window.general.element_processors import BulkProcessor, ElementProcessor, PerElementProcessor
-from headrace.operators.window.general.emitted_results import EmittedResults
 from headrace.operators.window.general.merging_windows import KeptWindows, MergingWindows
-from headrace.operators.window.general.ordered_contents import OrderedContents, OrderedValues
-from headrace.operators.window.general.ordered_elements import OrderedElements, elements_held_as
-from headrace.operators.window.general.trigger_context import OperatorTime, WindowTrigger
-from headrace.operators.window.general.window_ends import EndsOfContents, TimersOfWindows, WindowEnds
-from headrace.operators.window.general.window_functions import WindowContext, fold_of, maker_of, window_call
-from headrace.operators.window.lateness import LateRecords, Lifetimes, check_timestamps
-from headrace.operators.window.stored_windows import held_by_key, held_in_order
-from headrace.operators.window.stores import RESULT, STORE, check_has_no_tables, check_has_tables_of
+from headrace.operators.window.general.window_functions import (
+    Lifetimes,
+    OperatorTime,
+    WindowContext,
+    WindowTrigger,
+    maker_of,
+    window_call,
+)
+from headrace.operators.window.lateness import check_timestamps
+from headrace.operators.window.stored_windows import (
+    are_of,
+    cannot_move,
+    check_has_no_tables,
+    count_dropped,
+)
 from headrace.state.keys.codecs import NO_KEY
-from headrace.windowing.assigner import MergingWindowAssigner
-from headrace.windowing.assigners.time import EventTimeAssigner
-from headrace.windowing.changed_windows import ChangedWindows
+from headrace.windowing.assigners import EventTimeAssigner, MergingWindowAssigner
+from headrace.windowing.definition import RESULT, ChangedWindows
 from headrace.windowing.intervals import AlignedWindows
-from headrace.windowing.serializers import EndSerializer, WindowSerializer, window_serializer
-from headrace.windowing.trigger import Firing, TriggerResult
+from headrace.windowing.triggers import Firing, TriggerResult
+from headrace.windowing.windows import WindowSerializer, window_serializer
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from headrace.common.typeinfo import TypeInformation
-    from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext, Output
-    from headrace.operators.window.general.ordered_contents import KeysOfWindow
-    from headrace.operators.window.general.window_ends import DueWindow
+    from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
     from headrace.operators.window.stored_windows import StoredWindow
     from headrace.state.keyed.namespaces import GivenNamespace
     from headrace.state.keys.codecs import AnyKeyEntry
@@ -64,11 +69,10 @@ if TYPE_CHECKING:
     from headrace.state.renamed_fields import RenamedFields
     from headrace.state.timers import Timer
     from headrace.windowing.definition import WindowDefinition, WindowFunctions
-    from headrace.windowing.intervals import RegularWindows
 
 
-class WindowOperator(KeyedOperator, FunctionOperator):
-    """Functions of the user over windows.
+class FunctionWindowOperator(KeyedOperator, FunctionOperator):
+    """The root of operators that call functions of the user over windows.
 
     Args:
         definition: the windows.
@@ -79,9 +83,7 @@ class WindowOperator(KeyedOperator, FunctionOperator):
         is_batch: whether timers in processing time fire when the input has ended, whatever the clock says.
     """
 
-    _intake: ElementProcessor
-    _contents: WindowContents
-    _ends: WindowEnds
+    _windows: WindowSerializer[Any]
 
     def __init__(
         self,
@@ -99,39 +101,87 @@ class WindowOperator(KeyedOperator, FunctionOperator):
         self._is_batch = is_batch
         assigner = self._assigner = definition.assigner
         self._is_event_time = assigner.is_event_time()
+        self._is_merging = isinstance(assigner, MergingWindowAssigner)
         self._reach = assigner.reach if isinstance(assigner, EventTimeAssigner) else 0
         self._call = window_call(functions.window_function)
         self.maker = maker_of(self._call, functions.aggregate_function)
         self._collector = RowCollector(output_type, side_types)
         self._time = OperatorTime()
-        self._lifetimes = Lifetimes(self._time, definition.allowed_lateness, is_event_time=self._is_event_time)
-        self._merging: MergingWindows[Any] | None = None
-        self._may_have_former = False
-        self._fixed = self._fixed_windows()
-        self._windows: WindowSerializer[Any] = (
-            window_serializer(assigner.get_window_serializer()) if self._fixed is None else EndSerializer(self._fixed)
-        )
-
-    def open(self, context: OperatorContext, output: Output) -> None:
-        if context.changed_windows is ChangedWindows.REAGGREGATE:  # functions merge what windows hold
-            FunctionOperator.open(self, context, output)
-            self.restore_state(context)
-        else:
-            super().open(context, output)
-
-    def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[StoredWindow]:
-        """What windows hold; of an operator that is not open. See :class:`.held_windows.WindowStateReader`."""
-        self.restore_state(context)
-        self._time.watermark = watermark
-        self._contents.begin_epoch()
-        if isinstance(self._contents, KeyedContents):
-            return held_by_key(self._contents, self._keyed, self._window_of_contents)
-        assert isinstance(self._contents, OrderedContents), "contents are of one of these kinds"
-        return held_in_order(self._contents, self._keyed, self.window_of)
 
     def window_of(self, namespace: GivenNamespace) -> Any:
         """The window whose timers are kept in a namespace."""
         return self._windows.window_of(namespace)
+
+    def restore_state(self, context: OperatorContext) -> None:
+        self._keyed, self._timers = context.state.keyed, context.state.timers
+        self._trigger = WindowTrigger(self._definition.applied_trigger, self._keyed, self._timers, self._time, context)
+        self._context = WindowContext(self._keyed, is_merging=self._is_merging)
+
+    def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
+        if self._is_event_time:
+            check_timestamps(batch, self.context, self._reach)
+        self._add_all(batch)
+        self._time.watermark = self._keyed.event_time = int(batch.watermarks[-1])
+        self._flush()
+
+    @abstractmethod
+    def _add_all(self, batch: KeyedBatch) -> None:
+        """Adds the elements of a batch to their windows, and fires what is due on the way."""
+
+    def _failure(self, error: BaseException, element: Any) -> BaseException:
+        """What is told of an error at an element, or in a window that fired before it."""
+        return user_error(error, self.context, element)
+
+    def _flush(self) -> None:
+        """Hands on what was emitted."""
+        self._collector.flush(self.output, self.context)
+
+    def _enter(self, window: Any, firing: Firing) -> None:
+        """What the user's function is to see from now on."""
+        if not self._is_merging:
+            self._keyed.namespace = self._windows.namespace_of(window)
+        self._context.enter(window, self._time.watermark, self._time.processing_time, firing)
+
+    def _told(self, domain: TimeDomain, time: int, window: Any) -> str:
+        """A timer in the words of errors."""
+        kind, key = "event" if domain is TimeDomain.EVENT_TIME else "processing", self._keyed.current
+        of_key = "" if key is NO_KEY else f"key {record_text(key.key)} and "
+        return f"{time} in {kind} time, of {of_key}{record_text(window)}"
+
+
+class WindowOperator(FunctionWindowOperator):
+    """Functions of the user over windows of any assigner, trigger and evictor: Flink's rules, element by element.
+
+    Args:
+        definition: the windows.
+        functions: the functions.
+        input_type: the type of the elements.
+        output_type: the type of what is emitted.
+        side_types: the types of the side outputs that are read, by tag id.
+        is_batch: whether timers in processing time fire when the input has ended, whatever the clock says.
+    """
+
+    def __init__(
+        self,
+        definition: WindowDefinition,
+        functions: WindowFunctions,
+        input_type: TypeInformation,
+        output_type: TypeInformation,
+        side_types: Mapping[str, TypeInformation],
+        *,
+        is_batch: bool = False,
+    ) -> None:
+        super().__init__(definition, functions, input_type, output_type, side_types, is_batch=is_batch)
+        self._lifetimes = Lifetimes(self._time, definition.allowed_lateness, is_event_time=self._is_event_time)
+        self._windows = window_serializer(self._assigner.get_window_serializer())
+        self._merging: MergingWindows[Any] | None = None
+        self._may_have_former = False
+
+    def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[StoredWindow]:
+        """What windows hold; of an operator that is not open. See :class:`.WindowStateReader`."""
+        self.restore_state(context)
+        self._time.watermark = watermark
+        return held_by_key(self._contents, self._keyed, self._window_of_contents)
 
     def _window_of_contents(self, namespace: GivenNamespace) -> Any:
         """The window of the current key whose contents are in a namespace."""
@@ -142,42 +192,21 @@ class WindowOperator(KeyedOperator, FunctionOperator):
         return next((actual for actual, kept_under in mapping.items() if kept_under == window), window)
 
     def restore_state(self, context: OperatorContext) -> None:
-        self._keyed, self._timers = context.state.keyed, context.state.timers
+        super().restore_state(context)
         of_results = context.renamed_fields.of_parts({"": RESULT})
         retracts = self._definition.accumulation_mode.retracts
         self._former = self._new_former_results(of_results) if retracts else None
-        trigger = self._definition.applied_trigger
-        self._trigger = WindowTrigger(trigger, self._keyed, self._timers, self._time, context)
-        if self._fixed is None:
-            self._keep_by_timers(context)
-        else:
-            self._keep_by_ends(context, self._fixed)
-        self._context = WindowContext(self._keyed, is_merging=self._merging is not None)
-
-    def _keep_by_timers(self, context: OperatorContext) -> None:
-        """Any windows: contents are state of key and window, ends are timers, the trigger is asked each time."""
         check_has_no_tables(context)
         self._may_have_former = context.changed_windows is not ChangedWindows.FAIL
         kept = KeptWindows(self._assigner, self._windows)
         if isinstance(self._assigner, MergingWindowAssigner):
             self._merging = MergingWindows(self._assigner, self._windows, kept, self._keyed)
         self._contents = self._keyed_contents(context.renamed_fields)
-        own_timers = self._timers.event if self._is_event_time else self._timers.processing
-        self._ends = TimersOfWindows(own_timers)
-        self._intake = PerElementProcessor(context, self._assigner, self._windows, kept, self._merging, self._time)
-
-    def _keep_by_ends(self, context: OperatorContext, fixed: RegularWindows) -> None:
-        """Windows that nobody looks at before their ends: contents are ordered by these, which are the timers."""
-        contents = self._contents = self._ordered_contents(context, fixed)
-        lateness = self._definition.allowed_lateness
-        ends = self._ends = EndsOfContents(contents, lateness, wants_clear=self._call.wants_clear)
-        late = LateRecords(self, lateness, self._definition.late_tag_id)
-        self._intake = BulkProcessor(self._keyed, fixed, self._windows, contents, ends, late, self._time)
+        self._own_timers = self._timers.event if self._is_event_time else self._timers.processing
+        self._assigned = AssignedWindows(context, self._assigner, kept, self._time)
 
     def begin_epoch(self, scope: EpochScope) -> None:
         self._time.watermark, self._time.processing_time = scope.watermark, scope.processing_time
-        self._contents.begin_epoch()
-        self._ends.begin_epoch(scope.watermark)
         if self._merging is not None:
             self._merging.begin_epoch()
         if self._may_have_former:
@@ -187,33 +216,10 @@ class WindowOperator(KeyedOperator, FunctionOperator):
             self._fire_processing_time(scope.processing_time, scope.watermark)
             self._flush()
 
-    def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
-        if self._is_event_time:
-            check_timestamps(batch, self.context, self._reach)
-        element: Any = NO_RECORD
-        self._intake.begin_batch(batch)
-        try:
-            for element, timestamp, reached, watermark, key, windows in self._intake.of(batch):
-                if watermark != self._time.watermark:
-                    self._advance(watermark, reached)
-                if windows is not None:
-                    self._keyed.current = key
-                    self._add(element, timestamp, windows)
-        except BaseException as error:
-            raise self._failure(error, element) from error
-        finally:
-            self._keyed.current = NO_KEY
-        self._time.watermark = self._keyed.event_time = int(batch.watermarks[-1])
-        self._flush()
-
-    def _failure(self, error: BaseException, element: Any) -> BaseException:
-        """What is told of an error at an element, or in a window that fired before it."""
-        return user_error(error, self.context, element)
-
     def advance_watermark(self, watermark: int) -> None:
         reached = self._time.watermark
         if watermark > reached:
-            self._advance(watermark, reached)
+            self._advance(watermark)
             if self._is_batch and watermark == MAX_WATERMARK:  # the clock comes to its end behind event time
                 self._time.clock_has_ended = True
                 self._fire_processing_time(MAX_WATERMARK, reached)
@@ -221,16 +227,16 @@ class WindowOperator(KeyedOperator, FunctionOperator):
         super().advance_watermark(self._time.watermark)
 
     def end_epoch(self) -> None:
-        self._contents.end_epoch(self._time.watermark)
+        self._contents.end_epoch()
         if self._merging is not None:
             self._merging.end_epoch()
 
     def _drop_former(self) -> None:
         """Drops windows that the assigner does not have any more; of unknown ones, all come to their own ends."""
-        regular, contents = self._assigner.regular, self._contents
-        if not (isinstance(regular, AlignedWindows) and isinstance(contents, KeyedContents)):
+        regular = self._assigner.regular
+        if not isinstance(regular, AlignedWindows):
             return
-        held = [(key, self.window_of(namespace), namespace) for key, namespace in contents.stored()]
+        held = [(key, self.window_of(namespace), namespace) for key, namespace in self._contents.stored()]
         former = [each for each in held if not are_of(regular, each[1].start, each[1].end)]
         if former and self.context.changed_windows is ChangedWindows.REAGGREGATE:
             reason = "they have a trigger, evictor or clock of their own, so some were shown"
@@ -238,13 +244,9 @@ class WindowOperator(KeyedOperator, FunctionOperator):
         for key, window, namespace in former:
             self._keyed.current = key
             self._clear(window, namespace, namespace)
-            self._ends.release(self._lifetimes.end(window), namespace)
+            self._own_timers.delete(self._lifetimes.end(window), namespace)
         self._keyed.current = NO_KEY
         count_dropped(self, len(former))
-
-    def _fixed_windows(self) -> RegularWindows | None:
-        """The windows as arithmetic, where nobody looks at them before their ends; None for all others."""
-        return self._definition.fixed_windows
 
     def _keyed_contents(self, renamed: RenamedFields) -> KeyedContents:
         """What windows hold in state of key and window."""
@@ -258,20 +260,38 @@ class WindowOperator(KeyedOperator, FunctionOperator):
             return AggregatedContents(self._keyed, kind, functions.aggregate_function, accumulators, renamed)
         return ListedContents(self._keyed, kind, type_, renamed)
 
-    def _ordered_contents(self, context: OperatorContext, windows: RegularWindows) -> OrderedContents:
-        """What windows of fixed ends hold, in the order of these."""
-        check_has_tables_of(context, STORE)
-        fold, lateness = fold_of(self._user_functions, self._input_type), self._definition.allowed_lateness
-        if fold is not None:
-            return OrderedValues(context, windows, fold, lateness)
-        held_as = elements_held_as(self._input_type, context.renamed_fields)
-        return OrderedElements(context, held_as, windows, lateness)
-
     def _new_former_results(self, renamed: RenamedFields) -> EmittedResults:
         """What windows have shown."""
         return EmittedResults(self._keyed, self._output_type, renamed)
 
     # --- elements ----------------------------------------------------------------------------------------------------
+
+    def _add_all(self, batch: KeyedBatch) -> None:
+        entries, element = self._keyed.bind(batch.keys), cast("Any", NO_RECORD)
+        timestamps, watermarks = batch.timestamps.tolist(), batch.watermarks.tolist()
+        try:
+            assigned = self._assigned.of(batch, timestamps, entries)
+            self._expect(entries, assigned, watermarks[-1])
+            steps = zip(batch.rows, timestamps, watermarks, entries, assigned, strict=True)
+            for element, timestamp, watermark, entry, windows in steps:
+                if watermark != self._time.watermark:
+                    self._advance(watermark)
+                self._keyed.current = entry
+                self._add(element, timestamp, windows)
+        except BaseException as error:
+            raise self._failure(error, element) from error
+        finally:
+            self._keyed.current = NO_KEY
+
+    def _expect(self, entries: Sequence[AnyKeyEntry], assigned: Sequence[Collection[Any]], watermark: int) -> None:
+        """Says what elements will need until event time has come to ``watermark``: it is read together."""
+        due = self._timers.event.foresee(watermark)
+        namespace_of = self._windows.namespace_of
+        pairs = zip(entries, assigned, strict=True)
+        self._keyed.expect((entry, namespace_of(window)) for entry, windows in pairs for window in windows)
+        if self._merging is not None:
+            self._merging.expect(chain(entries, (entry for entry, _ in due)))
+            self._keyed.expect(self._merging.foreseen(entries, assigned))
 
     def _add(self, element: Any, timestamp: int, windows: Collection[Any]) -> None:
         """Adds an element to its windows; one that is too late for all of them is sent away."""
@@ -293,7 +313,7 @@ class WindowOperator(KeyedOperator, FunctionOperator):
             return False
         namespace = self._windows.namespace_of(window)
         self._put(window, namespace, namespace, element, timestamp)
-        self._ends.keep(end, namespace)
+        self._keep_until(end, namespace)
         return True
 
     def _merge_into_window(self, window: Any, element: Any, timestamp: int) -> bool:
@@ -308,8 +328,13 @@ class WindowOperator(KeyedOperator, FunctionOperator):
         namespace_of = self._windows.namespace_of
         namespace = namespace_of(actual)
         self._put(actual, namespace, namespace_of(windows.mapping[actual]), element, timestamp)
-        self._ends.keep(end, namespace)
+        self._keep_until(end, namespace)
         return True
+
+    def _keep_until(self, end: int, namespace: GivenNamespace) -> None:
+        """The current key has something in a window, which goes at ``end``."""
+        if end < MAX_WATERMARK:  # what is kept until the end of time needs no timer
+            self._own_timers.register(end, namespace)
 
     def _put(
         self, window: Any, namespace: GivenNamespace, contents: GivenNamespace, element: Any, timestamp: int
@@ -333,9 +358,8 @@ class WindowOperator(KeyedOperator, FunctionOperator):
             namespace = namespace_of(window)
             self._trigger.enter(window, namespace)
             self._trigger.clear()
-            self._ends.release(self._lifetimes.end(window), namespace)
+            self._own_timers.delete(self._lifetimes.end(window), namespace)
         if merged_states:
-            assert isinstance(self._contents, KeyedContents), "windows of fixed ends do not merge"
             target, sources = namespace_of(state_window), [namespace_of(window) for window in merged_states]
             self._contents.merge(target, sources)
             if self._former is not None:
@@ -352,39 +376,12 @@ class WindowOperator(KeyedOperator, FunctionOperator):
 
     # --- time --------------------------------------------------------------------------------------------------------
 
-    def _advance(self, watermark: int, reached: int) -> None:
-        """Fires what the advance makes due; what it emits still meets the watermark ``reached`` before."""
-        self._time.watermark = watermark
-        for due, contents in self._ends.pop_due(watermark):
-            self._come_to_end(due, contents, reached)
+    def _advance(self, watermark: int) -> None:
+        """Fires what the advance makes due; what it emits still meets the watermark before."""
+        reached, self._time.watermark = self._time.watermark, watermark
         if self._timers.event.next_due <= watermark:
             self._fire(TimeDomain.EVENT_TIME, self._due(self._timers.event, watermark), reached)
         self._keyed.event_time = watermark
-
-    def _come_to_end(self, due: DueWindow, contents: KeysOfWindow, stamp: int) -> None:
-        """A window fires, or goes, of all keys that have something in it."""
-        window, call = self._windows.window_of(due.end), self._call
-        self._keyed.event_time = max(stamp, due.time)
-        try:
-            if due.fires and not call.sees_window:
-                # No map(): a function that raises StopIteration would end it, and the other keys would be lost.
-                rows = [row for held in contents.held for row in contents.shown(held)]
-                self._collector.collect(rows, window.max_timestamp(), stamp)
-                return
-            entries = self._keyed.bind(contents.keys)
-            self._keyed.enter_namespace(due.end, entries)
-            self._enter(window, Firing.ON_TIME if due.fires else Firing.LATE)
-            for entry, held in zip(entries, contents.held, strict=True):
-                self._keyed.current = entry
-                if due.fires:
-                    results = call.results(entry, self._context, contents.shown(held))
-                    self._collector.collect(results, window.max_timestamp(), stamp)
-                if due.goes:
-                    call.clear(self._context)
-        except BaseException as error:
-            raise user_error(error, self.context, timer=self._told(TimeDomain.EVENT_TIME, due.time, window)) from error
-        finally:
-            self._keyed.current = NO_KEY
 
     def _fire_processing_time(self, now: int, stamp: int) -> None:
         self._fire(TimeDomain.PROCESSING_TIME, self._due(self._timers.processing, now), stamp)
@@ -442,12 +439,6 @@ class WindowOperator(KeyedOperator, FunctionOperator):
         if self._merging is not None:
             self._merging.of_current_key().retire(window)
 
-    def _told(self, domain: TimeDomain, time: int, window: Any) -> str:
-        """A timer in the words of errors."""
-        kind, key = "event" if domain is TimeDomain.EVENT_TIME else "processing", self._keyed.current
-        of_key = "" if key is NO_KEY else f"key {record_text(key.key)} and "
-        return f"{time} in {kind} time, of {of_key}{record_text(window)}"
-
     # --- results -----------------------------------------------------------------------------------------------------
 
     def _react(self, result: TriggerResult, window: Any, contents: GivenNamespace, firing: Firing, stamp: int) -> None:
@@ -480,13 +471,3 @@ class WindowOperator(KeyedOperator, FunctionOperator):
         except InvalidTypeError as error:
             note_returned(error, self.maker)
             raise
-
-    def _flush(self) -> None:
-        """Hands on what was emitted."""
-        self._collector.flush(self.output, self.context)
-
-    def _enter(self, window: Any, firing: Firing) -> None:
-        """What the user's function is to see from now on."""
-        if self._merging is None:
-            self._keyed.namespace = self._windows.namespace_of(window)
-        self._context.enter(window, self._time.watermark, self._time.processing_time, firing)

@@ -1,7 +1,7 @@
-"""Tables of accumulators that change in place: keys have slots, and rows are merged into the slots of their keys.
+"""Panes: stretches of event time that overlapping windows share.
 
-What is merged into a large table costs what is merged, and not the table: numbers lie in numpy arrays that are written
-into. Columns of other types are made anew by a change, which costs as much as the table.
+All timestamps of a pane belong to the same windows. So records are added up by pane and key, once each, and a window is
+the merge of its panes: a window of an hour that slides by a minute would otherwise make sixty rows of every record.
 """
 
 from __future__ import annotations
@@ -13,21 +13,92 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.operators.arrays import concat, fixed_width, gather, is_fixed_width, of_fixed_width, replaced, validity
-from headrace.operators.window.columnar.accumulators import Accumulators
+from headrace.operators.window.columnar.accumulators import Accumulators, Chunk
+from headrace.operators.window.columnar.windows_by_end import WindowStore, rows_at
 from headrace.state.runs.grouping import group_rows
+from headrace.state.runs.merge_input import NO_TIME
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import numpy.typing as npt
 
     from headrace.operators.aggregates.aggregator import AggregatorList
+    from headrace.operators.base import ProcessLocalCache
+    from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+    from headrace.state.runs import RunStore
+    from headrace.state.table_layout import TableLayout
+    from headrace.windowing.intervals import AlignedWindows, Assignment, RegularWindows
 
     Longs = npt.NDArray[np.int64]
-    Hashes = npt.NDArray[np.uint64]
     Mask = npt.NDArray[np.bool_]
+    Hashes = npt.NDArray[np.uint64]
     Combine = Callable[[list[pa.Array], list[pa.Array]], list[pa.Array]]
+
+
+class Panes:
+    """The panes of windows that overlap.
+
+    Args:
+        windows: the windows.
+        pane: their panes.
+
+    Attributes:
+        length: how long a pane is, in milliseconds.
+    """
+
+    def __init__(self, windows: RegularWindows, pane: AlignedWindows) -> None:
+        self.length = pane.size
+        self._windows = windows
+        self._pane = pane
+
+    @staticmethod
+    def of(windows: RegularWindows) -> Panes | None:
+        """The panes of windows; None where they would save nothing."""
+        pane = windows.pane
+        return None if pane is None else Panes(windows, pane)
+
+    @property
+    def as_windows(self) -> AlignedWindows:
+        """The panes as windows that do not overlap."""
+        return self._pane
+
+    def assign(self, timestamps: Longs) -> Assignment:
+        """Each timestamp with the end of its pane."""
+        return self._pane.assign(timestamps)
+
+    def windows_of(self, ends: Longs) -> Assignment:
+        """The windows of panes, which are given by their ends."""
+        return self._windows.assign(ends - 1)
+
+    def are_on_time(self, timestamps: Longs, watermarks: Longs) -> Mask:
+        """Whether none of a record's windows has ended: whether its earliest one has not."""
+        return self._windows.first_ends(timestamps) - 1 > watermarks
+
+    def end_above(self, time: int) -> int:
+        """The end of the first window that ends above a time; it is the earliest window of that timestamp."""
+        return self._windows.first_ends(time)
+
+    def between(self, starts: Longs, ends: Longs) -> tuple[Longs, Longs]:
+        """The panes within each of some stretches of time, as positions of the stretches and ends of the panes."""
+        counts = (ends - starts) // self.length
+        stretches = np.repeat(np.arange(len(counts)), counts)
+        numbers = np.arange(len(stretches)) - np.repeat(np.cumsum(counts) - counts, counts)
+        return stretches, starts[stretches] + (numbers + 1) * self.length
+
+    def spread(self, panes: Accumulators, rows: int) -> Iterator[Accumulators]:
+        """Rows of panes as rows of windows, in no particular order.
+
+        Args:
+            panes: the rows.
+            rows: about how many are made at a time.
+        """
+        step = max(1, rows // self._windows.per_timestamp)
+        for start in range(0, len(panes), step):
+            piece = panes.slice(start, min(start + step, len(panes)))
+            yield piece.spread(self.windows_of(piece.ends))
 
 
 _Number = TypeVar("_Number", bound=np.generic)
@@ -490,3 +561,162 @@ class PaneStacks:
         for table in (self._older, self._newer):
             table.reach(len(self._keys))
         return slots
+
+
+_SPREAD_ROWS: Final = 1 << 19
+"""So many rows of windows are made of rows of panes at a time."""
+_PANES_AHEAD: Final = 64
+"""About so many panes are looked up at a time."""
+_FIRED_ROWS: Final = 1 << 16
+"""About so many rows of windows fire at a time."""
+
+
+class PaneStore:
+    """The contents of all windows of one subtask, by pane.
+
+    Args:
+        layout: the columns.
+        windows: the windows.
+        panes: the panes that they share.
+        kept_as: what the runs in state are.
+        runs: the state.
+        learnt: as for :class:`WindowStore`.
+    """
+
+    def __init__(
+        self,
+        layout: ColumnarWindowLayout,
+        windows: RegularWindows,
+        panes: Panes,
+        kept_as: TableLayout,
+        runs: RunStore,
+        learnt: dict[str, ProcessLocalCache],
+    ) -> None:
+        self._aggregators = layout.aggregators
+        self._windows = windows
+        self._panes = panes
+        self._rows = WindowStore(layout, kept_as, runs, learnt)
+        self._nothing = Accumulators.of_batch(pa.RecordBatch.from_pylist([], layout.state_schema))
+        self._waiting: list[Accumulators] = []
+        self._merge: PaneTotals | PaneStacks | None = None
+        self._reached = MIN_WATERMARK
+        self._ahead: list[Accumulators] = []
+        """While windows fire, the rows of the panes that come with the next ones."""
+
+    def begin_epoch(self) -> None:
+        """Takes up what the last epoch left."""
+        self._rows.begin_epoch()
+
+    def add_to_panes(self, rows: Chunk | Accumulators) -> None:
+        """Adds records that are on time for all their windows, or accumulators of such; ends are those of panes."""
+        if isinstance(rows, Chunk):
+            self._rows.add(rows)
+        else:
+            self._rows.add_accumulators(rows)
+
+    def add(self, chunk: Chunk) -> None:
+        """Adds records to windows that fire before :meth:`settle` is called."""
+        self.add_accumulators(Accumulators.of_chunk(self._aggregators, chunk))
+
+    def add_accumulators(self, accumulators: Accumulators) -> None:
+        """Adds accumulators to such windows."""
+        if len(accumulators):
+            self._waiting.append(accumulators)
+
+    def settle(self, rows: Accumulators) -> None:
+        """Adds what is late for some windows to its panes, once what was due has fired; ends are those of panes."""
+        self._waiting = []
+        self._rows.add_accumulators(rows)
+        missed = rows.take(np.flatnonzero(rows.ends <= self._reached))
+        if self._merge is not None and len(missed) and not self._merge.add_late(missed):
+            self._merge = None  # it is no state, all of it is there in the panes
+
+    def due(self, after: int, upto: int) -> Iterator[Accumulators]:
+        """The contents of the windows with an end above ``after`` and not above ``upto``, in order, in blocks."""
+        if self._next_end(after) > upto:
+            return
+        self._rows.aggregate(upto)
+        gathered: list[Accumulators] = []
+        looked_up = after
+        while (end := self._next_end(after)) <= upto:
+            if end > looked_up:
+                looked_up = min(upto, end + _PANES_AHEAD * self._panes.length)
+                self._ahead = self._rows.between(self._reached, looked_up)
+            window, after = self._contents(end), end
+            if sum(map(len, gathered)) + len(window) > _FIRED_ROWS:
+                yield from _in_blocks(gathered)
+                gathered = []
+            gathered.append(window)
+        self._ahead = []
+        yield from _in_blocks(gathered)
+
+    def find(self, ends: Longs, hashes: Hashes) -> Accumulators:
+        """What is there for some windows and hashes: at most one row a key and window; other rows do no harm."""
+        order = np.argsort(hashes, kind="stable")
+        ends, hashes = ends[order], hashes[order]
+        first = np.flatnonzero(np.concatenate(([True], hashes[1:] != hashes[:-1])))
+        starts = np.minimum.reduceat(self._windows.starts_of(ends), first)
+        stretches, pane_ends = self._panes.between(starts, np.maximum.reduceat(ends, first))
+        rows = self._rows.find(pane_ends, hashes[first][stretches])
+        pieces = [_of_windows(piece, ends, hashes) for piece in self._panes.spread(rows, _SPREAD_ROWS)]
+        return Accumulators.regrouped(self._aggregators, [self._nothing, *pieces, *self._waiting])
+
+    def forget(self, upto: int) -> None:
+        """Drops what no window needs that ends above ``upto``."""
+        self._rows.forget(self._last_over(upto))
+
+    def end_epoch(self, upto: int) -> None:
+        """Writes what windows still need that end above ``upto``."""
+        self._rows.end_epoch(self._last_over(upto))
+
+    def _last_over(self, upto: int) -> int:
+        return MAX_WATERMARK if upto == MAX_WATERMARK else self._windows.starts_of(self._panes.end_above(upto))
+
+    def _next_end(self, after: int) -> int:
+        """The end of the next window above ``after`` that holds anything."""
+        end = self._panes.end_above(after)
+        pane = self._rows.next_above(max(self._windows.starts_of(end), MIN_WATERMARK))
+        found = NO_TIME if pane == NO_TIME else max(end, self._panes.end_above(pane - 1))
+        waiting = [int(ends.min()) for rows in self._waiting if len(ends := rows.ends[rows.ends > after])]
+        return min([found, *waiting])
+
+    def _contents(self, end: int) -> Accumulators:
+        """One row a key of a window."""
+        start = self._windows.starts_of(end)
+        pieces = [self._merge_of(start, end)]
+        pieces += [rows.take(np.flatnonzero(rows.ends == end)) for rows in self._waiting]
+        return Accumulators.merged(self._aggregators, pieces)
+
+    def _merge_of(self, start: int, end: int) -> Accumulators:
+        """The merge of the panes of a window, which is that of the window that fired before, moved on."""
+        merge = self._merge if start < self._reached else None
+        if merge is None or not merge.move_to(start, list(self._panes_of(self._ahead, self._reached, end))):
+            merge = self._new_merge(start, end)
+        self._merge, self._reached = merge, end
+        return merge.merged(end)
+
+    def _new_merge(self, start: int, end: int) -> PaneTotals | PaneStacks:
+        panes = list(self._panes_of(self._rows.between(start, end), start, end))
+        contents = [self._nothing, *(rows for _, rows in panes)]
+        if all(self._aggregators.are_reversible(rows.columns) for rows in contents):
+            return PaneTotals(self._aggregators, self._nothing, panes, start)
+        return PaneStacks(self._aggregators, self._nothing, panes, start, end)
+
+    def _panes_of(self, tables: Sequence[Accumulators], start: int, end: int) -> Iterator[tuple[int, Accumulators]]:
+        """The panes within a stretch of time, oldest first, of tables that have all rows of it."""
+        ends = {pane for table in tables for pane in table.windows[0].tolist() if start < pane <= end}
+        for pane in sorted(ends):
+            yield pane, Accumulators.merged(self._aggregators, [rows_at(table, pane) for table in tables])
+
+
+def _in_blocks(windows: Sequence[Accumulators]) -> Iterator[Accumulators]:
+    """The rows of some windows, which are few, or of one window, which may be large."""
+    if sum(map(len, windows)):
+        rows = Accumulators.concat(windows)
+        for start in range(0, len(rows), _FIRED_ROWS):
+            yield rows.slice(start, min(start + _FIRED_ROWS, len(rows)))
+
+
+def _of_windows(rows: Accumulators, ends: Longs, hashes: Hashes) -> Accumulators:
+    """The rows with one of some ends, and one of some hashes."""
+    return rows.take(np.flatnonzero(np.isin(rows.ends, ends) & np.isin(rows.hashes, hashes)))

@@ -6,7 +6,7 @@ compaction.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -14,9 +14,10 @@ import pyarrow as pa
 from headrace.common.constants import MAX_WATERMARK
 from headrace.operators.aggregates.aggregator import AggregatorList
 from headrace.operators.window.columnar.accumulators import Accumulators, Chunk
-from headrace.operators.window.columnar.waiting import WaitingRows
-from headrace.operators.window.stores import ACCUMULATORS_KIND
+from headrace.operators.window.stored_windows import ACCUMULATORS_KIND
+from headrace.state.runs.grouping import sorted_by, times_bounds
 from headrace.state.runs.key_dictionary import KeyDictionary
+from headrace.state.runs.merge_input import NO_TIME
 from headrace.state.runs.merging import register_ordered_merger
 from headrace.state.sorted_table import TimeSortedTable
 
@@ -31,6 +32,80 @@ if TYPE_CHECKING:
     from headrace.state.table_layout import TableLayout
 
     Longs = npt.NDArray[np.int64]
+
+
+_Rows = TypeVar("_Rows", Chunk, Accumulators)
+
+
+class WaitingRows(Generic[_Rows]):
+    """Rows of windows, or panes, that wait until these are due.
+
+    A piece of them that is due as a whole is handed on as it came. One that is due in part is ordered by end, and what
+    is due is cut off from its front from then on, so that no row is copied twice however long it waits.
+
+    Attributes:
+        first_end: the first end of all; ``NO_TIME`` when none waits.
+        held: how many rows are in memory: those that wait, and those that others of their piece keep there.
+    """
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """None waits any more."""
+        self._pieces: list[_Piece[_Rows]] = []
+        self.first_end, self.held = NO_TIME, 0
+
+    def add(self, rows: _Rows) -> None:
+        """Has rows wait, of which there is at least one; they may have any ends."""
+        self._keep(_Piece(rows, len(rows)))
+
+    def take(self, upto: int) -> list[_Rows]:
+        """The rows with an end that is not above ``upto``, in pieces as they came; they wait no longer."""
+        pieces, due = self._pieces, []
+        self.forget()
+        for piece in pieces:
+            if piece.last_end <= upto:
+                due.append(piece.rows)
+            elif piece.first_end > upto:
+                self._keep(piece)
+            else:
+                first, rest = piece.cut(upto)
+                due.append(first)
+                self._keep(rest)
+        return due
+
+    def _keep(self, piece: _Piece[_Rows]) -> None:
+        self._pieces.append(piece)
+        self.first_end = min(self.first_end, piece.first_end)
+        self.held += piece.held
+
+
+class _Piece(Generic[_Rows]):
+    """Rows that came together.
+
+    Attributes:
+        rows: those that wait.
+        held: how many rows these keep in memory.
+        first_end: the first of their ends.
+        last_end: the last of them.
+    """
+
+    __slots__ = ("first_end", "held", "last_end", "rows")
+
+    def __init__(self, rows: _Rows, held: int) -> None:
+        self.rows: _Rows = rows
+        self.held = held
+        self.first_end, self.last_end = times_bounds(rows.ends)
+
+    def cut(self, upto: int) -> tuple[_Rows, _Piece[_Rows]]:
+        """The rows with an end that is not above ``upto``, and the others; there are some of both."""
+        ends = self.rows.ends
+        if (ends[1:] < ends[:-1]).any():
+            in_order = self.rows.take(sorted_by(np.zeros(len(ends), np.int64), ends))
+            return _Piece(in_order, len(ends)).cut(upto)
+        place = int(np.searchsorted(ends, upto, side="right"))
+        return self.rows.slice(0, place), _Piece(self.rows.slice(place, len(ends)), self.held)
 
 
 _ROWS = 1 << 16

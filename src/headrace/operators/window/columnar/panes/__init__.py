@@ -1,1 +1,0 @@
-"""Windows that overlap: they share panes, of which each is added up once."""

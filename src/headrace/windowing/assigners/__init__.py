@@ -1,1 +1,0 @@
-"""Assigners: which windows a record belongs to."""
