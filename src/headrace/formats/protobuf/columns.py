@@ -363,17 +363,17 @@ def message_column(
     return _ColumnBuilder(read_default_values, write_null_string_literal).message(schema.descriptor(), ())
 
 
+@dataclass(frozen=True, slots=True)
 class _ColumnBuilder:
     """Makes columns of descriptors.
 
-    Args:
+    Attributes:
         read_defaults: see :class:`~headrace.formats.protobuf.messages.ProtobufRowDeserializationSchema`.
         null_literal: what is written for null strings in lists and maps.
     """
 
-    def __init__(self, read_defaults: bool, null_literal: str) -> None:
-        self._read_defaults = read_defaults
-        self._null_literal = null_literal
+    read_defaults: bool
+    null_literal: str
 
     def message(self, descriptor: Descriptor, inside: tuple[str, ...]) -> MessageColumn:
         """The columns of a message that is inside of others."""
@@ -383,7 +383,7 @@ class _ColumnBuilder:
         if not descriptor.fields:
             raise InvalidProgramError(f"the message {name} has no fields, so its values have no columns")
         fields = [self._field(field, (*inside, name)) for field in descriptor.fields]
-        return MessageColumn(name, fields, read_defaults=self._read_defaults)
+        return MessageColumn(name, fields, read_defaults=self.read_defaults)
 
     def _field(self, field: FieldDescriptor, inside: tuple[str, ...]) -> MessageField:
         column = self._column(field, inside)
@@ -402,11 +402,11 @@ class _ColumnBuilder:
         message = field.message_type
         if message is not None and message.GetOptions().map_entry:
             key, value = (self._value(of, inside) for of in message.fields)
-            return MapColumn(key, value, read_defaults=self._read_defaults, null_literal=self._null_literal)
+            return MapColumn(key, value, read_defaults=self.read_defaults, null_literal=self.null_literal)
         value = self._value(field, inside)
         if not field.is_repeated:
             return value
-        return ListColumn(value, read_defaults=self._read_defaults, null_literal=self._null_literal)
+        return ListColumn(value, read_defaults=self.read_defaults, null_literal=self.null_literal)
 
     def _value(self, field: FieldDescriptor, inside: tuple[str, ...]) -> FieldColumn:
         if field.type == _GROUP:
