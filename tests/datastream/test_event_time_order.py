@@ -16,7 +16,7 @@ from headrace.datastream import (
     StreamExecutionEnvironment,
 )
 from headrace.datastream.state import MapStateDescriptor
-from headrace.operators.event_time_order import order_operator
+from headrace.operators import event_time_order
 from headrace.testing import JobHarness
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
@@ -125,8 +125,8 @@ def test_what_waits_without_keys_is_dealt_out_at_another_parallelism() -> None:
 
 
 def test_more_records_than_are_handed_over_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(order_operator, "_HANDED_OVER", 7)
-    monkeypatch.setattr(order_operator, "_MOST_WAITING", 10)
+    monkeypatch.setattr(event_time_order, "_HANDED_OVER", 7)
+    monkeypatch.setattr(event_time_order, "_MOST_WAITING", 10)
     times = [(number * 37) % 100 for number in range(100)]
     with JobHarness(told, parallelism=2) as harness:
         for source in ("first", "second"):

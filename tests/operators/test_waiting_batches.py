@@ -9,8 +9,7 @@ import pytest
 from headrace.common import Types
 from headrace.common.batch import Batch
 from headrace.common.typeinfo import TypeInformation
-from headrace.operators import waiting_batches
-from headrace.operators.waiting_batches import WaitingBatches
+from headrace.operators.waiting import WaitingBatches
 
 TEXTS, OBJECTS = Types.STRING(), Types.PICKLED_BYTE_ARRAY()
 
@@ -47,7 +46,7 @@ def test_so_many_bytes_are_many_however_few_rows(
     type_: TypeInformation, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sixty-four records are weighed together; a kibibyte each is too much at the second time, two at the first."""
-    monkeypatch.setattr(waiting_batches, "_MOST_BYTES", 100 * 1024)
+    monkeypatch.setattr("headrace.operators.waiting._MOST_BYTES", 100 * 1024)
     waiting = WaitingBatches[Batch](1 << 20, are_stored=True)
     batch = batch_of(type_, *["x" * 1024 * size] * 16)
     batch = in_columns(batch) if type_ == TEXTS else batch
@@ -56,6 +55,6 @@ def test_so_many_bytes_are_many_however_few_rows(
 
 def test_objects_that_are_not_stored_are_not_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
     """They need not be anything that can be."""
-    monkeypatch.setattr(waiting_batches, "_MOST_BYTES", 1)
+    monkeypatch.setattr("headrace.operators.waiting._MOST_BYTES", 1)
     waiting = WaitingBatches[Batch](1 << 20)
     assert not waiting.add(0, batch_of(OBJECTS, *[lambda: None] * 100))

@@ -9,7 +9,7 @@ from headrace.common.errors import InvalidTypeError
 from headrace.graph.specs import FunctionSpec, InputKind
 from headrace.graph.window_specs import RowWindowSpec
 from headrace.operators.join.find_pairs import SIDES
-from headrace.operators.join.tagged import INNER, Outer, tagged_type
+from headrace.operators.join.results import INNER, Outer, tagged_type
 from headrace.state.protocols import KEYED
 
 if TYPE_CHECKING:

@@ -105,7 +105,7 @@ class TwoInputSpec(ProcessFunctionSpec):
         if not self.in_event_time_order:
             return operator
 
-        from headrace.operators.event_time_order.order_operator import EventTimeOrderOperator
+        from headrace.operators.event_time_order import EventTimeOrderOperator
 
         return EventTimeOrderOperator(operator, parameters.input_types, broadcast)
 

@@ -28,7 +28,7 @@ from headrace.operators.functions import (
 )
 from headrace.operators.timer_service import KeyedTimerService, ReadOnlyTimerService, TimeDomain
 from headrace.operators.user_code import record_text, user_error
-from headrace.operators.waiting_batches import MOST_CALLED, WaitingBatches
+from headrace.operators.waiting import MOST_CALLED, WaitingBatches
 from headrace.state.keys.codecs import NO_KEY
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.base import EpochScope, OperatorContext, Output
     from headrace.operators.collector import Maker
-    from headrace.operators.event_time_order.waiting_records import OrderedRecords
     from headrace.operators.timer_service import TimerService
+    from headrace.operators.waiting import OrderedRecords
     from headrace.state.protocols import KeyedStates
     from headrace.state.timers import Timer
 

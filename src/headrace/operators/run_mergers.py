@@ -12,7 +12,6 @@ import headrace.operators.aggregates.distinct
 import headrace.operators.aggregates.simple
 import headrace.operators.aggregates.sums
 import headrace.operators.aggregates.user_defined
-import headrace.operators.event_time_order.waiting_records
 import headrace.operators.join.find_pairs
 import headrace.operators.join.outer_pairs
 import headrace.operators.window.columnar.windows_by_end

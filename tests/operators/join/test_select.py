@@ -15,7 +15,7 @@ from headrace.datastream.streams.checks import selected
 from headrace.datastream.window import CountEvictor, EventTimeTrigger, TumblingEventTimeWindows
 from headrace.expressions import col, evaluate, left, right
 from headrace.operators.join import find_pairs
-from headrace.operators.join.tagged import INNER
+from headrace.operators.join.results import INNER
 from headrace.testing import JobHarness
 
 ORDER = Types.ROW_NAMED(["id", "amount"], [Types.STRING(), Types.LONG()])

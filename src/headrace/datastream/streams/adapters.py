@@ -21,7 +21,7 @@ from headrace.operators.checkpointed import CheckpointedFunction
 from headrace.operators.collector import results_of
 from headrace.operators.functions import has_own, method_of
 from headrace.operators.join import find_pairs
-from headrace.operators.join.tagged import pair_type
+from headrace.operators.join.results import pair_type
 from headrace.operators.user_code import record_text
 from headrace.state.copying import copier
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.expressions import Bound
-    from headrace.operators.join.tagged import Outer
+    from headrace.operators.join.results import Outer
 
 
 class Adapter:

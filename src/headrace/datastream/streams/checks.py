@@ -22,7 +22,7 @@ from headrace.expressions import Column, Expression, bind, col
 from headrace.graph.specs import TimestampsSpec
 from headrace.operators.checkpointed import CheckpointedFunction
 from headrace.operators.functions import has_own
-from headrace.operators.join.tagged import pair_type
+from headrace.operators.join.results import pair_type
 from headrace.time.watermark_strategy import ExpressionTimestamps, FieldTimestamps, WatermarkStrategy
 from headrace.time.watermarks import NoWatermarks
 

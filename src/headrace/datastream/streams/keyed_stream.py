@@ -35,7 +35,7 @@ from headrace.graph.process_specs import KeyedProcessSpec
 from headrace.graph.stream_graph import Edge
 from headrace.graph.window_specs import GroupAggregateSpec
 from headrace.operators.join.find_pairs import LEFT, RIGHT, JoinInterval
-from headrace.operators.join.tagged import INNER, Outer
+from headrace.operators.join.results import INNER, Outer
 from headrace.windowing.assigners import GlobalWindows
 from headrace.windowing.evictors import CountEvictor
 from headrace.windowing.triggers import CountTrigger

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.base import KeyedBatch
-    from headrace.operators.waiting_batches import TakenBatches
+    from headrace.operators.waiting import TakenBatches
     from headrace.state.keys import KeyCodec
     from headrace.state.renamed_fields import RenamedFields
 

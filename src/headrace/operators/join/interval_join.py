@@ -16,7 +16,7 @@ from headrace.operators.base import KeyedOperator
 from headrace.operators.functions import FunctionOperator
 from headrace.operators.join.find_pairs import LEFT, RIGHT, SIDES, arrived_records, find_pairs, log_layout
 from headrace.operators.join.outer_pairs import UnmatchedLog, UnmatchedRecords
-from headrace.operators.waiting_batches import WaitingBatches
+from headrace.operators.waiting import WaitingBatches
 from headrace.operators.window.lateness import LateRecords, check_timestamps
 from headrace.state.sorted_table import KeySortedTable
 
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
     from headrace.operators.join.find_pairs import ArrivedSide, JoinInterval, Pairs
-    from headrace.operators.join.results import JoinResults
-    from headrace.operators.join.tagged import Outer
+    from headrace.operators.join.results import JoinResults, Outer
     from headrace.state.runs.sections import Section
 
     Longs = npt.NDArray[np.int64]

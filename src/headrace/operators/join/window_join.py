@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from headrace.operators.arrays import gather
 from headrace.operators.join.find_pairs import LEFT, RIGHT, SIDES, Pairs, portions
-from headrace.operators.join.tagged import tagged, tagged_types, untagged
-from headrace.operators.waiting_batches import WaitingBatches
+from headrace.operators.join.results import tagged, tagged_types, untagged
+from headrace.operators.waiting import WaitingBatches
 from headrace.operators.window.general.ordered_contents import (
     ColumnPieces,
     ElementsOfKeys,
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext, Output
-    from headrace.operators.join.results import JoinResults
-    from headrace.operators.join.tagged import Outer
+    from headrace.operators.join.results import JoinResults, Outer
     from headrace.operators.window.general.ordered_contents import KeysOfWindow
     from headrace.operators.window.general.ordered_operator import DueWindow
     from headrace.state.keys import KeyColumn

@@ -13,14 +13,9 @@ import numpy as np
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.operators.base import Operator
-from headrace.operators.event_time_order.waiting_records import (
-    KeyedWaiting,
-    OrderedRecords,
-    WaitingOfAllSubtasks,
-    WaitingOfSubtask,
-)
 from headrace.operators.functions import INPUTS
 from headrace.operators.process import KeyedProcessOperator
+from headrace.operators.waiting import OrderedRecords, WaitingInBroadcastState, WaitingInTable
 from headrace.operators.window.lateness import check_timestamps
 
 if TYPE_CHECKING:
@@ -31,10 +26,11 @@ if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.base import EpochScope, OperatorContext, Output
-    from headrace.operators.event_time_order.waiting_records import Due, WaitingRecords
     from headrace.operators.process import ProcessOperator
+    from headrace.operators.waiting import Due, WaitingForEventTime
 
     Longs = npt.NDArray[np.int64]
+
 
 ORDER: Final = "in_event_time_order()"
 """What a program calls for this, as errors call it."""
@@ -86,14 +82,13 @@ class EventTimeOrderOperator(Operator):
         self._keyed = context.state.keyed if isinstance(self._operator, KeyedProcessOperator) else None
         self._waiting = {number: self._waiting_of(number, context) for number in self._turns}
 
-    def _waiting_of(self, number: int, context: OperatorContext) -> WaitingRecords:
+    def _waiting_of(self, number: int, context: OperatorContext) -> WaitingForEventTime:
         """What keeps the records of an input."""
         state, type_ = context.state, self._input_types[number]
         renamed = context.renamed_fields.of_parts({"": INPUTS[number]})
         if number == self._broadcast:
-            return WaitingOfAllSubtasks(state.operator_state_store, type_, renamed)
-        waiting = WaitingOfSubtask if self._keyed is None else KeyedWaiting
-        return waiting(state, type_, number, renamed)
+            return WaitingInBroadcastState(state.operator_state_store, type_, renamed)
+        return WaitingInTable(state, number, type_, renamed, is_keyed=self._keyed is not None)
 
     def begin_epoch(self, scope: EpochScope) -> None:
         self._watermark = scope.watermark

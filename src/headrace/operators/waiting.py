@@ -1,14 +1,24 @@
-"""Records that wait until event time has come to their timestamps, and lie in state between two epochs."""
+"""Records that wait: for others, since as many at once cost less; or until event time has come to their timestamps.
+
+:class:`WaitingBatches` holds records of one or two inputs in memory. Whoever has them takes them when they are many,
+and whenever event time goes on at the end of a stretch of input, so that none waits when an epoch ends.
+
+:class:`WaitingForEventTime` holds records of one input over epochs. What waits when one ends goes into state: as rows
+of a sorted table, or as entries of a broadcast map.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from functools import cached_property
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.common.batch import Batch
 from headrace.common.columns import array_to_values
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.typeinfo import Types
@@ -25,18 +35,101 @@ from headrace.state.sorted_table import TimeSortedTable
 from headrace.state.table_layout import TableLayout
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
-    from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
-    from headrace.state.keys import KeyCodec
     from headrace.state.protocols import KeyedStates, OperatorStates, StatesWithoutKeys
     from headrace.state.renamed_fields import RenamedFields
-    from headrace.state.runs import RunStore
 
     Longs = npt.NDArray[np.int64]
+
+
+_Of = TypeVar("_Of")
+_AnyBatch = TypeVar("_AnyBatch", bound=Batch)
+
+MOST_CALLED: Final = 1 << 12
+"""So many records wait at most for a function that is called for each of them."""
+
+_MOST_BYTES: Final = 128 << 20
+"""Records that take so much memory are many, however few they are."""
+
+_WEIGHED_ROWS: Final = 64
+"""After so many records a batch is weighed for all of them: of a few records that takes longer than all else."""
+
+
+class TakenBatches(Generic[_AnyBatch]):
+    """Records of both inputs in the order in which they came.
+
+    Args:
+        batches: the input and the records of each batch.
+    """
+
+    def __init__(self, batches: Sequence[tuple[int, _AnyBatch]]) -> None:
+        self.batches = [batch for _, batch in batches]
+        self._indices = [index for index, _ in batches]
+
+    @cached_property
+    def sides(self) -> Longs:
+        """The input of each record."""
+        return np.repeat(np.array(self._indices, np.int64), [len(batch) for batch in self.batches])
+
+    def in_turn(self, of_inputs: Mapping[int, Iterator[_Of]]) -> Iterator[_Of]:
+        """What there is of each record, taken from that of its input, in the order in which the records came."""
+        turns = zip(self._indices, self.batches, strict=True)
+        return chain.from_iterable(islice(of_inputs[index], len(batch)) for index, batch in turns)
+
+    @property
+    def timestamps(self) -> Longs:
+        """The timestamp of each record."""
+        return np.concatenate([batch.timestamps for batch in self.batches])
+
+    @property
+    def watermarks(self) -> Longs:
+        """The watermark that each record meets."""
+        return np.concatenate([np.empty(0, np.int64), *(batch.watermarks for batch in self.batches)])
+
+    def of(self, side: int) -> _AnyBatch | None:
+        """The records of one input; None if there are none."""
+        own = [batch for index, batch in zip(self._indices, self.batches, strict=True) if index == side]
+        return concat_keyed(own) if own else None
+
+
+class WaitingBatches(Generic[_AnyBatch]):
+    """The records of one subtask that wait.
+
+    Args:
+        most_rows: so many records are many.
+        are_stored: whether all are put into state, so that Python objects can be weighed as what they are there.
+    """
+
+    def __init__(self, most_rows: int, *, are_stored: bool = False) -> None:
+        self._most_rows = most_rows
+        self._are_stored = are_stored
+        self.forget()
+
+    def forget(self) -> None:
+        """None waits any more."""
+        self._batches: list[tuple[int, _AnyBatch]] = []
+        self._rows = self._bytes = self._unweighed = 0
+
+    def add(self, input_index: int, batch: _AnyBatch) -> bool:
+        """Has records of one input wait; tells whether there are many now."""
+        self._batches.append((input_index, batch))
+        self._rows += len(batch)
+        self._unweighed += len(batch)
+        if self._unweighed >= _WEIGHED_ROWS and (batch.is_columnar or self._are_stored):
+            some = batch if batch.is_columnar else batch.slice(0, 1)
+            self._bytes += some.as_array().nbytes * self._unweighed // len(some)
+            self._unweighed = 0
+        return self._rows >= self._most_rows or self._bytes >= _MOST_BYTES
+
+    def take(self) -> TakenBatches[_AnyBatch]:
+        """All that wait, which do so no longer."""
+        taken = TakenBatches(self._batches)
+        self.forget()
+        return taken
 
 
 STORE: Final = "in-event-time-order"
@@ -73,8 +166,8 @@ class Due:
         return np.zeros(len(self), np.uint64) if self.keys is None else self.keys.hashes
 
 
-class WaitingRecords(ABC):
-    """The records of one input that wait."""
+class WaitingForEventTime(ABC):
+    """The records of one input that wait until event time has come to their timestamps."""
 
     def __init__(self) -> None:
         self._arrived: list[Batch] = []
@@ -117,20 +210,27 @@ class WaitingRecords(ABC):
     def _store(self, batch: Batch) -> None: ...
 
 
-class WaitingInTable(WaitingRecords):
-    """Those that no other subtask has: rows of an ordered table.
+class WaitingInTable(WaitingForEventTime):
+    """Those that no other subtask has, as rows of a sorted table.
+
+    At another parallelism those of a keyed input go with their keys, and those of an input without keys are dealt out
+    as the elements of a list are.
 
     Args:
-        store: the runs of the table.
+        state: the state of the operator.
+        number: that of the input.
         type_: the type of the records.
         renamed: which of their fields have other names than in what is stored.
-        codec: how their keys are stored; None for those of an input without any.
+        is_keyed: whether the input has keys.
     """
 
     def __init__(
-        self, store: RunStore, type_: TypeInformation, renamed: RenamedFields, codec: KeyCodec | None = None
+        self, state: OperatorStates, number: int, type_: TypeInformation, renamed: RenamedFields, *, is_keyed: bool
     ) -> None:
         super().__init__()
+        self._is_keyed = is_keyed
+        name, codec = f"{STORE}-{number}", state.keyed.codec if is_keyed else None
+        store = state.store(name) if is_keyed else state.operator_state_store.list_log(name)
         identity = {} if codec is None else {KEY: codec.arrow_type}
         about = {} if codec is None else {"keys": codec.to_json()}
         columns = {_TIME: pa.int64(), HASH: pa.uint64(), **identity, _RECORD: type_.storage_type}
@@ -172,54 +272,18 @@ class WaitingInTable(WaitingRecords):
         )
 
     def _store(self, batch: Batch) -> None:
-        hashes, *keys = self._identity_of(batch)
+        # A sorted table has hashes: here all rows without keys are as of one key.
+        column = keys_of(batch) if self._is_keyed else None
+        hashes = np.zeros(len(batch), np.uint64) if column is None else column.hashes
+        keys = [] if column is None else [column.values]
         order = group_rows(batch.timestamps, hashes, *keys).order
         columns = [pa.array(batch.timestamps), pa.array(hashes), *keys, batch.as_array()]
         rows = pa.RecordBatch.from_arrays(columns, schema=self._layout.schema)
         self._table.append(rows.take(pa.array(order)))
 
-    @abstractmethod
-    def _identity_of(self, batch: Batch) -> tuple[Any, ...]:
-        """The hashes of the keys, and the keys where there are any."""
 
-
-class KeyedWaiting(WaitingInTable):
-    """Those of a keyed input, which go with their keys at another parallelism.
-
-    Args:
-        state: the state of the operator.
-        type_: the type of the records.
-        number: that of the input.
-        renamed: which of their fields have other names than in what is stored.
-    """
-
-    def __init__(self, state: OperatorStates, type_: TypeInformation, number: int, renamed: RenamedFields) -> None:
-        super().__init__(state.store(f"{STORE}-{number}"), type_, renamed, state.keyed.codec)
-
-    def _identity_of(self, batch: Batch) -> tuple[Any, ...]:
-        keys = keys_of(batch)
-        return keys.hashes, keys.values
-
-
-class WaitingOfSubtask(WaitingInTable):
-    """Those of an input without keys: at another parallelism they are dealt out as the elements of a list are.
-
-    Args:
-        state: the state of the operator.
-        type_: the type of the records.
-        number: that of the input.
-        renamed: which of their fields have other names than in what is stored.
-    """
-
-    def __init__(self, state: OperatorStates, type_: TypeInformation, number: int, renamed: RenamedFields) -> None:
-        super().__init__(state.operator_state_store.list_log(f"{STORE}-{number}"), type_, renamed)
-
-    def _identity_of(self, batch: Batch) -> tuple[Any, ...]:
-        return (np.zeros(len(batch), np.uint64),)  # an ordered table has hashes: here all rows are as of one key
-
-
-class WaitingOfAllSubtasks(WaitingRecords):
-    """Those of an input that all subtasks get as a whole: a map by timestamp that all have alike.
+class WaitingInBroadcastState(WaitingForEventTime):
+    """Those of an input that all subtasks get as a whole, in a map by timestamp that all have alike.
 
     Args:
         states: the states without keys of the operator.
