@@ -141,7 +141,7 @@ class EarlyWindowOperator(KeyedWindowOperator):
 
     def _open_table(self, context: OperatorContext) -> WindowTable:
         """The windows in state; where it is remembered, what they have shown last is behind what they hold."""
-        shape = {**self._windows.shape, "fires": self.fires, "shown": self._mode.retracts}
+        shape = {**self._windows.shape, "fires": self.fires, "retracts": self._mode.retracts}
         fields = list(self._layout.accumulator_schema)[2:] if self._mode.retracts else []
         shown = [field.with_name(_SHOWN + field.name) for field in fields]
         return WindowTable(CONTINUOUS, self._layout, context, shape, shown)

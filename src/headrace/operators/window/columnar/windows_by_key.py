@@ -86,7 +86,7 @@ _WORDS: Final = {
     "slide": "slide in milliseconds (that of tumbling windows is their size)",
     "offset": "offset in milliseconds",
     "fires": "time that early results follow",
-    "shown": "accumulation mode",
+    "retracts": "accumulation mode",
     "parts": "set of aggregates",
     "discards": "accumulation mode, which discards or does not",
 }
