@@ -61,7 +61,7 @@ class EpochScope:
 
 
 class ProcessLocalCache(Protocol):
-    """What an instance of an operator has learnt that saves time and changes no result."""
+    """What an instance of an operator has cached that saves time and changes no result."""
 
     @property
     def nbytes(self) -> int:
@@ -81,7 +81,7 @@ class OperatorContext:
         call_site: the line of the user's program that made the operator.
         optional_state: where the operator keeps its state; None for one that declares none. See :attr:`state`.
         job_parameters: the job's configuration as the user gave it.
-        learnt: by name, what earlier instances of the same subtask have learnt in this process, and where this one
+        cache: by name, what earlier instances of the same subtask have cached in this process, and where this one
             leaves it for later ones. It is empty where the process is another one, an epoch has failed, or memory is
             short.
         metrics: those that functions have made.
@@ -100,7 +100,7 @@ class OperatorContext:
     call_site: CallSite
     optional_state: OperatorStates | None = None
     job_parameters: Mapping[str, str] = field(default_factory=dict)
-    learnt: dict[str, ProcessLocalCache] = field(default_factory=dict)
+    cache: dict[str, ProcessLocalCache] = field(default_factory=dict)
     metrics: MetricRegistry = field(default_factory=MetricRegistry)
     watermark: int = MIN_WATERMARK
     changed_windows: ChangedWindows = ChangedWindows.FAIL

@@ -121,13 +121,13 @@ class OperatorChain:
         context: the first epoch that it will do.
         stage: the stage.
         partition: which task of the stage.
-        learnt: by uid, what operators of the same task have learnt in this process.
+        cache: by uid, what operators of the same task have cached in this process.
         clients: those that the process keeps for readers and writers.
 
     Attributes:
         sources: by node id; none but in stage 0.
         members: the operators that are in this task, by node id, in topological order.
-        learnt: as above, with what those of this chain have learnt.
+        cache: as above, with what those of this chain have cached.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class OperatorChain:
         context: EpochContext,
         stage: int,
         partition: int,
-        learnt: dict[str, dict[str, ProcessLocalCache]],
+        cache: dict[str, dict[str, ProcessLocalCache]],
         clients: KeptClients,
     ) -> None:
         plan: JobPlan = pickle.loads(blob.plan)
@@ -155,7 +155,7 @@ class OperatorChain:
             self._closing.append(self.state.close)
         self.sources: dict[int, ChainedSource] = {}
         self.members: dict[int, ChainedOperator] = {}
-        self.learnt = learnt
+        self.cache = cache
         task = task_parameters(plan, blob, partition, clients, context.job_id, context.generation)
         reader_context = ReaderContext(blob.storage_options, clients)
         for planned in _with_own_functions(self.stage.operators, blob.plan):
@@ -175,10 +175,10 @@ class OperatorChain:
         return ChainedSource(planned=planned, context=context, output=output, reader_context=reader_context)
 
     def _member(self, planned: PlannedOperator, task: TaskParameters, watermark: int) -> ChainedOperator:
-        learnt = self.learnt.setdefault(planned.uid, {})
+        cache = self.cache.setdefault(planned.uid, {})
         context = replace(
             operator_context(self.plan, planned, self.partition, self.state),
-            learnt=learnt,
+            cache=cache,
             watermark=watermark,
             changed_windows=self.plan.settings.changed_windows.get(planned.uid, ChangedWindows.FAIL),
         )

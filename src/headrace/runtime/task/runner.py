@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     """The epoch that a chain has done: the job's id, the generation, the epoch's number."""
 
 
-_MOST_LEARNT_BYTES: Final = 128 << 20
-"""So much is kept at most of what operators have learnt whose tasks have moved to another process."""
+_MOST_CACHED_BYTES: Final = 128 << 20
+"""So much is kept at most of what operators have cached whose tasks have moved to another process."""
 
 
 class ChainCache:
@@ -42,7 +42,7 @@ class ChainCache:
     that the next epoch begins with.
 
     Connections of readers and writers outlast their chains, but not the generation: what comes after a failure has its
-    own. What operators have learnt outlasts their chains, as it changes no result: tasks of one machine change places
+    own. What operators have cached outlasts their chains, as it changes no result: tasks of one machine change places
     between its processes again and again. Of a chain that has failed it is dropped, since it may be in disorder.
 
     Args:
@@ -55,7 +55,7 @@ class ChainCache:
         self._keeps = keeps
         self._chains: dict[Task, tuple[OperatorChain, Mark]] = {}
         self._taken: set[OperatorChain] = set()
-        self._learnt: dict[Task, dict[str, dict[str, ProcessLocalCache]]] = {}
+        self._caches: dict[Task, dict[str, dict[str, ProcessLocalCache]]] = {}
         self._clients = KeptClients()
         self._clients_of: tuple[str, int] | None = None
 
@@ -74,8 +74,8 @@ class ChainCache:
                 self._taken.add(chain)
                 return chain
             self._retire((stage, partition), chain)
-        learnt = self._learnt.pop((stage, partition), {})
-        chain = OperatorChain(self._blob, context, stage, partition, learnt, self._clients)
+        cache = self._caches.pop((stage, partition), {})
+        chain = OperatorChain(self._blob, context, stage, partition, cache, self._clients)
         self._taken.add(chain)
         return chain
 
@@ -117,15 +117,15 @@ class ChainCache:
                 self._retire(task, chain)
 
     def _retire(self, task: Task, chain: OperatorChain) -> None:
-        """Drop a chain that has done its epoch; what it has learnt stays, as long as that is not too much."""
+        """Drop a chain that has done its epoch; what it has cached stays, as long as that is not too much."""
         chain.drop()
-        self._learnt[task] = chain.learnt
-        while sum(map(_size_of, self._learnt.values())) > _MOST_LEARNT_BYTES:
-            del self._learnt[next(iter(self._learnt))]
+        self._caches[task] = chain.cache
+        while sum(map(_size_of, self._caches.values())) > _MOST_CACHED_BYTES:
+            del self._caches[next(iter(self._caches))]
 
 
-def _size_of(learnt: Mapping[str, Mapping[str, ProcessLocalCache]]) -> int:
-    return sum(each.nbytes for of_operator in learnt.values() for each in of_operator.values())
+def _size_of(cache: Mapping[str, Mapping[str, ProcessLocalCache]]) -> int:
+    return sum(each.nbytes for of_operator in cache.values() for each in of_operator.values())
 
 
 _CONTEXT_EDGE = -1

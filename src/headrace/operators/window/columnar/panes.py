@@ -580,7 +580,7 @@ class PaneStore:
         panes: the panes that they share.
         kept_as: what the runs in state are.
         runs: the state.
-        learnt: as for :class:`WindowStore`.
+        cache: as for :class:`WindowStore`.
     """
 
     def __init__(
@@ -590,12 +590,12 @@ class PaneStore:
         panes: Panes,
         kept_as: TableLayout,
         runs: RunStore,
-        learnt: dict[str, ProcessLocalCache],
+        cache: dict[str, ProcessLocalCache],
     ) -> None:
         self._aggregators = layout.aggregators
         self._windows = windows
         self._panes = panes
-        self._rows = WindowStore(layout, kept_as, runs, learnt)
+        self._rows = WindowStore(layout, kept_as, runs, cache)
         self._nothing = Accumulators.of_batch(pa.RecordBatch.from_pylist([], layout.state_schema))
         self._waiting: list[Accumulators] = []
         self._merge: PaneTotals | PaneStacks | None = None

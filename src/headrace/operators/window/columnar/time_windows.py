@@ -100,7 +100,7 @@ class AlignedWindowOperator(KeyedOperator):
         kept_as = accumulators_layout(self._layout, self._assigner)
         runs = context.state.store(STORE)
         self._moved_into(self._assigner, context, kept_as).take_over(runs)
-        return WindowStore(self._layout, kept_as, runs, context.learnt)
+        return WindowStore(self._layout, kept_as, runs, context.cache)
 
     def _moved_into(
         self, rows_of: RegularWindows, context: OperatorContext, kept_as: TableLayout
@@ -262,7 +262,7 @@ class UntimedWindowOperator(AlignedWindowOperator):
 
     def _open_store(self, context: OperatorContext) -> WindowStore:
         kept_as = accumulators_layout(self._layout, self._assigner)
-        return WindowStore(self._layout, kept_as, context.state.store(self._store_name), context.learnt)
+        return WindowStore(self._layout, kept_as, context.state.store(self._store_name), context.cache)
 
     def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[StoredWindow]:
         return super().held_windows(context, MIN_WATERMARK)
@@ -368,7 +368,7 @@ class PanedWindowOperator(AlignedWindowOperator):
         kept_as = accumulators_layout(self._layout, self._assigner, **{PANE: self._panes.length})
         runs = context.state.store(STORE)
         self._moved_into(self._panes.as_windows, context, kept_as).take_over(runs)
-        return PaneStore(self._layout, self._assigner, self._panes, kept_as, runs, context.learnt)
+        return PaneStore(self._layout, self._assigner, self._panes, kept_as, runs, context.cache)
 
     def begin_epoch(self, scope: EpochScope) -> None:
         super().begin_epoch(scope)

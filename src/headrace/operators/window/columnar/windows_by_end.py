@@ -177,7 +177,7 @@ with the others afterwards."""
 
 
 class _StoreStatistics:
-    """What a store has learnt of its rows; one that takes its place in the same process need not learn it again.
+    """What a store has cached of its rows; one that takes its place in the same process need not find it again.
 
     Attributes:
         known: the keys that were met.
@@ -201,18 +201,18 @@ class WindowStore:
         layout: the columns.
         kept_as: what the runs in state are.
         runs: the state.
-        learnt: by name, what stores before this one have learnt in this process; see ``OperatorContext``.
+        cache: by name, what stores before this one have cached in this process; see ``OperatorContext``.
     """
 
     def __init__(
-        self, layout: ColumnarWindowLayout, kept_as: TableLayout, runs: RunStore, learnt: dict[str, ProcessLocalCache]
+        self, layout: ColumnarWindowLayout, kept_as: TableLayout, runs: RunStore, cache: dict[str, ProcessLocalCache]
     ) -> None:
         self._aggregators = layout.aggregators
         self._schema = layout.state_schema
         self._table = TimeSortedTable(
             runs, kept_as, lambda _, batches: combined(self._aggregators, batches, self._known)
         )
-        self._habits = cast("_StoreStatistics", learnt.setdefault(runs.name, _StoreStatistics()))
+        self._habits = cast("_StoreStatistics", cache.setdefault(runs.name, _StoreStatistics()))
         self._known = self._habits.known if layout.aggregators.are_scatterable else None
         self._habits.known.stored = self._table.stored_keys
         self._records: WaitingRows[Chunk] = WaitingRows()

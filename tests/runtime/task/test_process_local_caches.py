@@ -1,4 +1,4 @@
-"""What operators have learnt outlasts their chains in a process, changes no result, and is dropped with what failed."""
+"""What operators have cached outlasts their chains in a process, changes no result, and is dropped with what failed."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_task_that_comes_back_knows_the_keys_of_before(
         added.append(len(hashes))
         return add(self, hashes, keys)
 
-    monkeypatch.setattr(runner, "_MOST_LEARNT_BYTES", most_bytes)
+    monkeypatch.setattr(runner, "_MOST_CACHED_BYTES", most_bytes)
     monkeypatch.setattr(key_dictionary.KeyDictionary, "_add", watched)
     manager, _ = job(changes_places, tmp_path, RecordingSink())
     run_epochs(manager, 6)
@@ -98,12 +98,12 @@ def test_what_a_chain_has_learnt_that_failed_is_dropped(tmp_path: Path) -> None:
     manager, runtime = job(lambda _: [(0,)], tmp_path, RecordingSink())
     run_epochs(manager, 2)
     cache, context = runtime.workers[0]._cache, runtime.context
-    (task,) = [task for task, (chain, _) in cache._chains.items() if "windows" in chain.learnt]
+    (task,) = [task for task, (chain, _) in cache._chains.items() if "windows" in chain.cache]
     cache._retire(task, cache._chains.pop(task)[0])
     failed = cache.take(*task, context)
-    assert failed.learnt["windows"]
+    assert failed.cache["windows"]
     failed.drop()
     again = cache.take(*task, context)
     again.open()
-    assert all(again.learnt["windows"][name] is not kept for name, kept in failed.learnt["windows"].items())
+    assert all(again.cache["windows"][name] is not kept for name, kept in failed.cache["windows"].items())
     manager.close()
