@@ -95,9 +95,9 @@ def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str]
     known = sys.modules.get("headrace.testing.pushed")
     if known is None or op != "==" or not (isinstance(left, list) and isinstance(right, list)):
         return None
-    if isinstance(left, known.Records):
+    if isinstance(left, known.PushedRecords):
         return ["records are not as expected", *left.difference(right)]
-    if isinstance(right, known.Records):
+    if isinstance(right, known.PushedRecords):
         return ["records are not as expected", *right.difference(left)]
     return None
 

@@ -12,8 +12,10 @@ import headrace.operators.aggregates.distinct
 import headrace.operators.aggregates.simple
 import headrace.operators.aggregates.sums
 import headrace.operators.aggregates.user_defined
+import headrace.operators.group_aggregate
 import headrace.operators.join.find_pairs
 import headrace.operators.join.outer_pairs
+import headrace.operators.waiting
 import headrace.operators.window.columnar.windows_by_end
 import headrace.operators.window.columnar.windows_by_key
 import headrace.operators.window.general.ordered_contents  # noqa: F401
