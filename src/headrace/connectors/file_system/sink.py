@@ -203,7 +203,7 @@ class FileSink(Sink[T_contra]):
         return f"FileSink({self._base!r})"
 
 
-class _FileSinkBuilder:
+class _FileSinkBuilder(Generic[T]):
     """Puts a :class:`FileSink` together.
 
     Raises:
@@ -249,7 +249,7 @@ class _FileSinkBuilder:
         self._compaction = None
         return self
 
-    def build(self) -> FileSink[Any]:
+    def build(self) -> FileSink[T]:
         """The sink."""
         return FileSink(
             self._base,
@@ -262,7 +262,7 @@ class _FileSinkBuilder:
         )
 
 
-class RowFormatBuilder(_FileSinkBuilder, Generic[T]):
+class RowFormatBuilder(_FileSinkBuilder[T]):
     """Puts a sink of a row format together; rolls by size and time unless told otherwise."""
 
     def __init__(self, base_path: str | os.PathLike[str], encoder: Encoder[T]) -> None:
@@ -285,7 +285,7 @@ class RowFormatBuilder(_FileSinkBuilder, Generic[T]):
         return self
 
 
-class BulkFormatBuilder(_FileSinkBuilder):
+class BulkFormatBuilder(_FileSinkBuilder[Any]):
     """Puts a sink of a bulk format together."""
 
     def __init__(self, base_path: str | os.PathLike[str], writer_factory: BulkWriterFactory) -> None:
