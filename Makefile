@@ -22,7 +22,7 @@ WORKERS := 2
 # Containers often set it. Tests start hundreds of processes, each of which would compile all of headrace anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv demo test test-slow test-draws test-behind test-soak test-fuzz test-chains test-fast test-spark test-spark-shown-late bench docs docs-live dist lint format clean
+.PHONY: help venv demo test test-slow test-draws test-behind test-soak test-fuzz test-chains test-fast test-spark test-fast-behind-lint test-spark-shown-late bench docs docs-live dist lint format clean
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -44,11 +44,14 @@ $(INSTALLED): pyproject.toml
 demo: venv ## card fraud: a producer, a job on a local Spark and a consumer, with a log between them
 	@$(DEMO)
 
-# All run beside each other, since each leaves a core idle at times. What starts a Spark of its own is with the fast
-# tests here.
+# What needs a core only runs beside something else. What starts a Spark of its own is with the fast tests here. The tests
+# on Spark begin with the linters, and leave test modules compiled, which pytest does slowly, for those that come later.
 test: venv ## lint, types, layers, and all tests but the slow ones
-	@$(MAKE) --no-print-directory --keep-going --jobs=3 SHARED_SPARK='($(SHARED_SPARK)) and not apart' \
-	    lint test-fast test-spark-shown-late
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 SHARED_SPARK='($(SHARED_SPARK)) and not apart' \
+	    test-fast-behind-lint test-spark-shown-late
+
+test-fast-behind-lint: lint
+	@$(MAKE) --no-print-directory test-fast
 
 test-fast: venv ## the tests that need no Spark, in parallel
 	@$(PYTEST) -n $(WORKERS) --dist worksteal -m 'not slow and not ($(SHARED_SPARK))'
