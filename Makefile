@@ -17,7 +17,7 @@ BENCH := $(BIN)/python -m benchmarks
 PYTEST := $(BIN)/python -m pytest
 SHARED_SPARK := spark or integration
 TEST_SPARK := $(PYTEST) -m 'not slow and ($(SHARED_SPARK))'
-WORKERS := 2
+WORKERS := 3
 
 # Containers often set it. Tests start hundreds of processes, each of which would compile all of headrace anew.
 unexport PYTHONDONTWRITEBYTECODE

@@ -47,7 +47,7 @@ def sent(batch: Batch) -> Batch:
     """A batch behind a shuffle, where two payloads were read together."""
     half = len(batch) // 2
     parts = [batch.slice(0, half), batch.slice(half, len(batch))] if half else [batch]
-    return PayloadDecoder(batch.type, None).decode([encode(part, None, None) for part in parts])
+    return PayloadDecoder(batch.type, None).decode([encode(part, None, None) for part in parts])[0]
 
 
 def filtered(batch: Batch, rows: list[Row], at: int) -> tuple[Batch, list[Row]]:

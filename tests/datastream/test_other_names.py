@@ -44,7 +44,10 @@ RULES: Any = STREAM.broadcast(MapStateDescriptor("rules", Types.STRING(), Types.
         (lambda: STREAM.withColumn("x", col("n")), r"DataStreamSource has no 'withColumn': use select\("),
         (lambda: STREAM.groupBy("user"), r"use key_by\(\.\.\.\)"),
         (lambda: STREAM.sum("n"), r"call key_by\(\.\.\.\) first"),
-        (lambda: STREAM.key_by("user").count(), r"KeyedStream has no 'count': call window\(\.\.\.\) first"),
+        (
+            lambda: STREAM.key_by("user").count(),
+            r"KeyedStream has no 'count': use aggregate\(count\(\), .*; or call window\(\.\.\.\) first",
+        ),
         (lambda: WINDOWS.sum("n"), r"WindowedStream has no 'sum': use aggregate\("),
         (lambda: WINDOWS.max_by("n"), r"WindowedStream has no 'max_by': use reduce\("),
         (lambda: WINDOWS.name("a"), r"WindowedStream has no 'name': say first what becomes of each window: reduce\("),

@@ -66,8 +66,14 @@ class NamespaceChecker(Checker):
                 look(View(operator.keyed), model)
 
 
-@pytest.mark.parametrize("kind", KEY_KINDS)
-@pytest.mark.parametrize("keep", [True, False])
+@pytest.mark.parametrize(
+    ("kind", "keep"),
+    [
+        pytest.param(kind, keep, marks=() if keep == (number % 2 == 0) and number < 4 else pytest.mark.slow)
+        for number, kind in enumerate(KEY_KINDS)
+        for keep in (True, False)
+    ],
+)
 def test_states_are_as_their_model(kind: str, keep: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     source = random.Random(f"{kind}-{keep}")
     monkeypatch.setattr("headrace.state.runs.merging.INLINE_ROWS", source.choice([4, 1 << 18]))

@@ -183,7 +183,7 @@ KEY_KINDS: dict[str, tuple[TypeInformation, Callable[[int], Any]]] = {
 
 
 @pytest.mark.parametrize("kind", KEY_KINDS)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_states_are_as_their_model(kind: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     source = random.Random(f"{kind}-{seed}")
     # Small limits, so that the background has something to do.

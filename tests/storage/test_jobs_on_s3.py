@@ -70,8 +70,6 @@ FAULTS = {
 }
 
 QUICK = {
-    ("list", "overloaded"),
-    ("delete", "refused"),
     ("get-state", "overloaded"),
     ("put-manifest", "done-but-refused"),
     ("put-manifest", "lost"),

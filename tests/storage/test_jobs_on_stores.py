@@ -47,7 +47,7 @@ def test_a_job_runs_to_its_end(made: RemoteJob) -> None:
 
 @on(slow=["azure"])
 @pytest.mark.usefixtures("_read_back")
-@pytest.mark.parametrize("then", [1, 2, 3])
+@pytest.mark.parametrize("then", [3, *(pytest.param(then, marks=pytest.mark.slow) for then in (1, 2))])
 def test_it_goes_on_where_it_was(made: RemoteJob, monkeypatch: pytest.MonkeyPatch, then: int) -> None:
     """At another parallelism, too."""
     made.job().run(stop_after=4)

@@ -12,7 +12,6 @@ from headrace.checkpoint.directory import probe
 from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.store import CheckpointStore
 from headrace.common.errors import CheckpointError, CheckpointStorageError, InfrastructureError, JobSupersededError
-from headrace.savepoint import tables
 from headrace.storage.folder import Folder
 from headrace.storage.locations import open_storage
 from tests.storage.s3_server import Fault, S3Server, done_and_lost, done_but, refused
@@ -228,17 +227,3 @@ def test_a_manifest_that_is_damaged_is_named(folder: Folder) -> None:
     manifests.write("000000000001.json", [content])
     with pytest.raises(CheckpointError, match=r"s3://.*/job/manifests/000000000001\.json"):
         store.latest()
-
-
-def test_a_log_of_a_savepoint_takes_the_place_of_what_a_killed_start_has_left(folder: Folder) -> None:
-    """That of an earlier version left segments, of which half may be missing; a job reads what is whole."""
-    name, content = "files-00000001.log", b"all that it has seen\n"
-    log = folder.start_log(name)
-    log.append(content[:5])
-    log.make_durable()
-    for _ in range(2):
-        tables.put(name, content, folder)
-        assert folder.read_log(name, 1 << 20) == content
-    assert folder.names() == [name]
-    assert folder.remove_log(name)
-    assert folder.names() == []

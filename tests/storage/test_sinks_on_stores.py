@@ -26,7 +26,9 @@ def output(store: Store, tmp_path: Path) -> RemoteOutput:
 
 
 @on(slow=["azure"])
-@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize(
+    "kind", [KINDS[1], *(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS if kind != KINDS[1])], ids=str
+)
 def test_a_job_stops_and_goes_on(output: RemoteOutput, kind: Kind) -> None:
     output.job(kind).run(stop_after=4)
     before = output.visible()
@@ -36,7 +38,9 @@ def test_a_job_stops_and_goes_on(output: RemoteOutput, kind: Kind) -> None:
 
 
 @on(slow=["azure"])
-@pytest.mark.parametrize("kind", [ROLLED, AT_ONCE, KINDS[1]], ids=str)
+@pytest.mark.parametrize(
+    "kind", [ROLLED, *(pytest.param(kind, marks=pytest.mark.slow) for kind in (AT_ONCE, KINDS[1]))], ids=str
+)
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_crash_beside_a_commit(output: RemoteOutput, kind: Kind, moment: str) -> None:
     def die(epoch: int) -> None:
@@ -49,7 +53,9 @@ def test_a_crash_beside_a_commit(output: RemoteOutput, kind: Kind, moment: str) 
 
 
 @on("azure", slow=["azure"])
-@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize(
+    "kind", [ROLLED, *(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS if kind != ROLLED)], ids=str
+)
 def test_a_job_stops_crashes_and_goes_on(output: RemoteOutput, kind: Kind) -> None:
     def die(epoch: int) -> None:
         if epoch >= 6:
@@ -85,7 +91,7 @@ def die_between(nth: int, patched: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("store", "nth"),
     [
-        *(case("s3", nth) for nth in range(1, 6)),
+        *(case("s3", nth, is_slow=nth % 2 == 0) for nth in range(1, 6)),
         *(case("azure", nth, is_slow=True) for nth in range(1, 6)),
         *(case("hdfs", nth) for nth in range(1, 5)),  # there are fewer renames than removals
     ],

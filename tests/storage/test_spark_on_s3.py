@@ -54,6 +54,7 @@ def test_a_dataframe_is_kept_on_posix_paths_only(made: JobOnS3, spark: SparkSess
         DataFrameSource(spark.range(3)).create_enumerator(context)
 
 
+@pytest.mark.slow
 def test_a_server_that_is_gone_while_tasks_run(made: JobOnS3, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark tries their tasks again, and then the job begins again."""
     original, written = Folder.write, []

@@ -137,7 +137,9 @@ def test_who_is_turned_away_is_told_so_at_once(
         list(source.create_reader().read([f"{topic.name}-0", 0, 1]))
 
 
-@pytest.mark.parametrize("kind", ["env", "file", "directory", "literal"])
+@pytest.mark.parametrize(
+    "kind", ["env", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("file", "directory", "literal"))]
+)
 def test_a_secret_is_nowhere_but_where_it_is_kept(
     topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, kind: str
 ) -> None:

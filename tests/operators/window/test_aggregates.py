@@ -305,7 +305,7 @@ def test_names_of_aggregators_are_part_of_the_format() -> None:
         "CountRows",
         "CountValues",
         "Edge",
-        "MinOrMax",
+        "Extreme",
         "KeyField",
         "SumFloats",
         "SumIntegers",

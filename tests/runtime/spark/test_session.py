@@ -223,7 +223,7 @@ def under_spark_submit(tmp_path_factory: pytest.TempPathFactory) -> dict[str, An
 
 
 @pytest.mark.integration
-@pytest.mark.apart
+@pytest.mark.slow
 def test_what_spark_submit_was_told_wins_over_headrace_s_wishes(under_spark_submit: dict[str, Any]) -> None:
     assert under_spark_submit["own"] == {
         "spark.master": "local[1]",
