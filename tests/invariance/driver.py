@@ -35,7 +35,7 @@ from headrace.connectors.source import (
 )
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.streams.data_stream import DataStream
-from headrace.jobmanager.failover import FixedDelay, NoRestart
+from headrace.jobmanager.failover import NO_RESTART, FixedDelay
 from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.settings import PlannedJob, job_settings
 from headrace.runtime.local import LocalRuntime
@@ -512,7 +512,7 @@ def _environment(cut: Cut, backend: str, *, is_batch: bool) -> StreamExecutionEn
 def _manager(job: Job, store: RestartedStore, clock: ManualClock) -> JobManager:
     configuration = job.env.get_configuration()
     plan = plan_graph(job.env.transformations.take_next_job(), configuration, "invariance", 1)
-    restart = FixedDelay(2 * len(job.cut.faults), 0.0) if job.cut.recovers else NoRestart()
+    restart = FixedDelay(2 * len(job.cut.faults), 0.0) if job.cut.recovers else NO_RESTART
     settings = replace(job_settings(configuration, plan), restart=restart)
     job = PlannedJob(plan, blob_of(plan, store.storage), settings)
     return JobManager(job, LocalRuntime(), store, clock=clock)

@@ -17,7 +17,7 @@ from headrace.connectors.driver_sink import CollectSink
 from headrace.connectors.ranges import plan_range
 from headrace.connectors.source import Boundedness, ReadBudget, Source, SourceReader, SourceRecords, SplitEnumerator
 from headrace.datastream import StreamExecutionEnvironment
-from headrace.jobmanager.failover import NoRestart
+from headrace.jobmanager.failover import NO_RESTART
 from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.settings import PlannedJob, job_settings
 from headrace.runtime.local import LocalRuntime
@@ -97,7 +97,7 @@ class Driven:
         plan = plan_graph(env.transformations.take_next_job(), configuration, "aligned", 1)
         settled = job_settings(configuration, plan)
         settled = replace(
-            settled, limits=replace(settled.limits, max_records=SHARE, first_records=SHARE), restart=NoRestart()
+            settled, limits=replace(settled.limits, max_records=SHARE, first_records=SHARE), restart=NO_RESTART
         )
         store = TemporaryStore()
         self.clock = ManualClock()

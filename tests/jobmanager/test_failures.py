@@ -66,7 +66,7 @@ def test_only_a_job_that_flink_would_not_restart_has_a_limit(given: dict[str, st
     plan = Mock()
     plan.stages = [Mock(parallelism=1)]
     plan.settings.is_batch = False
-    assert job_settings(Configuration.from_dict(given), plan).most_deaths == most_deaths
+    assert job_settings(Configuration.from_dict(given), plan).rules.most_deaths == most_deaths
 
 
 def test_it_travels() -> None:

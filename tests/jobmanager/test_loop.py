@@ -17,7 +17,7 @@ from headrace.connectors.source import ReadBudget
 from headrace.datastream.functions import KeyedProcessFunction, RuntimeContext
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.jobmanager.epoch_size import EpochSizer
-from headrace.jobmanager.failover import FixedDelay, NextDelay, NoRestart
+from headrace.jobmanager.failover import NO_RESTART, FixedDelay, NextDelay
 from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.status import EpochFailed, JobEvent, JobSnapshot
 from headrace.runtime.local import LocalRuntime
@@ -141,12 +141,16 @@ class Listener:
             self.failed.append((event.epoch, str(event.error)))
 
 
+def configure(job: JobHarness, **settings: Any) -> None:
+    """Change how a job is run that is not open yet."""
+    manager(job)._job = replace(manager(job)._job, settings=replace(manager(job)._job.settings, **settings))
+
+
 def flaky(job: JobHarness, runtime: Flaky, attempts: int) -> Listener:
     listener = Listener()
-    executions = manager(job)._supervisor
-    executions._runtime = manager(job)._runtime = runtime
-    executions._status.subscribe(listener)
-    executions.settings = replace(executions.settings, restart=FixedDelay(attempts, 0.0))
+    manager(job)._runtime = runtime
+    manager(job)._status.subscribe(listener)
+    configure(job, restart=FixedDelay(attempts, 0.0))
     return listener
 
 
@@ -194,9 +198,8 @@ class Slow(LocalRuntime):
 
 def test_an_epoch_that_takes_too_long_says_what_to_do() -> None:
     job = JobHarness(alarms)
-    executions = manager(job)._supervisor
-    executions._runtime = Slow()
-    executions.settings = replace(executions.settings, epoch_timeout_seconds=0.05)
+    manager(job)._runtime = Slow()
+    configure(job, epoch_timeout_seconds=0.05)
     with job:
         job.push("in", ("a", 0))
         with pytest.raises(
@@ -214,7 +217,7 @@ class Restarting:
 
     def begin(self, clock: Clock, chance: Random) -> NextDelay:
         self.chances.append(chance.random())
-        return NoRestart().begin(clock, chance)
+        return NO_RESTART.begin(clock, chance)
 
 
 def test_chance_is_the_same_in_every_run_of_a_job_and_differs_between_jobs() -> None:
@@ -222,8 +225,7 @@ def test_chance_is_the_same_in_every_run_of_a_job_and_differs_between_jobs() -> 
 
     def run(restore: Checkpoint | None = None) -> Checkpoint:
         job = JobHarness(alarms, restore=restore)
-        executions = manager(job)._supervisor
-        executions.settings = replace(executions.settings, restart=strategy)
+        configure(job, restart=strategy)
         with job:
             return job.checkpoint()
 
@@ -235,8 +237,7 @@ def test_chance_is_the_same_in_every_run_of_a_job_and_differs_between_jobs() -> 
 
 def use_directory_of(young: JobHarness, old: JobHarness) -> None:
     store = CheckpointStore(posix_folder(old._folder))
-    executions = manager(young)._supervisor
-    executions._store = executions.checkpoints._store = store
+    manager(young)._store = manager(young)._checkpoints._store = store
 
 
 def test_an_older_job_manager_does_not_try_again_for_ever() -> None:

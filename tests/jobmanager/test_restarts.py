@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.jobmanager.failover import ExponentialDelay, FailureRate, FixedDelay, NextDelay, NoRestart
+from headrace.jobmanager.failover import NO_RESTART, ExponentialDelay, FailureRate, FixedDelay, NextDelay
 from headrace.time.clock import ManualClock
 
 STEADY = ExponentialDelay(initial=1_000, maximum=5_000, multiplier=2.0, jitter=0.0, reset_after=80_000)
@@ -33,7 +33,7 @@ class Failing:
 
 
 def test_no_restart() -> None:
-    assert NoRestart().begin(ManualClock(), Random(1))() is None
+    assert NO_RESTART.begin(ManualClock(), Random(1))() is None
 
 
 def test_fixed_delay() -> None:

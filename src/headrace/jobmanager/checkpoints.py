@@ -23,7 +23,6 @@ from headrace.jobmanager.metrics import next_operator_counters
 from headrace.jobmanager.recovery import check_compatible, check_declared, heads_of_manifest, without_unclaimed
 from headrace.jobmanager.savepoint_start import copy_source_files, with_renamed_state
 from headrace.runtime.task.background import compact
-from headrace.savepoint.uid_mapping import SAME_UIDS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -32,11 +31,10 @@ if TYPE_CHECKING:
     from headrace.checkpoint.manifest import PendingCommit
     from headrace.checkpoint.store import CheckpointStore, TemporaryStore
     from headrace.jobmanager.runtime import Runtime
-    from headrace.jobmanager.savepoint_start import SavepointStart
+    from headrace.jobmanager.settings import PlannedJob
     from headrace.jobmanager.sinks import JobSinks, SinkOutput
     from headrace.plan.job_plan import JobPlan, Stage
-    from headrace.runtime.task.messages import EpochContext, SerializedJob, TaskReport
-    from headrace.savepoint.uid_mapping import UidMapping
+    from headrace.runtime.task.messages import EpochContext, TaskReport
     from headrace.state.backend import CompactionOutcome, CompactionWork, StateBackendPlugin
     from headrace.storage.folder import Folder
 
@@ -48,13 +46,9 @@ class CheckpointCoordinator:
     """Writes manifests, and finds the newest one again after a failure.
 
     Args:
-        store: where they are kept.
-        plan: the job.
-        blob: the same as it travels to tasks.
+        job: the job.
         sinks: its sinks.
-        ignore_unclaimed: whether what no operator of the program takes over may be left behind.
-        start: what a job begins with that finds no manifest; nothing when left out.
-        uids: the program's uids where they are others in the job's own manifest.
+        store: where manifests are kept.
 
     Attributes:
         newest: the newest manifest that is known to exist, or what a fresh directory began with; None before
@@ -62,32 +56,19 @@ class CheckpointCoordinator:
         epoch_before: the last epoch of earlier runs, as far as :meth:`restore` has come to know; 0 while there is none.
     """
 
-    def __init__(
-        self,
-        store: CheckpointStore | TemporaryStore,
-        plan: JobPlan,
-        blob: SerializedJob,
-        sinks: JobSinks,
-        *,
-        ignore_unclaimed: bool,
-        start: SavepointStart | None = None,
-        uids: UidMapping = SAME_UIDS,
-    ) -> None:
+    def __init__(self, job: PlannedJob, sinks: JobSinks, store: CheckpointStore | TemporaryStore) -> None:
         self.newest: Manifest | None = None
         self.epoch_before = 0
         self._store = store
-        self._plan = plan
-        self._blob = blob
-        self._sinks = sinks
-        self._ignore_unclaimed = ignore_unclaimed
-        self._start = start
-        self._uids = uids
+        self.replan(job, sinks)
+        self._start = job.settings.start
+        self._uids = job.settings.uids
         self._taken_over: Manifest | None = None
         self._in_doubt: tuple[Manifest, Sequence[PendingCommit]] | None = None
 
-    def replan(self, plan: JobPlan, blob: SerializedJob, sinks: JobSinks) -> None:
+    def replan(self, job: PlannedJob, sinks: JobSinks) -> None:
         """Go on with another plan of the job from where this has come to; :meth:`restart` is next."""
-        self._plan, self._blob, self._sinks = plan, blob, sinks
+        self._job, self._plan, self._sinks = job, job.plan, sinks
 
     def restore(self) -> Manifest | None:
         """Become the owner of the directory.
@@ -110,12 +91,15 @@ class CheckpointCoordinator:
             found = self._found()
             assert found is not None, "begin() has seen it"
         self._uids = self._uids.left(found, [planned.uid for planned in self._plan.operators()])
-        check_compatible(self._uids.manifest(found), self._plan, ignore_unclaimed=self._ignore_unclaimed)
+        self._check_compatible(self._uids.manifest(found))
         heads = heads_of_manifest(found, self._plan.settings.state_backend, self._store.state)
-        check_declared(self._plan, self._blob, self._uids.heads(heads))
+        check_declared(self._plan, self._job.blob, self._uids.heads(heads))
         self._taken_over = self._store.take_over(found)
         self.newest = without_unclaimed(self._uids.manifest(self._taken_over), self._plan)
         return found
+
+    def _check_compatible(self, manifest: Manifest) -> None:
+        check_compatible(manifest, self._plan, ignore_unclaimed=self._job.settings.ignore_unclaimed_state)
 
     def _check_nothing_to_map(self) -> None:
         if self._uids:
@@ -130,8 +114,8 @@ class CheckpointCoordinator:
         if self._start is None:
             return first
         first = self._start.first_manifest(first, [planned.uid for planned in self._plan.operators()])
-        check_compatible(first, self._plan, ignore_unclaimed=self._ignore_unclaimed)
-        check_declared(self._plan, self._blob, self._start.heads(self._plan.settings.state_backend))
+        self._check_compatible(first)
+        check_declared(self._plan, self._job.blob, self._start.heads(self._plan.settings.state_backend))
         return without_unclaimed(first, self._plan)
 
     def take_in(self, runtime: Runtime, found: Manifest | None) -> None:

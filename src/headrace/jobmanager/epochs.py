@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from headrace.common import options
@@ -20,18 +21,57 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence, Set
 
     from headrace.checkpoint.manifest import Manifest
+    from headrace.checkpoint.store import CheckpointStore, TemporaryStore
     from headrace.connectors.source import ReadBudget
-    from headrace.jobmanager.checkpoints import CompactionCoordinator
+    from headrace.jobmanager.checkpoints import CheckpointCoordinator, CompactionCoordinator
     from headrace.jobmanager.epoch_size import EpochSizer
     from headrace.jobmanager.runtime import Runtime
+    from headrace.jobmanager.settings import PlannedJob
     from headrace.jobmanager.sinks import JobSinks
     from headrace.jobmanager.sources import SourceCoordinator, SplitPlan
     from headrace.plan.job_plan import JobPlan, PlannedOperator
     from headrace.runtime.task.messages import SplitAssignment, TaskReport
+    from headrace.time.clock import Clock
 
 
 _NO_EPOCH: Final = -1
 """Stands for the epoch before the first one after a start."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobServices:
+    """What all executions of a job share; another one after the job was planned anew.
+
+    Attributes:
+        planned: the job.
+        runtime: where epochs are executed.
+        store: where manifests, state files and the folders of sources are.
+        checkpoints: the chain of manifests.
+        sinks: the job's sinks.
+        sizer: says how much an epoch may read.
+        compaction: has runs merged in the background.
+        clock: tells processing time.
+        cancelled: set when the job is cancelled.
+    """
+
+    planned: PlannedJob
+    runtime: Runtime
+    store: CheckpointStore | TemporaryStore
+    checkpoints: CheckpointCoordinator
+    sinks: JobSinks
+    sizer: EpochSizer
+    compaction: CompactionCoordinator
+    clock: Clock
+    cancelled: threading.Event
+
+    @property
+    def plan(self) -> JobPlan:
+        """The job's plan."""
+        return self.planned.plan
+
+    def now(self) -> int:
+        """The clock's reading in milliseconds; never earlier than what a manifest knows."""
+        return max(self.clock.now(), self.checkpoints.known().processing_time)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,47 +92,33 @@ class EpochPlan:
 
 
 class EpochPlanner:
-    """Plans one epoch after the other.
+    """Plans one epoch after the other, each from the newest manifest.
 
     Args:
-        plan: the job.
+        job: the job.
         sources: its sources.
-        sizer: says how much may be read.
-        compaction: has runs merged in the background.
-        sinks: tell when output in progress becomes ready.
-        backlog_lag: what is further behind the clock is history, in milliseconds; None: only sources say what is.
     """
 
-    def __init__(
-        self,
-        plan: JobPlan,
-        sources: Sequence[SourceCoordinator],
-        sizer: EpochSizer,
-        compaction: CompactionCoordinator,
-        sinks: JobSinks,
-        backlog_lag: int | None = None,
-    ) -> None:
-        self._previous = _NO_EPOCH
-        self._sinks = sinks
-        self._compaction = compaction
-        self._plan = plan
+    def __init__(self, job: JobServices, sources: Sequence[SourceCoordinator]) -> None:
+        self._job = job
+        self._plan = job.plan
         self._sources = sources
+        self._previous = _NO_EPOCH
         alignments = {node: way for source in sources for node, way in source.alignments.items()}
         self._aligner = WatermarkAligner(alignments) if alignments else None
-        self._waits_for = sources_to_wait_for(plan) if plan.settings.is_batch else {}
-        self._sizer = sizer
-        self._backlog_lag = backlog_lag
+        self._waits_for = sources_to_wait_for(job.plan) if job.plan.settings.is_batch else {}
 
-    def plan(self, manifest: Manifest, now: int, *, force: bool = False) -> EpochPlan | None:
-        """The epoch after ``manifest``; None when nothing could come of it, unless ``force`` wants it all the same."""
-        started = time.monotonic()
+    def plan(self, *, force: bool = False) -> EpochPlan | None:
+        """The next epoch; None when nothing could come of it, unless ``force`` wants it all the same."""
+        job, started = self._job, time.monotonic()
+        manifest, now = job.checkpoints.known(), job.now()
         for source in self._sources:
             source.discover(now)
-        is_backlog = any(source.is_processing_backlog(now, self._backlog_lag) for source in self._sources)
-        self._sizer.aim(is_backlog=is_backlog)
+        lag = job.planned.settings.backlog_lag
+        job.sizer.aim(is_backlog=any(source.is_processing_backlog(now, lag) for source in self._sources))
         # What is due already fires at the beginning of this epoch; for the next timer another one will be needed.
         next_timer = min((timer for timer in _timers(manifest) if timer > now), default=None)
-        budget = self._sizer.budget(None if next_timer is None else (next_timer - now) / 1000)
+        budget = job.sizer.budget(None if next_timer is None else (next_timer - now) / 1000)
         splits = self._splits(budget, now)
         is_complete = all(source.enumerator.is_complete() for source in self._sources)
         every = [planned for plans in splits.values() for planned in plans]
@@ -102,10 +128,10 @@ class EpochPlanner:
             return None
         return self._planned(manifest, now, splits, started, is_last=is_last)
 
-    def last(self, manifest: Manifest, now: int) -> EpochPlan:
-        """The epoch after ``manifest`` when all sources are to end where they are."""
+    def last(self) -> EpochPlan:
+        """The next epoch when all sources are to end where they are."""
         splits = {source.planned.node.id: source.ending() for source in self._sources}
-        return self._planned(manifest, now, splits, time.monotonic(), is_last=True)
+        return self._planned(self._job.checkpoints.known(), self._job.now(), splits, time.monotonic(), is_last=True)
 
     def _planned(
         self, manifest: Manifest, now: int, splits: dict[int, list[SplitPlan]], started: float, *, is_last: bool
@@ -118,7 +144,7 @@ class EpochPlanner:
             processing_time=now,
             assignments=self._assignments(splits),
             partitions=partition_contexts(
-                manifest, self._plan, self._compaction.adoptions(), is_start=self._previous == _NO_EPOCH
+                manifest, self._plan, self._job.compaction.adoptions(), is_start=self._previous == _NO_EPOCH
             ),
             stalled=frozenset() if is_last else self._stalled(splits),
             is_last=is_last,
@@ -163,15 +189,16 @@ class EpochPlanner:
         """The manifest of an epoch exists."""
         self._previous = epoch
 
-    def next_due(self, manifest: Manifest) -> int | None:
+    def next_due(self) -> int | None:
         """When something happens without input: as :meth:`_times` says, or a split becomes idle."""
         idle = (source.next_idle_at() for source in self._sources)
-        return min([*self._times(manifest), *(time for time in idle if time is not None)], default=None)
+        times = self._times(self._job.checkpoints.known())
+        return min([*times, *(time for time in idle if time is not None)], default=None)
 
     def _times(self, manifest: Manifest) -> Iterator[int]:
         """When an epoch is due without input: for the processing-time timers of each task, for output in progress."""
         yield from _timers(manifest)
-        due = self._sinks.next_due(manifest)
+        due = self._job.sinks.next_due(manifest)
         if due is not None:
             yield due
 
@@ -258,68 +285,59 @@ logger = get_logger(__name__)
 _LOOK_SECONDS: Final = 0.05
 
 
-class EpochRun:
-    """Runs one epoch.
+def run_epoch(job: JobServices, planned: EpochPlan) -> list[TaskReport]:
+    """Run an epoch on the job's runtime; it is given up when the job is cancelled, or when it takes too long.
 
     A runtime may be told to give up when the query has not really begun, which it does not notice: so it is told again
     and again until it returns.
 
-    Args:
-        runtime: where.
-        timeout_seconds: an epoch that takes longer is given up.
-        cancelled: set when the job is cancelled.
+    Returns:
+        The reports of the epoch's tasks.
+
+    Raises:
+        JobCancelledError: when the job was cancelled before, or meanwhile.
+        CheckpointFailedError: when it took too long.
+        InfrastructureError: when it failed.
+        OSError: when it failed.
     """
+    epoch, over, late = planned.context.epoch, threading.Event(), threading.Event()
+    if job.cancelled.is_set():
+        raise JobCancelledError(f"epoch {epoch} was not begun")
+    watch = with_fields(partial(_give_up_in_time, job, over, late))
+    watchdog = threading.Thread(target=watch, name=f"headrace-watchdog-{epoch}", daemon=True)
+    watchdog.start()
+    try:
+        reports = job.runtime.run_epoch(planned.context)
+    except InfrastructureError as error:
+        if late.is_set():
+            raise _too_late(planned, job.planned.settings.epoch_timeout_seconds) from error
+        raise
+    finally:
+        over.set()
+        watchdog.join()  # what it still has to say must not hit the next epoch
+    if job.cancelled.is_set():
+        raise JobCancelledError(f"epoch {epoch} was given up")
+    return reports
 
-    def __init__(self, runtime: Runtime, timeout_seconds: float, cancelled: threading.Event) -> None:
-        self._runtime = runtime
-        self._timeout_seconds = timeout_seconds
-        self._cancelled = cancelled
-        self._over = threading.Event()
-        self._is_late = False
 
-    def run(self, planned: EpochPlan) -> list[TaskReport]:
-        """The reports of the epoch's tasks.
+def _give_up_in_time(job: JobServices, over: threading.Event, late: threading.Event) -> None:
+    end = time.monotonic() + job.planned.settings.epoch_timeout_seconds
+    while not over.wait(min(_LOOK_SECONDS, max(0.0, end - time.monotonic()) or _LOOK_SECONDS)):
+        if time.monotonic() >= end:
+            late.set()
+        if late.is_set() or job.cancelled.is_set():
+            try:
+                job.runtime.cancel()
+            except Exception:
+                logger.warning("interrupting an epoch failed, it is tried again", exc_info=True)
 
-        Raises:
-            JobCancelledError: when the job was cancelled before, or meanwhile.
-            CheckpointFailedError: when it took too long.
-            InfrastructureError: when it failed.
-            OSError: when it failed.
-        """
-        epoch = planned.context.epoch
-        if self._cancelled.is_set():
-            raise JobCancelledError(f"epoch {epoch} was not begun")
-        watchdog = threading.Thread(target=with_fields(self._watch), name=f"headrace-watchdog-{epoch}", daemon=True)
-        watchdog.start()
-        try:
-            reports = self._runtime.run_epoch(planned.context)
-        except InfrastructureError as error:
-            if self._is_late:
-                raise self._too_late(planned) from error
-            raise
-        finally:
-            self._over.set()
-            watchdog.join()  # what it still has to say must not hit the next epoch
-        if self._cancelled.is_set():
-            raise JobCancelledError(f"epoch {epoch} was given up")
-        return reports
 
-    def _watch(self) -> None:
-        end = time.monotonic() + self._timeout_seconds
-        while not self._over.wait(min(_LOOK_SECONDS, max(0.0, end - time.monotonic()) or _LOOK_SECONDS)):
-            self._is_late = time.monotonic() >= end
-            if self._is_late or self._cancelled.is_set():
-                try:
-                    self._runtime.cancel()
-                except Exception:
-                    logger.warning("interrupting an epoch failed, it is tried again", exc_info=True)
-
-    def _too_late(self, planned: EpochPlan) -> CheckpointFailedError:
-        return CheckpointFailedError(
-            f"epoch {planned.context.epoch} ({planned.records} records) has not ended within "
-            f"{options.CHECKPOINT_TIMEOUT.key} ({self._timeout_seconds:g} s): raise it, or make epochs smaller, "
-            f"with {options.EPOCH_FIRST_RECORDS.key} and {options.EPOCH_MAX_RECORDS.key}"
-        )
+def _too_late(planned: EpochPlan, seconds: float) -> CheckpointFailedError:
+    return CheckpointFailedError(
+        f"epoch {planned.context.epoch} ({planned.records} records) has not ended within "
+        f"{options.CHECKPOINT_TIMEOUT.key} ({seconds:g} s): raise it, or make epochs smaller, "
+        f"with {options.EPOCH_FIRST_RECORDS.key} and {options.EPOCH_MAX_RECORDS.key}"
+    )
 
 
 def raise_reported(reports: Sequence[TaskReport]) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Self
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from headrace.common.constants import MAX_WATERMARK
 from headrace.common.errors import JobCancelledError
@@ -13,137 +13,74 @@ from headrace.common.logs import get_logger
 from headrace.jobmanager.checkpoints import next_manifest
 from headrace.jobmanager.epochs import (
     EpochPlanner,
-    EpochRun,
     check_broadcast_state,
     committables_by_sink,
     raise_reported,
     records_read,
+    run_epoch,
 )
 from headrace.jobmanager.progress import WatermarkProgress
 from headrace.jobmanager.sinks import CommitCoordinator
-from headrace.jobmanager.sources import SourceCoordinator, restore_sources
+from headrace.jobmanager.sources import restore_sources
 from headrace.jobmanager.status import EpochStatistics
 
 if TYPE_CHECKING:
-    import threading
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from headrace.checkpoint.manifest import Manifest, PendingCommit
-    from headrace.checkpoint.store import CheckpointStore, TemporaryStore
-    from headrace.jobmanager.checkpoints import CheckpointCoordinator, CompactionCoordinator
-    from headrace.jobmanager.epoch_size import EpochSizer
-    from headrace.jobmanager.epochs import EpochPlan
+    from headrace.jobmanager.epochs import EpochPlan, JobServices
     from headrace.jobmanager.metrics import FunctionMetrics
     from headrace.jobmanager.progress import SourceProgress
-    from headrace.jobmanager.runtime import Runtime
-    from headrace.jobmanager.sinks import JobSinks
-    from headrace.plan.job_plan import JobPlan
+    from headrace.jobmanager.sources import SourceCoordinator
     from headrace.runtime.task.messages import TaskReport
-    from headrace.time.clock import Clock
 
 logger = get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class JobServices:
-    """What all executions of a job share.
-
-    Attributes:
-        plan: the job.
-        runtime: where epochs are executed.
-        store: where manifests, state files and the folders of sources are.
-        checkpoints: the chain of manifests.
-        sinks: the job's sinks.
-        sizer: says how much an epoch may read.
-        compaction: has runs merged in the background.
-        clock: tells processing time.
-        cancelled: set when the job is cancelled.
-        epoch_timeout_seconds: an epoch that takes longer is given up.
-        backlog_lag: as for the planner of epochs.
-        storage_options: how sources reach object stores.
-    """
-
-    plan: JobPlan
-    runtime: Runtime
-    store: CheckpointStore | TemporaryStore
-    checkpoints: CheckpointCoordinator
-    sinks: JobSinks
-    sizer: EpochSizer
-    compaction: CompactionCoordinator
-    clock: Clock
-    cancelled: threading.Event
-    epoch_timeout_seconds: float
-    backlog_lag: int | None
-    storage_options: Mapping[str, str] = field(repr=False)
-
-    def now(self) -> int:
-        """The clock's reading in milliseconds; never earlier than what a manifest knows."""
-        return max(self.clock.now(), self.checkpoints.known().processing_time)
-
-
 class JobExecution:
-    """Runs the epochs of a job, one after the other.
+    """Runs the epochs of a job, one after the other, from the newest manifest on.
 
     Its memory follows from a manifest, and may be ahead of the manifests after a failure: then it is
-    abandoned, and another execution is restored from the newest one.
+    abandoned, and another execution takes its place.
 
     Args:
         job: what all executions share.
-        sources: the sources, with their positions.
-        commits: the second phase.
-        measured: what functions have measured in this run of the job.
+        transient: what the execution before had yet to commit and no manifest holds.
+        measured: what functions have measured before in this run of the job.
 
     Attributes:
         job: as above.
-        sources: as above.
-        commits: as above.
-        measured: as above.
+        sources: the sources, with their positions.
+        commits: the second phase.
+        measured: what functions have measured in this run of the job.
         is_checkpointing: whether the tasks of an epoch have done their part, and its manifest is not written yet.
     """
 
-    def __init__(
-        self,
-        job: JobServices,
-        sources: tuple[SourceCoordinator, ...],
-        commits: CommitCoordinator,
-        measured: FunctionMetrics,
-    ) -> None:
-        self.sources = sources
-        self.commits = commits
+    def __init__(self, job: JobServices, transient: Sequence[PendingCommit], measured: FunctionMetrics) -> None:
+        self.job = job
         self.measured = measured
         self.is_checkpointing = False
-        self.job = job
-        self._planner = EpochPlanner(job.plan, sources, job.sizer, job.compaction, job.sinks, job.backlog_lag)
-
-    @classmethod
-    def restore(cls, job: JobServices, transient: Sequence[PendingCommit], measured: FunctionMetrics) -> Self:
-        """Everything as of the newest manifest.
-
-        Args:
-            job: what all executions share.
-            transient: what the execution before had yet to commit and no manifest holds.
-            measured: what functions have measured before.
-        """
-        manifest = job.checkpoints.known()
+        manifest, durable = job.checkpoints.known(), job.sinks.durable
+        storage_options = job.planned.blob.storage_options
         with ExitStack() as failed:
-            sources = []
-            for source in restore_sources(job.plan, manifest, job.store, job.storage_options, job.now()):
-                sources.append(source)
+            self.sources: list[SourceCoordinator] = []
+            for source in restore_sources(job.plan, manifest, job.store, storage_options, job.now()):
+                self.sources.append(source)
                 failed.callback(source.enumerator.close)
             committers = {}
             for uid, committer in job.sinks.committers(manifest):
                 committers[uid] = committer
                 failed.callback(committer.close)
-            commits = CommitCoordinator(
+            self.commits = CommitCoordinator(
                 committers,
-                job.sinks.durable,
+                durable,
                 job.sinks.names,
-                restored=[*manifest.pending, *(commit for commit in transient if commit.sink not in job.sinks.durable)],
+                restored=[*manifest.pending, *(commit for commit in transient if commit.sink not in durable)],
                 check_owner=job.checkpoints.check_owner,
                 cancelled=job.cancelled,
             )
             failed.pop_all()
-            return cls(job, tuple(sources), commits, measured)
+        self._planner = EpochPlanner(job, self.sources)
 
     def start(self, *, recovers: bool) -> None:
         """Commit what is pending.
@@ -168,8 +105,7 @@ class JobExecution:
             force: whether there is to be one all the same.
             drains: whether it is the last one, in which all sources end where they are.
         """
-        known, now = self.job.checkpoints.known(), self.job.now()
-        return self._planner.last(known, now) if drains else self._planner.plan(known, now, force=force)
+        return self._planner.last() if drains else self._planner.plan(force=force)
 
     def run(self, planned: EpochPlan) -> EpochStatistics:
         """Run an epoch, write its manifest, and have its sinks commit; wait for sinks that are behind.
@@ -177,7 +113,7 @@ class JobExecution:
         Nothing of an epoch is kept before it has succeeded: one without a manifest never happened.
         """
         job, started = self.job, time.monotonic()
-        reports = EpochRun(job.runtime, job.epoch_timeout_seconds, job.cancelled).run(planned)
+        reports = run_epoch(job, planned)
         raise_reported(reports)
         check_broadcast_state(job.plan, reports)
         ran = time.monotonic()
@@ -220,7 +156,7 @@ class JobExecution:
         for source in self.sources:
             splits = planned.splits[source.planned.node.id]
             source.has_read(splits, reports, planned.context.processing_time, now)
-        return tuple(source.reading(now, self.job.backlog_lag) for source in self.sources)
+        return tuple(source.reading(now, self.job.planned.settings.backlog_lag) for source in self.sources)
 
     def event_time(self, manifest: Manifest) -> WatermarkProgress:
         """Where event time is, as of the newest manifest."""
@@ -307,7 +243,7 @@ class JobExecution:
 
     def seconds_to_next_due(self) -> float | None:
         """How long nothing can happen without input; None for ever."""
-        due = self._planner.next_due(self.job.checkpoints.known())
+        due = self._planner.next_due()
         return None if due is None else max(0.0, (due - self.job.now()) / 1000)
 
     # --- its end -----------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from headrace.jobmanager.status import EpochFailed, FailuresRecorded
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from random import Random
 
     from headrace.checkpoint.failure_history import FailureHistory
@@ -270,14 +270,6 @@ differ and each repeats itself.
 
 
 @dataclass(frozen=True, slots=True)
-class NoRestart:
-    """The first fault fails the job."""
-
-    def begin(self, clock: Clock, chance: Random) -> NextDelay:
-        return lambda: None
-
-
-@dataclass(frozen=True, slots=True)
 class FixedDelay:
     """So many restarts in the life of a job, all after the same delay.
 
@@ -291,6 +283,13 @@ class FixedDelay:
 
     def begin(self, clock: Clock, chance: Random) -> NextDelay:
         return partial(next, chain(repeat(self.delay, self.attempts), repeat(None)))
+
+
+NO_RESTART: Final = FixedDelay(0, 0.0)
+"""The first fault fails the job."""
+
+_ENDLESS: Final = 2**63 - 1
+"""A delay in milliseconds that is longer than any, for where the power is too large for a float."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +315,28 @@ class ExponentialDelay:
     attempts: int | None = None
 
     def begin(self, clock: Clock, chance: Random) -> NextDelay:
-        return _GrowingDelays(self, clock, chance).next_delay
+        return partial(next, self._delays(clock, chance))
+
+    def _delays(self, clock: Clock, chance: Random) -> Iterator[float | None]:
+        failures, restart_at = 0, None
+        while True:
+            now = clock.now()
+            # What fails before the restart belongs to the failure before it.
+            if restart_at is None or now > restart_at:
+                if restart_at is not None and now - restart_at >= self.reset_after:
+                    failures = 0
+                restart_at = now + self._delay(failures, chance)
+                failures += 1
+            is_for_good = self.attempts is not None and failures > self.attempts
+            yield None if is_for_good else (restart_at - now) / 1000
+
+    def _delay(self, failures: int, chance: Random) -> int:
+        try:
+            delay = int(self.initial * self.multiplier**failures)
+        except OverflowError:
+            delay = _ENDLESS
+        spread = int(delay * self.jitter)
+        return max(self.initial, min(delay + chance.randint(-spread, spread), self.maximum))
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,60 +354,17 @@ class FailureRate:
     delay: float
 
     def begin(self, clock: Clock, chance: Random) -> NextDelay:
-        failures: deque[int] = deque()
+        return partial(next, self._delays(clock))
 
-        def next_delay() -> float | None:
+    def _delays(self, clock: Clock) -> Iterator[float | None]:
+        failures: deque[int] = deque()
+        while True:
             now = clock.now()
             failures.append(now)
             while failures[0] <= now - self.interval:
                 failures.popleft()
-            return self.delay if len(failures) <= self.max_failures else None
-
-        return next_delay
+            yield self.delay if len(failures) <= self.max_failures else None
 
 
-RestartStrategy: TypeAlias = NoRestart | FixedDelay | ExponentialDelay | FailureRate
+RestartStrategy: TypeAlias = FixedDelay | ExponentialDelay | FailureRate
 """Flink's restart strategies, applied to epochs."""
-
-_ENDLESS: Final = 2**63 - 1
-"""A delay in milliseconds that is longer than any, for where the power is too large for a float."""
-
-
-class _GrowingDelays:
-    """The failures of a run under :class:`ExponentialDelay`."""
-
-    def __init__(self, strategy: ExponentialDelay, clock: Clock, chance: Random) -> None:
-        self._strategy = strategy
-        self._clock = clock
-        self._chance = chance
-        self._failures = 0
-        self._restart_at: int | None = None
-
-    def next_delay(self) -> float | None:
-        now = self._clock.now()
-        # What fails before the restart belongs to the failure before it.
-        if self._restart_at is None or now > self._restart_at:
-            restart_at = self._restart_at = self._next_restart(now)
-        else:
-            restart_at = self._restart_at
-        limit = self._strategy.attempts
-        if limit is not None and self._failures > limit:
-            return None
-        return (restart_at - now) / 1000
-
-    def _next_restart(self, now: int) -> int:
-        if self._restart_at is not None and now - self._restart_at >= self._strategy.reset_after:
-            self._failures = 0
-        delay = self._delay()
-        self._failures += 1
-        return now + delay
-
-    def _delay(self) -> int:
-        strategy = self._strategy
-        try:
-            delay = int(strategy.initial * strategy.multiplier**self._failures)
-        except OverflowError:
-            delay = _ENDLESS
-        spread = int(delay * strategy.jitter)
-        varied = delay + self._chance.randint(-spread, spread)
-        return max(strategy.initial, min(varied, strategy.maximum))

@@ -1,18 +1,23 @@
 """The life of a job: epoch after epoch, commands in between, until it ends or is stopped.
 
-The same code drives every runtime. What an epoch is, :class:`headrace.jobmanager.execution.JobExecution` says;
-:class:`headrace.jobmanager.supervisor.ExecutionSupervisor` begins another one after every failure that may pass.
+The same code drives every runtime. What an epoch is, :class:`headrace.jobmanager.execution.JobExecution` says.
 """
 
 from __future__ import annotations
 
+import contextlib
+import random
 import threading
 import time
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from headrace.checkpoint.failure_history import FailureHistory
 from headrace.common.errors import (
     EXITS,
+    CheckpointFailedError,
+    InfrastructureError,
     JobCancelledError,
     JobExecutionError,
     JobSupersededError,
@@ -22,22 +27,26 @@ from headrace.common.errors import (
 from headrace.common.job_status import JobStatus
 from headrace.common.logs import LogFields, get_logger, logging_of
 from headrace.jobmanager import status as events
+from headrace.jobmanager.checkpoints import CheckpointCoordinator, CompactionCoordinator
 from headrace.jobmanager.control import CommandQueue, RequestWatch, SlotWatcher
-from headrace.jobmanager.metrics import by_shown_name, counters_of
-from headrace.jobmanager.recovery import holds_state
+from headrace.jobmanager.epoch_size import EpochSizer
+from headrace.jobmanager.epochs import JobServices
+from headrace.jobmanager.execution import JobExecution
+from headrace.jobmanager.failover import FailureHandler, FailureRecorder
+from headrace.jobmanager.metrics import FunctionMetrics, by_shown_name, counters_of
+from headrace.jobmanager.recovery import check_compatible, holds_state
 from headrace.jobmanager.savepoints import LOOK_SECONDS, SavepointCoordinator, recover, too_late
+from headrace.jobmanager.sinks import JobSinks
 from headrace.jobmanager.status import JobEnd, JobStatusStore
-from headrace.jobmanager.supervisor import ExecutionSupervisor
 from headrace.savepoint.stored_job import StoredJob
 from headrace.time.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headrace.checkpoint.manifest import Manifest
+    from headrace.checkpoint.manifest import Manifest, PendingCommit
     from headrace.checkpoint.store import CheckpointStore, TemporaryStore
     from headrace.common.completable_future import CompletableFuture
-    from headrace.jobmanager.checkpoints import CheckpointCoordinator
     from headrace.jobmanager.metrics import MetricKey
     from headrace.jobmanager.progress import WatermarkProgress
     from headrace.jobmanager.runtime import Runtime
@@ -46,6 +55,7 @@ if TYPE_CHECKING:
     from headrace.jobmanager.sources import SourceCoordinator
     from headrace.jobmanager.status import EpochStatistics, JobSnapshot
     from headrace.plan.job_plan import JobPlan
+    from headrace.runtime.task.messages import SerializedJob
     from headrace.time.clock import Clock
 
 
@@ -62,6 +72,10 @@ ACKNOWLEDGE_SECONDS = 0.25
 class JobManager:
     """Runs one job, and is its :class:`~headrace.jobmanager.control.JobControl`.
 
+    It keeps an execution of the job going. After a failure that may pass, whatever it came from, the job begins again
+    as a new process would: another execution goes on from the newest manifest, under a new generation. So it does when
+    it gets another plan.
+
     Args:
         job: the job.
         runtime: where epochs are executed.
@@ -70,6 +84,12 @@ class JobManager:
         clock: tells processing time; the system's clock, carried on from the manifest, when left out.
         replan: plans the job at another parallelism; it cannot be rescaled when left out.
     """
+
+    _services: JobServices
+    """What all executions share, from :meth:`open` on."""
+
+    _failures: FailureHandler
+    """Decides what becomes of a failure, likewise."""
 
     def __init__(
         self,
@@ -80,9 +100,11 @@ class JobManager:
         clock: Clock | None = None,
         replan: Replan | None = None,
     ) -> None:
+        self._job = job
         self._runtime = runtime
         self._store = store
         self._status = status or JobStatusStore(job.plan.name)
+        self._clock = clock
         self._log_fields = LogFields(job.plan.name)
         self._replan = replan
         self._slots = _slot_watcher(job.settings, runtime)
@@ -92,26 +114,27 @@ class JobManager:
         self._wake = threading.Event()
         self._is_identified = threading.Event()
         self._commands = CommandQueue(self._wake)
-        self._supervisor = ExecutionSupervisor(
-            job, runtime, store, self._status, clock, stop=self._stop, cancelled=self._cancelled
-        )
-        self._checkpoints = self._supervisor.checkpoints
+        self._sinks = JobSinks(job.plan, job.blob, runtime)
+        self._checkpoints = CheckpointCoordinator(job, self._sinks, store)
+        self._started: SerializedJob | None = None
+        self._execution: JobExecution | None = None
+        self._transient: list[PendingCommit] = []
+        self._measured = FunctionMetrics()
         self._savepoints = SavepointCoordinator(self._status.publish)
         self._last_savepoint = ""
         self._requests = RequestWatch(store.storage, job.settings.savepoint_directory)
-        self._supervisor.meanwhile = partial(self._requests.look, self, only_stops=True)
         self._has_unseen_state = False
         self._active_at = 0.0
 
     @property
     def plan(self) -> JobPlan:
         """The job's plan; another one after :meth:`rescale`."""
-        return self._supervisor.plan
+        return self._job.plan
 
     @property
     def savepoint_directory(self) -> str | None:
         """Where savepoints are made unless who asks for one says it; None for nowhere."""
-        return self._supervisor.settings.savepoint_directory
+        return self._job.settings.savepoint_directory
 
     def status(self) -> JobSnapshot:
         """All that is known of this run."""
@@ -120,7 +143,7 @@ class JobManager:
     def metrics(self) -> dict[MetricKey, float]:
         """All that the job measures; counters are those of its newest manifest, which an earlier run may have left."""
         latest = self.status().latest
-        rest = {} if latest is None else latest.metrics(self._supervisor.services.now())
+        rest = {} if latest is None else latest.metrics(self._services.now())
         return {**self._counters(), **rest}
 
     def shown_metrics(self) -> dict[str, float]:
@@ -201,7 +224,7 @@ class JobManager:
                 self._savepoints.begin_at_end(wanted, outcome)
                 self.stop(drain=True)
                 return
-            self._savepoints.begin(self._supervisor.running(), wanted, outcome, self._stop_with if stops else None)
+            self._savepoints.begin(self._running(), wanted, outcome, self._stop_with if stops else None)
 
         return self._commands.add_lasting(begin, too_late(wanted))
 
@@ -215,10 +238,10 @@ class JobManager:
 
     def open(self) -> None:
         """Restore or begin, take the directory over, commit what is pending."""
-        restored = self._supervisor.restored()
+        restored = self._restored()
         self._is_identified.set()
-        self._supervisor.prepare(self._checkpoints.known())
-        recover(self._supervisor.services)
+        self._prepare(self._checkpoints.known())
+        recover(self._services)
         self._checkpoints.take_in(self._runtime, restored)
         manifest = self._checkpoints.known()
         self._has_unseen_state = holds_state(manifest)
@@ -227,8 +250,11 @@ class JobManager:
         self._status.publish(events.JobStart.of(self.plan, manifest, restored_epoch))
         if self._store.outlasts_job:  # else nobody knows the directory in which requests are left
             self._requests.begin(manifest.generation)
-        # Without a manifest it is not fenced off from one that began before, which may still write the first.
-        self._supervisor.begin(recovers=restored is not None)
+        try:
+            # Without a manifest it is not fenced off from one that began before, which may still write the first.
+            self._begin_execution(recovers=restored is not None)
+        except Exception as error:
+            self._recover_from(error)
 
     def run_epoch(self, *, force: bool = False) -> EpochStatistics | None:
         """Run one epoch if there is a reason to, or if ``force`` wants one.
@@ -237,11 +263,11 @@ class JobManager:
             How it went; None when there was nothing to do, or when the job was stopped before a failed epoch was due to
             be run again.
         """
-        return self._supervisor.guard(partial(self._epoch, force=force))
+        return self._guard(partial(self._epoch, force=force))
 
     def wait_for_commits(self) -> None:
         """Wait until all sinks have committed the epochs so far."""
-        self._supervisor.running().commits.drain()
+        self._running().commits.drain()
 
     def complete_commits(self) -> None:
         """Wait until all sinks have committed; at the job's end let them remove what they kept for themselves.
@@ -252,35 +278,168 @@ class JobManager:
             CommitRefusedError: when a commit was refused for good.
         """
         # Without one the job was stopped before it could begin again, and the manifest knows.
-        if self._supervisor.execution is not None:
-            self._supervisor.guard(self._supervisor.complete_commits, is_required=True)
+        if self._execution is not None:
+            self._guard(self._complete_commits, is_required=True)
 
     def source(self, uid: str) -> SourceCoordinator:
         """One of the job's sources, as soon as the job is open."""
-        return next(source for source in self._supervisor.running().sources if source.planned.uid == uid)
+        return next(source for source in self._running().sources if source.planned.uid == uid)
 
     def event_time(self) -> WatermarkProgress:
         """Where event time is, as soon as the job is open."""
-        return self._supervisor.running().event_time(self._checkpoints.known())
+        return self._running().event_time(self._checkpoints.known())
 
     def close(self) -> None:
         """Close execution, runtime and store; what is not committed stays in the manifest."""
         if self._cancelled.is_set():
             self._runtime.cancel()  # what runs beside the epochs
-        execution = () if self._supervisor.execution is None else (self._supervisor.execution.close,)
+        execution = () if self._execution is None else (self._execution.close,)
         for close in (*execution, self._runtime.close, self._store.close):
             try:
                 close()
             except Exception:
                 logger.warning("job %r: closing it failed", self.plan.name, exc_info=True)
 
-    # --- rescaling ---------------------------------------------------------------------------------------------------
+    # --- executions --------------------------------------------------------------------------------------------------
+
+    def _restored(self) -> Manifest | None:
+        """The manifest that the job goes on from, if any.
+
+        Sinks are asked whether it is the newest. Where a service that they ask is away, a job that has run before waits
+        as it would later. One that has not fails at once: whoever starts it may have named a wrong server.
+        """
+        failures: FailureHandler | None = None
+        while True:
+            try:
+                return self._checkpoints.restore()
+            except InfrastructureError as error:
+                epoch = self._checkpoints.epoch_before
+                failures = failures or self._new_failures(self._clock or SystemClock(0), self.plan.name)
+                if not epoch or not failures.await_restart(error, epoch + 1):
+                    raise
+
+    def _prepare(self, manifest: Manifest) -> None:
+        """Make what lasts from here to the end of the run, whatever fails meanwhile."""
+        clock = self._clock or SystemClock(manifest.processing_time)
+        self._failures = self._new_failures(clock, manifest.job_id, self._new_recorder(manifest, clock))
+        self._start_runtime()
+        self._services = JobServices(
+            planned=self._job,
+            runtime=self._runtime,
+            store=self._store,
+            checkpoints=self._checkpoints,
+            sinks=self._sinks,
+            sizer=EpochSizer(self._job.settings.limits),
+            compaction=CompactionCoordinator(self._runtime, self._store.state, self.plan.settings.state_backend),
+            clock=clock,
+            cancelled=self._cancelled,
+        )
+
+    def _start_runtime(self) -> None:
+        """Make the runtime ready for the plan, unless it is."""
+        if self._started is not self._job.blob:
+            self._runtime.start(self._job.blob)
+            self._started = self._job.blob
+
+    def _begin_execution(self, *, recovers: bool) -> None:
+        self._start_runtime()
+        self._execution = JobExecution(self._services, self._transient, self._measured)
+        self._transient = []
+        self._execution.start(recovers=recovers)
+
+    def _running(self) -> JobExecution:
+        """The execution, which there is as soon as the job is open, unless it was stopped after a failure."""
+        assert self._execution is not None, "open() comes first"
+        return self._execution
+
+    def _guard(self, work: Callable[[], T], *, is_required: bool = False) -> T | None:
+        """Do something, again after failures that may pass.
+
+        Returns:
+            None when the job was stopped after a failure; then the failure is raised of what is required all the same.
+        """
+        while True:
+            try:
+                return work()
+            except Exception as error:
+                if not self._recover_from(error):
+                    if is_required:
+                        raise
+                    return None
+
+    def _recover_from(self, failure: Exception) -> bool:
+        """Begin again after a failure, and after those that hinder that; False when the job was stopped before.
+
+        Raises:
+            Exception: what ends the job.
+        """
+        while True:
+            with contextlib.suppress(OSError):  # it cannot be told while the directory cannot be read
+                self._checkpoints.check_owner()
+            is_checkpointing = self._execution is not None and self._execution.is_checkpointing
+            of_checkpoint = isinstance(failure, CheckpointFailedError) or is_checkpointing
+            epoch = self._checkpoints.known().epoch + 1
+            if not self._failures.await_restart(failure, epoch, is_of_checkpoint=of_checkpoint):
+                return False
+            try:
+                self._restart()
+            except Exception as another:
+                failure = another
+            else:
+                return True
+
+    def _restart(self) -> None:
+        """Abandon the execution, which may be ahead of the manifests, and begin another from the newest one."""
+        if self._execution is not None:
+            self._transient, self._measured = self._execution.abandon(), self._execution.measured
+            self._execution = None
+        self._transient += self._checkpoints.restart()
+        self._begin_execution(recovers=True)
+        self._status.publish(events.JobRestart(self._checkpoints.known().epoch, self.plan))
+
+    def _complete_commits(self) -> None:
+        """Have all sinks commit, from a manifest that is known to exist."""
+        if self._checkpoints.is_in_doubt:
+            self._restart()
+        self._running().complete_commits()
 
     def _rescale(self, parallelism: int) -> None:
+        """Go on with another plan of the job, from the newest manifest.
+
+        Raises:
+            StateMigrationError: when the plan cannot go on from there; the job goes on as it was.
+        """
         if self._replan is None:
             raise UnsupportedOperationError(f"job {self.plan.name!r} cannot be planned anew, so it cannot be rescaled")
-        self._supervisor.replan(self._replan(parallelism))
+        planned = self._replan(parallelism)
+        ignores = self._job.settings.ignore_unclaimed_state
+        check_compatible(self._checkpoints.known(), planned.plan, ignore_unclaimed=ignores)
+        self._job, self._sinks = planned, JobSinks(planned.plan, planned.blob, self._runtime)
+        self._checkpoints.replan(planned, self._sinks)
+        sizer = EpochSizer(planned.settings.limits)
+        self._services = replace(self._services, planned=planned, sinks=self._sinks, sizer=sizer)
+        try:
+            self._restart()
+        except Exception as error:
+            self._recover_from(error)
         logger.info("job %r goes on at parallelism %d", self.plan.name, parallelism)
+
+    def _new_recorder(self, manifest: Manifest, clock: Clock) -> FailureRecorder:
+        settings = self._job.settings
+        limit = settings.exception_history_size
+        history = FailureHistory(self._store.storage, limit) if self._store.outlasts_job else None
+        return FailureRecorder(history, settings.enrichers, manifest, clock.now, limit, self._status.publish)
+
+    def _new_failures(self, clock: Clock, seed: str, recorder: FailureRecorder | None = None) -> FailureHandler:
+        return FailureHandler(
+            self._job.settings.restart.begin(clock, random.Random(seed)),
+            self._status.publish,
+            self._stop,
+            cancelled=self._cancelled,
+            rules=self._job.settings.rules,
+            recorder=recorder,
+            meanwhile=partial(self._requests.look, self, only_stops=True),
+        )
 
     def _adapt(self) -> None:
         """In reactive mode, go on at the parallelism that the cluster offers."""
@@ -314,7 +473,7 @@ class JobManager:
             self._savepoints.close(is_superseded=isinstance(error, JobSupersededError))
             self._requests.close(error)
             self.close()
-            retention, has_run = self._supervisor.settings.retention, self._status.snapshot.latest is not None
+            retention, has_run = self._job.settings.retention, self._status.snapshot.latest is not None
             discard_checkpoints(self._checkpoints, retention, self.plan.name, error, has_run=has_run)
             end = self._job_end(error)
             self._log_fields.epoch = end.epoch or 0
@@ -333,7 +492,7 @@ class JobManager:
             if self._stop.is_set():  # behind the savepoint that the job ends with, nothing may be shown any more
                 break
             self._adapt()
-            statistics = self._supervisor.guard(self._step)
+            statistics = self._guard(self._step)
             self._serve()
             if self._stop.is_set():
                 break
@@ -343,21 +502,21 @@ class JobManager:
                 self._rest(self._pause_after(statistics))
         self._commands.run_all()
         self.complete_commits()
-        if self._supervisor.execution is not None:
-            self._savepoints.finish(self._supervisor.execution)
+        if self._execution is not None:
+            self._savepoints.finish(self._execution)
 
     def _serve(self) -> None:
         """Go on with savepoints, and look what other processes ask for."""
-        if self._supervisor.execution is not None:
-            self._savepoints.look(self._supervisor.execution)
+        if self._execution is not None:
+            self._savepoints.look(self._execution)
         self._requests.look(self)
 
     def _step(self) -> EpochStatistics | None:
         """Run an epoch if there is a reason to; else look whose the job is, and what has been committed."""
         if self._checkpoints.is_in_doubt:  # for a savepoint a manifest was written, or was not
-            self._supervisor.restart()
+            self._restart()
         statistics = None if self._savepoints.holds_epochs else self._epoch()
-        execution = self._supervisor.running()
+        execution = self._running()
         execution.commits.check()
         if statistics is not None:
             self._active_at = time.monotonic()
@@ -370,16 +529,16 @@ class JobManager:
         return statistics
 
     def _epoch(self, *, force: bool = False) -> EpochStatistics | None:
-        execution = self._supervisor.running()
+        execution = self._running()
         # Only functions that are opened in tasks declare their state, so one epoch shows whether they take what is
         # stored. Else a program that does not would seem to run until there is input.
         planned = execution.plan(force=force or self._has_unseen_state, drains=self._drains.is_set())
-        self._supervisor.failures.is_begun = True
+        self._failures.is_begun = True
         if planned is None:
             return None
         self._log_fields.epoch = planned.context.epoch
         statistics = execution.run(planned)
-        self._supervisor.failures.epoch_completed()
+        self._failures.epoch_completed()
         self._has_unseen_state = False
         self._status.publish(statistics)
         return statistics
@@ -389,16 +548,16 @@ class JobManager:
         if self._checkpoints.known().finished:
             return 0.0
         return max(
-            self._supervisor.settings.min_interval_seconds - last.seconds,
+            self._job.settings.min_interval_seconds - last.seconds,
             # The next one, which is taken to work as long as the last, is to end so long after the last checkpoint.
-            self._supervisor.settings.min_pause_seconds - last.planning - last.running,
+            self._job.settings.min_pause_seconds - last.planning - last.running,
         )
 
     def _idle_seconds(self) -> float:
         """How long nothing can happen of itself: until the next look at the sources, or the next timer."""
         if self._savepoints.holds_epochs:
             return LOOK_SECONDS
-        due, poll = self._supervisor.running().seconds_to_next_due(), self._supervisor.settings.poll_seconds
+        due, poll = self._running().seconds_to_next_due(), self._job.settings.poll_seconds
         return poll if due is None else min(poll, due)
 
     def _rest(self, seconds: float) -> None:

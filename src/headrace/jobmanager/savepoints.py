@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
     from headrace.checkpoint.manifest import Manifest
     from headrace.common.completable_future import CompletableFuture
-    from headrace.jobmanager.execution import JobExecution, JobServices
+    from headrace.jobmanager.epochs import JobServices
+    from headrace.jobmanager.execution import JobExecution
     from headrace.jobmanager.status import JobEvent
     from headrace.savepoint.metadata import SavepointFormat, TableFile
     from headrace.storage.folder import Folder
@@ -216,7 +217,7 @@ def recover(job: JobServices) -> None:
     """
     for name, pin in job.store.left_pins().items():
         try:
-            folder = open_storage(pin.savepoint, options=job.storage_options)
+            folder = open_storage(pin.savepoint, options=job.planned.blob.storage_options)
             if _is_native(folder, name):
                 job.store.pin(name, replace(pin, lasts=True))
                 continue
@@ -242,7 +243,7 @@ def _is_taken_elsewhere(job: JobServices, folder: Folder, pin: str) -> bool:
         return False
     if directory in ("", str(job.store.storage)):  # at first it was empty
         return False
-    pins = open_storage(directory, options=job.storage_options).folder(PINS)
+    pins = open_storage(directory, options=job.planned.blob.storage_options).folder(PINS)
     if read_pin(pins, pin) is None:
         return False
     job.store.unpin(pin)  # where that was the same directory under another name, it is not there any more
@@ -253,7 +254,7 @@ def _tell_gone(job: JobServices, pins: Mapping[str, Pin]) -> None:
     """Tell of native savepoints that are not where they were: what they need stays, for they may have been moved."""
     for name, pin in pins.items():
         try:
-            is_gone = not _is_native(open_storage(pin.savepoint, options=job.storage_options), name)
+            is_gone = not _is_native(open_storage(pin.savepoint, options=job.planned.blob.storage_options), name)
         except (HeadraceError, OSError) as error:
             logger.info("whether the savepoint %s is still there cannot be told for now: %s", pin.savepoint, error)
             continue
@@ -289,7 +290,7 @@ def _begun(
             f"{options.CHECKPOINT_DIR.key} they go when the job ends: set it, or take a canonical savepoint"
         )
     name = f"{NAMES}{manifest.job_id[:6]}-{uuid.uuid4().hex[:12]}"
-    folder = open_storage(request.directory, options=job.storage_options).folder(name)
+    folder = open_storage(request.directory, options=job.planned.blob.storage_options).folder(name)
     is_native = request.format == "native"
     job.store.pin(name, Pin(str(folder), tuple(manifest.state_files()), lasts=False))
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
@@ -12,7 +12,14 @@ from headrace.common.errors import CheckpointStorageError, ConfigurationError
 from headrace.common.job_status import JobStatus
 from headrace.common.logs import get_logger
 from headrace.jobmanager.epoch_size import EpochLimits
-from headrace.jobmanager.failover import ExponentialDelay, FailureRate, FixedDelay, NoRestart, RestartStrategy
+from headrace.jobmanager.failover import (
+    NO_RESTART,
+    ExponentialDelay,
+    FailureRate,
+    FailureRules,
+    FixedDelay,
+    RestartStrategy,
+)
 from headrace.jobmanager.failure_enricher import load_enrichers
 from headrace.jobmanager.savepoint_start import SavepointStart
 from headrace.plan.window_paths import BY_COLUMNS, is_join, path_of, spills
@@ -109,16 +116,13 @@ class JobSettings:
     Attributes:
         limits: how large epochs may be.
         restart: what happens when something fails that may pass.
-        restarts_functions: whether failures of user functions may pass.
-        most_deaths: when so many workers in a row have died in an epoch, the job fails, whatever the strategy still
-            allows; None for what the strategy allows.
+        rules: which failures may pass.
         poll_seconds: how often sources are looked at while nothing happens.
         min_interval_seconds: the shortest time between two epochs.
         min_pause_seconds: how long the work of an epoch takes at least, or the next one begins later.
         retention: when checkpoints are deleted.
         exception_history_size: how many of the latest failures are kept.
         enrichers: what labels failures.
-        tolerable_checkpoint_failures: how many checkpoints in a row may fail before the restart strategy is asked.
         epoch_timeout_seconds: an epoch that takes longer is given up and run again.
         ignore_unclaimed_state: whether what the program has no operators for is left behind.
         backlog_lag: what is further behind the clock is history, in milliseconds; None: only sources say what is.
@@ -130,13 +134,11 @@ class JobSettings:
 
     limits: EpochLimits
     restart: RestartStrategy
-    restarts_functions: bool = False
-    most_deaths: int | None = None
+    rules: FailureRules = field(default_factory=FailureRules)
     poll_seconds: float = 0.1
     min_interval_seconds: float = 0.0
     min_pause_seconds: float = 0.0
     retention: Retention = Retention.RETAIN_ON_CANCELLATION
-    tolerable_checkpoint_failures: int = 0
     exception_history_size: int = 16
     enrichers: tuple[FailureEnricher, ...] = ()
     epoch_timeout_seconds: float = 600.0
@@ -162,15 +164,17 @@ def job_settings(configuration: Configuration, plan: JobPlan) -> JobSettings:
             backlog_seconds=(configuration.get(options.BACKLOG_INTERVAL) or _WHERE_NOBODY_WAITS) / 1000,
         ),
         restart=restart_strategy(configuration),
-        restarts_functions=configuration.get(options.RESTART_STRATEGY) is not None,
-        most_deaths=MOST_DEATHS_WITHOUT_CHECKPOINTS if _would_fail_in_flink(configuration) else None,
+        rules=FailureRules(
+            restarts_functions=configuration.get(options.RESTART_STRATEGY) is not None,
+            most_deaths=MOST_DEATHS_WITHOUT_CHECKPOINTS if _would_fail_in_flink(configuration) else None,
+            tolerable_checkpoints=configuration.get(options.TOLERABLE_FAILED_CHECKPOINTS),
+        ),
         poll_seconds=configuration.get(options.SOURCE_POLL_INTERVAL) / 1000,
         min_interval_seconds=configuration.get(options.EPOCH_MIN_INTERVAL) / 1000,
         min_pause_seconds=configuration.get(options.MIN_PAUSE) / 1000,
         retention=Retention[configuration.get(options.CHECKPOINT_RETENTION)],
         exception_history_size=configuration.get(options.EXCEPTION_HISTORY_SIZE),
         enrichers=tuple(load_enrichers(configuration.get(options.FAILURE_ENRICHERS))),
-        tolerable_checkpoint_failures=configuration.get(options.TOLERABLE_FAILED_CHECKPOINTS),
         epoch_timeout_seconds=configuration.get(options.CHECKPOINT_TIMEOUT, defaults.timeout) / 1000,
         ignore_unclaimed_state=configuration.get(options.IGNORE_UNCLAIMED_STATE),
         backlog_lag=configuration.get(options.BACKLOG_WATERMARK_LAG),
@@ -242,19 +246,21 @@ def restart_strategy(configuration: Configuration) -> RestartStrategy:
     Raises:
         ConfigurationError: when the longest delay is shorter than the first.
     """
-    makers: dict[str, Callable[[], RestartStrategy]] = {
-        "none": NoRestart,
-        "fixed-delay": lambda: FixedDelay(
-            configuration.get(options.FIXED_DELAY_ATTEMPTS), configuration.get(options.FIXED_DELAY_DELAY) / 1000
-        ),
-        "failure-rate": lambda: FailureRate(
-            configuration.get(options.FAILURE_RATE_MAX_FAILURES),
-            configuration.get(options.FAILURE_RATE_INTERVAL),
-            configuration.get(options.FAILURE_RATE_DELAY) / 1000,
-        ),
-        "exponential-delay": lambda: _exponential_delay(configuration),
-    }
-    return makers[configuration.get(options.RESTART_STRATEGY) or "exponential-delay"]()
+    match configuration.get(options.RESTART_STRATEGY):
+        case "none":
+            return NO_RESTART
+        case "fixed-delay":
+            return FixedDelay(
+                configuration.get(options.FIXED_DELAY_ATTEMPTS), configuration.get(options.FIXED_DELAY_DELAY) / 1000
+            )
+        case "failure-rate":
+            return FailureRate(
+                configuration.get(options.FAILURE_RATE_MAX_FAILURES),
+                configuration.get(options.FAILURE_RATE_INTERVAL),
+                configuration.get(options.FAILURE_RATE_DELAY) / 1000,
+            )
+        case _:
+            return _exponential_delay(configuration)
 
 
 def _exponential_delay(configuration: Configuration) -> ExponentialDelay:

@@ -35,15 +35,17 @@ from headrace.connectors.sink import (
     without_committer,
 )
 from headrace.graph.specs import SinkSpec
+from headrace.jobmanager.runtime import run_in_tasks
 from headrace.operators.user_code import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from headrace.checkpoint.manifest import Manifest
-    from headrace.connectors.sink import Committer, RunInTasks, Sink
+    from headrace.connectors.sink import Committer, Sink
+    from headrace.jobmanager.runtime import Runtime
     from headrace.plan.job_plan import JobPlan, PlannedOperator
-    from headrace.storage.folder import Folder
+    from headrace.runtime.task.messages import SerializedJob
 
     _Step = Callable[[], None]
 
@@ -327,26 +329,22 @@ class JobSinks:
 
     Args:
         plan: the job.
-        storage_options: how they reach object stores.
-        run_in_tasks: for commits that are too much for the driver.
-        storage: the checkpoint directory, in which each has a folder.
+        blob: the same as it travels to tasks.
+        runtime: does what is too much for the driver in its tasks.
 
     Attributes:
         names: their names, by uid, for errors.
         durable: the uids of those whose committables belong into the manifest.
     """
 
-    def __init__(
-        self, plan: JobPlan, storage_options: Mapping[str, str], run_in_tasks: RunInTasks, storage: Folder
-    ) -> None:
+    def __init__(self, plan: JobPlan, blob: SerializedJob, runtime: Runtime) -> None:
+        self._blob = blob
+        self._run_in_tasks = partial(run_in_tasks, runtime)
         self._sinks: dict[str, tuple[PlannedOperator, Sink]] = {
             planned.uid: (planned, planned.node.spec.sink)
             for planned in plan.operators()
             if isinstance(planned.node.spec, SinkSpec)
         }
-        self._storage_options = storage_options
-        self._run_in_tasks = run_in_tasks
-        self._storage = storage
         self.names = {uid: planned.node.name for uid, (planned, _) in self._sinks.items()}
         self.durable = frozenset(uid for uid, (_, sink) in self._sinks.items() if sink.is_durable)
         self._committed: set[str] = set()
@@ -438,9 +436,9 @@ class JobSinks:
             generation=manifest.generation,
             restored_epoch=restored_epoch,
             run_in_tasks=self._run_in_tasks,
-            storage_options=self._storage_options,
+            storage_options=self._blob.storage_options,
             parallelism=planned.parallelism,
-            folder=sink_folder(self._storage, planned.uid),
+            folder=sink_folder(self._blob.storage, planned.uid),
             waiting=tuple(commit.epoch for commit in manifest.pending if commit.sink == planned.uid),
         )
 

@@ -43,7 +43,7 @@ from headrace.datastream.streams.data_stream import DataStream
 from headrace.graph.specs import SourceSpec, TimestampsSpec
 from headrace.graph.stream_graph import Edge
 from headrace.jobmanager.epoch_size import EpochLimits
-from headrace.jobmanager.failover import NoRestart
+from headrace.jobmanager.failover import NO_RESTART
 from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.metrics import by_shown_name
 from headrace.jobmanager.settings import PlannedJob, job_settings
@@ -407,7 +407,7 @@ class JobHarness:
         configuration = effective_configuration(self.env.get_configuration())
         plan = plan_graph(self.env.transformations.take_next_job(), configuration, None, parallelism)
         store = CheckpointStore(posix_folder(self._folder))
-        settings = replace(job_settings(configuration, plan), limits=_EVERYTHING, restart=NoRestart())
+        settings = replace(job_settings(configuration, plan), limits=_EVERYTHING, restart=NO_RESTART)
         storage_options = options_for_tasks(configuration.storage_options())
         self._blob = blob_of(plan, store.storage, gather(configuration), storage_options)
         job = PlannedJob(plan, self._blob, settings)
