@@ -440,7 +440,9 @@ class KeySortedTable(SortedTable[Section]):
             found.append(np.repeat(owners, lasts - firsts))
             batches.append(_taken(section, rows_of_ranges(firsts, lasts - firsts)))
             if self._latest_only:
-                wanted = np.delete(wanted, places)
+                is_wanted = np.ones(len(wanted), np.bool_)
+                is_wanted[places] = False
+                wanted = wanted[is_wanted]
             if not len(wanted):
                 break
         which, batch = np.concatenate(found[::-1]), concat(batches[::-1])
@@ -652,15 +654,25 @@ def _narrowed(source: Section, firsts: Longs, lasts: Longs, lows: Longs, highs: 
 
 
 def _bisect(numbers: Longs, starts: Longs, stops: Longs, values: Longs, precede: np.ufunc) -> Longs:
-    """Where, in each of some sorted ranges, the numbers begin that do not precede a value."""
-    lows, highs = starts.copy(), stops.copy()
-    searched = np.flatnonzero(lows < highs)
-    while len(searched):
-        middles = (lows[searched] + highs[searched]) >> 1
-        is_before = precede(numbers[middles], values[searched])
-        lows[searched[is_before]] = middles[is_before] + 1
-        highs[searched[~is_before]] = middles[~is_before]
-        searched = searched[lows[searched] < highs[searched]]
+    """Where, in each of some sorted ranges, the numbers begin that do not precede a value.
+
+    All ranges are halved at once, without branches, until few are left that are longer than the others: to pick the
+    open ones before each step costs more than to halve the closed ones along with them.
+    """
+    lows, sizes = starts.copy(), stops - starts
+    while True:
+        is_before = sizes > 0
+        left = np.count_nonzero(is_before)
+        if left < len(sizes) >> 2 or not left:
+            break
+        halves = sizes >> 1
+        middles = lows + halves
+        is_before &= precede(numbers.take(middles, mode="clip"), values)
+        lows = np.where(is_before, middles + 1, lows)
+        sizes = np.where(is_before, sizes - halves - 1, halves)
+    if left:
+        some = np.flatnonzero(is_before)
+        lows[some] = _bisect(numbers, lows[some], lows[some] + sizes[some], values[some], precede)
     return lows
 
 
@@ -682,19 +694,15 @@ def _ranges_of_own_keys(source: Section, keys: KeyColumn) -> tuple[Longs, Longs]
     found = np.flatnonzero(firsts < lasts)
     if pa.types.is_int64(keys.values.type) or not len(found):
         return firsts, lasts  # different integers have different hashes
-    values = keys.values if len(found) == len(keys) else keys.values.take(pa.array(found))
     starts, ends = firsts[found], lasts[found]
-    is_key = _are_equal(source.take(KEY, starts), values)
     several = np.flatnonzero(ends - starts > 1)
-    if len(several):
-        is_key[several] &= _are_equal(source.take(KEY, ends[several] - 1), values.take(pa.array(several)))
+    rows, owners = np.concatenate((starts, ends[several] - 1)), np.concatenate((found, found[several]))
+    are_equal = np.asarray(pc.equal(source.take(KEY, rows), keys.values.take(pa.array(owners)))).astype(bool)
+    is_key = are_equal[: len(found)]
+    is_key[several] &= are_equal[len(found) :]
     for number in found[~is_key].tolist():  # another key has the same hash
         firsts[number], lasts[number] = _range_among_others(source, keys.values[number], firsts[number], lasts[number])
     return firsts, lasts
-
-
-def _are_equal(values: pa.Array, others: pa.Array) -> npt.NDArray[np.bool_]:
-    return np.asarray(pc.equal(values, others).to_numpy(zero_copy_only=False))
 
 
 def _range_among_others(source: Section, key: pa.Scalar, first: int, last: int) -> tuple[int, int]:

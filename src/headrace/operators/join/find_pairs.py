@@ -164,14 +164,16 @@ def _side(batch: KeyedBatch | None, ordinals: Longs, retention: int, schema: pa.
     keys, times = batch.keys, batch.timestamps
     order, of_keys = key_sorted(keys.hashes, keys.values, times)
     in_order, at = times[order], pa.array(order)
-    at_watermark = (batch.watermarks == times)[order]
     until = in_order + retention
-    if retention == 0:  # as in Flink, where a timer that is set for the present waits for the next advance
-        until += at_watermark
-    flags = [pa.array(at_watermark)] if AT_WATERMARK in schema.names else []
+    flags = []
+    if retention == 0 or AT_WATERMARK in schema.names:
+        at_watermark = (batch.watermarks == times)[order]
+        flags = [pa.array(at_watermark)] if AT_WATERMARK in schema.names else []
+        if retention == 0:  # as in Flink, where a timer that is set for the present waits for the next advance
+            until += at_watermark
     columns = [pa.array(keys.hashes[order]), keys.values.take(at), pa.array(in_order), pa.array(until), *flags]
     section = Section(pa.RecordBatch.from_arrays([*columns, batch.as_array().take(at)], schema=schema))
-    firsts = order[np.flatnonzero(np.diff(of_keys, prepend=-1))]
+    firsts = order[np.concatenate(((0,), np.flatnonzero(of_keys[1:] != of_keys[:-1]) + 1))] if len(order) else order
     return ArrivedSide(section, keys.take(firsts), of_keys, ordinals[order])
 
 

@@ -229,6 +229,10 @@ ALIGNMENT: Final = 64
 """Sections begin at multiples of this many bytes."""
 
 
+_ROWS_EACH: Final = 16
+"""Up to so many rows for each hash that is looked for, it is faster to look at all of them once."""
+
+
 class Section:
     """An immutable record batch that is in memory, in a file, or both.
 
@@ -394,11 +398,14 @@ class Section:
             firsts, lasts = np.array(bounds, np.int64).reshape(-1, 2).T
             return firsts, lasts
         column = self.column(HASH).to_numpy()
-        firsts = np.searchsorted(column, hashes)
-        found = np.flatnonzero(column[np.minimum(firsts, len(column) - 1)] == hashes)
-        lasts = firsts.copy()
-        lasts[found] = np.searchsorted(column, hashes[found], side="right")
-        return firsts, lasts
+        if len(column) > _ROWS_EACH * len(hashes):
+            return np.searchsorted(column, hashes), np.searchsorted(column, hashes, side="right")
+        # To find where each hash begins takes one pass, and makes one search of two, through fewer values.
+        edges = np.concatenate(((0,), np.flatnonzero(column[1:] != column[:-1]) + 1, (len(column),)))
+        different = column[edges[:-1]]
+        places = np.searchsorted(different, hashes)
+        is_there = different[np.minimum(places, len(different) - 1)] == hashes
+        return edges[places], edges[places + is_there]
 
     def lower_bound(self, name: str, value: np.integer[Any], start: int, stop: int) -> int:
         """Where a value would stand among rows that are sorted: before all from ``start`` on that are not smaller.
