@@ -13,7 +13,7 @@ from headrace.connectors.partitions import OffsetResetStrategy
 from headrace.datastream.connectors.log import LogSource, LogSourceBuilder
 from headrace.log import Log, Producer, TopicPartition
 from headrace.log.groups import CommittedOffset
-from headrace.log.transactions import commit_without_members
+from headrace.log.membership import commit_without_members
 from tests.connectors.partitions.driver import OpenTransaction, TopicDriver, message
 
 

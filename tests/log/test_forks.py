@@ -48,7 +48,7 @@ def test_a_producer_is_not_used_by_a_fork(log: Log, transactional_id: str | None
     if transactional_id:
         producer.begin_transaction()
     sent = producer.send("one", b"before")
-    with producer._sender.delivering:  # as when its thread is just committing
+    with producer._delivering:  # as when its thread is just committing
         assert in_a_fork(lambda: refuses_all(producer, sent))
     producer.send("one", b"after")
     if transactional_id:

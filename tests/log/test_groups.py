@@ -406,7 +406,7 @@ def test_who_was_taken_for_dead_can_be_closed(log: Log, seconds: Seconds) -> Non
     seconds.now += 31
     assert numbers(other) == [1]
     slow.close()
-    assert log.groups()["readers"].members.keys() == {other._coordinator._membership.member_id}  # type: ignore[union-attr]
+    assert log.groups()["readers"].members.keys() == {other.group_metadata().member_id}
 
 
 def test_a_member_that_stands_still_between_giving_up_and_handing_over(log: Log, seconds: Seconds) -> None:

@@ -113,12 +113,11 @@ def test_what_was_written_is_not_committed_into_an_older_copy() -> None:
         producer.begin_transaction()
         producer.send("one", b"c")
         producer.flush()
-        assert producer._sender._written is not None
-        staged = producer._sender._written.staged
+        staged = producer._staged
         folder.files.clear()
         folder.files.update(copy)
         with pytest.raises(LogError, match="were written at version 4 of the log, which is at version 1"):
-            publish(Log(folder.again()).journal, producer._transactions.next_author(), staged)
+            publish(Log(folder.again()).journal, producer._next_author(), staged)
         with pytest.raises(LogCorruptedError, match="older copy"):
             producer.commit_transaction()
         producer.abort_transaction()

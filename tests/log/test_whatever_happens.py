@@ -48,7 +48,7 @@ class LogMachine(RuleBasedStateMachine):
 
     def add(self, which: str | None, records: int, *, is_large: bool = False) -> None:
         producer = self.producer(which)
-        if which is not None and not producer._transactions.in_transaction:
+        if which is not None and not producer._in_transaction:
             producer.begin_transaction()
         for _ in range(records):
             number = next(self.numbers)
@@ -89,7 +89,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(which=st.sampled_from(["one", "two"]))
     def abort(self, which: str) -> None:
-        if which in self.producers and self.producers[which]._transactions.in_transaction:
+        if which in self.producers and self.producers[which]._in_transaction:
             self.producers[which].abort_transaction()
             self.sent[which] = []
 
@@ -101,7 +101,7 @@ class LogMachine(RuleBasedStateMachine):
         zombie = self.producers.pop(which)
         self.producer(which).init_transactions()
         with process(zombie):
-            if zombie._transactions.in_transaction:
+            if zombie._in_transaction:
                 zombie.send("all", b"fenced", partition=0)
                 with pytest.raises(LogError, match="is fenced"):
                     zombie.commit_transaction()

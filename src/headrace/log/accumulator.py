@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -160,16 +160,8 @@ _FIELDS: Final = 4
 """How many values a record has in :attr:`ProducerBatch.records`: timestamp, key, value and details."""
 
 
-class Details(NamedTuple):
-    """The values of a record that few records have.
-
-    Attributes:
-        headers: names and values.
-        partition: the one that the record is for, whatever its key; None where that decides.
-    """
-
-    headers: Headers
-    partition: int | None
+Details = tuple["Headers", int | None]
+"""Headers of a record, and the partition that it is for whatever its key; few records have either."""
 
 
 class ProducerBatch:
@@ -258,7 +250,7 @@ class ProducerBatch:
             UnknownTopicError: when a record is for a partition that there is not.
         """
         if self._columns is None:
-            headers = {row: each.headers for row, each in self._details() if each.headers}
+            headers = {row: each for row, (each, _) in self._details() if each}
             self._columns = to_columns(self._values(0), self._values(1), self._values(2), headers)
         if self._ids is None:
             self._ids = self._partitions(self._columns, partitions, partitioner)
@@ -305,9 +297,9 @@ class ProducerBatch:
             ids = np.full(columns.num_rows, self.partition, np.int32)
         else:
             ids = partitioner.partition(columns.column("key"), partitions)
-            for row, each in self._details():
-                if each.partition is not None:
-                    ids[row] = each.partition
+            for row, (_, partition) in self._details():
+                if partition is not None:
+                    ids[row] = partition
         if ids.max() >= partitions or ids.min() < 0:
             wrong = int(ids.max() if ids.max() >= partitions else ids.min())
             raise UnknownTopicError(f"topic {self.topic!r} has no partition {wrong}: it has {partitions}, from 0 on")

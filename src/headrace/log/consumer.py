@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Self
 
 import pyarrow as pa
 
 from headrace.common.arguments import expect
-from headrace.common.errors import ConfigurationError, InvalidProgramError, InvalidTypeError, OffsetOutOfRangeError
+from headrace.common.errors import (
+    CommitFailedError,
+    ConfigurationError,
+    InvalidProgramError,
+    InvalidTypeError,
+    OffsetOutOfRangeError,
+)
 from headrace.common.messages import TopicPartition
-from headrace.log.consumer_coordinator import ConsumerCoordinator, SubscriptionState, ignore
+from headrace.log.groups import CommittedOffset, GroupMetadata
 from headrace.log.log import Log
+from headrace.log.membership import Membership, may_commit
 from headrace.log.records import POLLED, to_records, with_partition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from types import TracebackType
 
-    from headrace.log.consumer_coordinator import PartitionsCallback
-    from headrace.log.groups import GroupMetadata
+    from headrace.log.commits import Commit, LogState
+    from headrace.log.groups import Group
     from headrace.log.records import ConsumerRecord
 
 
@@ -32,6 +42,33 @@ _POLL_BYTES: Final = 256 << 20
 
 _ITERATED: Final = 500
 """How many records are fetched at once where they are asked for one by one."""
+
+_RESETS: Final = ("earliest", "latest", "none")
+
+PartitionsCallback = Callable[[list[TopicPartition]], None]
+
+
+def _ignore(partitions: list[TopicPartition]) -> None:
+    """The callback of programs that give none."""
+
+
+@dataclass(slots=True)
+class PartitionState:
+    """A partition that is read.
+
+    Attributes:
+        position: the offset of the next record to be given; None before it was looked for.
+        committed: what was committed of it last.
+        paused: whether no records are given for now.
+        fetched: records that were fetched with others, and not given yet.
+        fetched_from: the position at which these follow.
+    """
+
+    position: int | None = None
+    committed: int | None = None
+    paused: bool = False
+    fetched: list[pa.RecordBatch] = field(default_factory=list)
+    fetched_from: int = 0
 
 
 class Consumer:
@@ -99,21 +136,29 @@ class Consumer:
     ) -> None:
         _check_at_least(0, auto_commit_interval_ms=auto_commit_interval_ms, consumer_timeout_ms=consumer_timeout_ms)
         _check_at_least(1, session_timeout_ms=session_timeout_ms)
+        if auto_offset_reset not in _RESETS:
+            raise ConfigurationError(
+                f"auto_offset_reset is {auto_offset_reset!r}; expected one of {', '.join(_RESETS)}"
+            )
         self._log = Log.open(log)
-        self._subscriptions = SubscriptionState(self._log, group_id, auto_offset_reset)
-        self._coordinator = ConsumerCoordinator(
-            self._log,
-            self._subscriptions,
-            group_id,
-            auto_commit=auto_commit_interval_ms / 1000 if enable_auto_commit else None,
-            session_timeout=session_timeout_ms / 1000,
-            clock=clock,
-        )
+        self._group = group_id
+        self._reset = auto_offset_reset
+        self._auto_commit = auto_commit_interval_ms / 1000 if enable_auto_commit and group_id is not None else None
+        self._commit_due = clock() + (self._auto_commit or 0)
+        self._session_timeout = session_timeout_ms / 1000
+        self._clock = clock
         self._iteration_timeout = float("inf") if consumer_timeout_ms is None else consumer_timeout_ms / 1000
         self._iterated: Iterator[ConsumerRecord] | None = None
         self._closed = False
         self._process = os.getpid()
-        self._has_group = group_id is not None
+        self._topics: tuple[str, ...] = ()
+        self._on_assign: PartitionsCallback = _ignore
+        self._on_revoke: PartitionsCallback = _ignore
+        self._membership: Membership | None = None
+        self._partitions: dict[TopicPartition, PartitionState] = {}
+        """Those whose turn is first come first."""
+        self._created: dict[str, int] = {}
+        """With which versions of the log the topics came that positions are of."""
 
     # --- which partitions --------------------------------------------------------------------------------------------
 
@@ -140,17 +185,24 @@ class Consumer:
         self._check_open()
         if isinstance(topics, str):  # its letters would be topics that are not there yet
             raise InvalidTypeError(f"subscribe() takes several topics: subscribe([{topics!r}])")
-        mine = self._subscriptions
-        mine.on_assign, mine.on_revoke = on_assign or ignore, on_revoke or ignore
-        if not mine.topics:
-            mine.lose(list(mine.partitions))
-        mine.topics = tuple(topics)
-        self._coordinator.subscribe()
+        self._on_assign, self._on_revoke = on_assign or _ignore, on_revoke or _ignore
+        if not self._topics:
+            self._partitions.clear()
+        self._topics = tuple(topics)
+        if self._group is not None:
+            if self._membership is None:
+                self._membership = Membership(self._log.journal, self._group, self._session_timeout, self._clock)
+            self._membership.subscribe(self._topics)
 
     def unsubscribe(self) -> None:
         """Read nothing any more, and leave the group."""
         self._check_process()
-        self._coordinator.unsubscribe()
+        self._commit_by_itself()
+        self._lose(list(self._partitions), is_told=bool(self._topics))
+        self._topics = ()
+        membership, self._membership = self._membership, None
+        if membership is not None:
+            membership.leave()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions, and no others; no group decides on them.
@@ -160,7 +212,7 @@ class Consumer:
             InvalidProgramError: when topics are subscribed to.
         """
         self._check_open()
-        if self._subscriptions.topics:
+        if self._topics:
             raise InvalidProgramError(
                 "the consumer has subscribed to topics: unsubscribe() before partitions are assigned"
             )
@@ -168,25 +220,31 @@ class Consumer:
         for each in wanted:
             expect(each, TopicPartition, "assign()")
         self._log.end_offsets(wanted)
-        self._subscriptions.assign(wanted)
+        self._partitions = {each: self._partitions.get(each, PartitionState()) for each in wanted}
+        self._remember_topics()
 
     def assignment(self) -> list[TopicPartition]:
         """The partitions that are read."""
-        return list(self._subscriptions.partitions)
+        return list(self._partitions)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Give no records of these partitions for now."""
-        self._subscriptions.pause(partitions, paused=True)
+        for each in self._checked(partitions):
+            self._partitions[each].paused = True
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Give records of these partitions again."""
-        self._subscriptions.pause(partitions, paused=False)
+        for each in self._checked(partitions):
+            self._partitions[each].paused = False
 
     # --- positions ---------------------------------------------------------------------------------------------------
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Go on reading a partition at an offset."""
-        self._subscriptions.seek(partition, offset)
+        self._checked([partition])
+        if offset < 0:
+            raise InvalidProgramError(f"{offset} is no offset: they begin at 0")
+        self._partitions[partition].position = offset
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Go on at the first record of partitions, of all that are read if none is named."""
@@ -204,7 +262,12 @@ class Consumer:
         Raises:
             OffsetOutOfRangeError: when there is none, and it was said to be an error.
         """
-        return self._subscriptions.position(partition)
+        self._checked([partition])
+        state = self._partitions[partition]
+        if state.position is None:
+            committed = self._log.committed(self._group).get(partition) if self._group is not None else None
+            state.position = self._reset_offset(partition) if committed is None else committed.offset
+        return state.position
 
     def offsets_for_times(self, timestamps: dict[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """For each partition the offset of its first record with a timestamp or a later one; None without such."""
@@ -212,7 +275,7 @@ class Consumer:
 
     def lag(self) -> dict[TopicPartition, int]:
         """How many offsets each partition is ahead."""
-        ends = self._log.end_offsets(self._subscriptions.partitions)
+        ends = self._log.end_offsets(self._partitions)
         return {each: end - self.position(each) for each, end in ends.items()}
 
     def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
@@ -226,7 +289,23 @@ class Consumer:
             InvalidProgramError: when the consumer is of no group.
         """
         self._check_process()
-        self._coordinator.commit(offsets)
+        self._needed_group()
+        if offsets is None:
+            self._log.journal.refresh()
+            self._begin_remade_topics()
+            offsets = self._positions()
+        if not offsets:
+            return
+        metadata = self.group_metadata()
+        committed = self._timed(offsets)
+
+        def describe(commit: Commit, state: LogState) -> Commit:
+            return replace(commit, offsets={metadata.group_id: may_commit(metadata, committed, state)})
+
+        self._log.journal.change(describe)
+        for each, offset in offsets.items():
+            if each in self._partitions:
+                self._partitions[each].committed = offset
 
     def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
         """How far the group has come in partitions; None where nothing was committed.
@@ -234,7 +313,8 @@ class Consumer:
         Raises:
             InvalidProgramError: when the consumer is of no group.
         """
-        return self._coordinator.committed(partitions)
+        found = self._log.committed(self._needed_group())
+        return {each: found[each].offset if each in found else None for each in partitions}
 
     def group_metadata(self) -> GroupMetadata:
         """On whose behalf offsets of this consumer are committed, for :meth:`Producer.send_offsets_to_transaction`.
@@ -245,7 +325,10 @@ class Consumer:
             InvalidProgramError: when the consumer is of no group.
         """
         self._check_process()
-        return self._coordinator.group_metadata()
+        group, membership, created = self._needed_group(), self._membership, dict(self._created)
+        if membership is None:
+            return GroupMetadata(group, created=created)
+        return GroupMetadata(group, membership.generation, membership.member_id, created)
 
     # --- records -----------------------------------------------------------------------------------------------------
 
@@ -317,20 +400,20 @@ class Consumer:
 
     def _poll(self, timeout: float, max_records: int) -> list[tuple[TopicPartition, pa.RecordBatch]]:
         self._check_open()
-        if not self._subscriptions.topics and not self._subscriptions.partitions:
+        if not self._topics and not self._partitions:
             raise InvalidProgramError("there is nothing to poll: subscribe() to topics, or assign() partitions, first")
         if max_records < 1:
             raise InvalidProgramError(f"at least one record has to be asked for, not {max_records}")
         until = time.monotonic() + timeout
         while True:
             version = self._log.journal.refresh()
-            self._subscriptions.begin_remade_topics()
-            self._coordinator.keep_up()
+            self._begin_remade_topics()
+            self._keep_up()
             found = self._take(max_records)
             left = until - time.monotonic()
             if found or left <= 0:
                 return found
-            self._log.journal.wait(version, self._coordinator.longest_wait(left))
+            self._log.journal.wait(version, min(left, self._membership.interval) if self._membership else left)
 
     def _take(self, max_records: int) -> list[tuple[TopicPartition, pa.RecordBatch]]:
         """The next records of partitions in turn, as far as this process knows the log; few enough for one batch.
@@ -342,7 +425,7 @@ class Consumer:
         """
         found = []
         size = 0
-        partitions = self._subscriptions.partitions
+        partitions = self._partitions
         for partition in [each for each, state in partitions.items() if not state.paused]:
             if max_records <= 0 or size >= _POLL_BYTES:
                 break
@@ -356,8 +439,8 @@ class Consumer:
 
     def _next(self, partition: TopicPartition, count: int) -> list[pa.RecordBatch]:
         """The next records of a partition, of those that were fetched together."""
-        position = self._subscriptions.position(partition)
-        state = self._subscriptions.partitions[partition]
+        position = self.position(partition)
+        state = self._partitions[partition]
         waiting, state.fetched = state.fetched, []
         if not waiting or state.fetched_from != position:
             waiting = self._fetch(partition)
@@ -375,14 +458,14 @@ class Consumer:
 
     def _fetch(self, partition: TopicPartition) -> list[pa.RecordBatch]:
         while True:
-            position = self._subscriptions.position(partition)
-            state = self._subscriptions.partitions[partition]
+            position = self.position(partition)
+            state = self._partitions[partition]
             try:
                 fetched = self._log.fetch(partition, position, max_bytes=_FETCH_BYTES)
             except OffsetOutOfRangeError:
-                if self._subscriptions.reset == "none":
+                if self._reset == "none":
                     raise
-                state.position = self._subscriptions.reset_offset(partition)
+                state.position = self._reset_offset(partition)
                 return []
             if fetched.batches or fetched.next_offset <= position:
                 return list(fetched.batches)
@@ -390,22 +473,143 @@ class Consumer:
 
     def _one_by_one(self) -> Iterator[ConsumerRecord]:
         while found := self._poll(self._iteration_timeout, _ITERATED):
-            partitions = self._subscriptions.partitions
+            partitions = self._partitions
             positions = {partition: batch.column("offset")[0].as_py() for partition, batch in reversed(found)}
             for partition, position in positions.items():
                 partitions[partition].position = position
             for partition, batch in found:
                 for record in to_records(partition, batch):
-                    state = self._subscriptions.partitions.get(partition)
+                    state = self._partitions.get(partition)
                     if state is None or state.paused or state.position != positions[partition]:
                         break  # it was taken away, or somebody has gone elsewhere
                     state.position = positions[partition] = record.offset + 1
                     yield record
 
+    # --- inside: partitions that come and go -------------------------------------------------------------------------
+
+    def _keep_up(self) -> None:
+        """Commit what was consumed, if it is time to, and see which partitions come and go."""
+        if self._auto_commit is not None and self._clock() >= self._commit_due:
+            self._commit_by_itself()
+            self._commit_due = self._clock() + self._auto_commit
+        if self._membership is not None:
+            self._keep_up_with_group(self._membership)
+        elif self._topics:
+            self._keep_up_with_topics()
+
+    def _keep_up_with_topics(self) -> None:
+        """Read all partitions of the topics; those that a topic is given later from their beginning."""
+        with self._log.journal.lock:
+            counts = self._log.journal.state().partition_counts()
+        wanted = [TopicPartition(topic, number) for topic in self._topics for number in range(counts.get(topic, 0))]
+        existing = set(wanted)
+        self._lose([each for each in self._partitions if each not in existing], is_told=False)
+        known_topics = {each.topic for each in self._partitions}
+        self._gain([each for each in wanted if each not in self._partitions], known_topics)
+
+    def _keep_up_with_group(self, membership: Membership) -> None:
+        group = membership.keep_up() or self._join_again(membership)
+        me, reading = membership.member_id, self._partitions
+        self._lose([each for each in reading if group.assigned.get(each, 0) > membership.generation])
+        member = group.member(me)
+        target = set(member.target)
+        leaving = [each for each in reading if each not in target]
+        if leaving:
+            self._on_revoke(leaving)
+        if set(member.owned) - target:
+            positions = self._uncommitted() if self._auto_commit is not None else {}
+            membership.release(self._timed({each: positions[each] for each in leaving if each in positions}))
+            group = membership.group()
+            member = group.member(me)
+        owned = set(member.owned)
+        self._lose([each for each in reading if each not in owned], is_told=False)
+        membership.generation = group.generation
+        self._gain([each for each in member.owned if each not in reading], set())
+
+    def _join_again(self, membership: Membership) -> Group:
+        """Become a member again after having been taken for dead."""
+        self._lose(list(self._partitions))
+        membership.subscribe(self._topics)
+        return membership.group()
+
+    def _lose(self, partitions: list[TopicPartition], *, is_told: bool = True) -> None:
+        """Read partitions no more; the program is told, unless it has been."""
+        if partitions and is_told:
+            self._on_revoke(partitions)
+        for each in partitions:
+            del self._partitions[each]
+
+    def _gain(self, partitions: list[TopicPartition], known_topics: set[str]) -> None:
+        """Begin with partitions, where the group has come to; with new ones of known topics at their beginning."""
+        if not partitions:
+            return
+        found = self._log.committed(self._group) if self._group is not None else {}
+        for each in partitions:
+            committed = found[each].offset if each in found else None
+            begun = 0 if committed is None and each.topic in known_topics else committed
+            self._partitions[each] = PartitionState(begun, committed)
+        self._remember_topics()
+        if self._membership is not None and self._reset == "latest":
+            # Who takes over from a member that has died before its first commit has to begin where that began.
+            self.commit({each: self.position(each) for each in partitions if each not in found})
+        self._on_assign(partitions)
+
+    def _commit_by_itself(self) -> None:
+        """Commit what was consumed, if the program does not; of what others have taken over it is read again."""
+        consumed = self._uncommitted() if self._auto_commit is not None else {}
+        if consumed:
+            with suppress(CommitFailedError):
+                self.commit(consumed)
+
+    # --- inside: positions -------------------------------------------------------------------------------------------
+
+    def _positions(self) -> dict[TopicPartition, int]:
+        return {each: state.position for each, state in self._partitions.items() if state.position is not None}
+
+    def _uncommitted(self) -> dict[TopicPartition, int]:
+        return {each: at for each, at in self._positions().items() if self._partitions[each].committed != at}
+
+    def _timed(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, CommittedOffset]:
+        now = self._log.journal.clock()
+        return {partition: CommittedOffset(offset, now) for partition, offset in offsets.items()}
+
+    def _reset_offset(self, partition: TopicPartition) -> int:
+        """The offset at which to begin in a partition without a position.
+
+        Raises:
+            OffsetOutOfRangeError: when that was said to be an error.
+        """
+        if self._reset == "none":
+            raise OffsetOutOfRangeError(
+                f"{partition} has no position: seek to one, or let auto_offset_reset be earliest or latest"
+            )
+        find = self._log.beginning_offsets if self._reset == "earliest" else self._log.end_offsets
+        return find([partition])[partition]
+
+    def _begin_remade_topics(self) -> None:
+        """Read topics from their beginning that were deleted and made again; positions are of the ones before."""
+        with self._log.journal.lock:
+            topics = self._log.journal.state().topics
+            created = {topic: topics[topic].created for topic in self._created if topic in topics}
+        remade = {topic for topic, version in created.items() if self._created[topic] != version}
+        self._created |= created
+        for each, state in self._partitions.items():
+            if each.topic in remade:
+                self._partitions[each] = PartitionState(position=0, paused=state.paused)
+
+    def _remember_topics(self) -> None:
+        """Remember which topics positions are of."""
+        with self._log.journal.lock:
+            topics = self._log.journal.state().topics
+            for name in {each.topic for each in self._partitions} & set(topics):
+                self._created.setdefault(name, topics[name].created)
+
+    # --- inside: checks ----------------------------------------------------------------------------------------------
+
     @property
     def _is_forked(self) -> bool:
         """Tell whether a fork would go on as the member of a group that another process is."""
-        return self._has_group and self._process != os.getpid()
+        return self._group is not None and self._process != os.getpid()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -420,7 +624,24 @@ class Consumer:
             )
 
     def _named(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        return self._subscriptions.checked(partitions) or list(self._subscriptions.partitions)
+        return self._checked(partitions) or list(self._partitions)
+
+    def _checked(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Partitions, if all of them are read.
+
+        Raises:
+            InvalidProgramError: when one is not.
+        """
+        found = list(partitions)
+        for each in found:
+            if each not in self._partitions:
+                raise InvalidProgramError(f"{each} is not assigned to this consumer")
+        return found
+
+    def _needed_group(self) -> str:
+        if self._group is None:
+            raise InvalidProgramError("offsets are committed for a group: Consumer(log, group_id=…)")
+        return self._group
 
 
 def _check_at_least(least: int, **settings: int | None) -> None:

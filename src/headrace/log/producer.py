@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import random
 import threading
+import uuid
 import weakref
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Self
 
 from headrace.common.errors import (
@@ -21,16 +22,18 @@ from headrace.log.accumulator import (
     GROWTH_BYTES,
     RECORD_BYTES,
     DefaultPartitioner,
-    Details,
     ProducerBatch,
     RecordAccumulator,
     bases_of,
     merged,
 )
-from headrace.log.groups import GroupMetadata
+from headrace.log.commits import ANONYMOUS, Author, Commit
+from headrace.log.groups import CommittedOffset, GroupMetadata
+from headrace.log.journal import StagedFor, tag_of
 from headrace.log.log import Log
+from headrace.log.membership import may_commit
 from headrace.log.records import RecordMetadata, batches_of, normalised
-from headrace.log.transactions import StagedRecordsError, TransactionManager, discard, publish, stage
+from headrace.log.transactions import StagedRecordsError, discard, publish, stage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,176 +41,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from headrace.log.commits import Author
-    from headrace.log.journal import Journal
+    from headrace.log.accumulator import Details
+    from headrace.log.commits import LogState
     from headrace.log.transactions import Staged
-
-
-@dataclass(slots=True)
-class _Written:
-    """Records that are written and not committed.
-
-    Attributes:
-        staged: where they are.
-        batches: what they were sent as, and how many of each are in which partition.
-        author: of the commit that was tried; None before.
-    """
-
-    staged: list[Staged]
-    batches: list[tuple[ProducerBatch, list[tuple[TopicPartition, int]]]]
-    author: Author | None = None
-
-
-class Sender:
-    """Delivers what waits in an accumulator: when it is told to, and by a thread of its own when it has lingered.
-
-    Args:
-        journal: of the log.
-        accumulator: where records wait.
-        transactions: who commits.
-
-    Attributes:
-        delivering: who holds it is the only one to deliver.
-    """
-
-    def __init__(self, journal: Journal, accumulator: RecordAccumulator, transactions: TransactionManager) -> None:
-        self.delivering = threading.RLock()
-        self._journal = journal
-        self._accumulator = accumulator
-        self._transactions = transactions
-        self._partitioner = DefaultPartitioner(random.randrange(1 << 16))
-        self._written: _Written | None = None
-        self._refused: UnknownTopicError | None = None
-        self._starting = threading.Lock()
-        self._thread: threading.Thread | None = None
-
-    @property
-    def is_in_doubt(self) -> bool:
-        """Tell whether a transaction may have been committed."""
-        return self._transactions.in_transaction and self._written is not None and self._written.author is not None
-
-    def start(self) -> None:
-        """Have records be delivered by themselves."""
-        with self._starting:
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._deliver_lingering, name="headrace-producer", daemon=True)
-                self._thread.start()
-
-    def join(self) -> None:
-        """Wait for the end of the thread, which comes when the accumulator is closed."""
-        if self._thread is not None:
-            self._thread.join()
-
-    def deliver(self) -> None:
-        """Write all that waits, and commit it unless there is a transaction.
-
-        Raises:
-            UnknownTopicError: when there were records of topics or partitions that there are not any more.
-            OSError: when it cannot be written or committed; it is tried again by the next call.
-        """
-        with self.delivering:
-            if not self._transactions.in_transaction:
-                self._commit_written()
-            batches, size = self._accumulator.take()
-            if batches:
-                self._write_all(batches, size)
-                if not self._transactions.in_transaction:
-                    self._commit_written()
-            self._tell_refused()
-
-    def commit_transaction(self) -> None:
-        """Commit all that was delivered in the transaction, and its offsets."""
-        written = self._written or _Written([], [])
-        if written.staged or self._transactions.offsets:
-            self._commit(written)
-        self._end_transaction()
-
-    def abort_transaction(self) -> None:
-        """Forget all that was sent in the transaction."""
-        self._accumulator.take()
-        written = self._written
-        if written is not None and written.author is not None:
-            self._transactions.give_up(written.author)
-        self._end_transaction()
-        if written is not None:
-            discard(self._journal, written.staged)
-
-    # --- inside ------------------------------------------------------------------------------------------------------
-
-    def _end_transaction(self) -> None:
-        self._written = None
-        self._refused = None
-        self._transactions.end()
-        self._accumulator.seal()
-
-    def _deliver_lingering(self) -> None:
-        while self._accumulator.wait_until_due():
-            try:
-                self.deliver()
-            except Exception as error:  # told by the next call
-                self._accumulator.fail(error)
-
-    def _write_all(self, batches: list[ProducerBatch], size: int) -> None:
-        try:
-            written = self._write(batches)
-        except BaseException:
-            self._accumulator.put_back(batches, size)
-            raise
-        so_far = self._written or _Written([], [])
-        self._written = _Written(so_far.staged + written.staged, so_far.batches + written.batches)
-
-    def _write(self, batches: list[ProducerBatch]) -> _Written:
-        """Write records, but for those of topics or partitions that are not there any more."""
-        pieces = list[tuple[TopicPartition, "pa.RecordBatch"]]()
-        counts = []
-        for batch in batches:
-            try:
-                with self._journal.lock:
-                    partitions = len(self._journal.state().topic(batch.topic).partitions)
-                mine = batch.pieces(partitions, self._partitioner)
-            except UnknownTopicError as error:
-                batch.error = self._refused = error
-                continue
-            pieces += mine
-            counts.append((batch, [(partition, columns.num_rows) for partition, columns in mine]))
-        return _Written(stage(self._journal, merged(pieces), self._transactions.staged_for()), counts)
-
-    def _commit_written(self) -> None:
-        """Commit what was written, but for records of topics that were deleted meanwhile.
-
-        What is not there any more, as an older copy of the log has taken its place, is written again.
-        """
-        while self._written is not None and self._written.batches:
-            written = self._written
-            try:
-                self._commit(written)
-            except (UnknownTopicError, StagedRecordsError):
-                for batch, _ in written.batches:
-                    batch.forget_partitions()
-                self._written = self._write([batch for batch, _ in written.batches])
-                discard(self._journal, written.staged)
-            else:
-                break
-        self._written = None
-
-    def _commit(self, written: _Written) -> None:
-        if written.author is None:
-            written.author = self._transactions.next_author()
-            self._written = written
-        known = publish(self._journal, written.author, written.staged, self._transactions.checked_offsets)
-        firsts = dict[TopicPartition, int]()
-        for topic, partition, base, _ in known.placed:
-            firsts.setdefault(TopicPartition(topic, partition), base)
-        bases_of(written.batches, firsts)
-
-    def _tell_refused(self) -> None:
-        """Say once that records were refused; within a transaction whenever it is to be committed."""
-        error = self._refused
-        if error is None:
-            return
-        if not self._transactions.in_transaction:
-            self._refused = None
-        raise error
 
 
 _MAX_RECORD_BYTES: Final = 1 << 30
@@ -285,11 +121,31 @@ class Producer:
         if linger_ms < 0:
             raise ConfigurationError(f"linger_ms is {linger_ms}; expected 0 milliseconds or more")
         self._journal = Log.open(log).journal
+        if transactional_id is not None and (not transactional_id or transactional_id.startswith(ANONYMOUS)):
+            raise InvalidProgramError(
+                f"{transactional_id!r} is no transactional id: one is not empty, nor begins with ~"
+            )
         self._clock = self._journal.clock
         self._own = _OwnBatch()
         self._accumulator = RecordAccumulator(linger_ms / 1000)
-        self._transactions = TransactionManager(self._journal, transactional_id)
-        self._sender = Sender(self._journal, self._accumulator, self._transactions)
+        self._partitioner = DefaultPartitioner(random.randrange(1 << 16))
+        self._transactional_id = transactional_id
+        self._author = Author(transactional_id or f"{ANONYMOUS}{uuid.uuid4().hex}")
+        self._is_initialised = False
+        self._in_transaction = False
+        self._offsets: list[tuple[GroupMetadata, dict[TopicPartition, CommittedOffset]]] = []
+        """How far groups come with the transaction, and on whose behalf."""
+        self._delivering = threading.RLock()
+        """Whoever holds it is the only one to write and commit."""
+        self._staged: list[Staged] = []
+        """Records that are written and not committed."""
+        self._batches: list[tuple[ProducerBatch, list[tuple[TopicPartition, int]]]] = []
+        """What these were sent as, and how many records of each are in which partition."""
+        self._tried: Author | None = None
+        """The author of their commit, once that was tried: whether it was done may not be known."""
+        self._refused: UnknownTopicError | None = None
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
         self._closed = False
         self._process = os.getpid()
         _PRODUCERS.add(self)
@@ -364,7 +220,7 @@ class Producer:
         if data.num_rows:
             self._own.batch = _NO_BATCH
             size = sum(columns.nbytes + RECORD_BYTES * columns.num_rows for columns in batches)
-            self._sender.start()  # first: it makes room
+            self._start()  # first: it makes room
             self._accumulator.add([ProducerBatch(topic, columns, partition) for columns in batches], size)
 
     def flush(self) -> None:
@@ -376,7 +232,7 @@ class Producer:
         """
         self._check_process()
         self._accumulator.fail(None)
-        self._sender.deliver()
+        self._deliver()
 
     def close(self) -> None:
         """Commit all that was sent, or abort the transaction; closing it again does nothing.
@@ -388,12 +244,13 @@ class Producer:
         """
         if self._closed or self._process != os.getpid():
             return
-        if self._transactions.in_transaction:
+        if self._in_transaction:
             self.abort_transaction()
         self.flush()
         self._closed = True
         self._accumulator.close()
-        self._sender.join()
+        if self._thread is not None:
+            self._thread.join()
 
     def __enter__(self) -> Self:
         return self
@@ -409,11 +266,19 @@ class Producer:
         """Take over the transactional id: whoever had it is fenced. The first transaction does so by itself.
 
         Raises:
+            InvalidProgramError: when there is none.
             OSError: when that cannot be done.
         """
         self._check_process()
-        with self._sender.delivering:
-            self._transactions.initialise()
+        with self._delivering:
+            producer = self._needed_id()
+
+            def describe(state: LogState) -> Commit:
+                known = state.producers.get(producer)
+                return Commit(Author(producer, known.epoch + 1 if known else 0), self._clock())
+
+            self._author = Author(producer, self._journal.commit(None, describe).epoch)
+            self._is_initialised = True
 
     def begin_transaction(self) -> None:
         """Begin a transaction: what is sent from now on is committed together, or not at all.
@@ -422,8 +287,13 @@ class Producer:
             InvalidProgramError: when there is a transaction already, or no transactional id.
         """
         self._check_process()
-        with self._sender.delivering:
-            self._transactions.begin()
+        with self._delivering:
+            self._needed_id()
+            if self._in_transaction:
+                raise InvalidProgramError("there is a transaction already: commit it or abort it first")
+            if not self._is_initialised:
+                self.init_transactions()
+            self._in_transaction = True
 
     def send_offsets_to_transaction(self, offsets: Mapping[TopicPartition, int], group: GroupMetadata | str) -> None:
         """Commit offsets of a consumer group together with the transaction.
@@ -437,8 +307,10 @@ class Producer:
             CommitFailedError: when others have a partition by now; the transaction can only be aborted.
             OSError: when the log cannot be read.
         """
-        self._check_process()
-        self._transactions.add_offsets(GroupMetadata(group) if isinstance(group, str) else group, offsets)
+        self._check_transaction()
+        metadata, now = GroupMetadata(group) if isinstance(group, str) else group, self._clock()
+        self._offsets.append((metadata, {each: CommittedOffset(offset, now) for each, offset in offsets.items()}))
+        self._journal.look(self._checked_offsets)
 
     def commit_transaction(self) -> None:
         """Make all visible that was sent since the transaction began.
@@ -448,11 +320,12 @@ class Producer:
             CommitFailedError: when others have a partition by now whose offset is to be committed with it.
             OSError: when it cannot be committed. It may have been all the same; calling again does not do it twice.
         """
-        self._check_process()
-        self._transactions.check_transaction()
-        with self._sender.delivering:
+        self._check_transaction()
+        with self._delivering:
             self.flush()
-            self._sender.commit_transaction()
+            if self._staged or self._offsets:
+                self._commit()
+            self._end_transaction()
 
     def abort_transaction(self) -> None:
         """Forget all that was sent since the transaction began.
@@ -461,12 +334,159 @@ class Producer:
             LogError: when the transaction was committed, which :meth:`commit_transaction` could not tell.
             OSError: when it is not known whether it was.
         """
-        self._check_process()
-        self._transactions.check_transaction()
-        with self._sender.delivering:
-            self._sender.abort_transaction()
+        self._check_transaction()
+        with self._delivering:
+            self._accumulator.take()
+            if self._tried is not None:
+                self._give_up(self._tried)
+            staged = self._staged
+            self._end_transaction()
+            discard(self._journal, staged)
 
-    # --- inside ------------------------------------------------------------------------------------------------------
+    def _checked_offsets(self, state: LogState) -> dict[str, dict[TopicPartition, CommittedOffset]]:
+        """By group, how far it comes with the transaction.
+
+        Raises:
+            CommitFailedError: when others have a partition by now.
+        """
+        found = dict[str, dict[TopicPartition, CommittedOffset]]()
+        for group, offsets in self._offsets:
+            found.setdefault(group.group_id, {}).update(may_commit(group, offsets, state))
+        return found
+
+    def _give_up(self, author: Author) -> None:
+        """See to it that a commit whose answer never came is not done after all: another takes its place.
+
+        Raises:
+            LogError: when it was done.
+        """
+        later = replace(author, sequence=author.sequence + 1)
+
+        def describe(state: LogState) -> Commit:
+            known = state.producers.get(author.producer)
+            if known is not None and (known.epoch, known.sequence) == (author.epoch, author.sequence):
+                raise LogError(
+                    "the transaction was committed, though the answer was lost: it cannot be aborted any more"
+                )
+            return Commit(later, self._clock())
+
+        self._journal.commit(later, describe)
+        self._author = later
+
+    def _end_transaction(self) -> None:
+        self._forget_written()
+        self._refused = None
+        self._offsets = []
+        self._in_transaction = False
+        self._accumulator.seal()
+
+    def _needed_id(self) -> str:
+        if self._transactional_id is None:
+            raise InvalidProgramError("transactions need a transactional id: Producer(log, transactional_id=…)")
+        return self._transactional_id
+
+    # --- inside: delivery --------------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        """Have records be delivered by themselves once they have lingered."""
+        with self._starting:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._deliver_lingering, name="headrace-producer", daemon=True)
+                self._thread.start()
+
+    def _deliver_lingering(self) -> None:
+        while self._accumulator.wait_until_due():
+            try:
+                self._deliver()
+            except Exception as error:  # told by the next call
+                self._accumulator.fail(error)
+
+    def _deliver(self) -> None:
+        """Write all that waits, and commit it unless there is a transaction.
+
+        Raises:
+            UnknownTopicError: when there were records of topics or partitions that there are not any more.
+            OSError: when it cannot be written or committed; it is tried again by the next call.
+        """
+        with self._delivering:
+            if not self._in_transaction:
+                self._commit_written()
+            batches, size = self._accumulator.take()
+            if batches:
+                try:
+                    staged, counts = self._write(batches)
+                except BaseException:
+                    self._accumulator.put_back(batches, size)
+                    raise
+                self._staged += staged
+                self._batches += counts
+                if not self._in_transaction:
+                    self._commit_written()
+            self._tell_refused()
+
+    def _write(
+        self, batches: list[ProducerBatch]
+    ) -> tuple[list[Staged], list[tuple[ProducerBatch, list[tuple[TopicPartition, int]]]]]:
+        """Write records, but for those of topics or partitions that are not there any more."""
+        pieces = list[tuple[TopicPartition, "pa.RecordBatch"]]()
+        counts = []
+        for batch in batches:
+            try:
+                with self._journal.lock:
+                    partitions = len(self._journal.state().topic(batch.topic).partitions)
+                mine = batch.pieces(partitions, self._partitioner)
+            except UnknownTopicError as error:
+                batch.error = self._refused = error
+                continue
+            pieces += mine
+            counts.append((batch, [(partition, columns.num_rows) for partition, columns in mine]))
+        # In a transaction the files are all there is of the records; otherwise they wait in memory as well.
+        author = self._next_author()
+        staged_for = StagedFor(tag_of(author.producer), author.epoch, author.sequence) if self._in_transaction else None
+        return stage(self._journal, merged(pieces), staged_for), counts
+
+    def _commit_written(self) -> None:
+        """Commit what was written, but for records of topics that were deleted meanwhile.
+
+        What is not there any more, as an older copy of the log has taken its place, is written again.
+        """
+        while self._batches:
+            try:
+                self._commit()
+            except (UnknownTopicError, StagedRecordsError):
+                former = self._staged
+                for batch, _ in self._batches:
+                    batch.forget_partitions()
+                self._staged, self._batches = self._write([batch for batch, _ in self._batches])
+                self._tried = None
+                discard(self._journal, former)
+            else:
+                break
+        self._forget_written()
+
+    def _commit(self) -> None:
+        if self._tried is None:
+            self._author = self._tried = self._next_author()
+        known = publish(self._journal, self._tried, self._staged, self._checked_offsets)
+        firsts = dict[TopicPartition, int]()
+        for topic, partition, base, _ in known.placed:
+            firsts.setdefault(TopicPartition(topic, partition), base)
+        bases_of(self._batches, firsts)
+
+    def _next_author(self) -> Author:
+        return replace(self._author, sequence=self._author.sequence + 1)
+
+    def _forget_written(self) -> None:
+        self._staged, self._batches, self._tried = [], [], None
+
+    def _tell_refused(self) -> None:
+        """Say once that records were refused; within a transaction whenever it is to be committed."""
+        error = self._refused
+        if error is not None:
+            self._refused = error if self._in_transaction else None
+            raise error
+
+    # --- inside: checks ----------------------------------------------------------------------------------------------
 
     def _check_process(self) -> None:
         """See whether this is the process that made the producer.
@@ -484,18 +504,27 @@ class Producer:
 
     def _check_may_send(self) -> None:
         self._check_process()
-        self._transactions.check_may_send()
-        if self._sender.is_in_doubt:
+        if self._transactional_id is not None and not self._in_transaction:
+            raise InvalidProgramError(
+                "a producer with a transactional id sends within transactions: begin_transaction()"
+            )
+        if self._in_transaction and self._tried is not None:
             raise InvalidProgramError(
                 "the transaction may have been committed: call commit_transaction() again, or abort_transaction(), "
                 "before anything else is sent"
             )
 
+    def _check_transaction(self) -> None:
+        self._check_process()
+        self._needed_id()
+        if not self._in_transaction:
+            raise InvalidProgramError("there is no transaction: begin_transaction() begins one")
+
     def _begin_batch(self, topic: str) -> ProducerBatch:
         """A batch for records of a topic that this thread sends."""
         self._check_may_send()
         batch = ProducerBatch(topic, needs_keys=self._is_compacted(topic))
-        self._sender.start()  # first: it makes room
+        self._start()  # first: it makes room
         self._accumulator.add([batch])
         self._own.batch = batch
         return batch
@@ -503,7 +532,7 @@ class Producer:
     def _details(self, topic: str, headers: Sequence[tuple[str, bytes | None]], partition: int | None) -> Details:
         if partition is not None:
             self._checked_partition(topic, partition)
-        return Details(checked_headers(headers), partition)
+        return checked_headers(headers), partition
 
     def _is_compacted(self, topic: str) -> bool:
         """Tell whether a topic is compacted.

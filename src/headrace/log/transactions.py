@@ -1,20 +1,18 @@
-"""Staged records, transactions of producers, and checks of the offsets that groups commit."""
+"""Records that are staged and then published, all at once; and those that wait for that."""
 
 from __future__ import annotations
 
 import base64
-import uuid
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from headrace.common.errors import CommitFailedError, InvalidProgramError, LogError
+from headrace.common.errors import LogError
 from headrace.common.logs import get_logger
 from headrace.common.messages import TopicPartition
-from headrace.log.commits import ANONYMOUS, HEADER_BYTES, Author, Commit, commit_name
-from headrace.log.groups import CommittedOffset, Group, GroupMetadata
+from headrace.log.commits import HEADER_BYTES, Author, Commit, commit_name
 from headrace.log.journal import StagedFor, abandoned, may_be_gone, new_chunk, read_name, staged_at, tag_of
 from headrace.log.records import Segment, encode, inlined
 
@@ -22,154 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from headrace.log.commits import LogState, ProducerState
+    from headrace.log.groups import CommittedOffset
     from headrace.log.journal import Journal
     from headrace.log.records import Placed
-
-
-class TransactionManager:
-    """The identity under which a producer commits, so that nothing is written twice; and its transaction.
-
-    Args:
-        journal: of the log.
-        transactional_id: makes it a producer of transactions.
-
-    Attributes:
-        offsets: how far groups come with the transaction, and on whose behalf.
-        in_transaction: whether there is one.
-
-    Raises:
-        InvalidProgramError: when the id cannot be one.
-    """
-
-    def __init__(self, journal: Journal, transactional_id: str | None) -> None:
-        if transactional_id is not None and (not transactional_id or transactional_id.startswith(ANONYMOUS)):
-            raise InvalidProgramError(
-                f"{transactional_id!r} is no transactional id: one is not empty, nor begins with ~"
-            )
-        self.offsets: list[tuple[GroupMetadata, dict[TopicPartition, CommittedOffset]]] = []
-        self.in_transaction = False
-        self._journal = journal
-        self._transactional_id = transactional_id
-        self._author = Author(transactional_id or f"{ANONYMOUS}{uuid.uuid4().hex}")
-        self._initialised = False
-
-    def next_author(self) -> Author:
-        """The author of the next commit."""
-        self._author = Author(self._author.producer, self._author.epoch, self._author.sequence + 1)
-        return self._author
-
-    def staged_for(self) -> StagedFor | None:
-        """The commit that records are written for; of a transaction its producer has them no more once it has flushed.
-
-        Without one they wait in memory until they are committed.
-        """
-        if not self.in_transaction:
-            return None
-        return StagedFor(tag_of(self._author.producer), self._author.epoch, self._author.sequence + 1)
-
-    def initialise(self) -> None:
-        """Take over the transactional id.
-
-        Raises:
-            InvalidProgramError: when there is none.
-            OSError: when that cannot be done.
-        """
-        producer = self._needed_id()
-
-        def describe(state: LogState) -> Commit:
-            known = state.producers.get(producer)
-            author = Author(producer, known.epoch + 1 if known else 0)
-            return Commit(author, self._journal.clock())
-
-        self._author = Author(producer, self._journal.commit(None, describe).epoch)
-        self._initialised = True
-
-    def begin(self) -> None:
-        """Begin a transaction.
-
-        Raises:
-            InvalidProgramError: when there is one already, or no transactional id.
-            OSError: when the id cannot be taken over.
-        """
-        self._needed_id()
-        if self.in_transaction:
-            raise InvalidProgramError("there is a transaction already: commit it or abort it first")
-        if not self._initialised:
-            self.initialise()
-        self.in_transaction = True
-
-    def check_may_send(self) -> None:
-        """See whether records may be sent.
-
-        Raises:
-            InvalidProgramError: when there has to be a transaction first.
-        """
-        if self._transactional_id is not None and not self.in_transaction:
-            raise InvalidProgramError(
-                "a producer with a transactional id sends within transactions: begin_transaction()"
-            )
-
-    def check_transaction(self) -> None:
-        """See whether there is a transaction.
-
-        Raises:
-            InvalidProgramError: when there is none.
-        """
-        self._needed_id()
-        if not self.in_transaction:
-            raise InvalidProgramError("there is no transaction: begin_transaction() begins one")
-
-    def add_offsets(self, group: GroupMetadata, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit offsets of a group with the transaction.
-
-        Raises:
-            CommitFailedError: when they cannot be; nor can the transaction, then.
-            OSError: when the log cannot be read.
-        """
-        self.check_transaction()
-        now = self._journal.clock()
-        self.offsets.append((group, {each: CommittedOffset(offset, now) for each, offset in offsets.items()}))
-        self._journal.look(self.checked_offsets)
-
-    def checked_offsets(self, state: LogState) -> dict[str, dict[TopicPartition, CommittedOffset]]:
-        """By group, how far it comes with the transaction.
-
-        Raises:
-            CommitFailedError: when others have a partition by now.
-        """
-        found = dict[str, dict["TopicPartition", CommittedOffset]]()
-        for group, offsets in self.offsets:
-            found.setdefault(group.group_id, {}).update(may_commit(group, offsets, state))
-        return found
-
-    def give_up(self, author: Author) -> None:
-        """See to it that a commit whose answer never came is not done after all: another takes its place.
-
-        Raises:
-            LogError: when it was done.
-        """
-        later = Author(author.producer, author.epoch, author.sequence + 1)
-
-        def describe(state: LogState) -> Commit:
-            known = state.producers.get(author.producer)
-            if known is not None and (known.epoch, known.sequence) == (author.epoch, author.sequence):
-                raise LogError(
-                    "the transaction was committed, though the answer was lost: it cannot be aborted any more"
-                )
-            return Commit(later, self._journal.clock())
-
-        self._journal.commit(later, describe)
-        self._author = later
-
-    def end(self) -> None:
-        """End the transaction."""
-        self.offsets = []
-        self.in_transaction = False
-
-    def _needed_id(self) -> str:
-        if self._transactional_id is None:
-            raise InvalidProgramError("transactions need a transactional id: Producer(log, transactional_id=…)")
-        return self._transactional_id
 
 
 ABANDONED: Final = 1 << 62
@@ -426,101 +279,3 @@ def _placed(state: LogState, staged: Sequence[Staged]) -> tuple[tuple[Placed, ..
             ends[partition] = placed.end_offset
             found.append((partition, placed))
     return tuple(found), inline
-
-
-def commit_without_members(
-    journal: Journal,
-    group: str,
-    offsets: Mapping[TopicPartition, CommittedOffset],
-    created: Mapping[str, int],
-    check: Callable[[Group], object] = lambda _: None,
-) -> None:
-    """Commit offsets of a group whose partitions nobody shares.
-
-    Args:
-        journal: of the log.
-        group: the group.
-        offsets: of the next records to read.
-        created: with which versions the topics have come that these are of; see :func:`of_these_topics`.
-        check: looks at the group as it is then; what it raises ends the attempt.
-
-    Raises:
-        CommitFailedError: when it has members, which alone may do so.
-    """
-    metadata = GroupMetadata(group, created=created)
-
-    def describe(commit: Commit, state: LogState) -> Commit:
-        check(state.groups.get(group, Group()))
-        return replace(commit, offsets={group: may_commit(metadata, offsets, state)})
-
-    journal.change(describe)
-
-
-def may_commit(
-    metadata: GroupMetadata, offsets: Mapping[TopicPartition, CommittedOffset], state: LogState
-) -> dict[TopicPartition, CommittedOffset]:
-    """Offsets that are committed on somebody's behalf, without those that have no meaning any more.
-
-    Every way to commit offsets asks this first, in the step that commits them.
-
-    Args:
-        metadata: on whose.
-        offsets: of the next records to read.
-        state: what the log holds.
-
-    Raises:
-        CommitFailedError: when others have a partition by now, or have had it since.
-    """
-    group = state.groups.get(metadata.group_id, Group())
-    wanted = dict(offsets) if metadata.created is None else of_these_topics(offsets, metadata.created, state)
-    if metadata.generation_id < 0:
-        _check_alone(metadata, wanted, group)
-        return wanted
-    lost = [each for each in wanted if not group.has_kept(each, metadata.member_id, metadata.generation_id)]
-    if lost:
-        names = ", ".join(map(str, lost))
-        raise CommitFailedError(
-            f"group {metadata.group_id!r} has given {names} to others since generation {metadata.generation_id}, as "
-            f"member {metadata.member_id} did not poll for its session timeout or longer (generation "
-            f"{group.generation} now): what it has read of it since its last commit is read again"
-        )
-    return wanted
-
-
-def _check_alone(metadata: GroupMetadata, wanted: Mapping[TopicPartition, CommittedOffset], group: Group) -> None:
-    """See whether somebody who is no member may commit offsets of a group."""
-    name = metadata.group_id
-    advice = "send_offsets_to_transaction(offsets, consumer.group_metadata())"
-    if group.members:
-        raise CommitFailedError(
-            f"group {name!r} has members, and only these commit offsets: subscribe to topics, or, in a transaction, "
-            f"say which member it is: {advice}"
-        )
-    if metadata.created is not None or not group.generation:
-        return
-    for each, committed in wanted.items():
-        before = group.offsets.get(each)
-        if before is not None and committed.offset < before.offset:
-            raise CommitFailedError(
-                f"{each} of group {name!r} is at offset {before.offset}, and {committed.offset} would set it back: a "
-                f"member that was away would do so, and there is no telling whether this is one. Say it: {advice}"
-            )
-
-
-def of_these_topics(
-    offsets: Mapping[TopicPartition, CommittedOffset], created: Mapping[str, int], state: LogState
-) -> dict[TopicPartition, CommittedOffset]:
-    """Offsets without those of topics that were deleted, and maybe made again: these have no meaning any more.
-
-    Args:
-        offsets: by their partitions.
-        created: with which versions the topics have come; of one that is left out, whatever there is now is meant.
-        state: what the log holds.
-    """
-    now = {name: topic.created for name, topic in state.topics.items()}
-    gone = {
-        each.topic
-        for each in offsets
-        if each.topic not in now or created.get(each.topic, now[each.topic]) != now[each.topic]
-    }
-    return {each: offset for each, offset in offsets.items() if each.topic not in gone}

@@ -31,7 +31,7 @@ from headrace.connectors.source import SourceReader
 from headrace.connectors.topic_builders import TopicSource, TopicSourceBuilder
 from headrace.log.groups import CommittedOffset
 from headrace.log.log import Log
-from headrace.log.transactions import commit_without_members
+from headrace.log.membership import commit_without_members
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
