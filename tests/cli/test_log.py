@@ -117,7 +117,7 @@ def test_what_waits_for_its_commit_is_shown_and_abandoned(place: Path) -> None:
         refused = invoke("abandon", place, job)
         assert refused.exit_code == 2
         assert "Add --force if it is given up for good" in " ".join(refused.output.split())
-        assert len(log.journal.store.chunk_names()) == 2
+        assert len(log.journal.chunk_names()) == 2
         assert "1 file removed" in invoke("abandon", place, job, "--force").stdout
         assert "nothing waits for a commit of" in invoke("abandon", place, job, "--force").output
         other.commit_transaction()

@@ -204,10 +204,10 @@ def test_output_waits_for_its_commit_however_long(log: Log, monkeypatch: pytest.
     for number in range(8):
         ahead.alter_topic("out", {"retention.bytes": (1 << 30) + number})
     ahead.maintain(fully=True)
-    assert len(log.journal.store.chunk_names()) == 2
+    assert len(log.journal.chunk_names()) == 2
     LogCommitter(log, committing(1)).commit(2, staged, 1_000)
     ahead.maintain(fully=True)
-    assert len(log.journal.store.chunk_names()) == 1
+    assert len(log.journal.chunk_names()) == 1
     assert values(log) == large
 
 
@@ -220,7 +220,7 @@ def test_a_job_whose_output_was_abandoned_writes_nothing_more(log: Log) -> None:
     (waiting,) = open_transactions(log.journal)
     assert (waiting.producer, waiting.sequence, waiting.outlasts_producer) == (producer_of("job", "sink"), 2, True)
     assert abandon(log.journal, producer_of("job", "sink")) == 1
-    assert log.journal.store.chunk_names() == []
+    assert log.journal.chunk_names() == []
     with pytest.raises(InfrastructureError, match="is fenced"):
         committer.commit(2, staged, 1_000)
     for begin in (sink.check_output, sink.create_committer):
@@ -228,7 +228,7 @@ def test_a_job_whose_output_was_abandoned_writes_nothing_more(log: Log) -> None:
             begin(committing(1, restored=2))
     written(sink, 3, ["x" * 100_000])  # of a task that was not told
     log.maintain()
-    assert log.journal.store.chunk_names() == []
+    assert log.journal.chunk_names() == []
     assert values(log) == ["a"]
 
 
@@ -257,9 +257,9 @@ def test_what_was_not_committed_is_removed(log: Log) -> None:
     writer = sink_of(log).create_writer(WriterContext("job", "sink", 0, 0, 1, Types.STRING()))
     writer.begin_epoch(WriterEpoch(1, 1_000))
     writer.write(Batch.of_rows(Types.STRING(), ["x" * 70_000_000], [NO_TIMESTAMP], [0]))
-    assert len(log.journal.store.chunk_names()) == 1
+    assert len(log.journal.chunk_names()) == 1
     writer.abort()
-    assert log.journal.store.chunk_names() == []
+    assert log.journal.chunk_names() == []
     assert writer.prepare_commit() == []
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from headrace.log.consumer import Consumer
-from headrace.log.journal import LogStore
+from headrace.log.journal import make_log
 from headrace.log.log import Log
 from headrace.log.producer import Producer
 from tests.log.memory_folder import MemoryFolder
@@ -21,7 +21,7 @@ LARGE: Final = random.Random(1).randbytes(4_000)
 def new_folder() -> MemoryFolder:
     """A log with two topics, one of them compacted."""
     folder = MemoryFolder()
-    LogStore(folder).make()
+    make_log(folder)
     log = Log(folder)
     log.create_topic("all", 2)
     log.create_topic("latest", config={"cleanup.policy": "compact"})

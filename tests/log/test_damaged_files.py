@@ -60,7 +60,7 @@ def test_a_missing_commit_is_told() -> None:
         for _ in range(3):
             producer.send("all", b"v")
             producer.flush()
-    newest = Log(folder.again()).journal.store.snapshot_versions()[-1]
+    newest = Log(folder.again()).journal.snapshot_versions()[-1]
     del folder.files[f"memory/commits/{commit_name(max(version, newest) + 1)}"]
     with pytest.raises(LogCorruptedError, match="is missing, and there are later commits"):
         Log(folder.again()).topics()

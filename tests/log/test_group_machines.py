@@ -18,7 +18,7 @@ from headrace.common.errors import CommitFailedError
 from headrace.common.messages import TopicPartition
 from headrace.log.consumer import Consumer
 from headrace.log.groups import Group, GroupMetadata
-from headrace.log.journal import LogStore
+from headrace.log.journal import make_log
 from headrace.log.log import Log
 from headrace.log.producer import Producer
 from tests.draws import draws
@@ -32,7 +32,7 @@ class GroupMachine(RuleBasedStateMachine):
     @initialize(partitions=st.integers(1, 4))
     def begin(self, partitions: int) -> None:
         folder = MemoryFolder()
-        LogStore(folder).make()
+        make_log(folder)
         self.log, self.seconds = Log(folder), Seconds()
         self.log.create_topic("numbers", partitions)
         self.members: list[Consumer] = []

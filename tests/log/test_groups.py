@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from headrace.common.errors import CommitFailedError, InvalidProgramError, LogError, OffsetOutOfRangeError
 from headrace.common.messages import TopicPartition
 from headrace.log.consumer import Consumer
-from headrace.log.groups import CommittedOffset, Group, GroupMetadata, assign, offsets_from_json, offsets_to_json
-from headrace.log.journal import LogStore
+from headrace.log.groups import Group, GroupMetadata, assign
+from headrace.log.journal import make_log
 from headrace.log.log import Log
 from headrace.log.producer import Producer
 from tests.draws import draws
@@ -28,12 +28,6 @@ class Seconds:
         return self.now
 
 
-def test_committed_offsets_are_read_as_they_are_written() -> None:
-    offsets = {TopicPartition("payments", 1): CommittedOffset(7, 1_000)}
-    assert offsets_to_json(offsets) == [["payments", 1, 7, 1_000]]
-    assert offsets_from_json(offsets_to_json(offsets)) == offsets
-
-
 @pytest.fixture
 def seconds() -> Seconds:
     return Seconds()
@@ -42,7 +36,7 @@ def seconds() -> Seconds:
 @pytest.fixture
 def log() -> Log:
     folder = MemoryFolder()
-    LogStore(folder).make()
+    make_log(folder)
     return Log(folder)
 
 

@@ -11,7 +11,7 @@ from headrace.log import commits as commits_module
 from headrace.log import journal as journal_module
 from headrace.log import maintenance
 from headrace.log.commits import Author
-from headrace.log.journal import LogStore
+from headrace.log.journal import make_log
 from headrace.log.log import Log
 from headrace.log.producer import Producer
 from headrace.log.records import normalised
@@ -38,7 +38,7 @@ def clock() -> Clock:
 @pytest.fixture
 def folder() -> MemoryFolder:
     found = MemoryFolder()
-    LogStore(found).make()
+    make_log(found)
     return found
 
 
@@ -134,7 +134,7 @@ def test_records_go_by_size(log: Log) -> None:
         send(log, (None, "x" * 100_000))
     assert log.maintain().deleted == 2
     assert [offset for offset, _, _ in read(log)] == [2, 3, 4]
-    assert len(log.journal.store.chunk_names()) == 3
+    assert len(log.journal.chunk_names()) == 3
 
 
 def test_compaction_leaves_the_latest_of_each_key(log: Log, clock: Clock) -> None:
@@ -208,7 +208,7 @@ def test_who_reads_meanwhile_finds_the_records_elsewhere(log: Log) -> None:
     reader = Log(log.folder)
     reader.journal.refresh()
     log.maintain(fully=True)
-    assert len(log.journal.store.chunk_names()) == 1
+    assert len(log.journal.chunk_names()) == 1
     (batch,) = reader.fetch(ONE, 1, 2).batches
     assert batch.column("value")[0].as_py().endswith(b"1")
 
@@ -219,15 +219,15 @@ def test_two_at_once_do_it_once(log: Log, folder: MemoryFolder, clock: Clock) ->
         send(log, (None, f"{number}"))
     other = Log(folder, clock)
     other.journal.refresh()
-    begun = other.journal.store.chunks.write
+    begun = other.journal.chunks.write
 
     def first_the_other(name: str, content: pa.Buffer) -> None:
         begun(name, content)
         assert log.maintain(fully=True).merged == 3
 
-    other.journal.store.chunks.write = first_the_other  # type: ignore[method-assign]
+    other.journal.chunks.write = first_the_other  # type: ignore[method-assign]
     assert other.maintain(fully=True).merged == 0
-    assert len(log.journal.store.chunk_names()) == 1
+    assert len(log.journal.chunk_names()) == 1
     assert read(log) == [(number, None, f"{number}") for number in range(3)]
 
 
@@ -235,7 +235,7 @@ def test_a_missing_file_is_told(log: Log, folder: MemoryFolder) -> None:
     log.create_topic("one", config={"compression.type": "none"})
     send(log, (None, "x" * 100_000))
     send(log, (None, "y"))
-    (name,) = log.journal.store.chunk_names()
+    (name,) = log.journal.chunk_names()
     del folder.files[f"memory/records/{name}"]
     with pytest.raises(LogCorruptedError, match="a file of one-0 is missing, and nothing has taken its place"):
         log.fetch(ONE, 0)
@@ -259,7 +259,7 @@ def test_a_long_life_leaves_few_files(log: Log, folder: MemoryFolder) -> None:
         send(log, (f"{number % 3}", f"{number}"))
     assert len(folder.files) < 40
     assert [row[2] for row in read(log)][-3:] == ["297", "298", "299"]
-    assert len(log.journal.store.snapshot_versions()) == 2
+    assert len(log.journal.snapshot_versions()) == 2
 
 
 @pytest.mark.usefixtures("_snapshots_often")
@@ -284,13 +284,13 @@ def test_files_of_a_producer_that_was_fenced_are_removed_at_once(log: Log) -> No
     dead.begin_transaction()
     dead.send("one", b"x" * 100_000)
     dead.flush()
-    (lost,) = log.journal.store.chunk_names()
+    (lost,) = log.journal.chunk_names()
     log.maintain(fully=True)
-    assert log.journal.store.chunk_names() == [lost]
+    assert log.journal.chunk_names() == [lost]
     with Producer(log, "dead") as next_one:
         next_one.init_transactions()
         log.maintain(fully=True)
-        assert log.journal.store.chunk_names() == []
+        assert log.journal.chunk_names() == []
     with pytest.raises(ProducerFencedError):
         dead.commit_transaction()
     assert read(log) == []
@@ -306,17 +306,17 @@ def test_files_that_a_transaction_could_not_remove_go_with_its_next_commit(
         producer.send("one", b"x" * 100_000)
         producer.flush()
         with monkeypatch.context() as patch:
-            patch.setattr(log.journal.store.chunks, "remove_all", lambda _: [])
+            patch.setattr(log.journal.chunks, "remove_all", lambda _: [])
             producer.abort_transaction()
-        (left,) = log.journal.store.chunk_names()
+        (left,) = log.journal.chunk_names()
         producer.begin_transaction()
         producer.send("one", b"y" * 100_000)
         producer.flush()
         log.maintain(fully=True)
-        assert left in log.journal.store.chunk_names()
+        assert left in log.journal.chunk_names()
         producer.commit_transaction()
         log.maintain(fully=True)
-        assert left not in log.journal.store.chunk_names()
+        assert left not in log.journal.chunk_names()
     assert [(row[2] or "")[:1] for row in read(log)] == ["y"]
 
 
@@ -325,14 +325,14 @@ def test_files_of_writers_that_still_have_the_records_go_after_a_week(log: Log, 
     log.create_topic("one", config={"compression.type": "none"})
     batch = normalised(pa.record_batch({"value": ["x" * 100_000]}), 0)
     staged = stage(log.journal, [(ONE, batch)])
-    (lost,) = log.journal.store.chunk_names()
+    (lost,) = log.journal.chunk_names()
     for _ in range(8):
         send(log, (None, "y"))
     log.maintain()
-    assert lost in log.journal.store.chunk_names()
+    assert lost in log.journal.chunk_names()
     clock.now += 8 * DAY
     log.maintain()
-    assert lost not in log.journal.store.chunk_names()
+    assert lost not in log.journal.chunk_names()
     with pytest.raises(StagedRecordsError, match=r"written before version .* has been removed"):
         publish(log.journal, Author("~somebody", 0, 1), staged)
     assert {row[2] for row in read(log)} == {"y"}

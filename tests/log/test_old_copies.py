@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from headrace.common.errors import LogCorruptedError, LogError
 from headrace.common.messages import TopicPartition
-from headrace.log.commits import Commit, checksum_of, commit_name
+from headrace.log.commits import commit_name
 from headrace.log.consumer import Consumer
-from headrace.log.journal import LogStore
+from headrace.log.journal import make_log
 from headrace.log.log import Log
 from headrace.log.producer import Producer
 from headrace.log.records import ConsumerRecord
@@ -22,7 +20,7 @@ ONE = TopicPartition("one", 0)
 
 def new_log() -> tuple[MemoryFolder, Log]:
     folder = MemoryFolder()
-    LogStore(folder).make()
+    make_log(folder)
     log = Log(folder)
     log.create_topic("one")
     return folder, log
@@ -122,24 +120,6 @@ def test_what_was_written_is_not_committed_into_an_older_copy() -> None:
             producer.commit_transaction()
         producer.abort_transaction()
     assert Log(folder.again()).end_offsets([ONE]) == {ONE: 0}
-
-
-def test_what_an_older_headrace_has_written_is_read() -> None:
-    """It has told no checksums: of its commits only their numbers are known."""
-    folder, log = new_log()
-    send(log, b"a", b"b")
-    for number in (1, 2, 3):
-        path = f"memory/commits/{commit_name(number)}"
-        commit = Commit.from_bytes(folder.files[path], path)
-        assert commit.follows is not None
-        inline = folder.files[path][24 : 24 + sum(segment.length for _, segment in commit.appended)]
-        folder.files[path] = replace(commit, follows=None).to_bytes(inline)
-    reader = Log(folder.again())
-    assert reader.end_offsets([ONE]) == {ONE: 2}
-    send(reader, b"c")
-    newest = Commit.from_bytes(folder.files[f"memory/commits/{commit_name(4)}"], "")
-    assert newest.follows == checksum_of(folder.files[f"memory/commits/{commit_name(3)}"])
-    assert [record.value for record in polled(folder)] == [b"a", b"b", b"c"]
 
 
 def polled(folder: MemoryFolder) -> list[ConsumerRecord]:

@@ -35,7 +35,7 @@ def test_what_waits_is_listed_with_its_age_and_size(log: Log, waiting: Producer)
     send(log)
     (found,) = open_transactions(Log.open(str(log)).journal)
     assert (found.producer, found.sequence, found.outlasts_producer) == ("slow", 1, False)
-    assert sorted(found.files) == sorted(set(log.journal.store.chunk_names()) - log.journal.state().files())
+    assert sorted(found.files) == sorted(set(log.journal.chunk_names()) - log.journal.state().files())
     assert 200_000 < found.size < 210_000
     assert found.since == log.journal.state().producers["slow"].time
     waiting.commit_transaction()
@@ -47,7 +47,7 @@ def test_how_long_it_waits_is_known_when_the_commit_before_is_gone(log: Log, wai
     for number in range(12):
         log.alter_topic("out", {"retention.bytes": (1 << 30) + number})
     log.maintain(fully=True)
-    assert log.journal.store.read_commits(2, 1) == []
+    assert log.journal.read_commits(2, 1) == []
     (found,) = open_transactions(log.journal)
     assert found.since is None  # it was written before the first version whose time was noted
     waiting.abort_transaction()
@@ -56,7 +56,7 @@ def test_how_long_it_waits_is_known_when_the_commit_before_is_gone(log: Log, wai
 def test_what_was_abandoned_cannot_be_committed(log: Log, waiting: Producer) -> None:
     other = Log.open(str(log))
     assert abandon(other.journal, "slow") == 2
-    assert log.journal.store.chunk_names() == []
+    assert log.journal.chunk_names() == []
     with pytest.raises(ProducerFencedError):
         waiting.commit_transaction()
     with pytest.raises(LogError, match="nothing waits for a commit of 'slow'"):

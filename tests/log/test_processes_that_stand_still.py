@@ -10,7 +10,7 @@ import pytest
 from headrace.common.errors import LogError
 from headrace.common.messages import TopicPartition
 from headrace.log.commits import commit_name
-from headrace.log.journal import LogStore
+from headrace.log.journal import Journal
 from headrace.log.log import Log
 from headrace.log.producer import Producer
 from tests.log.faulty_logs import LARGE, contents, new_folder, others_go_on, process, producer_of
@@ -62,20 +62,20 @@ def test_offsets_in_doubt_that_were_committed_cannot_be_taken_back() -> None:
 def test_a_transaction_in_doubt_that_was_aborted_does_not_come_late() -> None:
     folder = new_folder()
     requests: list[tuple[int, bytes]] = []
-    create = LogStore.create_commit
+    create = Journal.create_commit
 
-    def noting(store: LogStore, number: int, content: bytes) -> bool:
+    def noting(journal: Journal, number: int, content: bytes) -> bool:
         requests.append((number, content))
-        return create(store, number, content)
+        return create(journal, number, content)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LogStore, "create_commit", noting)
+        patch.setattr(Journal, "create_commit", noting)
         producer = in_doubt(folder, is_done=False)
     late = requests[-1]
     with process(producer):
         producer.abort_transaction()
     assert late[0] == producer._journal.state().version
-    LogStore(folder.again()).create_commit(*late)  # the store gets to it at last
+    Log(folder.again()).journal.create_commit(*late)  # the store gets to it at last
     assert contents(folder) == [[], []]
     others_go_on(folder)
     assert contents(folder) == [[], []]
@@ -154,5 +154,5 @@ def test_a_reader_that_stood_still_finds_out_where_nothing_follows() -> None:
     reader = Log(folder.again())
     reader.journal.refresh()
     others_go_on(folder)
-    assert not reader.journal.store.read_commits(reader.journal.state().version + 1, 1)
+    assert not reader.journal.read_commits(reader.journal.state().version + 1, 1)
     assert reader.end_offsets([TopicPartition("latest", 0)]) == {TopicPartition("latest", 0): 30}

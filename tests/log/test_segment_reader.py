@@ -38,7 +38,7 @@ def segments_of(log: Log) -> list[Segment]:
 
 
 def test_segments_together_give_what_each_gives_by_itself(mixed: Log) -> None:
-    reader, segments = mixed.journal.store.segments, segments_of(mixed)
+    reader, segments = mixed.journal.segments, segments_of(mixed)
     together = list(reader.read(segments))
     alone = [batch for segment in segments for batch in reader.read([segment])]
     assert (len(together), len(alone)) == (6, len(segments))
@@ -53,12 +53,12 @@ def test_what_was_just_committed_is_read_from_memory(mixed: Log, monkeypatch: py
     expected = mixed.read("one").read_all()
     small = [segment for segment in segments_of(mixed) if segment.file.endswith(".commit")]
     monkeypatch.setattr(SegmentReader, "_folder_of", None)  # no file can be opened
-    found = pa.Table.from_batches(mixed.journal.store.segments.read(small))
+    found = pa.Table.from_batches(mixed.journal.segments.read(small))
     assert found.column("offset").to_pylist()[-1] == expected.column("offset").to_pylist()[-1]
 
 
 def test_no_more_is_kept_than_the_newest(mixed: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    reader = mixed.journal.store.segments
+    reader = mixed.journal.segments
     monkeypatch.setattr("headrace.log.records._REMEMBERED_BYTES", 100)
     for name, size in (("a", 60), ("b", 50), ("b", 30), ("c", 60), ("d", 200)):
         reader.remember(name, b"x" * size)
@@ -67,7 +67,7 @@ def test_no_more_is_kept_than_the_newest(mixed: Log, monkeypatch: pytest.MonkeyP
 
 
 def test_another_file_in_the_place_of_a_remembered_one_is_read(mixed: Log) -> None:
-    reader, last = mixed.journal.store.segments, segments_of(mixed)[-1]
+    reader, last = mixed.journal.segments, segments_of(mixed)[-1]
     reader.remember(last.file, b"of an older copy" * 1_000)
     (batch,) = reader.read([last])
     assert batch.column("value").to_pylist() == [b"11", None]
@@ -80,7 +80,7 @@ def test_which_of_many_small_segments_is_damaged_is_told(mixed: Log, is_cut: boo
     content = bytearray(file.read_bytes())
     content[bad.start + bad.length // 2] ^= 1
     file.write_bytes(content[: bad.start + 10] if is_cut else content)
-    mixed.journal.store.segments.forget()
+    mixed.journal.segments.forget()
     told = "is cut short: bytes" if is_cut else rf"offsets {bad.base_offset} to {bad.end_offset - 1} of the partition"
     with pytest.raises(LogCorruptedError, match=rf"{bad.file} .*{told}"):
-        list(mixed.journal.store.segments.read(segments_of(mixed)))
+        list(mixed.journal.segments.read(segments_of(mixed)))

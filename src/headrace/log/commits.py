@@ -6,9 +6,10 @@ import json
 import re
 import struct
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
+from itertools import starmap
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from zlib import crc32
 
 from headrace.common.arguments import expect
@@ -16,11 +17,11 @@ from headrace.common.config_options import choice, duration, memory_size
 from headrace.common.errors import ConfigurationError, LogCorruptedError, LogError, UnknownTopicError
 from headrace.common.messages import TopicPartition
 from headrace.common.other_names import alike
-from headrace.log.groups import CommittedOffset, Group, offsets_from_json, offsets_to_json
+from headrace.log.groups import CommittedOffset, Group, offsets_from_json
 from headrace.log.records import Placed, Segment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 
 _TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -33,8 +34,7 @@ _COMPRESSIONS: Final = ("none", "lz4", "zstd")
 _POLICIES: Final = ("delete", "compact", "compact,delete")
 
 
-@dataclass(frozen=True, slots=True)
-class TopicConfig:
+class TopicConfig(NamedTuple):
     """How records of a topic are kept.
 
     Attributes:
@@ -77,7 +77,7 @@ class TopicConfig:
         Raises:
             ConfigurationError: when one is unknown or malformed.
         """
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        values = self._asdict()
         for key, value in settings.items():
             name = key.replace(".", "_")
             if name not in _READERS:
@@ -93,7 +93,7 @@ class TopicConfig:
 
     def settings(self) -> dict[str, Any]:
         """All settings by Kafka's names."""
-        return {field.name.replace("_", "."): getattr(self, field.name) for field in fields(self)}
+        return {name.replace("_", "."): value for name, value in self._asdict().items()}
 
 
 def checked_topic(name: str) -> str:
@@ -151,8 +151,7 @@ HEADER_BYTES: Final = _HEADER.size
 """Where inlined records begin."""
 
 
-@dataclass(frozen=True, slots=True)
-class Author:
+class Author(NamedTuple):
     """The writer of a commit, which is not done twice.
 
     Attributes:
@@ -166,8 +165,7 @@ class Author:
     sequence: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class TopicDescription:
+class TopicDescription(NamedTuple):
     """The description of a topic, without its records.
 
     Attributes:
@@ -176,11 +174,10 @@ class TopicDescription:
     """
 
     partitions: int
-    config: TopicConfig = field(default_factory=TopicConfig)
+    config: TopicConfig = TopicConfig()
 
 
-@dataclass(frozen=True, slots=True)
-class Replacement:
+class Replacement(NamedTuple):
     """Segments of a partition that others take the place of.
 
     Attributes:
@@ -210,8 +207,8 @@ class Commit:
         groups: changed groups, whole; None for one that is deleted.
         offsets: by group, how far it has come.
         oldest_staged: no later commit may refer to files of records that were staged before this version.
-        follows: the checksum of the commit before it, of the log's mark for the first; None where an older headrace
-            has written it. So commits of another log, or of an older copy, are not taken for those of this one.
+        follows: the checksum of the commit before it, of the log's mark for the first. So commits of another log, or
+            of an older copy, are not taken for those of this one.
     """
 
     author: Author
@@ -223,7 +220,7 @@ class Commit:
     groups: Mapping[str, Group | None] = field(default_factory=dict)
     offsets: Mapping[str, Mapping[TopicPartition, CommittedOffset]] = field(default_factory=dict)
     oldest_staged: int = 0
-    follows: int | None = None
+    follows: int = 0
 
     def to_bytes(self, inlined: bytes = b"") -> bytes:
         """The content of the file.
@@ -232,17 +229,14 @@ class Commit:
             inlined: records that lie in it, from :data:`HEADER_BYTES` on.
         """
         document = {
-            "author": [self.author.producer, self.author.epoch, self.author.sequence],
+            "author": self.author,
             "time": self.time,
-            "topics": {name: topic and topic_to_json(topic) for name, topic in self.topics.items()},
-            "appended": [[*_pair(tp), segment.to_json()] for tp, segment in self.appended],
-            "replaced": [
-                [*_pair(each.partition), each.start, each.end, [segment.to_json() for segment in each.segments]]
-                for each in self.replaced
-            ],
-            "starts": [[*_pair(tp), offset] for tp, offset in self.starts.items()],
+            "topics": self.topics,
+            "appended": self.appended,
+            "replaced": self.replaced,
+            "starts": list(self.starts.items()),
             "groups": {name: group and group.to_json() for name, group in self.groups.items()},
-            "offsets": {name: offsets_to_json(offsets) for name, offsets in self.offsets.items()},
+            "offsets": {name: list(offsets.items()) for name, offsets in self.offsets.items()},
             "oldest_staged": self.oldest_staged,
             "follows": self.follows,
         }
@@ -265,27 +259,25 @@ class Commit:
             return cls(
                 Author(*document["author"]),
                 document.get("time", 0),
-                {name: topic and topic_from_json(topic) for name, topic in document.get("topics", {}).items()},
+                {name: topic and _description(*topic) for name, topic in document.get("topics", {}).items()},
+                placed_from_json(document.get("appended", ())),
                 tuple(
-                    (TopicPartition(topic, number), Segment.from_json(segment))
-                    for topic, number, segment in document.get("appended", ())
+                    Replacement(TopicPartition(*partition), start, end, tuple(starmap(Segment, segments)))
+                    for partition, start, end, segments in document.get("replaced", ())
                 ),
-                tuple(
-                    Replacement(TopicPartition(topic, number), start, end, tuple(map(Segment.from_json, segments)))
-                    for topic, number, start, end, segments in document.get("replaced", ())
-                ),
-                {TopicPartition(topic, number): offset for topic, number, offset in document.get("starts", ())},
+                {TopicPartition(*partition): offset for partition, offset in document.get("starts", ())},
                 {name: group and Group.from_json(group) for name, group in document.get("groups", {}).items()},
                 {name: offsets_from_json(offsets) for name, offsets in document.get("offsets", {}).items()},
                 document.get("oldest_staged", 0),
-                document.get("follows"),
+                document["follows"],
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise LogCorruptedError(f"{where} is damaged: {type(error).__name__}: {error}") from error
 
 
-def _pair(partition: TopicPartition) -> tuple[str, int]:
-    return partition.topic, partition.partition
+def placed_from_json(pairs: Iterable[Sequence[Any]]) -> tuple[Placed, ...]:
+    """Read the pairs of partitions and segments that JSON had."""
+    return tuple((TopicPartition(*partition), Segment(*segment)) for partition, segment in pairs)
 
 
 def commit_name(number: int) -> str:
@@ -299,15 +291,8 @@ def commit_number(name: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def topic_to_json(topic: TopicDescription) -> list[Any]:
-    """As JSON has it."""
-    return [topic.partitions, topic.config.settings()]
-
-
-def topic_from_json(values: list[Any]) -> TopicDescription:
-    """Read a topic that :func:`topic_to_json` has written."""
-    partitions, settings = values
-    return TopicDescription(partitions, TopicConfig().with_settings(settings))
+def _description(partitions: int, config: Sequence[Any]) -> TopicDescription:
+    return TopicDescription(partitions, TopicConfig(*config))
 
 
 def framed(document: Mapping[str, Any], inlined: bytes = b"") -> bytes:
@@ -421,8 +406,7 @@ class Topic:
     created: int
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerState:
+class ProducerState(NamedTuple):
     """The state of a producer.
 
     Attributes:
@@ -449,7 +433,7 @@ class LogState:
         groups: by their names.
         oldest_staged: files of records that were staged before this version, and that nothing refers to, are removed.
         history: versions at intervals, and when each was committed in milliseconds.
-        checksum: that of the last commit, which the next one names; None where an older headrace has told it.
+        checksum: that of the last commit, which the next one names.
     """
 
     version: int = 0
@@ -458,7 +442,7 @@ class LogState:
     groups: dict[str, Group] = field(default_factory=dict)
     oldest_staged: int = 0
     history: list[tuple[int, int]] = field(default_factory=list)
-    checksum: int | None = None
+    checksum: int = 0
 
     def topic(self, name: str) -> Topic:
         """A topic.
@@ -510,7 +494,7 @@ class LogState:
         Raises:
             LogCorruptedError: when it cannot follow.
         """
-        if None not in (commit.follows, self.checksum) and commit.follows != self.checksum:
+        if commit.follows != self.checksum:
             raise LogCorruptedError(
                 f"{where} does not follow on the commit before it, which is not the one that it was written after: a "
                 "file of another log, or of an older copy of this one, is among the others. Put the whole folder back "
@@ -579,24 +563,18 @@ class LogState:
             del self.producers[producer]
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """As JSON has it; parts of it change with the state."""
         return {
             "version": self.version,
             "topics": {
                 name: [
-                    topic_to_json(TopicDescription(len(topic.partitions), topic.config)),
-                    [
-                        [each.start_offset, each.end_offset, [segment.to_json() for segment in each.segments]]
-                        for each in topic.partitions
-                    ],
+                    topic.config,
+                    [[each.start_offset, each.end_offset, each.segments] for each in topic.partitions],
                     topic.created,
                 ]
                 for name, topic in self.topics.items()
             },
-            "producers": {
-                producer_id: [each.epoch, each.sequence, each.time, [list(place) for place in each.placed]]
-                for producer_id, each in self.producers.items()
-            },
+            "producers": self.producers,
             "groups": {name: group.to_json() for name, group in self.groups.items()},
             "oldest_staged": self.oldest_staged,
             "history": self.history,
@@ -616,13 +594,10 @@ class LogState:
             {name: Group.from_json(group) for name, group in document["groups"].items()},
             document["oldest_staged"],
             [(version, time) for version, time in document["history"]],
-            document.get("checksum"),
+            document["checksum"],
         )
 
 
-def _topic(described: list[Any], partitions: Sequence[Sequence[Any]], created: int) -> Topic:
-    return Topic(
-        topic_from_json(described).config,
-        [Partition(start, end, list(map(Segment.from_json, segments))) for start, end, segments in partitions],
-        created,
-    )
+def _topic(config: Sequence[Any], partitions: Iterable[Sequence[Any]], created: int) -> Topic:
+    found = [Partition(start, end, list(starmap(Segment, segments))) for start, end, segments in partitions]
+    return Topic(TopicConfig(*config), found, created)

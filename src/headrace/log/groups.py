@@ -9,7 +9,7 @@ a higher generation where the ownership changes.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.common.messages import TopicPartition
 
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(NamedTuple):
     """A consumer of a group.
 
     Attributes:
@@ -32,8 +31,7 @@ class Member:
     target: tuple[TopicPartition, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedOffset:
+class CommittedOffset(NamedTuple):
     """How far a group has come in a partition.
 
     Attributes:
@@ -128,7 +126,7 @@ class Group:
             partitions: how many partitions each topic has.
         """
         known = self.members.get(member_id, Member(()))
-        member = replace(known, topics=tuple(sorted(topics)))
+        member = known._replace(topics=tuple(sorted(topics)))
         return self._with_members({**self.members, member_id: member}, partitions)
 
     def left(self, member_ids: Iterable[str], partitions: Mapping[str, int]) -> Group:
@@ -142,7 +140,7 @@ class Group:
         member = self.members[member_id]
         target = set(member.target)
         kept = tuple(each for each in member.owned if each in target)
-        return self._handed_over({**self.members, member_id: replace(member, owned=kept)})
+        return self._handed_over({**self.members, member_id: member._replace(owned=kept)})
 
     def rebalanced(self, partitions: Mapping[str, int]) -> Group:
         """The group when topics have come, gone or grown."""
@@ -162,8 +160,7 @@ class Group:
         existing = {TopicPartition(topic, number) for topic, count in partitions.items() for number in range(count)}
         return self._handed_over(
             {
-                member_id: replace(
-                    member,
+                member_id: member._replace(
                     target=targets[member_id],
                     owned=tuple(each for each in member.owned if each in existing),
                 )
@@ -177,32 +174,28 @@ class Group:
         changed = {}
         for member_id, member in members.items():
             fresh = [each for each in member.target if each not in assigned]
-            changed[member_id] = replace(member, owned=tuple(sorted([*member.owned, *fresh])))
+            changed[member_id] = member._replace(owned=tuple(sorted([*member.owned, *fresh])))
         now = self.generation + 1
         assigned = {each: assigned.get(each, now) for member in changed.values() for each in member.owned}
         return replace(self, generation=now, members=changed, assigned=assigned)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> list[Any]:
         """As JSON has it."""
-        return {
-            "generation": self.generation,
-            "members": {
-                member_id: [list(member.topics), _pairs(member.owned), _pairs(member.target)]
-                for member_id, member in self.members.items()
-            },
-            "offsets": offsets_to_json(self.offsets),
-            "assigned": [[each.topic, each.partition, generation] for each, generation in self.assigned.items()],
-        }
+        return [self.generation, self.members, list(self.offsets.items()), list(self.assigned.items())]
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Group:
+    def from_json(cls, values: Sequence[Any]) -> Group:
         """Read a group that :meth:`to_json` has written."""
-        members = {
-            member_id: Member(tuple(topics), _partitions(owned), _partitions(target))
-            for member_id, (topics, owned, target) in document["members"].items()
-        }
-        assigned = {TopicPartition(topic, number): since for topic, number, since in document["assigned"]}
-        return cls(document["generation"], members, offsets_from_json(document["offsets"]), assigned)
+        generation, members, offsets, assigned = values
+        return cls(
+            generation,
+            {
+                member_id: Member(tuple(topics), _partitions(owned), _partitions(target))
+                for member_id, (topics, owned, target) in members.items()
+            },
+            offsets_from_json(offsets),
+            {TopicPartition(*partition): since for partition, since in assigned},
+        )
 
 
 def assign(members: Mapping[str, Member], partitions: Mapping[str, int]) -> dict[str, tuple[TopicPartition, ...]]:
@@ -241,19 +234,10 @@ def _move_one(found: dict[str, list[TopicPartition]], subscribers: Mapping[str, 
     return False
 
 
-def offsets_to_json(offsets: Mapping[TopicPartition, CommittedOffset]) -> list[Any]:
-    """As JSON has it."""
-    return [[tp.topic, tp.partition, each.offset, each.time] for tp, each in offsets.items()]
-
-
-def offsets_from_json(values: Sequence[Sequence[Any]]) -> dict[TopicPartition, CommittedOffset]:
-    """Read offsets that :func:`offsets_to_json` has written."""
-    return {TopicPartition(topic, number): CommittedOffset(offset, time) for topic, number, offset, time in values}
-
-
-def _pairs(partitions: Iterable[TopicPartition]) -> list[list[Any]]:
-    return [[each.topic, each.partition] for each in partitions]
+def offsets_from_json(pairs: Iterable[Sequence[Any]]) -> dict[TopicPartition, CommittedOffset]:
+    """Read the pairs of partitions and offsets that JSON had."""
+    return {TopicPartition(*partition): CommittedOffset(*offset) for partition, offset in pairs}
 
 
 def _partitions(pairs: Iterable[Sequence[Any]]) -> tuple[TopicPartition, ...]:
-    return tuple(TopicPartition(topic, number) for topic, number in pairs)
+    return tuple(TopicPartition(*pair) for pair in pairs)

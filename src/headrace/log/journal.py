@@ -18,7 +18,7 @@ import uuid
 import weakref
 import zlib
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.common.errors import ConfigurationError, LogCorruptedError, LogError, ProducerFencedError
 from headrace.common.logs import get_logger
@@ -39,7 +39,7 @@ from headrace.log.commits import (
 from headrace.log.records import SegmentReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from headrace.common.type_variables import T
     from headrace.storage.folder import Folder
@@ -216,175 +216,42 @@ _TRIES: Final = 100
 """How often a snapshot is looked for that is removed, because there is a newer one, before it is read."""
 
 
-class LogStore:
-    """The files of a log.
+def make_log(folder: Folder) -> bool:
+    """Make a folder a log, unless it is one.
 
-    Args:
-        folder: where they are.
+    Returns:
+        Whether this call did.
 
-    Attributes:
-        chunks: the files of records.
-        heartbeats: those of members of groups.
-        segments: reads records.
-        claim: says that a process does maintenance.
+    Raises:
+        ConfigurationError: when there is something else in it.
+        OSError: when it cannot be made.
     """
+    folder.make()
+    if not is_log(folder) and _has_others(folder) and not is_log(folder):
+        raise ConfigurationError(f"{folder} is no log, and not empty: a log needs a folder of its own")
+    for name in _FOLDERS:
+        folder.folder(name).make()
+    return folder.create(_MARK, framed({"log": uuid.uuid4().hex}))
 
-    def __init__(self, folder: Folder) -> None:
-        self.folder = folder
-        self._commits, self._snapshots, self.chunks, self.heartbeats = map(folder.folder, _FOLDERS)
-        self.claim = MaintenanceClaim(self.heartbeats)
-        self.segments = SegmentReader({SUFFIX: self._commits, CHUNKS: self.chunks})
 
-    def make(self) -> bool:
-        """Make the folder a log, unless it is one.
+def _has_others(folder: Folder) -> bool:
+    """Tell whether there is more in a folder than somebody leaves who is killed while he makes it a log."""
+    names = set(folder.names()) - {_MARK}
+    return not names <= set(_FOLDERS) or any(folder.folder(name).names() for name in names)
 
-        Returns:
-            Whether this call did.
 
-        Raises:
-            ConfigurationError: when there is something else in it.
-            OSError: when it cannot be made.
-        """
-        self.folder.make()
-        if not self.exists() and self._has_others() and not self.exists():
-            raise ConfigurationError(f"{self.folder} is no log, and not empty: a log needs a folder of its own")
-        for name in _FOLDERS:
-            self.folder.folder(name).make()
-        return self.folder.create(_MARK, framed({"log": uuid.uuid4().hex}))
+def is_log(folder: Folder) -> bool:
+    """Tell whether a folder is a log.
 
-    def _has_others(self) -> bool:
-        """Tell whether there is more in the folder than somebody leaves who is killed while he makes it a log."""
-        names = set(self.folder.names()) - {_MARK}
-        return not names <= set(_FOLDERS) or any(self.folder.folder(name).names() for name in names)
-
-    def exists(self) -> bool:
-        """Tell whether the folder is a log.
-
-        Raises:
-            LogError: when a newer version of headrace has made it.
-            LogCorruptedError: when the file that says so is damaged.
-        """
-        try:
-            unframed(self.folder.read(_MARK), self.folder.locate(_MARK))
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        return True
-
-    # --- commits -----------------------------------------------------------------------------------------------------
-
-    def create_commit(self, number: int, content: bytes) -> bool:
-        """Create a commit record unless there is one of that number; see the rule at the beginning."""
-        is_mine = self._commits.create(commit_name(number), content)
-        if is_mine:
-            self.segments.remember(commit_name(number), content)
-        return is_mine
-
-    def read_commits(self, number: int, count: int) -> list[tuple[Commit, int]]:
-        """Some commits that follow each other, with the checksums of their files; see the rule at the beginning.
-
-        Args:
-            number: the first one.
-            count: how many at most; the list ends at the first that is not there.
-        """
-        found = list[tuple[Commit, int]]()
-        for each in range(number, number + count):
-            try:
-                content = self._commits.read(commit_name(each))
-            except FileNotFoundError:
-                break
-            found.append((Commit.from_bytes(content, self.where(each)), checksum_of(content)))
-            self.segments.remember(commit_name(each), content)
-        return found
-
-    def has_commit(self, number: int) -> bool:
-        """Tell whether there is a commit record of a number."""
-        return self._commits.size(commit_name(number)) is not None
-
-    def newest_commit(self) -> int:
-        """The highest number of all commit records that are there; 0 without any."""
-        return max((commit_number(name) or 0 for name in self._commits.names()), default=0)
-
-    def where(self, number: int) -> str:
-        """The path or URI by which users know a commit record."""
-        return self._commits.locate(commit_name(number))
-
-    def remove_commits(self, needed: set[str]) -> list[str]:
-        """Remove commit records that nobody needs: a snapshot covers them, and no segment lies in them.
-
-        Args:
-            needed: the files that segments lie in.
-
-        Returns:
-            Their names.
-        """
-        versions = self.snapshot_versions()
-        if not versions:
-            return []
-        covered = [
-            name
-            for name in self._commits.names()
-            if (number := commit_number(name)) is not None and number <= versions[0] and name not in needed
-        ]
-        self._commits.remove_unfinished(lambda name: (commit_number(name) or 0) <= versions[0])
-        return self._commits.remove_all(covered)
-
-    # --- snapshots ---------------------------------------------------------------------------------------------------
-
-    def snapshot_versions(self) -> list[int]:
-        """The versions that there are snapshots of, the newest last."""
-        found = map(_SNAPSHOT.fullmatch, self._snapshots.names())
-        return [int(each[1]) for each in found if each]
-
-    def write_snapshot(self, state: Mapping[str, Any]) -> None:
-        """Write down what a log holds, as JSON has it, and remove snapshots that are older than the one before."""
-        version: int = state["version"]
-        self._snapshots.create(f"{version:020}.snapshot", zlib.compress(framed({"state": state}), 1))
-        older = [each for each in self.snapshot_versions() if each <= version][:-_KEPT_SNAPSHOTS]
-        self._snapshots.remove_all([f"{each:020}.snapshot" for each in older])
-        self._snapshots.remove_unfinished(lambda name: name <= f"{version:020}")
-
-    def read_snapshot(self) -> LogState:
-        """Read the newest snapshot; an empty state where there is none.
-
-        Raises:
-            LogCorruptedError: when the snapshot is damaged.
-        """
-        self.segments.forget()
-        for _ in range(_TRIES):
-            versions = self.snapshot_versions()
-            if not versions:
-                return LogState(checksum=checksum_of(self.folder.read(_MARK)))
-            name = f"{versions[-1]:020}.snapshot"
-            try:
-                content = self._snapshots.read(name)
-            except FileNotFoundError:  # there is a newer one
-                continue
-            state = self._state(content, self._snapshots.locate(name))
-            if state.version != versions[-1]:
-                raise LogCorruptedError(
-                    f"{self._snapshots.locate(name)} is the snapshot of version {state.version}, under another's name; "
-                    "put it back from a copy"
-                )
-            return state
-        raise LogError(f"{self.folder}: each of {_TRIES} snapshots was removed before it could be read")
-
-    def _state(self, content: bytes, where: str) -> LogState:
-        try:
-            plain = zlib.decompress(content)
-        except zlib.error as error:
-            raise LogCorruptedError(f"{where} is damaged: {error}") from error
-        try:
-            return LogState.from_json(unframed(plain, where)["state"])
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            if isinstance(error, LogCorruptedError):
-                raise
-            raise LogCorruptedError(f"{where} is damaged: {type(error).__name__}: {error}") from error
-
-    # --- records -----------------------------------------------------------------------------------------------------
-
-    def chunk_names(self) -> list[str]:
-        """The names of all files of records, also of those that nothing refers to."""
-        return [name for name in self.chunks.names() if is_chunk(name)]
+    Raises:
+        LogError: when a newer version of headrace has made it.
+        LogCorruptedError: when the file that says so is damaged.
+    """
+    try:
+        unframed(folder.read(_MARK), folder.locate(_MARK))
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 _COMMITS_AT_ONCE: Final = 64
@@ -406,6 +273,12 @@ class Journal:
         clock: tells the time in milliseconds.
         when_due: is called when this process has made the commit with which a snapshot and maintenance are due.
 
+    Attributes:
+        chunks: the files of records.
+        heartbeats: those of members of groups.
+        segments: reads records.
+        claim: says that a process does maintenance.
+
     Raises:
         LogError: when there is no log.
         OSError: when the folder cannot be read.
@@ -414,9 +287,11 @@ class Journal:
     def __init__(self, folder: Folder, clock: Callable[[], int], when_due: Callable[[], None]) -> None:
         self.folder = folder
         self.clock = clock
-        self.store = LogStore(folder)
-        if not self.store.exists():
+        if not is_log(folder):
             raise LogError(f"{folder} is no log: `headrace log create`, or Log.open(…, create=True), makes one")
+        self._commits, self._snapshots, self.chunks, self.heartbeats = map(folder.folder, _FOLDERS)
+        self.claim = MaintenanceClaim(self.heartbeats)
+        self.segments = SegmentReader({SUFFIX: self._commits, CHUNKS: self.chunks})
         self._begin()
         _JOURNALS.add(self)
         self._when_due = when_due
@@ -440,11 +315,13 @@ class Journal:
         """
         with self._lock:
             before = self._state.version if self._state else -1
-            newest = self.store.newest_commit() if self._state is None else 0
+            newest = 0
+            if self._state is None:
+                newest = max((commit_number(name) or 0 for name in self._commits.names()), default=0)
             state = self._read_on(self._state or self._load(), thoroughly=thoroughly)
             if state.version < newest:
                 raise LogCorruptedError(
-                    f"{self.store.where(state.version + 1)} is missing, and there are later commits, up to {newest}; "
+                    f"{self._where(state.version + 1)} is missing, and there are later commits, up to {newest}; "
                     "put it back from a copy"
                 )
             if state.version != before:
@@ -523,9 +400,9 @@ class Journal:
                     return done
                 described = describe(state)
                 commit, inline = described if isinstance(described, tuple) else (described, b"")
-                number = state.version + 1
-                content = replace(commit, follows=state.checksum).to_bytes(inline)
-                if not self.store.create_commit(number, content):
+                number, commit = state.version + 1, replace(commit, follows=state.checksum)
+                content = commit.to_bytes(inline)
+                if not self.create_commit(number, content):
                     continue
                 if self._is_covered(number):  # the number was taken long ago, and its record removed since
                     self._load()
@@ -549,6 +426,104 @@ class Journal:
             author = Author(self._producer, 0, self._changes)
             self.commit(author, lambda state: describe(Commit(author, self.clock()), state))
 
+    # --- files -------------------------------------------------------------------------------------------------------
+
+    def create_commit(self, number: int, content: bytes) -> bool:
+        """Create a commit record unless there is one of that number; see the rule at the beginning."""
+        is_mine = self._commits.create(commit_name(number), content)
+        if is_mine:
+            self.segments.remember(commit_name(number), content)
+        return is_mine
+
+    def read_commits(self, number: int, count: int) -> list[tuple[Commit, int]]:
+        """Some commits that follow each other, with the checksums of their files; see the rule at the beginning.
+
+        Args:
+            number: the first one.
+            count: how many at most; the list ends at the first that is not there.
+        """
+        found = list[tuple[Commit, int]]()
+        for each in range(number, number + count):
+            try:
+                content = self._commits.read(commit_name(each))
+            except FileNotFoundError:
+                break
+            found.append((Commit.from_bytes(content, self._where(each)), checksum_of(content)))
+            self.segments.remember(commit_name(each), content)
+        return found
+
+    def _where(self, number: int) -> str:
+        """The path or URI by which users know a commit record."""
+        return self._commits.locate(commit_name(number))
+
+    def remove_commits(self, needed: set[str]) -> list[str]:
+        """Remove commit records that nobody needs: a snapshot covers them, and no segment lies in them.
+
+        Args:
+            needed: the files that segments lie in.
+
+        Returns:
+            Their names.
+        """
+        versions = self.snapshot_versions()
+        if not versions:
+            return []
+        covered = [
+            name
+            for name in self._commits.names()
+            if (number := commit_number(name)) is not None and number <= versions[0] and name not in needed
+        ]
+        self._commits.remove_unfinished(lambda name: (commit_number(name) or 0) <= versions[0])
+        return self._commits.remove_all(covered)
+
+    # --- snapshots ---------------------------------------------------------------------------------------------------
+
+    def snapshot_versions(self) -> list[int]:
+        """The versions that there are snapshots of, the newest last."""
+        found = map(_SNAPSHOT.fullmatch, self._snapshots.names())
+        return [int(each[1]) for each in found if each]
+
+    def _read_snapshot(self) -> LogState:
+        """Read the newest snapshot; an empty state where there is none.
+
+        Raises:
+            LogCorruptedError: when the snapshot is damaged.
+        """
+        self.segments.forget()
+        for _ in range(_TRIES):
+            versions = self.snapshot_versions()
+            if not versions:
+                return LogState(checksum=checksum_of(self.folder.read(_MARK)))
+            name = f"{versions[-1]:020}.snapshot"
+            try:
+                content = self._snapshots.read(name)
+            except FileNotFoundError:  # there is a newer one
+                continue
+            state = _state_in(content, self._snapshots.locate(name))
+            if state.version != versions[-1]:
+                raise LogCorruptedError(
+                    f"{self._snapshots.locate(name)} is the snapshot of version {state.version}, under another's name; "
+                    "put it back from a copy"
+                )
+            return state
+        raise LogError(f"{self.folder}: each of {_TRIES} snapshots was removed before it could be read")
+
+    def write_snapshot(self) -> None:
+        """Write down what the log holds, and remove all older snapshots but one; a failure is logged."""
+        try:
+            with self._lock:
+                version, content = self.state().version, framed({"state": self.state().to_json()})
+            self._snapshots.create(f"{version:020}.snapshot", zlib.compress(content, 1))
+            older = [each for each in self.snapshot_versions() if each <= version][:-_KEPT_SNAPSHOTS]
+            self._snapshots.remove_all([f"{each:020}.snapshot" for each in older])
+            self._snapshots.remove_unfinished(lambda name: name <= f"{version:020}")
+        except OSError as error:
+            logger.warning("%s: no snapshot could be written: %s", self, error)
+
+    def chunk_names(self) -> list[str]:
+        """The names of all files of records, also of those that nothing refers to."""
+        return [name for name in self.chunks.names() if is_chunk(name)]
+
     # --- inside ------------------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
@@ -561,7 +536,7 @@ class Journal:
 
     def _read_on(self, state: LogState, *, thoroughly: bool) -> LogState:
         while True:
-            commits = self.store.read_commits(state.version + 1, _COMMITS_AT_ONCE)
+            commits = self.read_commits(state.version + 1, _COMMITS_AT_ONCE)
             if (commits or thoroughly) and self._is_covered(state.version + 1):
                 state = self._load()
                 continue
@@ -573,7 +548,7 @@ class Journal:
                 return state
 
     def _load(self) -> LogState:
-        self._state = self.store.read_snapshot()
+        self._state = self._read_snapshot()
         return self._state
 
     def _check_not_put_back(self, version: int) -> None:
@@ -582,33 +557,24 @@ class Journal:
         Raises:
             LogCorruptedError: when it is not; the next look begins with what there is.
         """
-        if version and not self.store.has_commit(version) and not self._is_covered(version):
+        if version and self._commits.size(commit_name(version)) is None and not self._is_covered(version):
             self._state = None
             raise LogCorruptedError(
-                f"{self.store.where(version)} is gone, which this process has seen: an older copy of the log has "
+                f"{self._where(version)} is gone, which this process has seen: an older copy of the log has "
                 "taken its place, and what was committed since that copy is lost"
             )
 
     def _apply(self, state: LogState, commit: Commit, checksum: int) -> None:
         try:
-            state.apply(commit, checksum, self.store.where(state.version + 1))
+            state.apply(commit, checksum, self._where(state.version + 1))
         except BaseException:
             self._state = None  # half of it may be done
             raise
 
     def _is_covered(self, number: int) -> bool:
         """Tell whether there is a snapshot that is as new as a commit."""
-        versions = self.store.snapshot_versions()
+        versions = self.snapshot_versions()
         return bool(versions) and versions[-1] >= number
-
-    def write_snapshot(self) -> None:
-        """Write down what the log holds; the commit is done, whatever comes of that."""
-        try:
-            with self._lock:
-                state = self.state().to_json()
-            self.store.write_snapshot(state)
-        except OSError as error:
-            logger.warning("%s: no snapshot could be written: %s", self, error)
 
 
 _JOURNALS: Final = weakref.WeakSet[Journal]()
@@ -637,3 +603,16 @@ def _done(state: LogState, author: Author) -> ProducerState | None:
             f"id has begun since (epoch {known.epoch}); this one has to stop"
         )
     return known if known.epoch == author.epoch and known.sequence >= author.sequence else None
+
+
+def _state_in(content: bytes, where: str) -> LogState:
+    try:
+        plain = zlib.decompress(content)
+    except zlib.error as error:
+        raise LogCorruptedError(f"{where} is damaged: {error}") from error
+    try:
+        return LogState.from_json(unframed(plain, where)["state"])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        if isinstance(error, LogCorruptedError):
+            raise
+        raise LogCorruptedError(f"{where} is damaged: {type(error).__name__}: {error}") from error

@@ -17,7 +17,7 @@ from headrace.common.logs import get_logger
 from headrace.common.messages import TopicPartition
 from headrace.log.commits import Commit, TopicConfig, TopicDescription, checked_partitions, checked_topic
 from headrace.log.groups import Group
-from headrace.log.journal import CHUNKS, Journal, LogStore
+from headrace.log.journal import CHUNKS, Journal, make_log
 from headrace.log.maintenance import Maintained, maintain, maintain_in_turn
 from headrace.log.records import POLLED, with_partition
 from headrace.storage.locations import open_storage
@@ -166,7 +166,7 @@ class Log:
             raise LogError("the path of the log is empty (was it to come from a variable that is not set?)")
         folder = open_storage(str(location), options=options)
         if create:
-            LogStore(folder).make()
+            make_log(folder)
         return cls(folder, in_background=True)
 
     def __str__(self) -> str:
@@ -263,7 +263,7 @@ class Log:
             self.journal.refresh()
             before = self.journal.state().files()
             self.journal.change(describe)
-            self.journal.store.chunks.remove_all(
+            self.journal.chunks.remove_all(
                 sorted(each for each in before - self.journal.state().files() if each.endswith(CHUNKS))
             )
 
@@ -358,7 +358,7 @@ class Log:
         for _ in range(_TRIES):
             segments, behind = self._segments(partition, offset, end, max_bytes)
             try:
-                batches = [_within(batch, offset, end) for batch in self.journal.store.segments.read(segments)]
+                batches = [_within(batch, offset, end) for batch in self.journal.segments.read(segments)]
             except FileNotFoundError:  # merged with others since, or deleted
                 self.journal.refresh()
                 continue
@@ -412,7 +412,7 @@ class Log:
 
     def _first_at(self, segments: list[Segment], start: int, timestamp: int) -> int | None:
         for segment in segments:
-            batch = _within(next(self.journal.store.segments.read([segment])), start, None)
+            batch = _within(next(self.journal.segments.read([segment])), start, None)
             times = batch.column("timestamp").cast(pa.int64())
             found = pc.index(pc.greater_equal(times, timestamp), True).as_py()
             if found >= 0:

@@ -251,7 +251,7 @@ def maintain(journal: Journal, topics: Iterable[str] | None = None, *, fully: bo
         ]
         files = journal.state().files()
     for partition, config in partitions:
-        journal.store.claim.renew(journal.state().version)
+        journal.claim.renew(journal.state().version)
         try:
             done += _maintain(journal, partition, config, fully=fully)
         except (_SupersededError, UnknownTopicError):  # somebody else has been at it, or has deleted it
@@ -265,7 +265,7 @@ def maintain_in_turn(journal: Journal) -> None:
     """Write a snapshot, and keep the log small unless another process is about to; what goes wrong is a warning."""
     journal.write_snapshot()
     try:
-        with journal.store.claim.held(journal.state().version) as is_mine:
+        with journal.claim.held(journal.state().version) as is_mine:
             if is_mine:
                 maintain(journal)
     except (OSError, LogError) as error:
@@ -319,7 +319,7 @@ def _merge(journal: Journal, partition: TopicPartition, *, fully: bool) -> Maint
     done = Maintained()
     for segments in small_segments(_segments(journal, partition), fully=fully):
         with _reading(journal, partition, segments):
-            merged = merge(segments, journal.store.segments.read)
+            merged = merge(segments, journal.segments.read)
         _rewrite(journal, partition, segments, [merged])
         done += Maintained(merged=len(segments))
     return done
@@ -328,7 +328,7 @@ def _merge(journal: Journal, partition: TopicPartition, *, fully: bool) -> Maint
 def _compact(journal: Journal, partition: TopicPartition, config: TopicConfig, *, fully: bool) -> Maintained:
     segments = _segments(journal, partition)
     with _reading(journal, partition, segments):
-        compacted = compact(segments, journal.store.segments.read, config, journal.clock(), fully=fully)
+        compacted = compact(segments, journal.segments.read, config, journal.clock(), fully=fully)
         if compacted is None:
             return Maintained()
         replaced, parts = compacted
@@ -372,17 +372,17 @@ def _rewrite(
     for batch, compacted in parts:
         file = new_chunk(version)
         content, placed = encode([(partition, batch)], file, compression, compacted)
-        journal.store.chunks.write(file, (content,))
+        journal.chunks.write(file, (content,))
         for _, segment in placed:
             has_offsets = segment.columns & HAS_OFFSETS
             found.append(segment if has_offsets else segment.moved(found[-1].end_offset if found else start))
     if found:  # offsets that nothing has any more at either end are of the segments there
-        found[0] = replace(found[0], base_offset=start)
-        found[-1] = replace(found[-1], end_offset=end)
+        found[0] = found[0]._replace(base_offset=start)
+        found[-1] = found[-1]._replace(end_offset=end)
     try:
         _replace(journal, Replacement(partition, start, end, tuple(found)), tuple(segments))
     except _SupersededError:
-        journal.store.chunks.remove_all(sorted({segment.file for segment in found}))
+        journal.chunks.remove_all(sorted({segment.file for segment in found}))
         raise
     return sum(segment.rows for segment in found)
 
@@ -410,16 +410,16 @@ def _remove_files(journal: Journal, before: set[str]) -> int:
     oldest = _oldest_staged(journal.state(), journal.clock())
     if oldest > journal.state().oldest_staged:
         journal.change(lambda commit, _: replace(commit, oldest_staged=oldest))
-    there = journal.store.chunk_names()
+    there = journal.chunk_names()
     with journal.lock:
         journal.refresh()
         state = journal.state()
         needed = state.files()
         names = {name for name in before if name.endswith(CHUNKS)} | set(abandoned(there, state))
     unneeded = sorted(names - needed)
-    journal.store.chunks.remove_all(unneeded)
-    journal.store.chunks.remove_unfinished(lambda name: staged_at(name) < state.oldest_staged)
-    return len(unneeded) + len(journal.store.remove_commits(needed))
+    journal.chunks.remove_all(unneeded)
+    journal.chunks.remove_unfinished(lambda name: staged_at(name) < state.oldest_staged)
+    return len(unneeded) + len(journal.remove_commits(needed))
 
 
 def _oldest_staged(state: LogState, now: int) -> int:

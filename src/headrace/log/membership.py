@@ -49,7 +49,7 @@ class Membership:
         self.generation = 0
         self.interval = session_timeout / _BEATS_A_SESSION
         self._journal = journal
-        self._heartbeats = journal.store.heartbeats
+        self._heartbeats = journal.heartbeats
         self._group = group
         self._timeout = session_timeout
         self._clock = clock

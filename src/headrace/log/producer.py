@@ -7,7 +7,6 @@ import random
 import threading
 import uuid
 import weakref
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Self
 
 from headrace.common.errors import (
@@ -360,7 +359,7 @@ class Producer:
         Raises:
             LogError: when it was done.
         """
-        later = replace(author, sequence=author.sequence + 1)
+        later = author._replace(sequence=author.sequence + 1)
 
         def describe(state: LogState) -> Commit:
             known = state.producers.get(author.producer)
@@ -474,7 +473,7 @@ class Producer:
         bases_of(self._batches, firsts)
 
     def _next_author(self) -> Author:
-        return replace(self._author, sequence=self._author.sequence + 1)
+        return self._author._replace(sequence=self._author.sequence + 1)
 
     def _forget_written(self) -> None:
         self._staged, self._batches, self._tried = [], [], None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -256,8 +255,7 @@ _MAGIC_BYTES: Final = 8
 """How many bytes an Arrow file has in front of its schema."""
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(NamedTuple):
     """Records of a partition that lie together.
 
     Attributes:
@@ -288,18 +286,9 @@ class Segment:
     raw_bytes: int
     compacted: int = -1
 
-    def to_json(self) -> list[Any]:
-        """As a list, which JSON has fewer words for."""
-        return [getattr(self, name) for name in self.__slots__]
-
-    @classmethod
-    def from_json(cls, values: Sequence[Any]) -> Segment:
-        """Read a segment that :meth:`to_json` has written."""
-        return cls(*values)
-
     def moved(self, base_offset: int) -> Segment:
         """The same with another first offset."""
-        return replace(self, base_offset=base_offset, end_offset=base_offset + self.end_offset - self.base_offset)
+        return self._replace(base_offset=base_offset, end_offset=base_offset + self.end_offset - self.base_offset)
 
 
 HAS_HEADERS: Final = 1
@@ -348,7 +337,7 @@ def inlined(content: pa.Buffer, segments: Iterable[Placed], file: str, at: int) 
     messages, moved = list[bytes](), list[Placed]()
     for partition, segment in segments:
         messages.append(content.slice(segment.start, segment.length).to_pybytes())
-        moved.append((partition, replace(segment, file=file, start=at)))
+        moved.append((partition, segment._replace(file=file, start=at)))
         at += segment.length
     return b"".join(messages), moved
 

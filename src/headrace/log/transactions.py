@@ -12,7 +12,7 @@ import pyarrow as pa
 from headrace.common.errors import LogError
 from headrace.common.logs import get_logger
 from headrace.common.messages import TopicPartition
-from headrace.log.commits import HEADER_BYTES, Author, Commit, commit_name
+from headrace.log.commits import HEADER_BYTES, Author, Commit, commit_name, placed_from_json
 from headrace.log.journal import StagedFor, abandoned, may_be_gone, new_chunk, read_name, staged_at, tag_of
 from headrace.log.records import Segment, encode, inlined
 
@@ -57,7 +57,7 @@ def open_transactions(journal: Journal) -> list[OpenTransaction]:
         LogCorruptedError: when a file is damaged.
         OSError: when the log cannot be read.
     """
-    names = journal.store.chunk_names()
+    names = journal.chunk_names()
     with journal.lock:
         journal.refresh()
         state = journal.state()
@@ -75,7 +75,7 @@ def open_transactions(journal: Journal) -> list[OpenTransaction]:
             commit.epoch is None,
             _time_of(journal, staged_at(min(files))),
             tuple(files),
-            sum(journal.store.chunks.size(file) or 0 for file in files),
+            sum(journal.chunks.size(file) or 0 for file in files),
         )
         for commit, files in waiting.items()
     ]
@@ -113,14 +113,14 @@ def abandon(journal: Journal, producer: str) -> int:
     with journal.lock:
         needed = journal.state().files()
         files = [name for name in abandoned(files, journal.state()) if name not in needed]
-    journal.store.chunks.remove_all(files)
+    journal.chunks.remove_all(files)
     return len(files)
 
 
 def _time_of(journal: Journal, version: int) -> int | None:
     """The time of a version's commit, or of the last one before it of which that is known."""
     with journal.lock:
-        commits = journal.store.read_commits(version, 1)
+        commits = journal.read_commits(version, 1)
         if commits:
             return commits[0][0].time
         return next((time for at, time in reversed(journal.state().history) if at <= version), None)
@@ -147,16 +147,14 @@ class Staged:
     def to_json(self) -> list[Any]:
         """As JSON has it."""
         content = None if self.content is None else base64.b85encode(self.content).decode()
-        return [[[tp.topic, tp.partition, segment.to_json()] for tp, segment in self.segments], content]
+        return [self.segments, content]
 
     @classmethod
     def from_json(cls, values: Sequence[Any]) -> Staged:
         """Read records that :meth:`to_json` has written."""
         segments, content = values
-        return cls(
-            tuple((TopicPartition(topic, number), Segment.from_json(segment)) for topic, number, segment in segments),
-            None if content is None else pa.py_buffer(base64.b85decode(content)),
-        )
+        buffer = None if content is None else pa.py_buffer(base64.b85decode(content))
+        return cls(placed_from_json(segments), buffer)
 
 
 def stage(
@@ -183,7 +181,7 @@ def stage(
         file = new_chunk(version, staged_for)
         content, segments = encode(chosen, file, compression)
         if content.size > _INLINE_BYTES:
-            journal.store.chunks.write(file, (content,))
+            journal.chunks.write(file, (content,))
         found.append(Staged(tuple(segments), content if content.size <= _INLINE_BYTES else None))
     return found
 
@@ -222,7 +220,7 @@ def discard(journal: Journal, staged: Sequence[Staged]) -> None:
     """Remove records that will not be committed. What cannot be removed now is removed later."""
     files = sorted({segment.file for each in staged if each.content is None for _, segment in each.segments})
     try:
-        journal.store.chunks.remove_all(files)
+        journal.chunks.remove_all(files)
     except OSError as error:
         logger.warning("%s: %d files that were not committed could not be removed: %s", journal, len(files), error)
 
