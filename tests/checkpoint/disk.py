@@ -78,6 +78,3 @@ class Disk(MemoryFolder):
 
     def remove(self, name: str) -> bool:
         return self._power.step(lambda: self._tree.pop(self._path + name, None)) is not None
-
-    def remove_log(self, name: str) -> bool:
-        return self.remove(name)

@@ -17,7 +17,6 @@ import pytest
 
 import headrace
 from headrace.common.durable import (
-    AppendedFile,
     Permissions,
     append,
     create_exclusively,
@@ -41,17 +40,6 @@ def full_disk_after(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def appended(path: Path) -> None:
-    """Through a file that stays open."""
-    file = AppendedFile(path)
-    try:
-        for start in range(0, len(CONTENT), 1000):
-            file.append(CONTENT[start : start + 1000])
-        file.make_durable()
-    finally:
-        file.close()
-
-
 def appended_in_turns(path: Path) -> None:
     """Through one that is opened each time."""
     for start in range(0, len(CONTENT), 1000):
@@ -61,7 +49,6 @@ def appended_in_turns(path: Path) -> None:
 WAYS: dict[str, Callable[[Path], object]] = {
     "write_file": lambda path: write_file(path, [CONTENT[:100], memoryview(CONTENT)[100:]]),
     "create_exclusively": lambda path: create_exclusively(path, CONTENT),
-    "appended": appended,
     "appended_in_turns": appended_in_turns,
 }
 
@@ -153,7 +140,6 @@ def test_who_may_read_it(permissions: Permissions, file: int, folder: int, tmp_p
         inner = tmp_path / "a" / "b"
         write_file(inner / "one", [b""], permissions)
         create_exclusively(inner / "two", b"", permissions)
-        AppendedFile(inner / "three", permissions).close()
     finally:
         os.umask(before)
     assert {stat.S_IMODE(path.stat().st_mode) for path in inner.iterdir()} == {file}

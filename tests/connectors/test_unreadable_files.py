@@ -30,8 +30,8 @@ from headrace.formats.csv.reader import CsvFormat
 from headrace.formats.file_format import FileFormat
 from headrace.formats.parquet import ParquetFormat
 from headrace.storage import file_system
-from headrace.storage.files import InputFile
-from headrace.storage.locations import open_files
+from headrace.storage.file_system import PosixFileSystem
+from headrace.storage.files import FileStore, InputFile
 from tests.connectors.harness import PLENTY, SourceRun
 from tests.connectors.test_watched_folder import Folder
 
@@ -235,7 +235,7 @@ BEHIND = {
 
 
 def decompressed(path: Path) -> bytes:
-    file = InputFile(open_files("", {}), str(path), path.stat().st_size)
+    file = InputFile(FileStore(PosixFileSystem()), str(path), path.stat().st_size)
     with compression.open_decompressed(file) as stream:
         return b"".join(iter(lambda: stream.read(1000), b""))
 

@@ -180,19 +180,20 @@ def test_a_file_from_the_future_makes_no_other_too_old(folder: Folder) -> None:
 
 
 def test_the_logs_stay_small_and_few(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.connectors.file_system.file_log._MIN_ENTRIES", 10)
-    for number in range(300):
+    monkeypatch.setattr(file_log, "_MIN_ENTRIES", 10)
+    monkeypatch.setattr(file_log, "_MOST_KEPT", 30)
+    for number in range(100):
         folder.put(f"{number:03}")
         assert folder.epoch() == [f"{number:03}"]
         folder.run.now += DAY
     logs = sorted(folder.state.iterdir())
-    assert len(logs) <= 10
+    assert len(logs) <= 40
     assert all(path.stat().st_size < 10_000 for path in logs)
     manifest, _, _ = folder.run.snapshots[-1]
-    assert len(manifest) < 200
+    assert len(manifest) < 400
     for back in (1, 5, 20):
-        folder.run.restart(300 - back)
-        assert sorted(folder.epoch()) == [f"{number:03}" for number in range(301 - back, 300)]
+        folder.run.restart(100 - back)
+        assert sorted(folder.epoch()) == [f"{number:03}" for number in range(101 - back, 100)]
 
 
 def test_a_file_that_grows_is_an_error(folder: Folder) -> None:

@@ -213,6 +213,6 @@ def test_files(name: str, data: st.DataObject, tmp_path: Path) -> None:
     assert how is not None
     cut = data.draw(st.integers(0, len(rows)))
     files = [io.BytesIO(file_of(writers, kind, part)) for part in (rows[:cut], rows[cut:])]
-    path.write_bytes(b"".join(joined(FileKind.from_json(through_json(how.to_json())), files)))
+    path.write_bytes(b"".join(joined(FileKind(*through_json(how)), files)))
     found = rows_in(fmt, kind, path)
     assert same(found, rows), (found, rows)

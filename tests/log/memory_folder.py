@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from headrace.storage.file_system import AppendLog, MappedFile, PosixFileSystem
+from headrace.storage.file_system import MappedFile, PosixFileSystem
 from headrace.storage.folder import Folder, checked_name
 
 
@@ -119,15 +119,6 @@ class MemoryFolder(Folder):
 
     def remove_unfinished(self, is_over: Callable[[str], bool]) -> list[str]:
         return []
-
-    def start_log(self, name: str) -> AppendLog:
-        raise NotImplementedError
-
-    def read_log(self, name: str, length: int) -> bytes:
-        raise NotImplementedError
-
-    def remove_log(self, name: str) -> bool:
-        raise NotImplementedError
 
     def _file(self, name: str) -> str:
         return f"{self.path}/{checked_name(name)}"

@@ -21,6 +21,7 @@ from headrace.common import Configuration, Duration, Encoder, WatermarkStrategy,
 from headrace.common.durable import Permissions, make_folder
 from headrace.common.errors import CheckpointError, StateMigrationError
 from headrace.connectors.file_system.committer import FileCommitter
+from headrace.connectors.file_system.staging import Staging
 from headrace.connectors.sink import Committer, CommitterContext, Sink, SinkWriter, WriterContext
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.connectors.file_system import (
@@ -33,7 +34,8 @@ from headrace.datastream.connectors.file_system import (
 )
 from headrace.datastream.formats.csv import CsvEncoder
 from headrace.state.state_file import CompactedName, VersionRef
-from headrace.storage.folder import OutputTree, posix_folder
+from headrace.storage.file_system import PosixFileSystem
+from headrace.storage.folder import posix_folder
 from tests.reliability.support.file_sinks import ROLLED_AT_THE_END, ROLLED_BY_SIZE, by_name, contents
 from tests.reliability.support.small_jobs import CrashError, SmallJob, WatchedSink, expected
 
@@ -67,16 +69,16 @@ def die(*_: Any) -> None:
 
 def crash_when_shown(tmp_path: Path, output: Path) -> None:
     """The driver dies when parts are visible and their chunks have not been removed."""
-    original = OutputTree.make_durable
+    original = PosixFileSystem.make_durable
 
-    def make_durable(tree: OutputTree, paths: Iterable[str]) -> None:
+    def make_durable(file_system: PosixFileSystem, paths: Iterable[str]) -> None:
         names = list(paths)
-        if any(not name.startswith(".") for name in names):
+        if any("/.headrace-" not in name for name in names):
             raise CrashError
-        original(tree, names)
+        original(file_system, names)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(OutputTree, "make_durable", make_durable)
+        patch.setattr(PosixFileSystem, "make_durable", make_durable)
         SmallJob(tmp_path, sink(output)).crash()
     assert contents(output)
 
@@ -97,12 +99,13 @@ def test_what_is_found_to_be_shown_is_confirmed(
     """Not what a call has shown, and before anything goes from which it could be shown again."""
     confirmed, hidden = list[str](), list[bool]()
 
-    def confirm(tree: OutputTree, found: Sequence[str]) -> None:
-        confirmed.extend(found)
+    def confirm(staging: Staging, found: Sequence[str]) -> None:
+        confirmed.extend(path.removeprefix(f"{staging.base}/") for path in found)
         if found:
-            hidden.append(any("/chunks/" in path for path in tree.files("")))
+            chunks = staging.file_system.walk(staging.chunk_folder(), lambda _: True)
+            hidden.append(any(True for _ in chunks))
 
-    monkeypatch.setattr(OutputTree, "confirm", confirm)
+    monkeypatch.setattr(Staging, "confirm", confirm)
     crash(tmp_path, output)
     shown = set(contents(output))
     assert confirmed == []
@@ -135,17 +138,17 @@ def test_an_old_copy_that_still_holds_back_what_is_visible(tmp_path: Path, outpu
     shutil.copytree(tmp_path / "checkpoints", tmp_path / "copy")
     shown = 0
     with pytest.MonkeyPatch.context() as patch:
-        original = OutputTree.publish
+        original = Staging.publish
 
-        def show(tree: OutputTree, source: str, target: str) -> bool:
+        def show(staging: Staging, source: str, target: str) -> bool:
             nonlocal shown
-            is_new = original(tree, source, target)
+            is_new = original(staging, source, target)
             shown += 1
             if shown == 2:
                 raise CrashError
             return is_new
 
-        patch.setattr(OutputTree, "publish", show)
+        patch.setattr(Staging, "publish", show)
         SmallJob(tmp_path, sink(output, policy=RollingPolicy.default_rolling_policy(part_size=500))).crash()
     shutil.rmtree(tmp_path / "checkpoints")
     shutil.move(tmp_path / "copy", tmp_path / "checkpoints")

@@ -16,8 +16,9 @@ from headrace.client import submission
 from headrace.common.errors import JobSupersededError
 from headrace.connectors.file_system import committer
 from headrace.connectors.file_system.committer import FileCommitter
+from headrace.connectors.file_system.staging import Staging
 from headrace.storage import file_system
-from headrace.storage.folder import OutputTree
+from headrace.storage.file_system import PosixFileSystem
 from tests.reliability.support.file_sinks import KINDS, Kind, contents
 from tests.reliability.support.small_jobs import EPOCHS, SmallJob, WatchedSink, expected
 from tests.reliability.support.storages import CheckpointDirectory
@@ -101,7 +102,7 @@ def test_the_older_one_is_in_the_middle_of_a_commit(
 
 
 SHOWING = ["_is_there", "_publish", "publish", "remove"]
-ASSEMBLING = [*SHOWING, "assemble", "AppendedFile", "checked_blocks"]
+ASSEMBLING = [*SHOWING, "assemble", "write_file", "checked_blocks"]
 STEPS = {
     "text-a-file-an-epoch": SHOWING,
     "text-rolled-by-size": ASSEMBLING,
@@ -111,12 +112,13 @@ STEPS = {
 
 def pause_at(monkeypatch: pytest.MonkeyPatch, step: str, side: str, nth: int, pause: Pause) -> None:
     """Wait at the beginning, the end, or in the middle, of what a committer of files does."""
-    callers: list[Any] = [FileCommitter, committer, OutputTree, file_system]
+    callers: list[Any] = [FileCommitter, committer, Staging, PosixFileSystem, file_system]
     owner = committer if step == "checked_blocks" else next(each for each in callers if hasattr(each, step))
     original, calls = getattr(owner, step), itertools.count(1)
 
     def paused(*arguments: Any, **named: Any) -> Any:
-        is_it = next(calls) == nth
+        is_of_all = step in ("remove", "write_file") and "/.headrace-" not in str(arguments)
+        is_it = not is_of_all and next(calls) == nth
         if is_it and side == "before":
             pause.here()
         found = original(*arguments, **named)
@@ -162,7 +164,7 @@ def test_the_older_one_is_in_the_middle_of_publishing(
     assert contents(output) == before
 
 
-@pytest.mark.parametrize("step", ["assemble", "AppendedFile", "checked_blocks", "publish"])
+@pytest.mark.parametrize("step", ["assemble", "write_file", "checked_blocks", "publish"])
 def test_the_older_one_cannot_show_again_what_a_reader_has_taken_away(
     step: str, tmp_path: Path, output: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

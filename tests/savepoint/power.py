@@ -10,7 +10,7 @@ import pytest
 
 from headrace.storage.folder import Folder
 
-CHANGES = ("make", "create", "write", "remove", "remove_unfinished", "remove_log", "remove_empty_folders", "start_log")
+CHANGES = ("make", "create", "write", "remove", "remove_unfinished", "remove_empty_folders")
 
 
 class PowerFailureError(BaseException):

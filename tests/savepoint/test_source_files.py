@@ -27,7 +27,7 @@ def test_a_log_that_a_job_needs_is_whole_while_it_is_put_again(tmp_path: Path, m
         def step(folder: Folder, *arguments: Any, **more: Any) -> Any:
             result = change(folder, *arguments, **more)
             steps.append(change.__name__)
-            assert kept.read_log(NAME, 1 << 20) == CONTENT, steps
+            assert kept.read(NAME) == CONTENT, steps
             return result
 
         return step
@@ -43,4 +43,4 @@ def test_what_a_killed_start_has_left_of_one_is_replaced(tmp_path: Path) -> None
     kept.make()
     (tmp_path / "lines" / NAME).write_bytes(CONTENT[:5])
     put(NAME, CONTENT, kept)
-    assert kept.read_log(NAME, 1 << 20) == CONTENT
+    assert kept.read(NAME) == CONTENT

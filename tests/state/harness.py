@@ -13,7 +13,7 @@ from headrace.state.hashmap_backend import HashMapBackend, HashMapTaskStates
 from headrace.state.keys import KeyCodec
 from headrace.state.keys.hashing import partitions_of_hashes, range_of_partition
 from headrace.state.state_file import NewVersion, VersionRef
-from headrace.storage.file_system import AppendLog, MappedFile, PosixFileSystem
+from headrace.storage.file_system import MappedFile, PosixFileSystem
 from headrace.storage.folder import Folder
 
 if TYPE_CHECKING:
@@ -86,15 +86,6 @@ class MemoryFolder(Folder):
 
     def remove_unfinished(self, is_over: Callable[[str], bool]) -> list[str]:
         return []
-
-    def start_log(self, name: str) -> AppendLog:
-        raise NotImplementedError
-
-    def read_log(self, name: str, length: int) -> bytes:
-        raise NotImplementedError
-
-    def remove_log(self, name: str) -> bool:
-        raise NotImplementedError
 
 
 class Job:

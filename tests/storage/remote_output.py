@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from headrace.connectors.file_system.paths import open_output
-from headrace.storage.files import FileStatus
-from headrace.storage.folder import OutputTree
-from headrace.storage.locations import open_files
+from headrace.connectors.file_system.staging import Staging
+from headrace.storage.files import FileStatus, FileStore
+from headrace.storage.locations import file_system_of, open_path
 from tests.reliability.support.file_sinks import Kind
 from tests.reliability.support.small_jobs import SmallJob, WatchedSink, expected
 from tests.storage.remote_job import keys_of
@@ -34,13 +33,25 @@ class RemoteOutput:
         self.place = f"{scheme}//{authority}"
 
     @property
-    def tree(self) -> OutputTree:
-        return open_output(self.uri, self.options)
+    def staging(self) -> Staging:
+        return Staging(*open_path(self.uri, self.options), "a")
+
+    def read(self, path: str) -> bytes:
+        staging = self.staging
+        return b"".join(staging.file_system.blocks(f"{staging.base}/{path}"))
+
+    def remove(self, path: str) -> None:
+        staging = self.staging
+        staging.file_system.remove(f"{staging.base}/{path}")
+
+    def files(self) -> list[str]:
+        """All files, by what comes behind the sink's path."""
+        staging = self.staging
+        return [path[len(staging.base) + 1 :] for path, _ in staging.file_system.walk(staging.base, lambda _: True)]
 
     def objects(self) -> dict[str, FileStatus]:
-        """All files, by what comes behind the sink's path."""
-        files = open_files(self.place, self.options)
-        found = {path: files.status(f"{self.uri}/{path}") for path in self.tree.files("")}
+        store = FileStore(file_system_of(self.place, self.options))
+        found = {path: store.status(f"{self.uri}/{path}") for path in self.files()}
         return {path: status for path, status in found.items() if status is not None}
 
     def visible(self) -> dict[str, FileStatus]:
@@ -53,9 +64,9 @@ class RemoteOutput:
 
     def check(self, kind: Kind) -> None:
         """Every record is there once, and nothing is left that is hidden."""
-        copy, tree = self._folder / "copy", self.tree
-        for path in tree.files(""):
+        copy = self._folder / "copy"
+        for path in self.files():
             (copy / path).parent.mkdir(parents=True, exist_ok=True)
-            (copy / path).write_bytes(b"".join(tree.blocks(path)))
+            (copy / path).write_bytes(self.read(path))
         assert kind.records(copy) == expected()
         assert self.objects() == self.visible()

@@ -1,4 +1,4 @@
-"""The list of files that a source has seen, where nothing can be appended to: on object stores."""
+"""The list of files that a source has seen, on object stores."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def test_it_comes_back_as_every_manifest_knew_it(logs: Checkpoints) -> None:
     for number in range(40):
         journal.add([status(f"/in/{number}"), status(f"/in/more {number}")], number)
         references.append(stored(journal))
-    assert {reference["log"] for reference in references} == {"files-00000001.log"}
     for number, reference in enumerate(references):
         known = load(logs, reference)
         assert (len(known), known.newest) == (2 * number + 2, number)
     again = FileJournal(logs, references[3])
     again.add([status("/in/x")], 99)
-    assert stored(again)["log"] == "files-00000002.log"
+    ((name, _),) = stored(again)
+    assert name == "files-00000041.log"
     assert len(load(logs, references[-1])) == 80, "what an older life has written is left as it was"
 
 
@@ -63,7 +63,6 @@ def test_what_could_not_be_written_is_in_the_next_one(logs: Checkpoints, monkeyp
             with pytest.raises(OSError, match="not now"):
                 journal.reference()
     reference = stored(journal)
-    assert reference["log"] == "files-00000002.log"
     assert load(logs, reference) == KnownFiles(
         newest=2, pending=[status(f"/in/{name}") for name in ("a", "b0", "b1", "b2")]
     )
@@ -73,24 +72,20 @@ def _refuse(self: Checkpoints, name: str, content: bytes) -> bool:
     raise OSError("not now")
 
 
-@pytest.mark.parametrize("segment", [1, 2])
+@pytest.mark.parametrize("damaged", [0, 1])
 @pytest.mark.parametrize("damage", ["gone", "changed", "cut", "swapped"])
-def test_damage_is_found(logs: Checkpoints, segment: int, damage: str) -> None:
+def test_damage_is_found(logs: Checkpoints, damaged: int, damage: str) -> None:
     journal = FileJournal(logs, None)
     for number in range(2):
         journal.add([status(f"/in/{number}")], number)
         reference = stored(journal)
-    folder = logs.folder(reference["log"])
-    names = folder.names()
-    content = folder.read(names[segment])
-    other = folder.read(names[3 - segment])
-    folder.remove(names[segment])
+    name, other = reference[damaged][0], reference[1 - damaged][0]
+    content = logs.read(name)
+    replacement = {"changed": content.replace(b"/in", b"/on"), "cut": content[:-1], "swapped": logs.read(other)}
+    logs.remove(name)
     if damage != "gone":
-        folder.write(
-            names[segment],
-            [{"changed": content.replace(b"/in", b"/on"), "cut": content[:-1], "swapped": other}[damage]],
-        )
-    with pytest.raises(StateCorruptedError, match=r"memory:///.*/sources/one/files-00000001\.log"):
+        logs.write(name, [replacement[damage]])
+    with pytest.raises(StateCorruptedError, match=rf"memory:///.*/sources/one/{name}"):
         load(logs, reference)
 
 
@@ -98,7 +93,7 @@ def test_a_list_that_is_gone_is_named(logs: Checkpoints) -> None:
     journal = FileJournal(logs, None)
     journal.add([status("/in/a")], 1)
     reference = stored(journal)
-    logs.remove_log(reference["log"])
+    logs.remove(reference[0][0])
     with pytest.raises(StateCorruptedError, match=r"missing: memory:///.*/files-00000001\.log"):
         load(logs, reference)
 
@@ -112,6 +107,7 @@ def test_a_folder_is_watched(s3: S3Server, tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(SourceRun, "_start", start)
     monkeypatch.setattr(file_log, "_MIN_ENTRIES", 4)
+    monkeypatch.setattr(file_log, "_MOST_KEPT", 4)
     folder = Folder(tmp_path)
     for number in range(40):
         folder.put(f"{number:03}")

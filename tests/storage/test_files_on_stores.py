@@ -12,7 +12,7 @@ import pytest
 
 from headrace.connectors.file_system.paths import InputPaths, resolved
 from headrace.storage.files import FileStore
-from headrace.storage.locations import open_files
+from headrace.storage.locations import file_system_of
 from tests.storage.hdfs_cluster import HdfsCluster
 from tests.storage.stores import Store, on
 
@@ -32,7 +32,7 @@ class Place:
         return [status.path.removeprefix(f"{self.uri}/") for status in found]
 
     def files(self) -> FileStore:
-        return open_files("/".join(self.uri.split("/")[:3]), self.options)
+        return FileStore(file_system_of("/".join(self.uri.split("/")[:3]), self.options))
 
 
 @pytest.fixture

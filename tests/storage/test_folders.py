@@ -16,7 +16,6 @@ import pytest
 from headrace.common.errors import CheckpointError, CheckpointStorageError
 from headrace.storage.file_system import PosixFileSystem
 from headrace.storage.folder import Folder, posix_folder
-from headrace.storage.hdfs import HdfsFileSystem
 from headrace.storage.locations import open_storage
 from headrace.storage.object_store import ObjectStore
 from headrace.storage.remote import PIECE, WHOLE_BYTES, WrittenFiles
@@ -132,9 +131,6 @@ def test_what_is_not_there(folder: Folder) -> None:
     for read in (folder.read, folder.map, lambda name: folder.read_range(name, 0, 1)):
         with pytest.raises(FileNotFoundError):
             read("missing")
-    with pytest.raises(FileNotFoundError):
-        folder.read_log("missing", 1)
-    assert not folder.remove_log("missing")
     assert folder.names() == []
 
 
@@ -159,7 +155,7 @@ def test_a_mapped_file_stays_readable(folder: Folder, size: int) -> None:
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../a", "a\\b", "a\0"])
 def test_names_lead_nowhere_else(folder: Folder, name: str) -> None:
-    for use in (folder.read, folder.folder, folder.remove, folder.start_log, lambda name: folder.create(name, b"")):
+    for use in (folder.read, folder.folder, folder.remove, lambda name: folder.create(name, b"")):
         with pytest.raises(CheckpointError, match="cannot be the name"):
             use(name)
 
@@ -179,57 +175,6 @@ def test_a_folder_in_the_place_of_a_file(folder: Folder) -> None:
     for use in (folder.read, folder.map, lambda name: folder.read_range(name, 0, 1)):
         with pytest.raises(IsADirectoryError, match="a"):
             use("a")
-
-
-def test_a_log_grows(folder: Folder) -> None:
-    log = folder.start_log("log")
-    content = b""
-    for piece in (b"one", b"two", b"", b"three" * 100):
-        log.append(piece)
-        log.append(b"\n")
-        log.make_durable()
-        log.make_durable()
-        content += piece + b"\n"
-        assert (log.name, log.size) == ("log", len(content))
-        assert folder.read_log("log", len(content)) == content
-    assert folder.read_log("log", 5) == content[:5]
-    assert folder.read_log("log", 10_000) == content
-    with pytest.raises(FileExistsError):
-        folder.start_log("log")
-    assert folder.names() == ["log"]
-    log.close()
-    log.close()
-    assert folder.remove_log("log")
-    assert folder.names() == []
-
-
-def test_a_log_of_many_pieces(folder: Folder) -> None:
-    log = folder.start_log("log")
-    for number in range(50):
-        log.append(b"%d\n" % number)
-        log.make_durable()
-    assert folder.read_log("log", log.size) == b"".join(b"%d\n" % number for number in range(50))
-
-
-def test_a_log_that_was_only_begun_holds_its_name(folder: Folder) -> None:
-    folder.start_log("log")
-    with pytest.raises(FileExistsError):
-        folder.start_log("log")
-    assert folder.read_log("log", 10) == b""
-
-
-def test_strangers_in_the_folder_of_a_log_are_left_alone() -> None:
-    pytest.importorskip("obstore")
-    folder = Folder(ObjectStore(f"memory:///{uuid.uuid4().hex}"), "/root")
-    log = folder.start_log("log")
-    log.append(b"content")
-    log.make_durable()
-    strangers = folder.folder("log")
-    for name in ("README", "log", "00000000001", "9999999999"):
-        strangers.folder(name).write("x", [b"x"])
-    assert folder.read_log("log", 7) == b"content"
-    assert folder.remove_log("log")
-    assert len(strangers.names()) == 4
 
 
 @on("azure", "hdfs")
@@ -259,52 +204,6 @@ def test_whose_file_it_is_when_an_answer_is_lost(store: Store, proxy: TcpProxy, 
             assert folder.create(name, b"mine")
         assert struck == [1]
         assert not folder.create(name, b"mine")
-
-
-@pytest.mark.parametrize("to", ["posix", "memory"])
-def test_a_log_can_be_read_where_it_was_copied_to(tmp_path: Path, to: str) -> None:
-    """A file there is an object here, and what is a folder of segments here is one there."""
-    pytest.importorskip("obstore")
-    there, here = posix_folder(tmp_path), Folder(ObjectStore(f"memory:///{uuid.uuid4().hex}"), "/root")
-    source, target = (here, there) if to == "posix" else (there, here)
-    log = source.start_log("log")
-    for _ in range(3):
-        log.append(b"line\n")
-        log.make_durable()
-    if to == "posix":
-        segments = here.folder("log")
-        there.folder("log").make()
-        for name in segments.names():
-            there.folder("log").write(name, [segments.read(name)])
-    else:
-        here.write("log", [there.read("log")])
-    assert target.read_log("log", log.size) == b"line\n" * 3
-    assert target.read_log("log", 3) == b"lin"
-    assert target.remove_log("log")
-    assert target.names() == []
-
-
-def test_what_writers_left_goes_with_their_log(folder: Folder) -> None:
-    """It is part of nothing, whatever kind of folder has it; a log that others may write keeps it."""
-    logs = ["over", "open", "killed-at-once"]
-    for name in logs[:2]:
-        log = folder.start_log(name)
-        log.append(b"x")
-        log.make_durable()
-        log.close()
-    if isinstance(folder.file_system, HdfsFileSystem):
-        for name in logs:
-            below = folder.folder(name)
-            below.make()
-            folder.file_system.write_beside(f"{below.path}/0000000002", [b"half"])
-    folder.remove_unfinished(lambda name: name == "over")
-    assert [folder.read_log(name, 9) for name in logs[:2]] == [b"x", b"x"]
-    if isinstance(folder.file_system, HdfsFileSystem):
-        assert [len(folder.file_system.list_folder(f"{folder.path}/{name}")) for name in logs] == [2, 3, 1]
-        assert folder.remove_log("killed-at-once")
-    for name in logs[:2]:
-        assert folder.remove_log(name)
-    assert folder.names() == []
 
 
 def test_what_was_not_finished_is_not_listed(tmp_path: Path) -> None:

@@ -17,9 +17,10 @@ import pytest
 
 from headrace.common.durable import Permissions
 from headrace.common.errors import CheckpointStorageError
+from headrace.storage.files import FileStore
 from headrace.storage.folder import Folder
 from headrace.storage.hdfs import HdfsFileSystem
-from headrace.storage.locations import open_files, open_storage
+from headrace.storage.locations import file_system_of, open_storage
 from tests.reliability.support.file_sinks import by_name
 from tests.reliability.support.small_jobs import CrashError
 from tests.storage.hdfs_cluster import HdfsCluster
@@ -304,20 +305,20 @@ def test_a_part_whose_rename_was_not_answered_counts_when_the_name_node_has_answ
 
 def test_a_part_that_is_gone_when_the_name_node_has_answered_is_shown_again(hdfs: HdfsCluster, tmp_path: Path) -> None:
     """It was seen on a name node that did not outlast it."""
-    tree = RemoteOutput(hdfs, tmp_path).tree
-    tree.file_system.make_folder(tree.base)
-    tree.file_system.put(f"{tree.base}/a", [b"x"])
-    tree.confirm([])
-    tree.confirm(["a"])
+    staging = RemoteOutput(hdfs, tmp_path).staging
+    staging.file_system.make_folder(staging.base)
+    staging.file_system.put(f"{staging.base}/a", [b"x"])
+    staging.confirm([])
+    staging.confirm([f"{staging.base}/a"])
     with pytest.raises(OSError, match=r"gone before that was certain: 'hdfs://cluster/.*/out/b'"):
-        tree.confirm(["a", "b"])
+        staging.confirm([f"{staging.base}/a", f"{staging.base}/b"])
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_folder_that_is_gone_is_told(hdfs: HdfsCluster) -> None:
-    place, store = hdfs.new_place(), open_files("hdfs://cluster", hdfs.options())
+    place, store = hdfs.new_place(), FileStore(file_system_of("hdfs://cluster", hdfs.options()))
     hdfs.put(f"{place}/a.csv", b"x")
     assert store.missing(f"{place}/nothing") is not None
     assert store.is_lost(f"{place}/nothing")
@@ -328,7 +329,7 @@ def test_a_long_read_is_many_requests(hdfs: HdfsCluster, monkeypatch: pytest.Mon
     """Each has a deadline, which the whole of a large file would miss."""
     place, options = hdfs.new_place(), hdfs.options()
     root = "/" + place.split("/", 3)[3]
-    store: Any = open_files("hdfs://cluster", options)
+    store: Any = FileStore(file_system_of("hdfs://cluster", options))
     content = random.Random(7).randbytes(9_000_001)
     store.file_system.make_folder(root)
     store.file_system.put(f"{root}/large", [content])

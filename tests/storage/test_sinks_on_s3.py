@@ -12,7 +12,7 @@ import pytest
 
 from headrace.common.errors import CheckpointStorageError, CommitRefusedError, JobSupersededError
 from headrace.connectors.file_system.committer import FileCommitter
-from headrace.storage.folder import OutputTree
+from headrace.connectors.file_system.staging import Staging
 from headrace.storage.object_store import ObjectStore
 from tests.reliability.support.file_sinks import Kind, by_name
 from tests.reliability.support.small_jobs import CrashError
@@ -32,7 +32,7 @@ class Output(RemoteOutput):
         self.server = server
 
     def get(self, path: str) -> bytes:
-        return b"".join(self.tree.blocks(path))
+        return self.read(path)
 
     def put(self, path: str, content: bytes) -> None:
         self.server.put(f"{self.uri}/{path}", content)
@@ -55,11 +55,11 @@ class Pause:
 
 
 STEPS = [
-    (ROLLED, OutputTree, "write_for_publishing"),
-    (ROLLED, OutputTree, "has_publishing_folder"),
-    (ROLLED, OutputTree, "publish"),
+    (ROLLED, Staging, "write_for_publishing"),
+    (ROLLED, Staging, "has_publishing_folder"),
+    (ROLLED, Staging, "publish"),
     (ROLLED, FileCommitter, "_publish"),
-    (AT_ONCE, OutputTree, "publish"),
+    (AT_ONCE, Staging, "publish"),
     (AT_ONCE, FileCommitter, "_publish"),
 ]
 
@@ -99,7 +99,7 @@ def test_the_older_of_two_job_managers_shows_nothing_more(
     before = output.objects()
     if taken:
         for path in before:
-            output.tree.remove(path)
+            output.remove(path)
         before = {}
     pause.over.set()
     thread.join(PATIENCE)
@@ -205,7 +205,7 @@ def test_damage_to_what_waits_is_told(output: Output, damage: str) -> None:
     for path in stopped(output, AT_ONCE):
         content = output.get(path)
         if damage == "missing":
-            output.tree.remove(path)
+            output.remove(path)
         else:
             output.put(path, content[:-1] if damage == "cut" else content[:-1] + b"?")
     with pytest.raises(CommitRefusedError, match=rf"{output.uri}/\.headrace-.*\.part"):
@@ -227,20 +227,20 @@ def test_something_else_with_the_name_of_a_part_is_told(output: Output, monkeypa
     with pytest.raises(CommitRefusedError, match="has 12 bytes, but what is"):
         output.job(AT_ONCE).run()
     assert shown.items() <= output.visible().items()
-    output.tree.remove(names[0])
+    output.remove(names[0])
     output.job(AT_ONCE).run()
     output.check(AT_ONCE)
 
 
 def test_the_root_of_a_bucket(output: Output) -> None:
-    tree = OutputTree(ObjectStore(output.place, tuple(sorted(output.options.items()))), "")
-    file = tree.stage("folder", "name")
+    staging = Staging(ObjectStore(output.place, tuple(sorted(output.options.items()))), "", "a")
+    file = staging.begin_chunk("", 1, 2, 3)
     file.write(b"x")
-    tree.keep(file, "folder/name")
-    assert b"".join(tree.blocks("folder/name")) == b"x"
-    assert list(tree.files("")) == ["folder/name"]
+    file.keep("/.headrace-a/chunks/name")
+    assert b"".join(staging.file_system.blocks("/.headrace-a/chunks/name")) == b"x"
+    assert [path for path, _ in staging.file_system.walk("", lambda _: True)] == ["/.headrace-a/chunks/name"]
 
 
-def test_a_tree_travels_without_showing_secrets(output: Output) -> None:
-    tree = OutputTree(ObjectStore(output.place, tuple(sorted(output.options.items()))), "/a")
-    assert SECRET not in f"{tree} {tree!r}"
+def test_it_travels_without_showing_secrets(output: Output) -> None:
+    staging = Staging(ObjectStore(output.place, tuple(sorted(output.options.items()))), "/a", "a")
+    assert SECRET not in f"{staging} {staging!r}"

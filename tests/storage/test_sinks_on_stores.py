@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from headrace.storage.folder import OutputTree
+from headrace.connectors.file_system.staging import Staging
 from headrace.storage.hdfs import HdfsFileSystem
 from headrace.storage.object_store import ObjectStore
 from tests.reliability.support.file_sinks import KINDS, Kind, by_name
@@ -70,21 +69,21 @@ def test_a_job_stops_crashes_and_goes_on(output: RemoteOutput, kind: Kind) -> No
 def die_between(nth: int, patched: pytest.MonkeyPatch) -> None:
     """On an object store between a copy and the removal of what was copied, on HDFS behind a rename."""
     calls = itertools.count(1)
-    remove, show = ObjectStore.remove, OutputTree.publish
+    remove, show = ObjectStore.remove, Staging.publish
 
     def dying_remove(self: ObjectStore, path: str) -> bool:
         if "/chunks/" in path and next(calls) == nth:
             raise CrashError
         return remove(self, path)
 
-    def dying_show(self: OutputTree, source: str, target: str) -> bool:
+    def dying_show(self: Staging, source: str, target: str) -> bool:
         done = show(self, source, target)
         if isinstance(self.file_system, HdfsFileSystem) and next(calls) == nth:
             raise CrashError
         return done
 
     patched.setattr(ObjectStore, "remove", dying_remove)
-    patched.setattr(OutputTree, "publish", dying_show)
+    patched.setattr(Staging, "publish", dying_show)
 
 
 @pytest.mark.parametrize("kind", [ROLLED, AT_ONCE], ids=str)
@@ -110,54 +109,57 @@ def test_a_crash_in_the_middle_of_showing(
     assert before.items() <= output.visible().items()
 
 
-def staged(tree: OutputTree, name: str, content: bytes) -> None:
-    file = tree.stage("hidden", f".{name}.tmp")
+def staged(staging: Staging, name: str, content: bytes) -> str:
+    file = staging.begin_chunk("", 1, 2, 3)
     file.write(content)
     file.finish()
-    tree.keep(file, f"hidden/{name}")
+    path = f"{staging.chunk_folder()}/{name}"
+    file.keep(path)
+    return path
 
 
 @on()
 def test_what_is_shown_replaces_nothing(output: RemoteOutput) -> None:
-    tree = output.tree.for_committing("hidden")
-    for name, content in (("a", b"first"), ("b", b"second")):
-        staged(tree, name, content)
-    assert tree.publish("hidden/a", "deep/target")
-    assert not tree.publish("hidden/b", "deep/target")
-    assert b"".join(tree.blocks("deep/target")) == b"first"
-    assert tree.size("hidden/b") == 6
+    staging = output.staging.for_committing()
+    first, second = staged(staging, "a", b"first"), staged(staging, "b", b"second")
+    target = f"{staging.base}/deep/target"
+    assert staging.publish(first, target)
+    assert not staging.publish(second, target)
+    assert b"".join(staging.file_system.blocks(target)) == b"first"
+    assert staging.size(second) == 6
     with pytest.raises(FileNotFoundError):
-        tree.publish("hidden/a", "elsewhere")
+        staging.publish(first, f"{staging.base}/elsewhere")
 
 
 @on()
 def test_an_area_that_was_taken_away_shows_nothing(output: RemoteOutput) -> None:
-    tree = output.tree.for_committing("hidden")
-    tree.make_publishing_folder("hidden/publish-1")
+    staging = output.staging.for_committing()
+    folder = staging.publishing(1)
+    staging.make_publishing_folder(folder)
     name = "0" * 32
-    tree.write_for_publishing("hidden/publish-1", name, [b"x"])
-    tree.fence("hidden/publish-1", "hidden/fenced")
-    tree.fence("hidden/publish-1", "hidden/fenced-again")
-    assert not tree.has_publishing_folder("hidden/publish-1")
+    staging.write_for_publishing(folder, name, [b"x"])
+    staging.fence(2)
+    staging.fence(2)
+    assert not staging.has_publishing_folder(folder)
     with pytest.raises(FileNotFoundError):
-        tree.publish(f"hidden/publish-1/{name}", "target")
+        staging.publish(f"{folder}/{name}", f"{staging.base}/target")
     with pytest.raises(FileNotFoundError):
-        tree.write_for_publishing("hidden/publish-1", name, [b"x"])
-    tree.clear_publishing_folder("hidden/fenced")
-    assert tree.folder_names("hidden") == []
+        staging.write_for_publishing(folder, name, [b"x"])
+    assert staging.file_system.list_folder(staging.root) == []
 
 
 @on()
 @pytest.mark.parametrize("size", [0, 1, (8 << 20) + 1, (16 << 20) + 1])
 def test_a_file_of_any_size(output: RemoteOutput, size: int) -> None:
-    tree: Any = output.tree
-    file = tree.stage("folder", "name")
+    staging = output.staging
+    file = staging.begin_chunk("", 1, 2, 3)
     block = bytes(range(256)) * 4096
     for start in range(0, size, len(block)):
         file.write(block[: size - start])
     found, digest = file.finish()
     assert found == file.tell() == size
-    tree.keep(file, f"folder/{digest}")
-    assert tree.size(f"folder/{digest}") == size
-    assert b"".join(tree.blocks(f"folder/{digest}")) == (block * (size // len(block) + 1))[:size]
-    assert list(tree.files("folder")) == [f"folder/{digest}"]
+    path = f"{staging.chunk_folder()}/{digest}"
+    file.keep(path)
+    assert staging.size(path) == size
+    assert b"".join(staging.file_system.blocks(path)) == (block * (size // len(block) + 1))[:size]
+    assert [found for found, _ in staging.file_system.walk(staging.chunk_folder(), lambda _: True)] == [path]

@@ -272,7 +272,6 @@ def _empty(folder: Folder) -> None:
     with contextlib.suppress(FileNotFoundError):
         for name in folder.names():
             folder.remove(name)
-            folder.remove_log(name)
 
 
 def _is_copy(manifest: Manifest, older: Manifest) -> bool:

@@ -134,54 +134,6 @@ def append(path: Path, data: Buffer, at: int, *, durable: bool = False) -> None:
             os.close(descriptor)
 
 
-class AppendedFile:
-    """A new file that is appended to and stays open.
-
-    Args:
-        path: the file, which must not exist.
-        permissions: who may read it.
-
-    Attributes:
-        path: the file.
-        size: how many bytes it has.
-
-    Raises:
-        FileExistsError: when it exists.
-    """
-
-    def __init__(self, path: Path, permissions: Permissions = Permissions.UMASK) -> None:
-        self.path = path
-        self.size = 0
-        self._descriptor = _create(path, permissions)
-        self._is_durable = False
-        sync_folder(path.parent)
-
-    def append(self, data: bytes) -> None:
-        """Add to its end.
-
-        Raises:
-            OSError: when not all of it could be written; the file is of no use any more then.
-        """
-        self._is_durable = False
-        with _naming(self.path):
-            write_all(self._descriptor, data)
-        self.size += len(data)
-
-    def make_durable(self) -> None:
-        """Return when all that was appended will outlast a power failure."""
-        if not self._is_durable:
-            with _naming(self.path):
-                _expect_size(self._descriptor, self.size, self.path)
-                os.fsync(self._descriptor)
-            self._is_durable = True
-
-    def close(self) -> None:
-        """Let go of it; closing it again does nothing."""
-        if self._descriptor >= 0:
-            descriptor, self._descriptor = self._descriptor, -1
-            os.close(descriptor)
-
-
 def write_all(descriptor: int, data: Buffer) -> None:
     """Write every byte.
 

@@ -17,7 +17,7 @@ import io
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, Generic, Protocol, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Generic, NamedTuple, Protocol, cast
 
 import numpy as np
 import pyarrow as pa
@@ -380,35 +380,23 @@ _JOINERS: Final = {
 """Which module joins files of a format. Checkpoints hold these names."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileKind:
-    """The kind of a file; files of one kind can be joined.
+class FileKind(NamedTuple):
+    """The kind of a file; files of one kind can be joined. A value of JSON, as part of committables.
 
     Attributes:
         format: by what they are joined.
         layout: a digest of their schema, or of what else has to be equal.
-        options: how the joined file is written; values of JSON.
+        options: how the joined file is written.
     """
 
     format: str
     layout: str
-    options: tuple[tuple[str, Any], ...] = ()
+    options: dict[str, Any]
 
     @staticmethod
     def of(format: str, layout: str, **options: Any) -> FileKind:
         """A kind, of a layout in full."""
-        digest = hashlib.blake2b(layout.encode(), digest_size=8).hexdigest()
-        return FileKind(format, digest, tuple(sorted(options.items())))
-
-    def to_json(self) -> Any:
-        """For a checkpoint."""
-        return [self.format, self.layout, dict(self.options)]
-
-    @staticmethod
-    def from_json(document: Any) -> FileKind:
-        """Read a kind that :meth:`to_json` has written."""
-        format, layout, options = document
-        return FileKind(format, layout, tuple(sorted(options.items())))
+        return FileKind(format, hashlib.blake2b(layout.encode(), digest_size=8).hexdigest(), options)
 
 
 class Joiner(Protocol):
@@ -427,7 +415,7 @@ def joined(kind: FileKind, files: Iterable[BinaryIO]) -> Iterator[bytes]:
     """
     join: Joiner = import_module(_JOINERS[kind.format]).join
     out = _JoinedOutput()
-    for _ in join(files, cast("BinaryIO", out), **dict(kind.options)):
+    for _ in join(files, cast("BinaryIO", out), **kind.options):
         yield out.take()
     yield out.take()
 

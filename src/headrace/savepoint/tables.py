@@ -370,8 +370,6 @@ def copy_state_file(source: Folder, target: Folder, name: str) -> None:
 SOURCES: Final = "sources"
 """The folder of these files in a savepoint."""
 
-_WHOLE: Final = 1 << 62
-
 
 def copy_out(uid: str, source: SourceSnapshot, kept: Folder, savepoint: Folder) -> Iterator[SourceFile]:
     """Copy the files that the position of a source names.
@@ -424,8 +422,8 @@ def named_files(source: SourceSnapshot, kept: Folder) -> Iterator[tuple[str, byt
 
 
 def _content(name: str, kept: Folder) -> bytes:
-    try:  # where a log is a folder of segments, there is no file of its name
-        return kept.read_log(name, _WHOLE) if kept.size(name) is None else kept.read(name)
+    try:
+        return kept.read(name)
     except FileNotFoundError as error:
         raise StateCorruptedError(f"{kept.locate(name)} is missing; put it back") from error
 

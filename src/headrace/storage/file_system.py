@@ -3,7 +3,7 @@
 Exactly-once rests on few operations, which each storage does in its own way: to create a file exclusively, to write one
 that is there whole or not at all, and to give it another name once. A :class:`FileSystem` does these. What is built on
 them is written once: :class:`~headrace.storage.folder.Folder` for checkpoints,
-:class:`~headrace.storage.files.FileStore` for input and :class:`~headrace.storage.folder.OutputTree` for output.
+:class:`~headrace.storage.files.FileStore` for input, and what sinks of files publish.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, BinaryIO, ClassVar, Final, NamedTuple, cast
 import pyarrow as pa
 
 from headrace.common.durable import (
-    AppendedFile,
     Permissions,
     append,
     create_exclusively,
@@ -125,38 +124,6 @@ class StagedFile(io.RawIOBase):
         """Remove it. Writers of formats may still want to end it when they are collected; that is dropped."""
 
 
-class AppendLog(ABC):
-    """A file that only grows, by one writer.
-
-    Attributes:
-        name: its name in its folder.
-        size: how many bytes it has.
-    """
-
-    name: str
-    size: int
-
-    @abstractmethod
-    def append(self, data: bytes) -> None:
-        """Add to its end.
-
-        Raises:
-            OSError: when not all of it could be written; the log is of no use any more then.
-        """
-
-    @abstractmethod
-    def make_durable(self) -> None:
-        """Return when all that was appended will outlast a power failure.
-
-        Raises:
-            OSError: when it may not; the log is of no use any more then.
-        """
-
-    @abstractmethod
-    def close(self) -> None:
-        """Let go of it; closing it again does nothing."""
-
-
 class FileSystem(ABC):
     """A storage with files, which paths name; picklable and hashable.
 
@@ -166,13 +133,11 @@ class FileSystem(ABC):
 
     Attributes:
         root: what comes before a path in a URI; empty on POSIX.
-        can_append: whether a file can grow. Where it cannot, a log is a folder of segments.
         is_flat: whether folders are but the beginnings of names, which need no making and cannot be renamed.
         chmod: the user's command that changes permissions; empty where files have none.
     """
 
     root: str
-    can_append: ClassVar[bool] = False
     is_flat: ClassVar[bool] = False
     chmod: ClassVar[str] = ""
 
@@ -321,14 +286,6 @@ class FileSystem(ABC):
             path: where it may be while it is written; the folder exists, and nobody else has that path.
         """
 
-    def start_log(self, path: str, permissions: Permissions) -> AppendLog:
-        """Begin a file that grows; only where :attr:`can_append` says so.
-
-        Raises:
-            FileExistsError: when something has that path.
-        """
-        raise NotImplementedError
-
     # --- names -------------------------------------------------------------------------------------------------------
 
     def for_publishing(self, folder: str) -> FileSystem:
@@ -385,7 +342,6 @@ class PosixFileSystem(FileSystem):
     """The files that driver and executors see under the same path."""
 
     root: str = ""
-    can_append: ClassVar[bool] = True
     chmod: ClassVar[str] = "chmod"
 
     def stat(self, path: str) -> Entry | None:
@@ -451,22 +407,10 @@ class PosixFileSystem(FileSystem):
         write_file(Path(path), chunks, permissions, durable=durable)
 
     def write_new(self, path: str, blocks: Iterable[bytes]) -> None:
-        file = AppendedFile(Path(path))
-        try:
-            for block in blocks:
-                file.append(block)
-            file.make_durable()
-        except BaseException:
-            file.path.unlink(missing_ok=True)
-            raise
-        finally:
-            file.close()
+        write_file(Path(path), blocks)
 
     def stage(self, path: str) -> StagedFile:
         return _ReopenedFile(Path(path))
-
-    def start_log(self, path: str, permissions: Permissions) -> AppendLog:
-        return _PosixLog(Path(path), permissions)
 
     def publish(self, source: str, target: str) -> bool:
         move(Path(source), Path(target))
@@ -500,12 +444,6 @@ def _opened(path: str) -> Iterator[BinaryIO]:
 def _check_regular(path: str, info: os.stat_result) -> None:
     if not stat.S_ISREG(info.st_mode):
         raise IsADirectoryError(errno.EISDIR, "it is no file", path)
-
-
-class _PosixLog(AppendedFile, AppendLog):
-    def __init__(self, path: Path, permissions: Permissions) -> None:
-        super().__init__(path, permissions)
-        self.name = path.name
 
 
 class _ReopenedFile(StagedFile):

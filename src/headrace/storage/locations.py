@@ -14,8 +14,7 @@ from headrace.common.errors import CheckpointStorageError
 from headrace.common.plugins import Plugin, PluginGroup
 from headrace.storage.credentials import PROFILE, with_profile
 from headrace.storage.file_system import PosixFileSystem
-from headrace.storage.files import FileStore
-from headrace.storage.folder import Folder, OutputTree, posix_folder
+from headrace.storage.folder import Folder, posix_folder
 from headrace.storage.hdfs import HdfsFileSystem, check_settings, complete_settings, is_of_hdfs
 from headrace.storage.object_store import ObjectStore, client, options_for
 
@@ -192,20 +191,22 @@ def file_system_of(place: str, options: Mapping[str, str]) -> FileSystem:
     return ObjectStore(place, complete_options(place, options))
 
 
-def open_files(place: str, options: Mapping[str, str]) -> FileStore:
-    """The files of users at a place; arguments and errors as with :func:`file_system_of`."""
-    return FileStore(file_system_of(place, options))
+def place_of(path: str) -> str:
+    """The URL of the bucket or name service in which a path is; empty for a POSIX path."""
+    if path.startswith("/"):
+        return ""
+    scheme, _, rest = path.partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}"
 
 
-def open_output(place: str, path: str, options: Mapping[str, str]) -> OutputTree:
-    """The folder at a place that a sink writes to; other arguments and errors as with :func:`file_system_of`.
+def open_path(path: str, options: Mapping[str, str]) -> tuple[FileSystem, str]:
+    """The file system of an absolute path or a URI, and the path there.
 
-    Args:
-        place: the storage.
-        path: begins with a slash, or is empty; the rest of the URI, or a POSIX path.
-        options: how to reach it.
+    Raises:
+        CheckpointStorageError: when the options do not fit.
     """
-    return OutputTree(file_system_of(place, options), path.rstrip("/"))
+    place = place_of(path)
+    return file_system_of(place, options), path[len(place) :].rstrip("/")
 
 
 def options_for_tasks(options: Mapping[str, str]) -> dict[str, str]:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Final
 
+from headrace.connectors.file_system.staging import Staging
 from headrace.state.hashmap_backend import HashMapBackend
-from headrace.storage.folder import Folder, OutputTree
+from headrace.storage.folder import Folder
 from tests.reliability.support.faults import die
 
 KINDS: Final[dict[str, Callable[[str], bool]]] = {
@@ -26,7 +27,7 @@ COMPACTION: Final = "compaction"
 OUTPUT: Final = "output"
 """Before a step that publishes output."""
 
-_CHANGES: Final = ("create", "write", "remove", "start_log")
+_CHANGES: Final = ("create", "write", "remove")
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class KillPoint:
             _watch(HashMapBackend, "run_compaction", lambda _: True, come_by)
         elif self.kind == OUTPUT:
             for name in ("publish", "write_for_publishing", "clear_publishing_folder"):
-                _watch(OutputTree, name, lambda _: True, come_by)
+                _watch(Staging, name, lambda _: True, come_by)
         elif self.kind:
             for name in _CHANGES:
                 _watch(Folder, name, lambda folder: KINDS[self.kind](str(folder)), come_by)

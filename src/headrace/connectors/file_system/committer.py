@@ -6,7 +6,6 @@ import errno
 import os
 import tempfile
 import uuid
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
     from headrace.connectors.file_system.staging import PartChunk, Staging
     from headrace.connectors.sink import Json, RunInTasks
-    from headrace.storage.folder import OutputTree
+    from headrace.storage.file_system import FileSystem
 
 
 _IN_MEMORY_BYTES: Final = 8 << 20
@@ -37,7 +36,7 @@ def assemble(staging: Staging, area: str, part: Part) -> str:
         CommitRefusedError: when a chunk is damaged.
     """
     name = uuid.uuid4().hex
-    staging.tree.write_for_publishing(area, name, _content(staging, part))
+    staging.write_for_publishing(area, name, _content(staging, part))
     return f"{area}/{name}"
 
 
@@ -46,18 +45,18 @@ def _content(staging: Staging, part: Part) -> Iterator[bytes]:
         assert part.form.kind is not None, "it is joined by its format"
         yield from joined(part.form.kind, _files(staging, part))
         return
-    yield part.form.header
+    yield part.form.header.encode("latin-1")
     for number, chunk in enumerate(part.chunks):
         if number in (part.boundaries or ()):
-            yield part.delimiter
-        yield from checked_blocks(staging.tree, staging.hidden(part.bucket, chunk), chunk)
+            yield part.delimiter.encode("latin-1")
+        yield from checked_blocks(staging.file_system, staging.hidden(part.bucket, chunk), chunk)
 
 
 def _files(staging: Staging, part: Part) -> Iterator[BinaryIO]:
     """The chunks as files that are read anywhere, none before it is known to be what the task wrote."""
     for chunk in part.chunks:
         with tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES) as file:
-            for block in checked_blocks(staging.tree, staging.hidden(part.bucket, chunk), chunk):
+            for block in checked_blocks(staging.file_system, staging.hidden(part.bucket, chunk), chunk):
                 file.write(block)
             file.seek(0)
             yield cast("BinaryIO", file)
@@ -68,34 +67,34 @@ def is_assembled(part: Part) -> bool:
     return len(part.chunks) > 1 or bool(part.form.header)
 
 
-def check_size(tree: OutputTree, path: str, chunk: PartChunk) -> None:
+def check_size(staging: Staging, path: str, chunk: PartChunk) -> None:
     """Check by its size that a chunk is there as a task wrote it.
 
     Raises:
         FileNotFoundError: when it is missing.
         CommitRefusedError: when it has another size.
     """
-    found = tree.size(path)
-    where = tree.locate(path)
+    found = staging.size(path)
+    where = staging.locate(path)
     if found is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), where)
     if found != chunk.size:
         raise CommitRefusedError(f"{where} has {found} bytes, but a task wrote {chunk.size}; put it back as it was")
 
 
-def checked_blocks(tree: OutputTree, path: str, chunk: PartChunk) -> Iterator[bytes]:
+def checked_blocks(file_system: FileSystem, path: str, chunk: PartChunk) -> Iterator[bytes]:
     """The content of a chunk, which at its end is known to be what the task wrote.
 
     Raises:
         CommitRefusedError: when it is not.
     """
     digest = ContentDigest()
-    for block in tree.blocks(path):
+    for block in file_system.blocks(path):
         digest.update(block)
         yield block
     if digest.text() != chunk.digest:
         raise CommitRefusedError(
-            f"{tree.locate(path)} is damaged: its content is not what a task wrote; put it back as it was"
+            f"{file_system.locate(path)} is damaged: its content is not what a task wrote; put it back as it was"
         )
 
 
@@ -119,67 +118,66 @@ class FileCommitter(Committer):
     ) -> None:
         self._run_in_tasks = run_in_tasks
         self._tasks = tasks
-        self._staging = replace(staging, tree=staging.tree.for_committing(staging.root))
-        self._tree = self._staging.tree
+        self._staging = staging.for_committing()
+        self._file_system = self._staging.file_system
         self._generation = generation
         self._publishing = staging.publishing(generation)
-        self._tree.make_publishing_folder(self._publishing)
+        self._staging.make_publishing_folder(self._publishing)
         self._made: dict[str, str] = {}
         self._staging.fence(generation)
 
     def commit(self, epoch: int, committables: Sequence[Json], processing_time: int) -> None:
-        parts = [(self._staging.visible(part), part) for part in map(Part.from_json, committables)]
+        parts = [(self._staging.visible(part), part) for part in map(Part.of, committables)]
         self._made = self._assemble_in_tasks(parts)
         found = [name for name, part in parts if not self._publish_once(part, name, epoch)]
-        self._tree.make_durable(name for name, _ in parts)
-        self._tree.confirm(found)
+        self._file_system.make_durable(name for name, _ in parts)
+        self._staging.confirm(found)
         # Only now: if they were gone and the part was not there after a power failure, it was lost
         for _, part in parts:
             for chunk in part.chunks:
-                self._tree.remove(self._staging.hidden(part.bucket, chunk))
+                self._file_system.remove(self._staging.hidden(part.bucket, chunk))
 
     def recover(self, in_progress: Json | None) -> None:
-        waiting = PartsInProgress.from_json(in_progress)
+        waiting = PartsInProgress.of(in_progress)
         _refuse_visible(self._staging, waiting)
         needed = {self._staging.hidden(bucket, chunk): chunk for bucket, chunk in waiting.chunks()}
         for path, chunk in needed.items():
             try:
-                check_size(self._tree, path, chunk)
+                check_size(self._staging, path, chunk)
             except FileNotFoundError as error:
                 raise CommitRefusedError(
-                    f"{self._tree.locate(path)} is missing, which waits to be published; put it back"
+                    f"{self._staging.locate(path)} is missing, which waits to be published; put it back"
                 ) from error
         for path in self._staging.written_before(self._generation):
             if path not in needed:
-                self._tree.remove(path)
+                self._file_system.remove(path)
 
     def finish(self) -> None:
         for path in self._staging.written_before(self._generation + 1):
-            self._tree.remove(path)
-        self._tree.clear_publishing_folder(self._publishing)
-        self._tree.remove_empty_folders(self._staging.chunks)
-        self._tree.remove_empty_folders(self._staging.root)
+            self._file_system.remove(path)
+        self._staging.clear_publishing_folder(self._publishing)
+        self._staging.remove_empty_folders()
 
     def _publish_once(self, part: Part, target: str, epoch: int) -> bool:
         """Have a part be visible; False where it was there already: an earlier try may have published it."""
-        tree = self._tree
+        staging = self._staging
         try:
-            if _is_there(tree, target, part):
+            if _is_there(staging, target, part):
                 return False
             if self._publish(part, target, epoch):
                 return True
-            _is_there(tree, target, part)
+            _is_there(staging, target, part)
         except FileNotFoundError as error:
-            if not tree.has_publishing_folder(self._publishing):
+            if not staging.has_publishing_folder(self._publishing):
                 # The job manager knows which it is, and begins again with an area of its own where it is the second.
                 raise InfrastructureError(
-                    f"{tree.locate(self._publishing)} has been taken away, by another job manager that has taken over "
-                    f"or by somebody else; {tree.locate(target)} is left to whoever goes on"
+                    f"{staging.locate(self._publishing)} has been taken away, by another job manager that has taken "
+                    f"over or by somebody else; {staging.locate(target)} is left to whoever goes on"
                 ) from error
-            if not _is_there(tree, target, part):  # else somebody has just published it
+            if not _is_there(staging, target, part):  # else somebody has just published it
                 name = target.rpartition("/")[2]
                 raise CommitRefusedError(
-                    f"{tree.locate(target)} cannot be published: {error.filename} is missing, which the checkpoint "
+                    f"{staging.locate(target)} cannot be published: {error.filename} is missing, which the checkpoint "
                     f"names; put it back. Where {name} was published and has been removed since: do not do so within "
                     "seconds"
                 ) from error
@@ -189,14 +187,14 @@ class FileCommitter(Committer):
         """Publish a part; False where somebody else may have been faster."""
         if is_assembled(part):
             made = self._made.pop(target, None) or assemble(self._staging, self._publishing, part)
-            return self._tree.publish(made, target)
+            return self._staging.publish(made, target)
         (chunk,) = part.chunks
         source = self._staging.hidden(part.bucket, chunk)
-        check_size(self._tree, source, chunk)
+        check_size(self._staging, source, chunk)
         if (chunk.generation, chunk.epoch) != (self._generation, epoch):  # it has waited for a while
-            for _ in checked_blocks(self._tree, source, chunk):
+            for _ in checked_blocks(self._file_system, source, chunk):
                 pass
-        return self._tree.publish(source, target)
+        return self._staging.publish(source, target)
 
     def _assemble_in_tasks(self, parts: Sequence[tuple[str, Part]]) -> dict[str, str]:
         """Have tasks assemble the parts that are not visible yet; gives by visible name where each is.
@@ -205,7 +203,7 @@ class FileCommitter(Committer):
         """
         if self._tasks == 1:
             return {}
-        wanted = [(name, part) for name, part in parts if is_assembled(part) and self._tree.size(name) is None]
+        wanted = [(name, part) for name, part in parts if is_assembled(part) and self._staging.size(name) is None]
         shares = [wanted[number :: self._tasks] for number in range(min(self._tasks, len(wanted)))]
         made = self._run_in_tasks(partial(_assemble_share, self._staging, self._publishing), shares)
         return {name: path for share in made for name, path in share.items()}
@@ -222,16 +220,16 @@ def _assemble_share(staging: Staging, area: str, share: Sequence[tuple[str, Part
     return made
 
 
-def _is_there(tree: OutputTree, target: str, part: Part) -> bool:
+def _is_there(staging: Staging, target: str, part: Part) -> bool:
     """Tell whether a part is visible; of one that is rewritten its name tells.
 
     Raises:
         CommitRefusedError: when something else has its name.
     """
-    found = tree.size(target)
+    found = staging.size(target)
     if found not in (None, part.size) and not part.is_rewritten:
         raise CommitRefusedError(
-            f"{tree.locate(target)} has {found} bytes, but what is to be published there has {part.size}; remove it"
+            f"{staging.locate(target)} has {found} bytes, but what is to be published there has {part.size}; remove it"
         )
     return found is not None
 
@@ -242,14 +240,14 @@ def refuse_future(staging: Staging, epoch: int) -> None:
     Raises:
         CheckpointError: naming a file of a later epoch.
     """
-    later = [(part.last, staging.tree.locate(part.path)) for part in staging.visible_parts() if part.last > epoch]
+    later = [(part.last, staging.locate(part.path)) for part in staging.visible_parts() if part.last > epoch]
     if later:
         last, path = max(later)
         raise CheckpointError(
             f"the checkpoint directory is at epoch {epoch}, but {path} holds output up to epoch {last}: the "
             "directory is an old copy, or newer checkpoints were removed, and going on would write that output again. "
             "Put the newest checkpoint directory back; or, if this is the one to go on from, move all files of epochs "
-            f"after {epoch} away from {staging.tree} (*-{staging.sink}-<subtask>-<first epoch>-<last epoch>-*)"
+            f"after {epoch} away from {staging} (*-{staging.sink}-<subtask>-<first epoch>-<last epoch>-*)"
         )
 
 
@@ -265,7 +263,7 @@ def _refuse_visible(staging: Staging, waiting: PartsInProgress) -> None:
     for part in staging.visible_parts() if epochs else ():
         if any(part.first <= epoch <= part.last for epoch in epochs.get((part.bucket, part.subtask), ())):
             raise CheckpointError(
-                f"{staging.tree.locate(part.path)} holds output that waits to be published by the checkpoint: the "
+                f"{staging.locate(part.path)} holds output that waits to be published by the checkpoint: the "
                 "checkpoint directory is an old copy, and going on would write that output again. Put the newest "
                 "checkpoint directory back; or, if this is the one to go on from, move that file away"
             )

@@ -258,9 +258,6 @@ class FileEnumerator(SplitEnumerator):
             self._consume(positions[SPLIT][0])
             self._journal.manifest_written()
 
-    def close(self) -> None:
-        self._journal.close()
-
     def _file_at(self, ordinal: int) -> PlannedRange | None:
         index = ordinal - self._known.first
         if index >= len(self._known.pending):

@@ -1,9 +1,9 @@
-"""The files that a source has seen, in an append-only log beside the checkpoints.
+"""The files that a source has seen, in immutable files beside the checkpoints.
 
-The manifest holds a reference only: the log's name, how long it was and the checksum of what it held. Since a log only
-grows, a restart from an older manifest finds in the shorter prefix exactly the files that were known then. After a
-restart, after a failure to write, and when most of a log is out of date, what is still of use is put into a new log and
-the old one is left alone.
+The manifest names them and their checksums. Whatever is new since the manifest before it makes one more file. As with
+the runs of a log-structured merge tree, smaller ones are put together with it, so that there are few, and all are
+written anew when most of what they tell is out of date. What no manifest names any more stays for a while, for restarts
+from older manifests.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
+from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -19,17 +20,14 @@ from headrace.common.logs import get_logger
 from headrace.storage.files import FileStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from headrace.connectors.source import Json
-    from headrace.storage.file_system import AppendLog
     from headrace.storage.folder import Folder
 
-_KEPT_LOGS: Final = 8
-"""So many older logs are kept, for restarts from older manifests."""
+_MOST_KEPT: Final = 1000
+"""So many files that the newest manifest does not name are kept, for restarts from older manifests."""
 
 _MIN_ENTRIES: Final = 1000
-"""A log of fewer entries is not worth being replaced."""
+"""Fewer entries are not worth being written anew."""
 
 _NAME: Final = re.compile(r"files-([0-9]{8,})\.log")
 _PENDING, _CONSUMED = "p", "c"
@@ -57,32 +55,42 @@ class KnownFiles:
         return len(self.consumed) + len(self.pending)
 
 
-class FileJournal:
-    """The known files, in memory and in a log that is written when a manifest is about to refer to it.
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A file that was written: its name, the checksum of its content, and the new files that it tells of."""
 
-    Memory is ahead of the log until then. When writing fails, the log is given up, and the next one begins with all
-    that is known: so nothing half-written is ever referred to.
+    name: str
+    checksum: int
+    files: list[FileStatus]
+
+
+class FileJournal:
+    """The known files, in memory and in files that are written when a manifest is about to name them.
+
+    Memory is ahead of them until then. A file that could not be written is named by nothing; the next try writes
+    another one.
 
     Args:
-        folder: the folder for logs; created on demand.
+        folder: the folder for the files; created on demand.
         reference: what :meth:`reference` gave when the manifest was written that the job goes on from, if any.
 
     Attributes:
         known: what is known now. Files that are new are told to :meth:`add`; the rest may be changed.
 
     Raises:
-        StateCorruptedError: when the log is not as the manifest knows it, naming it.
+        StateCorruptedError: when a file is not as the manifest knows it, naming it.
     """
 
     def __init__(self, folder: Folder, reference: Json | None) -> None:
         self._folder = folder
         self._reference = reference
-        self._restored = None if reference is None else reference["log"]
+        self._restored = frozenset(name for name, _ in reference or ())
         self.known = KnownFiles() if reference is None else load(folder, reference)
         self._unwritten: list[FileStatus] = []
         self._is_written = True
-        self._log: _Log | None = None
-        self._cleaned_for: _Log | None = None
+        self._runs: list[_Run] = []
+        self._number = 0
+        self._superseded: deque[str] | None = None
 
     def add(self, files: list[FileStatus], newest: int) -> None:
         """Add files that are to be read after all others; ``newest`` as in :class:`KnownFiles`."""
@@ -97,147 +105,78 @@ class FileJournal:
         Raises:
             OSError: when it cannot be written; it can be tried again.
         """
-        if self._is_written:
-            return self._reference
-        try:
-            known, newest = self.known, {"newest": self.known.newest}
-            if self._log is None:
-                self._log = _Log(self._folder)
-                self._log.write([{"first": known.first, **newest}, *_entries(_CONSUMED, known.consumed.values())])
-                self._log.write(_entries(_PENDING, known.pending))
-                self._log.entries += len(known)
-            else:
-                self._log.write([*_entries(_PENDING, self._unwritten), newest])
-                self._log.entries += len(self._unwritten)
-            self._reference = self._log.reference()
-        except BaseException:
-            self._give_up()
-            raise
-        self._unwritten = []
-        self._is_written = True
+        if not self._is_written:
+            before, self._runs = self._runs, self._written()
+            if self._superseded is not None:
+                self._superseded += [run.name for run in before if run not in self._runs]
+            self._reference = [[run.name, run.checksum] for run in self._runs]
+            self._unwritten, self._is_written = [], True
         return self._reference
 
     def manifest_written(self) -> None:
-        """A manifest holds the last reference: older logs may go, and this one when most of it is out of date."""
-        log = self._log
-        if log is None:
+        """A manifest holds the last reference: the oldest of those that it does not name may go."""
+        if not self._runs:
             return
-        if self._cleaned_for is not log:
-            self._cleaned_for = log
-            remove_older(self._folder, log.name, keep=self._restored)
-        if log.entries > max(_MIN_ENTRIES, 2 * len(self.known)):
-            self.close()
+        try:
+            if self._superseded is None:
+                self._superseded = self._left_by_others()
+            while len(self._superseded) > _MOST_KEPT:
+                if self._superseded[0] not in self._restored:
+                    self._folder.remove(self._superseded[0])
+                self._superseded.popleft()
+        except OSError as error:
+            logger.warning("older lists of files in %s are left there: %s", self._folder, error)
 
-    def close(self) -> None:
-        """Let go of the log."""
-        if self._log is not None:
-            self._log.close()
-            self._log = None
+    def _left_by_others(self) -> deque[str]:
+        """What was there before and no reference of this life names; what killed writers have left of it is removed."""
+        named = {run.name for run in self._runs}
+        left = deque(name for number, name in _numbered(self._folder) if number <= self._number and name not in named)
+        self._folder.remove_unfinished(set(left).__contains__)
+        return left
 
-    def _give_up(self) -> None:
-        log = self._log
-        self.close()
-        if log is not None and (self._reference is None or self._reference["log"] != log.name):
-            _remove(self._folder, log.name)
+    def _written(self) -> list[_Run]:
+        """Write what is new together with the runs that are no longer than it, or write all; gives all runs."""
+        known, runs, new = self.known, self._runs, self._unwritten
+        if not runs or sum(len(run.files) for run in runs) > max(_MIN_ENTRIES, 2 * len(known)):
+            consumed = list(known.consumed.values())
+            lines = [{"first": known.first, "newest": known.newest}, *_entries(_CONSUMED, consumed)]
+            return [self._write([*lines, *_entries(_PENDING, known.pending)], [*consumed, *known.pending])]
+        while len(runs) > 1 and len(runs[-1].files) <= len(new):
+            runs, new = runs[:-1], runs[-1].files + new
+        return [*runs, self._write([{"newest": known.newest}, *_entries(_PENDING, new)], new)]
 
-
-class _Log:
-    """A log that is being written.
-
-    Args:
-        folder: the folder for logs; created on demand.
-
-    Attributes:
-        entries: how many files it tells of.
-    """
-
-    def __init__(self, folder: Folder) -> None:
-        folder.make()
-        self._file = _create_next(folder)
-        self._checksum = 0
-        self.entries = 0
-
-    @property
-    def name(self) -> str:
-        """Its name in the folder."""
-        return self._file.name
-
-    def reference(self) -> Json:
-        """Make it durable and say what the manifest has to hold."""
-        self._file.make_durable()
-        return {"log": self.name, "length": self._file.size, "checksum": self._checksum}
-
-    def close(self) -> None:
-        """Let go of the file."""
-        self._file.close()
-
-    def write(self, lines: list[Json]) -> None:
-        """Add lines to its end."""
+    def _write(self, lines: list[Json], files: list[FileStatus]) -> _Run:
         # ASCII alone: bytes of a path that are no text, and newlines in it, are escapes.
-        data = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
-        self._file.append(data)
-        self._checksum = zlib.crc32(data, self._checksum)
+        content = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
+        if not self._number:
+            self._folder.make()
+            self._number = max((number for number, _ in _numbered(self._folder)), default=0)
+        self._number += 1
+        while not self._folder.create(name := f"files-{self._number:08}.log", content):
+            self._number += 1  # never one that exists: another job manager may have just written it
+        return _Run(name, zlib.crc32(content), files)
 
 
 def load(folder: Folder, reference: Json) -> KnownFiles:
     """Load the files that a manifest's reference stands for.
 
     Raises:
-        StateCorruptedError: when the log is missing, too short or not the one that was written, naming it.
+        StateCorruptedError: when a file is missing or not the one that was written, naming it.
     """
-    path = folder.locate(reference["log"])
-    length = reference["length"]
-    try:
-        data = folder.read_log(reference["log"], length)
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
-        raise StateCorruptedError(f"the list of files that the source has seen is missing: {path}") from error
-    if len(data) != length:
-        raise StateCorruptedError(f"{path} has {len(data)} bytes, but the checkpoint knows {length}")
-    if zlib.crc32(data) != reference["checksum"]:
-        raise StateCorruptedError(
-            f"{path} is damaged, or another source's: the checksum of its first {length} bytes is not the one that the "
-            "checkpoint knows"
-        )
     known = KnownFiles()
-    try:
+    for name, checksum in reference:
+        path = folder.locate(name)
+        try:
+            data = folder.read(name)
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+            raise StateCorruptedError(f"the list of files that the source has seen is missing: {path}") from error
+        if zlib.crc32(data) != checksum:
+            raise StateCorruptedError(
+                f"{path} is damaged, or another source's: its checksum is not the one that the checkpoint knows"
+            )
         for line in data.splitlines():
             _apply(known, json.loads(line))
-    except (ValueError, TypeError, KeyError) as error:
-        raise StateCorruptedError(f"{path} cannot be read: {error}") from error
     return known
-
-
-def remove_older(folder: Folder, name: str, keep: str | None) -> None:
-    """Remove logs that no manifest is likely to refer to any more; called when one refers to the log ``name``.
-
-    What writers of older logs have left that were killed in the midst of it goes, too.
-
-    Args:
-        folder: the folder of logs.
-        name: the log.
-        keep: the log that this life of the job was restored from.
-    """
-
-    def is_older(log: str) -> bool:
-        found, this = _NAME.fullmatch(log), _NAME.fullmatch(name)
-        return found is not None and this is not None and int(found[1]) < int(this[1])
-
-    try:
-        older = [log for _, log in _logs(folder) if is_older(log)]
-        folder.remove_unfinished(is_older)
-    except OSError as error:
-        logger.warning("older lists of files in %s are left there: %s", folder, error)
-        return
-    for log in older[:-_KEPT_LOGS]:
-        if log != keep:
-            _remove(folder, log)
-
-
-def _remove(folder: Folder, name: str) -> None:
-    try:
-        folder.remove_log(name)
-    except OSError as error:
-        logger.warning("%s is of no use any more, but cannot be removed: %s", folder.locate(name), error)
 
 
 def _apply(known: KnownFiles, entry: Json) -> None:
@@ -253,21 +192,10 @@ def _apply(known: KnownFiles, entry: Json) -> None:
         known.consumed[status.path] = status
 
 
-def _entries(kind: str, files: Iterable[FileStatus]) -> list[Json]:
+def _entries(kind: str, files: list[FileStatus]) -> list[Json]:
     return [[kind, status.path, status.size, status.mtime_ns] for status in files]
 
 
-def _logs(folder: Folder) -> list[tuple[int, str]]:
-    """The logs in a folder by their numbers, in order, and what others may have put there under such names."""
+def _numbered(folder: Folder) -> list[tuple[int, str]]:
+    """The files in a folder by their numbers, in order, and what others may have put there under such names."""
     return sorted((int(found[1]), found[0]) for found in map(_NAME.fullmatch, folder.names()) if found is not None)
-
-
-def _create_next(folder: Folder) -> AppendLog:
-    """A new log after all others; never one that exists, for an older job manager may still write to it."""
-    number = max((number for number, _ in _logs(folder)), default=0)
-    while True:
-        number += 1
-        try:
-            return folder.start_log(f"files-{number:08}.log")
-        except FileExistsError:
-            continue

@@ -24,15 +24,13 @@ from headrace.common.errors import (
 from headrace.common.logs import get_logger
 from headrace.connectors.source import SourceRecords
 from headrace.metrics.own_names import FILES_CORRUPT, FILES_MISSING
-from headrace.storage import locations
-from headrace.storage.files import has_wildcards, is_hidden, matches, shown
-from headrace.storage.locations import HDFS, OBJECT_STORES, REMOTE, bucket_of, open_files, usual_spelling
+from headrace.storage.files import FileStore, has_wildcards, is_hidden, matches, shown
+from headrace.storage.locations import HDFS, OBJECT_STORES, REMOTE, bucket_of, file_system_of, place_of, usual_spelling
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from headrace.storage.files import FileStatus, FileStore
-    from headrace.storage.folder import OutputTree
+    from headrace.storage.files import FileStatus
 
 logger = get_logger(__name__)
 
@@ -86,28 +84,6 @@ def resolved(path: str | os.PathLike[str]) -> str:
         ) from error
 
 
-def open_output(path: str, options: Mapping[str, str]) -> OutputTree:
-    """Open the tree below the path of a sink.
-
-    Args:
-        path: as :func:`resolved` gives it.
-        options: how storages are reached.
-
-    Raises:
-        CheckpointStorageError: when the options do not fit.
-    """
-    place = _place(path)
-    return locations.open_output(place, path[len(place) :], options)
-
-
-def _place(path: str) -> str:
-    """The URL of the bucket or name service in which a path is; empty for a POSIX path."""
-    if path.startswith("/"):
-        return ""
-    scheme, _, rest = path.partition("://")
-    return f"{scheme}://{rest.partition('/')[0]}"
-
-
 class InputPaths:
     """The paths of a source, and the files that they stand for.
 
@@ -123,9 +99,9 @@ class InputPaths:
 
     def store_of(self, path: str) -> FileStore:
         """The store of a file that a path stands for."""
-        place = _place(path)
+        place = place_of(path)
         if place not in self._stores:
-            self._stores[place] = open_files(place, self._options)
+            self._stores[place] = FileStore(file_system_of(place, self._options))
         return self._stores[place]
 
     def find(self) -> list[FileStatus]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate, chain, groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeVar
@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeVar
 from headrace.common.arguments import expect
 from headrace.common.errors import InvalidProgramError
 from headrace.common.time import to_millis
-from headrace.connectors.file_system.staging import Part, PartChunk, PartForm
+from headrace.connectors.file_system.staging import Part, PartChunk
 from headrace.connectors.sink import PreCommit, PreCommitted
 from headrace.formats.file_format import BYTES
 
 if TYPE_CHECKING:
     import datetime
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from headrace.common.time import Duration
     from headrace.connectors.sink import Json
@@ -259,7 +259,7 @@ class FileCompactor:
     def _joined(self, parts: list[Part]) -> Part:
         *starts, _ = accumulate(len(part.chunks) for part in parts)
         chunks = tuple(chunk for part in parts for chunk in part.chunks)
-        return replace(parts[0], chunks=chunks, boundaries=tuple(starts), delimiter=self.delimiter)
+        return parts[0]._replace(chunks=chunks, boundaries=tuple(starts), delimiter=self.delimiter.decode("latin-1"))
 
 
 class Compaction(NamedTuple):
@@ -294,17 +294,18 @@ class FilePreCommit(PreCommit):
     def prepare(
         self, in_progress: Json | None, committables: Sequence[Json], processing_time: int, *, is_last: bool
     ) -> PreCommitted:
-        before = PartsInProgress.from_json(in_progress)
-        complete, growing = self._rolled(before.growing, map(Part.from_json, committables), processing_time, is_last)
-        compacting = before.compacting
+        before = PartsInProgress.of(in_progress)
+        complete, growing = self._rolled(before.growing, map(Part.of, committables), processing_time, is_last)
+        waiting = {bucket: (epochs, list(parts)) for bucket, (epochs, parts) in before.compacting.items()}
         for part in complete:
-            compacting.setdefault(part.bucket, _Compacting(0, [])).parts.append(part)
-        ready = [part.to_json() for waiting in compacting.values() for part in self._compacted(waiting, is_last)]
-        left = {bucket: waiting for bucket, waiting in sorted(compacting.items()) if waiting.parts}
-        return PreCommitted(tuple(ready), PartsInProgress(growing, left, processing_time).to_json())
+            waiting.setdefault(part.bucket, (0, []))[1].append(part)
+        compacted = {bucket: self._compacted(*waiting[bucket], is_last) for bucket in sorted(waiting)}
+        ready = [part for parts, _, _ in compacted.values() for part in parts]
+        left = {bucket: (epochs, parts) for bucket, (_, epochs, parts) in compacted.items() if parts}
+        return PreCommitted(tuple(ready), PartsInProgress(growing, left, processing_time) if growing or left else None)
 
     def due(self, in_progress: Json) -> int | None:
-        waiting = PartsInProgress.from_json(in_progress)
+        waiting = PartsInProgress.of(in_progress)
         ends = ((part.chunks[0].written, part.chunks[-1].written) for part in waiting.growing)
         times = [time for first, last in ends if (time := self._policy.complete_at(first, last)) is not None]
         if waiting.compacting and (self._compaction is None or self._compaction.strategy.num_checkpoints is not None):
@@ -323,12 +324,12 @@ class FilePreCommit(PreCommit):
             else:
                 key = (part.bucket, part.chunks[0].subtask)
                 before = waiting[key].chunks if key in waiting else ()
-                waiting[key] = replace(part, chunks=before + part.chunks)  # the form is that of the program now
+                waiting[key] = part._replace(chunks=before + part.chunks)  # the form is that of the program now
         for _, part in sorted(waiting.items(), key=itemgetter(0)):
             runs, rest = ([list(part.chunks)], []) if is_last else self._runs(part.chunks, now)
-            complete += [replace(part, chunks=tuple(chunks), is_complete=True) for chunks in runs]
+            complete += [part._replace(chunks=tuple(chunks), is_complete=True) for chunks in runs]
             if rest:
-                still.append(replace(part, chunks=tuple(rest)))
+                still.append(part._replace(chunks=tuple(rest)))
         return complete, still
 
     def _runs(self, chunks: Sequence[PartChunk], now: int) -> tuple[list[list[PartChunk]], list[PartChunk]]:
@@ -338,19 +339,17 @@ class FilePreCommit(PreCommit):
             return [*runs, rest], []
         return runs, rest
 
-    def _compacted(self, waiting: _Compacting, is_last: bool) -> list[Part]:
-        """Take the files of a bucket that become visible; what is left goes on waiting."""
+    def _compacted(self, epochs: int, parts: list[Part], is_last: bool) -> tuple[list[Part], int, list[Part]]:
+        """The parts of a bucket that become visible, for how many epochs the others have waited, and the others."""
         if self._compaction is None:
-            taken, waiting.parts = waiting.parts, []
-            return taken
+            return parts, 0, []
         strategy, compactor = self._compaction
         most = math.inf if strategy.size_threshold is None else strategy.size_threshold
-        runs, waiting.parts = _cut(waiting.parts, lambda size: size >= most)
-        waiting.epochs = 1 if runs else waiting.epochs + 1
-        if waiting.parts and (is_last or waiting.epochs >= (strategy.num_checkpoints or math.inf)):
-            runs.append(waiting.parts)
-            waiting.parts = []
-        return [part for run in runs for part in compactor.compacted(run)]
+        runs, rest = _cut(parts, lambda size: size >= most)
+        epochs = 1 if runs else epochs + 1
+        if rest and (is_last or epochs >= (strategy.num_checkpoints or math.inf)):
+            runs, rest = [*runs, rest], []
+        return [part for run in runs for part in compactor.compacted(run)], epochs, rest
 
 
 def _cut(items: Sequence[_Sized], is_enough: Callable[[int], bool]) -> tuple[list[list[_Sized]], list[_Sized]]:
@@ -367,56 +366,30 @@ def _cut(items: Sequence[_Sized], is_enough: Callable[[int], bool]) -> tuple[lis
     return runs, rest
 
 
-@dataclass(slots=True)
-class _Compacting:
-    """The files of one bucket that wait to be compacted, and for how many epochs they have."""
-
-    epochs: int
-    parts: list[Part]
-
-
-@dataclass(frozen=True, slots=True)
-class PartsInProgress:
-    """The parts that are written, and in no committable yet.
+class PartsInProgress(NamedTuple):
+    """The parts that are written, and in no committable yet; a value of JSON, as the manifest has it.
 
     Attributes:
         growing: the parts that wait for more chunks, at most one for each subtask and bucket.
-        compacting: by bucket, the parts that wait to be compacted.
+        compacting: by bucket, for how many epochs parts have waited to be compacted, and the parts.
         looked_at: when that was last decided, in milliseconds of the job's clock.
     """
 
-    growing: list[Part]
-    compacting: dict[str, _Compacting]
+    growing: Sequence[Part]
+    compacting: Mapping[str, tuple[int, Sequence[Part]]]
     looked_at: int = 0
 
-    def to_json(self) -> Json | None:
-        """For the manifest; the growing parts alone where none waits to be compacted."""
-        growing = [
-            [part.bucket, part.chunks[0].subtask, part.form.to_json(), [chunk.to_json() for chunk in part.chunks]]
-            for part in self.growing
-        ]
-        if not self.compacting:
-            return growing or None
-        waiting = [[name, of.epochs, [part.to_json() for part in of.parts]] for name, of in self.compacting.items()]
-        return {"growing": growing, "compacting": waiting, "looked_at": self.looked_at}
-
     @staticmethod
-    def from_json(document: Json | None) -> PartsInProgress:
-        """Read what :meth:`to_json` gave."""
-        if not isinstance(document, dict):
-            document = {"growing": document or [], "compacting": [], "looked_at": 0}
-        growing = [
-            Part(bucket, tuple(map(PartChunk.from_json, chunks)), PartForm.from_json(form), is_complete=False)
-            for bucket, _, form, chunks in document["growing"]
-        ]
-        compacting = {
-            bucket: _Compacting(epochs, [Part.from_json(part) for part in parts])
-            for bucket, epochs, parts in document["compacting"]
+    def of(in_progress: Json | None) -> PartsInProgress:
+        """The parts as they come back from a manifest."""
+        growing, compacting, looked_at = in_progress or ([], {}, 0)
+        waiting = {
+            bucket: (epochs, [Part.of(part) for part in parts]) for bucket, (epochs, parts) in compacting.items()
         }
-        return PartsInProgress(growing, compacting, document["looked_at"])
+        return PartsInProgress(list(map(Part.of, growing)), waiting, looked_at)
 
     def chunks(self) -> Iterator[tuple[str, PartChunk]]:
         """All chunks, with their buckets."""
-        for part in chain(self.growing, *(waiting.parts for waiting in self.compacting.values())):
+        for part in chain(self.growing, *(parts for _, parts in self.compacting.values())):
             for chunk in part.chunks:
                 yield part.bucket, chunk

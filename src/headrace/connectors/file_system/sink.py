@@ -12,7 +12,7 @@ from headrace.common.serialization import Encoder
 from headrace.common.type_variables import T, T_contra
 from headrace.connectors.file_system.buckets import BucketAssigner
 from headrace.connectors.file_system.committer import FileCommitter, refuse_future
-from headrace.connectors.file_system.paths import open_output, resolved
+from headrace.connectors.file_system.paths import resolved
 from headrace.connectors.file_system.rolling import (
     Compaction,
     FileCompactor,
@@ -21,10 +21,10 @@ from headrace.connectors.file_system.rolling import (
     OnCheckpointRollingPolicy,
     RollingPolicy,
 )
-from headrace.connectors.file_system.staging import FileSinkWriter, PartForm, Staging, sink_digest
+from headrace.connectors.file_system.staging import FileSinkWriter, PartForm, Staging
 from headrace.connectors.sink import Sink
 from headrace.formats.file_format import BulkWriterFactory, EncodedFiles
-from headrace.storage.locations import HDFS
+from headrace.storage.locations import HDFS, open_path
 
 if TYPE_CHECKING:
     import os
@@ -175,7 +175,8 @@ class FileSink(Sink[T_contra]):
         header = None
         if isinstance(self._factory, EncodedFiles) and not self._factory.begins_with_header:
             header = self._factory.header(context.input_type)
-        form = PartForm(self._config.part_prefix, self._config.get_part_suffix(), header or b"", kind)
+        config = self._config
+        form = PartForm(config.part_prefix, config.get_part_suffix(), (header or b"").decode("latin-1"), kind)
         staging = self._staging(context)
         return FileSinkWriter(context, staging, self._assigner, self._factory, form, are_complete=header is None)
 
@@ -196,8 +197,8 @@ class FileSink(Sink[T_contra]):
         return FilePreCommit(self._policy, self._compaction)
 
     def _staging(self, context: WriterContext | CommitterContext) -> Staging:
-        tree = open_output(self._base, context.storage_options)
-        return Staging(tree, sink_digest(context.job_id, context.operator_id))
+        file_system, base = open_path(self._base, context.storage_options)
+        return Staging.of_sink(file_system, base, context.job_id, context.operator_id)
 
     def __repr__(self) -> str:
         return f"FileSink({self._base!r})"

@@ -16,7 +16,8 @@ Anything else that lies there is somebody else's, and is left alone.
 
 from __future__ import annotations
 
-import base64
+import contextlib
+import errno
 import hashlib
 import re
 import uuid
@@ -25,34 +26,31 @@ from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple, cast
 
 import numpy as np
 
+from headrace.common.durable import target_of_temporary
 from headrace.connectors.file_system.buckets import HIDDEN_FOLDER, check_bucket
 from headrace.connectors.sink import SinkWriter, encode_or_reject
 from headrace.formats.file_format import BYTES, FileKind
+from headrace.storage.file_system import EntryKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from headrace.common.batch import Batch
     from headrace.connectors.file_system.buckets import BucketAssigner
     from headrace.connectors.sink import Json, WriterContext, WriterEpoch
     from headrace.formats.file_format import BulkWriter, BulkWriterFactory
-    from headrace.storage.file_system import StagedFile
-    from headrace.storage.folder import OutputTree
+    from headrace.storage.file_system import FileSystem, StagedFile
 
 
-_CHUNK: Final = re.compile(r"([0-9]{10,})-([0-9]+)-([0-9]+)-(-?[0-9]+)-([0-9a-f]{16})\.part")
 _OF_GENERATION: Final = re.compile(r"[0-9]{10,}-([0-9]+)-[0-9]+(?:--?[0-9]+-[0-9a-f]{16}\.part|\.[0-9a-f]{32}\.tmp)")
 _PUBLISHING: Final = re.compile(r"publish-([0-9]+)")
 _FENCED: Final = re.compile(r"fenced-[0-9a-f]{32}")
+_ASSEMBLED: Final = re.compile(r"[0-9a-f]{32}")
+_MARK: Final = "owner"
+"""The file that says that a publishing folder is not fenced, where folders cannot be renamed."""
 
 
-def sink_digest(job_id: str, operator_id: str) -> str:
-    """A short name of a sink of a job, part of the names of its files."""
-    return hashlib.blake2b(f"{job_id}\0{operator_id}".encode(), digest_size=4).hexdigest()
-
-
-@dataclass(frozen=True, slots=True)
-class PartChunk:
+class PartChunk(NamedTuple):
     """A durable hidden file: what one subtask wrote in one epoch into one bucket.
 
     Attributes:
@@ -76,34 +74,20 @@ class PartChunk:
         """The name of the file."""
         return f"{self.epoch:010}-{self.generation}-{self.subtask}-{self.written}-{self.digest}.part"
 
-    def to_json(self) -> Json:
-        """For the manifest."""
-        return [self.file, self.size]
 
-    @staticmethod
-    def from_json(document: Json) -> PartChunk:
-        """Read what :meth:`to_json` gave."""
-        file, size = document
-        found = _CHUNK.fullmatch(file)
-        assert found is not None, f"{file!r} is no chunk"
-        epoch, generation, subtask, written = map(int, found.groups()[:4])
-        return PartChunk(epoch, generation, subtask, written, found[5], size)
-
-
-@dataclass(frozen=True, slots=True)
-class PartForm:
+class PartForm(NamedTuple):
     """The names and headers of visible files, as they were when the chunks were written; part of the manifest.
 
     Attributes:
         prefix: the beginning of their names.
         suffix: the end of their names.
-        header: what comes before their chunks; empty where a chunk is a file as it stands.
+        header: what comes before their chunks, a character for each byte; empty where a chunk is a file as it stands.
         kind: by what files are joined; None where they cannot be, or nobody has asked for it.
     """
 
     prefix: str
     suffix: str
-    header: bytes
+    header: str
     kind: FileKind | None = None
 
     @property
@@ -111,23 +95,12 @@ class PartForm:
         """Tell whether one file may just follow the other."""
         return self.kind is not None and self.kind.format == BYTES
 
-    def to_json(self) -> Json:
-        """For the manifest."""
-        kind = [] if self.kind is None else [self.kind.to_json()]
-        return [self.prefix, self.suffix, base64.b64encode(self.header).decode(), *kind]
 
-    @staticmethod
-    def from_json(document: Json) -> PartForm:
-        """Read what :meth:`to_json` gave."""
-        prefix, suffix, header, *kind = document
-        return PartForm(prefix, suffix, base64.b64decode(header), *map(FileKind.from_json, kind))
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """A file that becomes visible: chunks of one bucket, in the order of their epochs.
 
-    The chunks are those of one subtask, unless the file is compacted.
+    The chunks are those of one subtask, unless the file is compacted. It is a committable as it stands, as all of it is
+    text, numbers and tuples.
 
     Attributes:
         bucket: the bucket.
@@ -136,7 +109,7 @@ class Part:
         is_complete: whether it waits for no further chunks.
         boundaries: of a compacted file, the numbers of the chunks with which a former file begins, but for the first;
             None for one that is not compacted.
-        delimiter: what comes between two former files.
+        delimiter: what comes between two former files, a character for each byte.
     """
 
     bucket: str
@@ -144,7 +117,7 @@ class Part:
     form: PartForm
     is_complete: bool
     boundaries: tuple[int, ...] | None = None
-    delimiter: bytes = b""
+    delimiter: str = ""
 
     @property
     def is_rewritten(self) -> bool:
@@ -157,23 +130,13 @@ class Part:
         between = len(self.boundaries or ()) * len(self.delimiter)
         return len(self.form.header) + sum(chunk.size for chunk in self.chunks) + between
 
-    def to_json(self) -> Json:
-        """For the manifest, as a committable."""
-        chunks = [chunk.to_json() for chunk in self.chunks]
-        found = {"bucket": self.bucket, "chunks": chunks, "form": self.form.to_json(), "complete": self.is_complete}
-        if self.boundaries is not None:
-            found |= {"boundaries": self.boundaries, "delimiter": base64.b64encode(self.delimiter).decode()}
-        return found
-
     @staticmethod
-    def from_json(document: Json) -> Part:
-        """Read what :meth:`to_json` gave."""
-        chunks, form = tuple(map(PartChunk.from_json, document["chunks"])), PartForm.from_json(document["form"])
-        part = Part(document["bucket"], chunks, form, document["complete"])
-        if "boundaries" not in document:
-            return part
-        boundaries, delimiter = tuple(document["boundaries"]), base64.b64decode(document["delimiter"])
-        return replace(part, boundaries=boundaries, delimiter=delimiter)
+    def of(committable: Json) -> Part:
+        """A part as it comes back from a checkpoint."""
+        bucket, chunks, (prefix, suffix, header, kind), is_complete, boundaries, delimiter = committable
+        form = PartForm(prefix, suffix, header, kind and FileKind(*kind))
+        starts = None if boundaries is None else tuple(boundaries)
+        return Part(bucket, tuple(PartChunk(*chunk) for chunk in chunks), form, is_complete, starts, delimiter)
 
 
 class VisiblePart(NamedTuple):
@@ -196,34 +159,73 @@ class VisiblePart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """The paths of a sink's files, relative to its tree.
+    """The files of a sink, hidden and visible; picklable.
+
+    A *publishing folder* belongs to one committer. Once it is fenced, that committer can publish nothing from it,
+    whatever it was doing. Where folders are real, a rename fences it. On a flat storage the folder holds a mark. Who
+    fences the folder removes the mark first, then all that is in it. A committer that has written a file there looks
+    for the mark before it publishes the file. If the mark was still there, its successor sees the file; if not, nothing
+    is published. And a publication fails when what it publishes is gone.
 
     Attributes:
-        tree: what is below the sink's path.
-        sink: the sink's digest.
+        file_system: the storage.
+        base: the sink's path there. ``str()`` gives what users call it.
+        sink: a short name of the sink, part of the names of its files.
     """
 
-    tree: OutputTree
+    file_system: FileSystem
+    base: str
     sink: str
+
+    @staticmethod
+    def of_sink(file_system: FileSystem, base: str, job_id: str, operator_id: str) -> Staging:
+        """The files of the sink with an id in a job."""
+        sink = hashlib.blake2b(f"{job_id}\0{operator_id}".encode(), digest_size=4).hexdigest()
+        return Staging(file_system, base, sink)
+
+    def __str__(self) -> str:
+        return self.locate(self.base)
+
+    def locate(self, path: str) -> str:
+        """The path or URI by which users know a file."""
+        return self.file_system.locate(path)
 
     @property
     def root(self) -> str:
         """The hidden folder."""
-        return f"{HIDDEN_FOLDER}{self.sink}"
+        return f"{self.base}/{HIDDEN_FOLDER}{self.sink}"
 
-    @property
-    def chunks(self) -> str:
-        """The folder of the chunks."""
-        return f"{self.root}/chunks"
+    def for_committing(self) -> Staging:
+        """The files as a committer uses them.
+
+        Raises:
+            CheckpointStorageError: when files cannot be published exclusively here.
+        """
+        return replace(self, file_system=self.file_system.for_publishing(self.root))
+
+    # --- chunks ------------------------------------------------------------------------------------------------------
+
+    def chunk_folder(self, bucket: str = "") -> str:
+        """The folder of the chunks of a bucket."""
+        return f"{self.root}/chunks/{bucket}".rstrip("/")
 
     def hidden(self, bucket: str, chunk: PartChunk) -> str:
         """The file of a chunk."""
-        return _joined(self.chunks, bucket, chunk.file)
+        return f"{self.chunk_folder(bucket)}/{chunk.file}"
 
     def begin_chunk(self, bucket: str, epoch: int, generation: int, subtask: int) -> StagedFile:
         """Begin a file for what becomes a chunk."""
-        name = f"{epoch:010}-{generation}-{subtask}.{uuid.uuid4().hex}.tmp"
-        return self.tree.stage(_joined(self.chunks, bucket), name)
+        folder = self.chunk_folder(bucket)
+        self.file_system.make_folder(folder)
+        return self.file_system.stage(f"{folder}/{epoch:010}-{generation}-{subtask}.{uuid.uuid4().hex}.tmp")
+
+    def written_before(self, generation: int) -> list[str]:
+        """The chunks that were written, or begun, by older generations."""
+        found = self.file_system.walk(self.chunk_folder(), lambda _: True)
+        named = ((path, _OF_GENERATION.fullmatch(entry.name)) for path, entry in found)
+        return [path for path, chunk in named if chunk is not None and int(chunk[1]) < generation]
+
+    # --- visible files -----------------------------------------------------------------------------------------------
 
     def visible(self, part: Part) -> str:
         """The file that readers see: ``part-<sink>-<subtask>-<first epoch>-<last epoch>-<generation>``.
@@ -235,39 +237,126 @@ class Staging:
         epochs = f"{first.epoch:06}-{last.epoch:06}"
         prefix = part.form.prefix if part.boundaries is None else f"compacted-{part.form.prefix}"
         name = f"{prefix}-{self.sink}-{last.subtask}-{epochs}-{last.generation}{part.form.suffix}"
-        return _joined(part.bucket, name)
+        return f"{self.base}/{part.bucket}/{name}" if part.bucket else f"{self.base}/{name}"
 
     def visible_parts(self) -> Iterator[VisiblePart]:
         """List all visible files of the sink, whatever prefix and suffix they got."""
-        name = re.compile(rf"-{self.sink}-([0-9]+)-([0-9]+)-([0-9]+)-[0-9]")
-        for path in self.tree.files("", without=HIDDEN_FOLDER):
-            bucket, _, file = path.rpartition("/")
-            found = name.search(file)
+        numbers = re.compile(rf"-{self.sink}-([0-9]+)-([0-9]+)-([0-9]+)-[0-9]")
+        for path, entry in self.file_system.walk(self.base, lambda name: not name.startswith(HIDDEN_FOLDER)):
+            found = numbers.search(entry.name)
             if found is not None:
+                bucket = path[len(self.base) + 1 :].rpartition("/")[0]
                 yield VisiblePart(path, bucket, *map(int, found.groups()))
 
+    def publish(self, source: str, target: str) -> bool:
+        """Give a file another path, once; it loses the one that it had.
+
+        Returns:
+            False when something has that name already, as far as can be told: somebody else, or a try before this, may
+            have been faster. The file keeps its name then.
+
+        Raises:
+            FileNotFoundError: when it is not there (any more); ``filename`` says where.
+        """
+        self.file_system.make_folder(target.rpartition("/")[0])
+        return self.file_system.publish(source, target)
+
+    def size(self, path: str) -> int | None:
+        """How many bytes a file has; None when there is none."""
+        found = self.file_system.stat(path)
+        return None if found is None else found.size
+
+    def confirm(self, found: Sequence[str]) -> None:
+        """Return when files that have their names will keep them, although no call has answered that it gave these.
+
+        Args:
+            found: the files; ``make_durable`` was called for them.
+
+        Raises:
+            OSError: when that cannot be told, or one is gone.
+        """
+        if not found:
+            return
+        self.file_system.settle(found[0].rpartition("/")[0])
+        for path in found:  # the server that has answered may be another one than that which published them
+            if self.size(path) is None:
+                raise OSError(errno.EIO, "it was there, and is gone before that was certain", self.locate(path))
+
+    # --- publishing folders ------------------------------------------------------------------------------------------
+
     def publishing(self, generation: int) -> str:
-        """The area out of which the committer of a generation publishes files."""
+        """The folder out of which the committer of a generation publishes files."""
         return f"{self.root}/publish-{generation}"
+
+    def make_publishing_folder(self, folder: str) -> None:
+        """Make a publishing folder; one that exists is left alone."""
+        if self.file_system.is_flat:
+            self.file_system.put(f"{folder}/{_MARK}", [])
+        else:
+            self.file_system.make_folder(folder)
+
+    def has_publishing_folder(self, folder: str) -> bool:
+        """Tell whether a publishing folder is there, and not fenced."""
+        return self.file_system.stat(f"{folder}/{_MARK}" if self.file_system.is_flat else folder) is not None
+
+    def write_for_publishing(self, folder: str, name: str, blocks: Iterable[bytes]) -> None:
+        """Write a durable new file in a publishing folder.
+
+        Raises:
+            FileNotFoundError: when the folder is fenced.
+        """
+        self.file_system.write_new(f"{folder}/{name}", blocks)
+        if self.file_system.is_flat and not self.has_publishing_folder(folder):
+            self.file_system.remove(f"{folder}/{name}")
+            raise FileNotFoundError(errno.ENOENT, "it has been taken away", self.locate(folder))
 
     def fence(self, generation: int) -> None:
         """Keep what older generations have assembled from ever becoming visible."""
-        for name in self.tree.folder_names(self.root):
+        for name in self._hidden_folders():
             found = _PUBLISHING.fullmatch(name)
             if found is not None and int(found[1]) < generation:
-                self.tree.fence(f"{self.root}/{name}", f"{self.root}/fenced-{uuid.uuid4().hex}")
-        for name in self.tree.folder_names(self.root):  # of which a committer before this one may have left some
+                self._fence(f"{self.root}/{name}")
+        for name in self._hidden_folders():  # of which a committer before this one may have left some
             if _FENCED.fullmatch(name):
-                self.tree.clear_publishing_folder(f"{self.root}/{name}")
+                self.clear_publishing_folder(f"{self.root}/{name}")
 
-    def written_before(self, generation: int) -> list[str]:
-        """The chunks that were written, or begun, by older generations."""
-        found = ((path, _OF_GENERATION.fullmatch(path.rpartition("/")[2])) for path in self.tree.files(self.chunks))
-        return [path for path, chunk in found if chunk is not None and int(chunk[1]) < generation]
+    def _fence(self, folder: str) -> None:
+        if self.file_system.is_flat:
+            self.file_system.remove(f"{folder}/{_MARK}")
+            self.clear_publishing_folder(folder)
+        else:
+            with contextlib.suppress(FileNotFoundError):  # another one that starts has just done it
+                self.file_system.publish(folder, f"{self.root}/fenced-{uuid.uuid4().hex}")
 
+    def _hidden_folders(self) -> list[str]:
+        with contextlib.suppress(FileNotFoundError):
+            entries = self.file_system.list_folder(self.root)
+            return sorted(entry.name for entry in entries if entry.kind is EntryKind.FOLDER)
+        return []
 
-def _joined(*parts: str) -> str:
-    return "/".join(filter(None, parts))
+    def clear_publishing_folder(self, folder: str) -> None:
+        """Remove what was written for publishing, and the folder unless there is something else in it."""
+        with contextlib.suppress(FileNotFoundError):  # another one that starts has just done it
+            for entry in self.file_system.list_folder(folder):
+                name = target_of_temporary(entry.name) or entry.name  # what a killed writer has left
+                if _ASSEMBLED.fullmatch(name) or (self.file_system.is_flat and entry.name == _MARK):
+                    self.file_system.remove(f"{folder}/{entry.name}")
+            self.file_system.remove_folder(folder)
+
+    def remove_empty_folders(self) -> None:
+        """Remove the hidden folders that are empty, but for those in the place of buckets that no visible file has.
+
+        The latter may be somebody else's.
+        """
+        if self.file_system.is_flat:
+            return
+        chunks = self.chunk_folder()
+        for path in self.file_system.folders(chunks):
+            bucket = self.file_system.stat(f"{self.base}{path[len(chunks) :]}")
+            if bucket is not None and bucket.kind is EntryKind.FOLDER:
+                self.file_system.remove_folder(path)
+        for path in (chunks, self.root):
+            self.file_system.remove_folder(path)
 
 
 class FileSinkWriter(SinkWriter):
@@ -317,25 +406,26 @@ class FileSinkWriter(SinkWriter):
     def _write(self, bucket: str, batch: Batch) -> None:
         context = self._context
         if bucket not in self._open:
-            staging, epoch = self._staging, self._epoch.number
-            file = staging.begin_chunk(check_bucket(bucket), epoch, context.generation, context.subtask)
+            epoch = self._epoch.number
+            file = self._staging.begin_chunk(check_bucket(bucket), epoch, context.generation, context.subtask)
             self._open[bucket] = file, self._factory.create(cast("BinaryIO", file), context.input_type)
         _, writer = self._open[bucket]
         encode_or_reject(writer.add_batch, batch, context.reject)
 
     def prepare_commit(self) -> Sequence[Json]:
         parts = [self._finish(bucket, *opened) for bucket, opened in sorted(self._open.items())]
-        self._staging.tree.make_durable(self._staging.hidden(part.bucket, part.chunks[0]) for part in parts)
+        hidden = [self._staging.hidden(part.bucket, part.chunks[0]) for part in parts]
+        self._staging.file_system.make_durable(hidden)
         self._open.clear()
-        return [part.to_json() for part in parts]
+        return parts
 
     def _finish(self, bucket: str, file: StagedFile, writer: BulkWriter) -> Part:
         context, epoch = self._context, self._epoch
         writer.finish()
         size, digest = file.finish()
         chunk = PartChunk(epoch.number, context.generation, context.subtask, epoch.processing_time, digest, size)
-        self._staging.tree.keep(file, self._staging.hidden(bucket, chunk))
-        form = self._form if writer.can_be_joined else replace(self._form, kind=None)
+        file.keep(self._staging.hidden(bucket, chunk))
+        form = self._form if writer.can_be_joined else self._form._replace(kind=None)
         return Part(bucket, (chunk,), form, self._are_complete)
 
     def abort(self) -> None:
