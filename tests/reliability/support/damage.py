@@ -13,6 +13,7 @@ from typing import Any
 
 from headrace.client.defaults import submission_defaults
 from headrace.common import Configuration, Row, Types, WatermarkStrategy
+from headrace.connectors.file_system.staging import PartChunk
 from headrace.datastream import BroadcastProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from headrace.datastream.connectors.file_system import FileSource, StreamFormat
 from headrace.datastream.state import MapStateDescriptor
@@ -242,16 +243,16 @@ class Kinds:
         return [self._state / name for name in sorted(files, key=lambda name: -int(name.split("-")[1]))]
 
     def source_log(self) -> list[Path]:
-        logs = ((side, source["enumerator"]["log"]) for side, source in self._newest()["sources"].items())
-        found = [path for side, log in logs for path in (self._checkpoints / "sources").glob(f"{side}*/{log}")]
-        return [max(path.iterdir()) if path.is_dir() else path for path in found]  # of segments the newest
+        sources = self._newest()["sources"].items()
+        logs = ((side, log) for side, source in sources for log, _ in reversed(source["enumerator"]))
+        return [path for side, log in logs for path in (self._checkpoints / "sources").glob(f"{side}*/{log}")]
 
     def hidden_part(self) -> list[Path]:
         parts = [part for _, sink, _, parts in self._newest()["pending"] if sink == "hidden" for part in parts]
-        return self._chunks("hidden", [chunk for part in parts for chunk in part["chunks"]])
+        return self._chunks("hidden", [chunk for _, chunks, *_ in parts for chunk in chunks])
 
     def waiting_part(self) -> list[Path]:
-        return self._chunks("rolled", [chunks[0] for *_, chunks in self._newest()["held"]["rolled"]])
+        return self._chunks("rolled", [chunks[0] for _, chunks, *_ in self._newest()["held"]["rolled"][0]])
 
     def part_just_shown(self) -> list[Path]:
         epochs = [epoch for epoch, sink, *_ in self._newest()["pending"] if sink == "shown"]
@@ -276,4 +277,5 @@ class Kinds:
         return [partition["version"] for partition in stage["partitions"]]
 
     def _chunks(self, sink: str, chunks: list[Any]) -> list[Path]:
-        return [path for name, _ in chunks for path in (self.job.folder / sink).rglob(name)]
+        names = [PartChunk(*chunk).file for chunk in chunks]
+        return [path for name in names for path in (self.job.folder / sink).rglob(name)]

@@ -44,7 +44,7 @@ TABLE: Final = {
     "older state file": [_XS, _XS, _X, _S, _S, _S, _X, _S, _X, _X],
     "compacted state file": [_XS, _XS, _X, _S, _S, _S, _X, _S, _X, _X],
     "shared state file": [_XS, _XS, _X, _S, _S, _S, _X, _S, _X, _X],
-    "source log": [_S, _S, _X, _S, _S, _S, _X, _S, _X, _X],
+    "source log": [_S, _S, _S, _S, _S, _S, _X, _S, _X, _X],
     "hidden part": [_R, _R, _R, _R, _R, _R, _X, _R, _X, _X],
     "waiting part": [_R, _R, _R, _R, _R, _R, _X, _R, _X, _X],
     "part just shown": [_L, _R, _R, _R, _R, _R, _N, _R, _X, _X],
