@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -26,6 +26,7 @@ from headrace.storage.files import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.formats.compression import ByteStream
@@ -222,8 +223,7 @@ def file_blocks(file: InputFile, start: int, end: int, max_line: int) -> Iterato
     """
     with file.open() as stream:
         begin, stop = _line_start(stream, start, file.size), _line_start(stream, end, file.size)
-        stream.seek(begin)
-        yield from stream_blocks(_Limited(stream, stop - begin), Newlines(), max_line, begin)
+        yield from stream_blocks(_Section(stream, begin, stop), Newlines(), max_line, begin)
 
 
 def stream_blocks(stream: ByteStream, boundary: Boundary, max_line: int, offset: int = 0) -> Iterator[Block]:
@@ -274,9 +274,8 @@ def _line_start(stream: io.RawIOBase, position: int, size: int) -> int:
     if position <= 0 or position >= size:
         return min(max(position, 0), size)
     position -= 1
-    stream.seek(position)
-    limited = _Limited(stream, size - position)
-    while data := limited.read(_SEEK_BYTES):
+    section = _Section(stream, position, size)
+    while data := section.read(_SEEK_BYTES):
         found = data.find(b"\n")
         if found >= 0:
             return position + found + 1
@@ -284,12 +283,13 @@ def _line_start(stream: io.RawIOBase, position: int, size: int) -> int:
     return size
 
 
-class _Limited:
-    """The next ``length`` bytes of a stream, and not fewer."""
+class _Section:
+    """The bytes ``[start, end)`` of a stream, and not fewer."""
 
-    def __init__(self, stream: io.RawIOBase, length: int) -> None:
+    def __init__(self, stream: io.RawIOBase, start: int, end: int) -> None:
         self._stream = stream
-        self._left = length
+        self._left = end - start
+        stream.seek(start)
 
     def read(self, size: int, /) -> bytes:
         if self._left <= 0:
@@ -302,16 +302,6 @@ class _Limited:
 
 
 _CHUNK = 1 << 20
-
-
-def joined(parts: list[Decoded]) -> Decoded:
-    """The records of several parts, all in rows or all in columns, as one."""
-    batches = [part.columns for part in parts if part.columns is not None]
-    rows = [row for part in parts if part.rows is not None for row in part.rows]
-    if not batches:
-        return Decoded(rows=rows)
-    table = pa.Table.from_batches(batches).combine_chunks()
-    return Decoded(table.to_batches()[0] if table.num_rows else batches[0])
 
 
 def _newlines(stream: ByteStream, length: int) -> int:
@@ -440,59 +430,65 @@ class LineFormat(FileFormat[T_co]):
         return ""
 
     def extent(self, file: InputFile) -> FileExtent:
-        per_byte = self._lines_per_byte(file)
-        if compression_of(file.path) is not None:
-            per_byte *= _BYTES_PER_COMPRESSED_BYTE
-        return FileExtent(file.size, records_per_unit=per_byte, divisible=not self.extent_is_whole(file.path))
-
-    def _lines_per_byte(self, file: InputFile) -> float:
-        with open_stream(file, self._charset) as stream:
+        with self._open(file) as stream:
             try:
                 sample = stream.read(_SAMPLE_BYTES)
             except CorruptFileError:  # whoever reads it comes to it, and tells
                 sample = b""
-        return max(sample.count(b"\n"), 1) / max(len(sample), 1)
+        per_byte = max(sample.count(b"\n"), 1) / max(len(sample), 1)
+        if compression_of(file.path) is not None:
+            per_byte *= _BYTES_PER_COMPRESSED_BYTE
+        return FileExtent(file.size, records_per_unit=per_byte, divisible=not self.extent_is_whole(file.path))
 
     def read(self, part: FileRange, *, reject: bool) -> Iterator[Decoded]:
-        decode = _LineReader(self, part.file, self._charset, self._header(part), reject=reject)
-        for block in self._blocks(part):
-            yield from decode.records(block)
+        blocks, header = self._blocks(part), b""
+        if self.header_lines:
+            first = next(blocks, None)
+            if first is None:
+                return
+            blocks = chain([first], blocks)
+            header = self._header(part.file, first)
+        lines = _LineReader(self, part.file, header, reject=reject)
+        for block in blocks:
+            yield from lines.records(block)
 
     def _blocks(self, part: FileRange) -> Iterator[Block]:
-        if self.extent_is_whole(part.file.path):
-            with open_stream(part.file, self._charset) as stream:
-                yield from stream_blocks(stream, self.boundary, self._max_line_bytes)
-        else:
-            yield from file_blocks(part.file, part.start, part.end, self._max_line_bytes)
+        if not self.extent_is_whole(part.file.path):
+            return file_blocks(part.file, part.start, part.end, self._max_line_bytes)
+        return self._all_blocks(part.file)
+
+    def _all_blocks(self, file: InputFile) -> Iterator[Block]:
+        with self._open(file) as stream:
+            yield from stream_blocks(stream, self.boundary, self._max_line_bytes)
+
+    def _open(self, file: InputFile) -> AbstractContextManager[ByteStream]:
+        return open_stream(file, self._charset)
 
     def extent_is_whole(self, path: str) -> bool:
         """Tell whether the file can only be read from its beginning to its end."""
         safe = isinstance(self.boundary, Newlines) and is_line_safe(self._charset)
         return compression_of(path) is not None or not safe
 
-    def _header(self, part: FileRange) -> bytes:
-        """The lines at the beginning of the file that are no records, as they stand there."""
-        if not self.header_lines:
-            return b""
-        with open_stream(part.file, self._charset) as stream:
-            block = next(stream_blocks(stream, self.boundary, self._max_line_bytes), None)
-        if block is None:
-            return b""
+    def _header(self, file: InputFile, first: Block) -> bytes:
+        """The lines at the beginning of the file that are no records, as they stand there; ``first`` may have them."""
+        block = next(self._all_blocks(file)) if first.offset else first
         ends = self.boundary.all(block.data)[: self.header_lines]
         return block.data[: ends[-1]]
+
+    def to_utf8(self, data: bytes) -> bytes:
+        """Lines of a block in UTF-8, which they are where the charset is not :func:`is_line_safe`."""
+        charset = self._charset
+        return data if charset == "utf-8" or not is_line_safe(charset) else data.decode(charset).encode()
 
 
 class _LineReader:
     """Reads the blocks of one part of one file."""
 
-    def __init__(self, fmt: LineFormat, file: InputFile, charset: str, header: bytes, *, reject: bool) -> None:
-        self._shown = shown(file.path)
+    def __init__(self, fmt: LineFormat, file: InputFile, header: bytes, *, reject: bool) -> None:
+        self._file = file
         self._format = fmt
-        self._boundary = fmt.boundary
-        self._charset = charset if is_line_safe(charset) else "utf-8"
         self._header = len(header)
-        self._decode = fmt.decoder(file.path, self._to_utf8(header.removeprefix(BOM)))
-        self._open = partial(open_stream, file, charset)
+        self._decode = fmt.decoder(file.path, fmt.to_utf8(header.removeprefix(BOM)))
         self._counted, self._line = 0, 1  # the number of the line that begins at an offset
         way_out = "call set_dead_letter() on the builder that FileSource.for_record_stream_format() gives"
         self._bad_lines = BadRecords(reject, "line", way_out)
@@ -506,45 +502,40 @@ class _LineReader:
         if block.too_long:
             yield Decoded(rejected=[self._bad(block, data, 0, "the line is too long")])
         elif data:
-            yield self._decode_lines(block, data)
-
-    def _decode_lines(self, block: Block, data: bytes) -> Decoded:
-        try:
-            return self._decode_raw(data)
-        except ValueError as error:
-            if isinstance(error, BadRecordError):
+            try:
+                yield self._decoded(data)
+            except BadRecordError:
                 raise
-            return self._without_bad_lines(block, data)
+            except ValueError:
+                yield self._without_bad_lines(block, data)
 
-    def _decode_raw(self, data: bytes) -> Decoded:
-        decoded = self._decode(self._to_utf8(data))
+    def _decoded(self, data: bytes) -> Decoded:
+        decoded = self._decode(self._format.to_utf8(data))
         if decoded.columns is not None:
             refuse_unreadable(decoded.columns, self._format.produced_type)
         return decoded
 
-    def _to_utf8(self, data: bytes) -> bytes:
-        return data if self._charset == "utf-8" else data.decode(self._charset).encode()
-
     def _without_bad_lines(self, block: Block, data: bytes) -> Decoded:
-        ends = self._boundary.all(data)
+        ends = self._format.boundary.all(data)
         starts = [0, *ends]
         before = len(block.data) - len(data)
-        good, bad = readable_parts(lambda first, last: self._decode_raw(data[starts[first] : starts[last]]), len(ends))
+        good, bad = readable_parts(lambda first, last: self._decoded(data[starts[first] : starts[last]]), len(ends))
         rejected = [
             self._bad(block, data[starts[index] : ends[index]], before + starts[index], reason) for index, reason in bad
         ]
-        records = joined(good)
-        return Decoded(records.columns, records.rows, rejected)
+        rows = [row for part in good for row in part.rows or ()]
+        batches = [part.columns for part in good if part.columns is not None]
+        return Decoded(pa.concat_batches(batches) if batches else None, None if batches else rows, rejected)
 
     def _bad(self, block: Block, raw: bytes, before: int, reason: str) -> tuple[str, str, str]:
         """Make the dead letter of a bad line that starts ``before`` bytes into the block."""
         line = self._line_at(block.offset) + block.data[:before].count(b"\n")
         hint = self._format.hint_at_first_line(raw) if line == 1 else ""
-        return self._bad_lines.letter(f"{self._shown}:{line}", raw, reason, hint)
+        return self._bad_lines.letter(f"{shown(self._file.path)}:{line}", raw, reason, hint)
 
     def _line_at(self, offset: int) -> int:
         """The number of the line that begins at an offset, which never falls; counted for bad lines alone."""
-        with self._open() as stream:
+        with self._format._open(self._file) as stream:
             if not isinstance(stream, io.FileIO):
                 return 1 + _newlines(stream, offset)
             stream.seek(self._counted)

@@ -8,6 +8,7 @@ import re
 from contextlib import suppress
 from functools import lru_cache
 from itertools import pairwise
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
@@ -62,6 +63,12 @@ def _cell_of(schema: CsvSchema) -> re.Pattern[bytes]:
     return re.compile(rf"(?s)(?:\A|{delimiter})({quoted}(?:[^{delimiter}{escape}]{escaped})*)".encode())
 
 
+def _line_with_returns(schema: CsvSchema) -> re.Pattern[bytes]:
+    """A line whose carriage returns are between quotes, but for one at its end."""
+    value = value_pattern(schema.quote, schema.delimiter, schema.escape, r"\r\n")
+    return re.compile(rf"(?s)(?:{value}{re.escape(schema.delimiter)})*+{value}\r?\n".encode())
+
+
 logger = get_logger(__name__)
 
 _COMMENT = re.compile(rb"(?m)^#.*(?:\n|\Z)")
@@ -76,6 +83,7 @@ _INTEGERS: Final[frozenset[Any]] = frozenset(map(BasicTypeInfo, WHOLE_NUMBERS))
 _BY_ARROW: Final[frozenset[Any]] = frozenset(
     map(BasicTypeInfo, {BasicType.STRING, BasicType.BOOLEAN} | WHOLE_NUMBERS | FLOATS)
 )
+_TEXTS: Final[frozenset[Any]] = frozenset({Types.STRING()})
 _WITH_BLANKS = frozenset({BasicType.STRING, BasicType.CHAR})
 
 
@@ -238,18 +246,11 @@ class CsvDecoder:
         self._parse = _parse_options(schema)
         self._arrow_schema = layout_of(schema.row_type).schema
         self._file_columns = file_columns
-        fast = {column.name for column in schema.columns if column.kind in _BY_ARROW}
-        texts = {column.name for column in schema.columns if column.kind == Types.STRING()}
-        self._fast, self._slow = self._convert_options(fast), self._convert_options(texts)
-        self._has_integers = any(column.kind in _INTEGERS for column in schema.columns)
-        self._taker = _taker_of(schema, file_columns)
-        self._cell = _cell_of(schema)
-        value = value_pattern(schema.quote, schema.delimiter, schema.escape, r"\r\n")
-        values = f"(?:{value}{re.escape(schema.delimiter)})*+{value}"
-        self._line_with_returns = re.compile(rf"(?s){values}\r?\n".encode())
+        self._has_integers = not _INTEGERS.isdisjoint(map(attrgetter("kind"), schema.columns))
 
-    def _convert_options(self, typed: set[str]) -> csv.ConvertOptions:
-        types = {field.name: field.type if field.name in typed else pa.string() for field in self._arrow_schema}
+    def _convert_options(self, by_arrow: frozenset[Any]) -> csv.ConvertOptions:
+        columns = zip(self._schema.columns, self._arrow_schema, strict=True)
+        types = {field.name: field.type if column.kind in by_arrow else pa.string() for column, field in columns}
         null_value = self._schema.null_value
         return csv.ConvertOptions(
             column_types=types,
@@ -303,36 +304,45 @@ class CsvDecoder:
             raise ValueError(self._reason(str(error))) from error
         if table.num_rows != records:
             raise ValueError(_UNCLOSED)
-        return self._finish(table)
+        columns = [self._typed(_whole(table.column(column.name)), column) for column in self._schema.columns]
+        return pa.RecordBatch.from_arrays(columns, schema=self._arrow_schema)
 
     def _read(self, data: bytes) -> pa.Table:
-        try:
-            return self._read_columns(data)
-        except pa.ArrowInvalid as error:
-            if self._taker is None or _BAD_COUNT.search(str(error)) is None:
-                raise
-            lines = pairwise([0, *(self._boundary or Newlines()).all(data)])
-            folded = [self._folded(data[start:end], self._taker) for start, end in lines]
-            return self._read_columns(b"".join(folded))
-
-    def _folded(self, line: bytes, taker: int) -> bytes:
-        """The line with no more values than columns: the column that takes others has the last value."""
-        values = line.rstrip(b"\r\n")
-        cells = self._cell.findall(values)
-        width = len(self._file_columns)
-        if len(cells) <= width:
-            return line
-        cells[taker] = cells[-1]
-        return self._schema.delimiter.encode().join(cells[:width]) + line[len(values) :]
-
-    def _read_columns(self, data: bytes) -> pa.Table:
         if not (self._has_integers and _may_be_hexadecimal(data)):
             with suppress(pa.ArrowInvalid):
-                return self._read_with(self._fast, data)
-        return self._read_with(self._slow, data)
+                return self._read_with(_BY_ARROW, data)
+        try:
+            return self._read_with(_TEXTS, data)
+        except pa.ArrowInvalid as error:
+            folded = self._folded(data) if _BAD_COUNT.search(str(error)) is not None else data
+            if folded == data:
+                raise
+        return self._read(folded)
 
-    def _read_with(self, convert: csv.ConvertOptions, data: bytes) -> pa.Table:
+    def _folded(self, data: bytes) -> bytes:
+        """The lines with no more values than columns: the column that takes others, if there is one, has the last."""
+        taker, cell, width = (
+            _taker_of(self._schema, self._file_columns),
+            _cell_of(self._schema),
+            len(self._file_columns),
+        )
+        if taker is None:
+            return data
+        folded = []
+        for start, end in pairwise([0, *(self._boundary or Newlines()).all(data)]):
+            line = data[start:end]
+            values = line.rstrip(b"\r\n")
+            cells = cell.findall(values)
+            if len(cells) > width:
+                cells[taker] = cells[-1]
+                line = self._schema.delimiter.encode().join(cells[:width]) + line[len(values) :]
+            folded.append(line)
+        return b"".join(folded)
+
+    def _read_with(self, by_arrow: frozenset[Any], data: bytes) -> pa.Table:
+        """Read columns of some types as what stores these, the others as texts."""
         options = csv.ReadOptions(use_threads=False, column_names=self._file_columns, block_size=len(data) + 1)
+        convert = self._convert_options(by_arrow)
         return csv.read_csv(
             pa.py_buffer(data), read_options=options, parse_options=self._parse, convert_options=convert
         )
@@ -360,8 +370,9 @@ class CsvDecoder:
     def _refuse_returns(self, data: bytes) -> None:
         """Refuse lines with a carriage return that is not between quotes: to Arrow they are several."""
         if b"\r" in data and _LONE_RETURN.search(data) is not None:
+            line_with_returns = _line_with_returns(self._schema)
             for line in self._lines_of(data):
-                if b"\r" in line and self._line_with_returns.fullmatch(line) is None:
+                if b"\r" in line and line_with_returns.fullmatch(line) is None:
                     raise ValueError("there is a carriage return outside quotes")
 
     def _records_in(self, data: bytes, ends: list[int] | None) -> int:
@@ -382,10 +393,6 @@ class CsvDecoder:
         last = end[end.rfind(b"\n") + 1 :]
         special = (char.encode() for char in (self._schema.quote, self._schema.escape) if char)
         return (b"%s\n%s\n" % (end, last), 1) if any(char in last for char in special) else (data, 0)
-
-    def _finish(self, table: pa.Table) -> pa.RecordBatch:
-        columns = [self._typed(_whole(table.column(column.name)), column) for column in self._schema.columns]
-        return pa.RecordBatch.from_arrays(columns, schema=self._arrow_schema)
 
     def _typed(self, array: pa.Array, column: CsvColumn) -> pa.Array:
         """A column under its type: Arrow has read it so, or its texts."""

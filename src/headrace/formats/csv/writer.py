@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from dataclasses import replace
+from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Self
 
@@ -259,8 +260,12 @@ class CsvRowDeserializationSchema(ColumnarDeserializationSchema):
         return super().deserialize_batch(messages)
 
     def decode(self, messages: pa.Array) -> pa.RecordBatch:
-        names = [column.name for column in self._schema.columns]
-        return CsvDecoder(self._schema, names, boundary_of(self._schema)).messages(messages)
+        return _message_decoder(self._schema).messages(messages)
+
+
+@lru_cache(maxsize=64)
+def _message_decoder(schema: CsvSchema) -> CsvDecoder:
+    return CsvDecoder(schema, [column.name for column in schema.columns], boundary_of(schema))
 
 
 class CsvRowSerializationSchemaBuilder(_CsvRowBuilder):
