@@ -7,6 +7,7 @@ import operator
 import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -85,10 +86,11 @@ def cut_evenly(start: int, end: int, pieces: int) -> Iterator[list[int]]:
 
 
 def runs(piece: Json, length: int = READ_RECORDS) -> Iterator[tuple[int, int]]:
-    """The runs of at most ``length`` numbers in which a reader hands a piece over."""
-    start, end = piece
-    for at in range(start, end, length):
-        yield at, min(at + length, end)
+    """The runs in which a reader hands a piece over: cut at the multiples of ``length``."""
+    at, end = piece
+    while at < end:
+        start, at = at, min(at - at % length + length, end)
+        yield start, at
 
 
 class RangeEnumerator(SplitEnumerator):
@@ -112,13 +114,34 @@ class RangeEnumerator(SplitEnumerator):
         return 0
 
     def plan(self, split_id: str, position: Json, budget: ReadBudget, now: int) -> SplitRead | None:
-        return plan_range(split_id, position, self._count, budget, self._record_bytes)
+        return plan_range(split_id, position, self._available(position, now), budget, self._record_bytes)
 
     def pending(self, split_id: str, position: Json, now: int) -> Pending:
-        return pending_numbers(position, self._count, self._record_bytes)
+        return pending_numbers(position, self._available(position, now), self._record_bytes)
 
     def is_finished(self, split_id: str, position: Json) -> bool:
         return self._count is not None and position >= self._count
+
+    def _available(self, position: int, now: int) -> int | None:
+        """The end of what can be read now; None when there is no end."""
+        return self._count
+
+
+class RangeReader(SourceReader):
+    """Reads pieces of numbers.
+
+    Args:
+        records: gives the records of the numbers from a first one up to an end.
+        length: at whose multiples a piece is cut.
+    """
+
+    def __init__(self, records: Callable[[int, int], SourceRecords], length: int = READ_RECORDS) -> None:
+        self._records = records
+        self._length = length
+
+    def read(self, piece: Json) -> Iterator[SourceRecords]:
+        for start, end in runs(piece, self._length):
+            yield self._records(start, end)
 
 
 _SEQUENCE = "sequence"
@@ -165,7 +188,7 @@ class NumberSequenceSource(Source[int]):
         return RangeEnumerator(_SEQUENCE, self._end - self._start + 1)
 
     def create_reader(self) -> SourceReader:
-        return _SequenceReader(self._start)
+        return RangeReader(partial(_sequence, self._start))
 
     def __repr__(self) -> str:
         return f"NumberSequenceSource({self._start}, {self._end})"
@@ -181,16 +204,11 @@ def _long(bound: int) -> int:
     return number
 
 
-class _SequenceReader(SourceReader):
-    def __init__(self, first: int) -> None:
-        self._first = first
-        self._schema = layout_of(Types.LONG()).schema
-
-    def read(self, piece: Json) -> Iterator[SourceRecords]:
-        for start, end in runs(piece):
-            # The offset is added to an array that starts at 0: the end may be the largest long.
-            numbers = np.arange(end - start, dtype=np.int64) + np.int64(self._first + start)
-            yield SourceRecords(columns=pa.RecordBatch.from_arrays([pa.array(numbers)], schema=self._schema))
+def _sequence(first: int, start: int, end: int) -> SourceRecords:
+    # The offset is added to an array that starts at 0: the end may be the largest long.
+    numbers = np.arange(end - start, dtype=np.int64) + np.int64(first + start)
+    schema = layout_of(Types.LONG()).schema
+    return SourceRecords(columns=pa.RecordBatch.from_arrays([pa.array(numbers)], schema=schema))
 
 
 _COLLECTION = "collection"
@@ -220,23 +238,23 @@ class CollectionSource(Source[T_co]):
         rows = list(elements)
         self._type = infer_from_values(rows) if type_info is None else Types.of(type_info)
         self._count = len(rows)
-        self._rows: list[Any] | None = rows
-        self._columns: pa.RecordBatch | None = None
+        self._records = SourceRecords(rows=rows)
         if self._type.arrow_type is not None:
             columns, kinds = layout_of(self._type).rows_to_columns_and_kinds(rows)
             if kinds is None:
-                self._columns, self._rows = columns, None
+                self._records = SourceRecords(columns=columns)
 
     @property
     def produced_type(self) -> TypeInformation[T_co]:
         return self._type
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
-        size = 64 if self._columns is None else self._columns.nbytes // max(self._count, 1) + 1
+        columns = self._records.columns
+        size = 64 if columns is None else columns.nbytes // max(self._count, 1) + 1
         return RangeEnumerator(_COLLECTION, self._count, size)
 
     def create_reader(self) -> SourceReader:
-        return _CollectionReader(self._rows, self._columns)
+        return RangeReader(partial(_part_of, self._records))
 
     def __repr__(self) -> str:
         return f"CollectionSource({self._count} elements of {self._type})"
@@ -259,18 +277,10 @@ def _check_rows(elements: Any) -> None:
     expect(elements, Iterable, "from_collection")
 
 
-class _CollectionReader(SourceReader):
-    def __init__(self, rows: list[Any] | None, columns: pa.RecordBatch | None) -> None:
-        self._rows = rows
-        self._columns = columns
-
-    def read(self, piece: Json) -> Iterator[SourceRecords]:
-        for start, end in runs(piece):
-            if self._columns is not None:
-                yield SourceRecords(columns=self._columns.slice(start, end - start))
-            else:
-                assert self._rows is not None
-                yield SourceRecords(rows=self._rows[start:end])
+def _part_of(records: SourceRecords, start: int, end: int) -> SourceRecords:
+    if records.columns is not None:
+        return SourceRecords(columns=records.columns.slice(start, end - start))
+    return SourceRecords(rows=(records.rows or [])[start:end])
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,46 +363,23 @@ def wants_random(function: GeneratorFunction) -> bool:
     return len(required) > 1
 
 
-class _GeneratedRowReader(SourceReader):
-    """Calls a function for every record."""
-
-    def __init__(self, function: GeneratorFunction, seed: int) -> None:
-        self._function = function
-        self._seed = seed
-        self._wants_random = wants_random(function)
-
-    def read(self, piece: Json) -> Iterator[SourceRecords]:
-        for start, end in runs(piece):
-            yield SourceRecords(rows=self._rows(start, end))
-
-    def _rows(self, start: int, end: int) -> list[Any]:
-        function = self._function
-        if not self._wants_random:
-            return [function(index) for index in range(start, end)]
-        rng = random.Random()
-        rows = []
-        for index in range(start, end):
-            rng.seed((index << 64) + (self._seed & _SEED_BITS))
-            rows.append(function(index, rng))
-        return rows
+def _generated_rows(function: GeneratorFunction, seed: int | None, start: int, end: int) -> SourceRecords:
+    """The rows that a function makes; a source of randomness is given to it where there is a seed."""
+    if seed is None:
+        return SourceRecords(rows=[function(index) for index in range(start, end)])
+    rng, rows = random.Random(), []
+    for index in range(start, end):
+        rng.seed((index << 64) + (seed & _SEED_BITS))
+        rows.append(function(index, rng))
+    return SourceRecords(rows=rows)
 
 
-class _GeneratedBatchReader(SourceReader):
-    """Calls a function for every block of indices and hands over the part that was asked for."""
-
-    def __init__(self, function: BatchGenerator, seed: int, kind: TypeInformation) -> None:
-        self._function = function
-        self._seed = seed
-        self._kind = kind
-
-    def read(self, piece: Json) -> Iterator[SourceRecords]:
-        start, end = piece
-        while start < end:
-            block, skipped = divmod(start, BLOCK)
-            taken = min(BLOCK - skipped, end - start)
-            columns = generate_block(self._function, self._seed, block, self._kind)
-            yield SourceRecords(columns=columns.slice(skipped, taken))
-            start += taken
+def _generated_columns(
+    function: BatchGenerator, seed: int, kind: TypeInformation, start: int, end: int
+) -> SourceRecords:
+    """The part that was asked for of the block of indices in which it is."""
+    block, skipped = divmod(start, BLOCK)
+    return SourceRecords(columns=generate_block(function, seed, block, kind).slice(skipped, end - start))
 
 
 def generate_block(function: BatchGenerator, seed: int, block: int, kind: TypeInformation) -> pa.RecordBatch:
@@ -517,8 +504,10 @@ class DataGeneratorSource(Source[T_co]):
 
     def create_reader(self) -> SourceReader:
         if self._batch_function is not None:
-            return _GeneratedBatchReader(self._batch_function, self._seed, self._type)
-        return _GeneratedRowReader(_given(self._function), self._seed)
+            return RangeReader(partial(_generated_columns, self._batch_function, self._seed, self._type), BLOCK)
+        assert self._function is not None
+        seed = self._seed if wants_random(self._function) else None
+        return RangeReader(partial(_generated_rows, self._function, seed))
 
 
 class _GeneratorEnumerator(RangeEnumerator):
@@ -529,23 +518,11 @@ class _GeneratorEnumerator(RangeEnumerator):
         self._rate = rate
         self._started: int | None = None if state is None else state["started"]
 
-    def plan(self, split_id: str, position: Json, budget: ReadBudget, now: int) -> SplitRead | None:
-        return plan_range(split_id, position, self._available(position, now), budget, _RECORD_BYTES)
-
-    def pending(self, split_id: str, position: Json, now: int) -> Pending:
-        return pending_numbers(position, self._available(position, now), _RECORD_BYTES)
-
     def snapshot(self) -> Json:
         return {"started": self._started}
 
     def _available(self, position: int, now: int) -> int | None:
-        """The number of records that are available by now; None when there is no limit."""
         if self._started is None:
             self._started = now
         limits = (self._count, self._rate.available(position, now - self._started))
         return min((limit for limit in limits if limit is not None), default=None)
-
-
-def _given(function: Any) -> Any:
-    assert function is not None
-    return function
