@@ -21,7 +21,7 @@ from headrace.common.columns import layout_of
 from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import BadRecordError, InvalidProgramError
 from headrace.common.serialization import DeserializationSchema, DeserializedBatch
-from headrace.connectors.incoming_messages import METADATA, MessageDecoder, MessageDeserializationSchema, Messages
+from headrace.connectors.messages import METADATA, MessageDecoder, MessageDeserializationSchema, Messages
 from headrace.connectors.source import SourceRecords
 from tests.common.test_serialization import Numbers
 

@@ -9,7 +9,7 @@ import pytest
 
 from headrace.common import JsonRowSerializationSchema, Row, SimpleStringSchema, Types
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
-from headrace.connectors.outgoing_messages import MessageSerializationSchema
+from headrace.connectors.messages import MessageSerializationSchema
 from headrace.datastream.connectors.kafka import KafkaRecordSerializationSchema
 from tests.connectors.harness import batch_of
 

@@ -25,7 +25,7 @@ from headrace.common.errors import (
 )
 from headrace.common.typeinfo import Types
 from headrace.connectors.log.sink import LogCommitter, StagingWriter, job_and_sink, producer_of
-from headrace.connectors.outgoing_messages import MessageSerializationSchema
+from headrace.connectors.messages import MessageSerializationSchema
 from headrace.connectors.ranges import NumberSequenceSource
 from headrace.connectors.sink import CommitterContext, DeliveryGuarantee, WriterContext, WriterEpoch
 from headrace.datastream import OutputTag, StreamExecutionEnvironment

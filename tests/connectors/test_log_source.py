@@ -10,9 +10,8 @@ import pytest
 from headrace.common import ByteArraySchema, SimpleStringSchema, WatermarkStrategy
 from headrace.common.configuration import Configuration
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, SourceChangedError
-from headrace.connectors.incoming_messages import MessageDeserializationSchema
 from headrace.connectors.log.source import EmbeddedPartitionedLog
-from headrace.connectors.outgoing_messages import MessageSerializationSchema
+from headrace.connectors.messages import MessageDeserializationSchema, MessageSerializationSchema
 from headrace.connectors.source import EnumeratorContext, ReaderContext
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.connectors.log import (

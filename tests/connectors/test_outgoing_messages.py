@@ -13,7 +13,7 @@ from headrace.common import SimpleStringSchema, Types
 from headrace.common.batch import Batch
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.messages import array_to_headers, checked_headers, headers_to_array
-from headrace.connectors.outgoing_messages import MessageSerializationSchema, OutgoingMessages, encode_messages
+from headrace.connectors.messages import MessageSerializationSchema, OutgoingMessages, encode_messages
 
 TEXTS = SimpleStringSchema()
 PARTITIONS = {"even": 4, "odd": 2}

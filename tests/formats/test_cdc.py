@@ -18,7 +18,7 @@ from headrace.common import Row, RowKind, Types
 from headrace.common.batch import Batch
 from headrace.common.columns import layout_of
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, UnsupportedOperationError
-from headrace.connectors.incoming_messages import MessageDecoder, MessageDeserializationSchema
+from headrace.connectors.messages import MessageDecoder, MessageDeserializationSchema
 from headrace.datastream.formats.cdc import (
     CanalJsonDeserializationSchema,
     CanalJsonSerializationSchema,

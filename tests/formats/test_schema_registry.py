@@ -23,7 +23,7 @@ from headrace.common.errors import (
     InvalidTypeError,
     SchemaRegistryError,
 )
-from headrace.connectors.incoming_messages import MessageDecoder, MessageDeserializationSchema
+from headrace.connectors.messages import MessageDecoder, MessageDeserializationSchema
 from headrace.datastream.formats.avro import AvroSchema
 from headrace.datastream.formats.schema_registry import (
     ConfluentRegistryAvroDeserializationSchema,

@@ -21,7 +21,7 @@ from headrace.common.errors import BadRecordError, InvalidTypeError
 from headrace.common.output_tag import OutputTag
 from headrace.common.serialization import DeserializedBatch
 from headrace.common.typeinfo import TypeInformation
-from headrace.connectors.incoming_messages import MessageDecoder, MessageDeserializationSchema, Messages
+from headrace.connectors.messages import MessageDecoder, MessageDeserializationSchema, Messages
 from headrace.datastream.connectors.file_system import FileSource
 from headrace.formats.avro.files import AvroFormat
 from headrace.formats.cdc.json import DebeziumJsonDeserializationSchema

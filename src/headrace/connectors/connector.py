@@ -103,7 +103,7 @@ CONNECTORS: Final = PluginGroup(
     "headrace.connectors",
     Connector,
     {
-        "filesystem": "headrace.connectors.file_system.connector:FileSystemConnector",
+        "filesystem": "headrace.connectors.file_system.sink:FileSystemConnector",
         "print": "headrace.connectors.driver_sink:Print",
     },
 )

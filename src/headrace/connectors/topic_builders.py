@@ -11,8 +11,7 @@ from headrace.common.messages import TopicPartition
 from headrace.common.output_tag import OutputTag
 from headrace.common.serialization import DeserializationSchema
 from headrace.common.type_variables import T_co, T_contra
-from headrace.connectors.incoming_messages import MessageDeserializationSchema
-from headrace.connectors.outgoing_messages import MessageSerializationSchema
+from headrace.connectors.messages import MessageDeserializationSchema, MessageSerializationSchema
 from headrace.connectors.partitions import (
     A_PARTITION,
     OffsetsInitializer,

@@ -16,7 +16,7 @@ pytest.importorskip("confluent_kafka")
 from headrace.broker import KafkaCluster
 from headrace.common import Encoder, JobStatus, SimpleStringSchema, Types, WatermarkStrategy
 from headrace.common.configuration import Configuration
-from headrace.connectors.incoming_messages import MessageDeserializationSchema
+from headrace.connectors.messages import MessageDeserializationSchema
 from headrace.connectors.partitions import OffsetsInitializer
 from headrace.datastream import OutputTag, StreamExecutionEnvironment
 from headrace.datastream.connectors import FileSink

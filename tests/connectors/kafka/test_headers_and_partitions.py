@@ -13,7 +13,7 @@ pytest.importorskip("confluent_kafka")
 from headrace.common import SimpleStringSchema, Types
 from headrace.common.configuration import Configuration
 from headrace.common.errors import InvalidTypeError, JobExecutionError
-from headrace.connectors.outgoing_messages import MessageSerializationSchema
+from headrace.connectors.messages import MessageSerializationSchema
 from headrace.connectors.sink import DeliveryGuarantee
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.connectors.kafka import (

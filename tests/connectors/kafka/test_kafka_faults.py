@@ -20,7 +20,7 @@ from headrace.broker import BrokerNode, KafkaCluster
 from headrace.client.job_client import JobClient
 from headrace.common import Encoder, JobStatus, SimpleStringSchema, Types, WatermarkStrategy
 from headrace.common.configuration import Configuration
-from headrace.connectors.incoming_messages import MessageDeserializationSchema
+from headrace.connectors.messages import MessageDeserializationSchema
 from headrace.connectors.partitions import OffsetsInitializer
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.connectors import FileSink

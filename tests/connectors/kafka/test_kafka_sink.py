@@ -15,7 +15,7 @@ from headrace.common.batch import Batch
 from headrace.common.configuration import Configuration
 from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import ConfigurationError, InfrastructureError, JobExecutionError
-from headrace.connectors.outgoing_messages import MessageSerializationSchema
+from headrace.connectors.messages import MessageSerializationSchema
 from headrace.connectors.ranges import NumberSequenceSource
 from headrace.connectors.sink import CommitterContext, SinkWriter, WriterContext, WriterEpoch
 from headrace.datastream import OutputTag, StreamExecutionEnvironment

@@ -14,7 +14,7 @@ pytest.importorskip("confluent_kafka")
 from headrace.broker import KafkaCluster
 from headrace.common import SimpleStringSchema
 from headrace.common.errors import InfrastructureError
-from headrace.connectors.incoming_messages import MessageDeserializationSchema
+from headrace.connectors.messages import MessageDeserializationSchema
 from headrace.storage.folder import Folder, posix_folder
 from tests.connectors.kafka.topics import Topic
 from tests.connectors.partitions.driver import enumerator, read_rest, texts

@@ -15,7 +15,7 @@ from headrace.common import SimpleStringSchema
 from headrace.common.errors import CheckpointError, CommitRefusedError, ConfigurationError, InvalidProgramError
 from headrace.connectors.kafka import transactions, writer
 from headrace.connectors.kafka.transactions import Publisher
-from headrace.connectors.outgoing_messages import MessageSerializationSchema
+from headrace.connectors.messages import MessageSerializationSchema
 from headrace.connectors.sink import DeliveryGuarantee, as_in_a_checkpoint
 from headrace.storage.folder import posix_folder
 from tests.connectors.kafka.topics import Topic

@@ -13,7 +13,7 @@ from headrace.common.batch import Batch
 from headrace.common.constants import NO_TIMESTAMP
 from headrace.connectors.kafka.source import KafkaReader, PartitionConsumer
 from headrace.connectors.kafka.writer import MessageSender
-from headrace.connectors.outgoing_messages import MessageSerializationSchema
+from headrace.connectors.messages import MessageSerializationSchema
 from headrace.connectors.sink import SinkWriter, WriterContext, WriterEpoch
 from headrace.connectors.source import KeptClients, ReaderContext
 from headrace.datastream.connectors.kafka import KafkaSink, KafkaSource

@@ -7,7 +7,7 @@ import pytest
 from headrace.common import SimpleStringSchema
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.connectors.kafka.clients import WithoutMarker
-from headrace.connectors.outgoing_messages import MessageSerializationSchema
+from headrace.connectors.messages import MessageSerializationSchema
 from headrace.connectors.sink import DeliveryGuarantee
 from headrace.datastream.connectors.kafka import KafkaSink, MissingMarker
 

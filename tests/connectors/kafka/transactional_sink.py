@@ -12,7 +12,7 @@ from headrace.common import SimpleStringSchema, Types
 from headrace.common.batch import Batch
 from headrace.common.constants import NO_TIMESTAMP
 from headrace.connectors.kafka.transactions import KafkaCommitter
-from headrace.connectors.outgoing_messages import MessageSerializationSchema
+from headrace.connectors.messages import MessageSerializationSchema
 from headrace.connectors.sink import CommitterContext, DeliveryGuarantee, WriterContext, WriterEpoch
 from headrace.datastream.connectors.kafka import KafkaSink, KafkaSinkBuilder
 from headrace.storage.folder import Folder

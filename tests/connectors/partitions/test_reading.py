@@ -7,7 +7,7 @@ import pytest
 from headrace.common import ByteArraySchema, SimpleStringSchema
 from headrace.common.errors import ConfigurationError
 from headrace.common.messages import TopicPartition
-from headrace.connectors.incoming_messages import MessageDeserializationSchema
+from headrace.connectors.messages import MessageDeserializationSchema
 from headrace.connectors.partitions import OffsetResetStrategy, OffsetsInitializer
 from headrace.connectors.source import Pending, ReaderContext
 from headrace.storage.folder import Folder

@@ -9,7 +9,7 @@ import sys
 
 from headrace.common import Configuration, SimpleStringSchema, Types, WatermarkStrategy
 from headrace.connectors.kafka import transactions, writer
-from headrace.connectors.outgoing_messages import MessageSerializationSchema
+from headrace.connectors.messages import MessageSerializationSchema
 from headrace.connectors.sink import DeliveryGuarantee
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.connectors.kafka import KafkaSink, KafkaSource

@@ -13,7 +13,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from headrace.common import SerializationSchema
-from headrace.connectors.outgoing_messages import MessageSerializationSchema
+from headrace.connectors.messages import MessageSerializationSchema
 from headrace.connectors.sink import DeliveryGuarantee
 from headrace.datastream.connectors.kafka import KafkaSink, KafkaSinkBuilder
 from tests.reliability.support.small_jobs import KEYS, SmallJob, expected

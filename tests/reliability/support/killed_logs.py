@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.common import SimpleStringSchema, Types
 from headrace.common.serialization import SerializationSchema
-from headrace.connectors.outgoing_messages import MessageSerializationSchema
+from headrace.connectors.messages import MessageSerializationSchema
 from headrace.connectors.sink import DeliveryGuarantee
 from headrace.datastream import KeyedProcessFunction, RuntimeContext
 from headrace.datastream.connectors.log import LogSink

@@ -8,7 +8,6 @@ from headrace.common.arguments import expect, refused
 from headrace.common.errors import ConfigurationError
 from headrace.common.other_names import alike
 from headrace.common.type_variables import T_co
-from headrace.connectors.incoming_messages import MessageDeserializationSchema
 from headrace.connectors.kafka.dynamic_enumerator import (
     INTERVAL,
     MODE,
@@ -29,6 +28,7 @@ from headrace.connectors.kafka.dynamic_metadata import (
 )
 from headrace.connectors.kafka.settings import check_known, check_library, whole_number
 from headrace.connectors.kafka.source import KafkaConsumerBuilder, KafkaReader
+from headrace.connectors.messages import MessageDeserializationSchema
 from headrace.connectors.partitions import Subscription
 from headrace.connectors.source import ReaderContext, SourceReader
 from headrace.connectors.topic_builders import TopicSource

@@ -14,7 +14,7 @@ from headrace.common.serialization import SerializationSchema
 from headrace.common.type_variables import T_contra
 from headrace.connectors.kafka.clients import ClientSettings, MissingMarker, TransactionSettings, WithoutMarker
 from headrace.connectors.kafka.settings import SINK, KafkaClientBuilder, check_known, check_library
-from headrace.connectors.outgoing_messages import MessageSerializationSchema, encode_messages
+from headrace.connectors.messages import MessageSerializationSchema, encode_messages
 from headrace.connectors.sink import DeliveryGuarantee
 from headrace.connectors.topic_builders import TopicSink, TopicSinkBuilder
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from headrace.common.output_tag import OutputTag
-    from headrace.connectors.outgoing_messages import HeaderFunction, PartitionFunction
+    from headrace.connectors.messages import HeaderFunction, PartitionFunction
     from headrace.connectors.sink import Committer, CommitterContext, SinkWriter, WriterContext
 
 

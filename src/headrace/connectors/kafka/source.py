@@ -18,9 +18,9 @@ from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import ConfigurationError, InfrastructureError, SourceChangedError
 from headrace.common.messages import TopicPartition
 from headrace.common.type_variables import T_co
-from headrace.connectors.incoming_messages import METADATA, MessageDecoder, Messages
 from headrace.connectors.kafka.clients import ClientErrors, ClientSettings, error_of
 from headrace.connectors.kafka.settings import SOURCE, KafkaClientBuilder, check_known, check_library, whole_number
+from headrace.connectors.messages import METADATA, MessageDecoder, Messages
 from headrace.connectors.partitions import DISCOVERY_MILLIS, PartitionEnumerator, ReadingPlan, Subscription
 from headrace.connectors.source import KeptClients, SourceReader
 from headrace.connectors.topic_builders import MessageSourceBuilder, TopicSource, TopicSourceBuilder
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
 
     from headrace.common.output_tag import OutputTag
-    from headrace.connectors.incoming_messages import MessageDeserializationSchema
+    from headrace.connectors.messages import MessageDeserializationSchema
     from headrace.connectors.source import EnumeratorContext, Json, ReaderContext, SourceRecords, SplitEnumerator
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.common.errors import HeadraceError
     from headrace.connectors.kafka.clients import ClientSettings
-    from headrace.connectors.outgoing_messages import OutgoingMessages
+    from headrace.connectors.messages import OutgoingMessages
     from headrace.connectors.sink import Json, WriterContext, WriterEpoch
     from headrace.storage.folder import Folder
 

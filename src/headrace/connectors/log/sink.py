@@ -19,7 +19,7 @@ from headrace.common.errors import (
 )
 from headrace.common.type_variables import T_contra
 from headrace.connectors.log.source import location_of
-from headrace.connectors.outgoing_messages import encode_messages
+from headrace.connectors.messages import encode_messages
 from headrace.connectors.sink import Committer, DeliveryGuarantee, SinkWriter
 from headrace.connectors.topic_builders import TopicSink, TopicSinkBuilder
 from headrace.log.accumulator import DefaultPartitioner, ProducerBatch, merged
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.common.messages import TopicPartition
     from headrace.common.output_tag import OutputTag
-    from headrace.connectors.outgoing_messages import MessageSerializationSchema, OutgoingMessages
+    from headrace.connectors.messages import MessageSerializationSchema, OutgoingMessages
     from headrace.connectors.sink import CommitterContext, Json, WriterContext, WriterEpoch
     from headrace.log.commits import LogState, ProducerState
     from headrace.storage.folder import Folder

@@ -19,7 +19,7 @@ from headrace.common.logs import get_logger
 from headrace.common.messages import TopicPartition
 from headrace.common.time import Duration
 from headrace.common.type_variables import T_co
-from headrace.connectors.incoming_messages import METADATA, MessageDecoder, Messages
+from headrace.connectors.messages import METADATA, MessageDecoder, Messages
 from headrace.connectors.partitions import (
     DISCOVERY_MILLIS,
     OffsetResetStrategy,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from headrace.common.output_tag import OutputTag
-    from headrace.connectors.incoming_messages import MessageDeserializationSchema
+    from headrace.connectors.messages import MessageDeserializationSchema
     from headrace.connectors.partitions import ReadingPlan
     from headrace.connectors.source import EnumeratorContext, Json, ReaderContext, SourceRecords, SplitEnumerator
     from headrace.log.groups import Group

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from headrace.common.public_module import public_module
 from headrace.connectors.connector import create_sink, create_source
-from headrace.connectors.incoming_messages import MessageDeserializationSchema
-from headrace.connectors.outgoing_messages import MessageSerializationSchema
+from headrace.connectors.messages import MessageDeserializationSchema, MessageSerializationSchema
 from headrace.connectors.sink import DeliveryGuarantee, Sink, StatefulSinkWriter, SupportsWriterState
 from headrace.connectors.source import Source
 from headrace.datastream.streams.sinks import SupportsPreWriteTopology
