@@ -1,7 +1,5 @@
 """headrace: Apache Flink's programming model and guarantees on Apache Spark."""
 
-from __future__ import annotations
-
 import sys
 from typing import TYPE_CHECKING, Any
 

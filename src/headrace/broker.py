@@ -1,7 +1,5 @@
 """A real Kafka on this machine, for trying things out and for tests."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import fcntl
@@ -13,21 +11,18 @@ import socket
 import subprocess
 import time
 import uuid
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from types import TracebackType
+from typing import Final, Self
 
 from headrace.common.durable import write_file
 from headrace.common.errors import ConfigurationError, InfrastructureError
 from headrace.common.java import bundled_java_home, cache_directory, find_java
 from headrace.common.logs import get_logger
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from types import TracebackType
-
 
 HOST: Final = "127.0.0.1"
 

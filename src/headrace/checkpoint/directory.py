@@ -1,19 +1,15 @@
 """A checkpoint directory as a place: whether it keeps the promises that exactness rests on, and who may write to it."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import re
 import time
 import uuid
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headrace.common.errors import CheckpointStorageError
 from headrace.common.logs import get_logger
-
-if TYPE_CHECKING:
-    from headrace.storage.folder import Folder
+from headrace.storage.folder import Folder
 
 logger = get_logger(__name__)
 

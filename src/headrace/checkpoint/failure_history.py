@@ -4,20 +4,16 @@ A file is created exclusively under the number of the failure, with a checksum; 
 left out, and the others are as good.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import zlib
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headrace.common.errors import FailureOrigin
 from headrace.common.job_execution_result import JobFailure
 from headrace.common.logs import get_logger
-
-if TYPE_CHECKING:
-    from headrace.storage.folder import Folder
+from headrace.storage.folder import Folder
 
 logger = get_logger(__name__)
 

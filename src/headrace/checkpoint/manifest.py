@@ -5,21 +5,15 @@ from __future__ import annotations
 import json
 import zlib
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import CheckpointError
 from headrace.state.backend import DEFAULT_BACKEND
-from headrace.state.protocols import NO_STATE, StateKind, names_of
+from headrace.state.protocols import NO_STATE, StateKind, StateKinds, names_of
 from headrace.state.state_file import VersionRef
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from headrace.state.protocols import StateKinds
-
 
 Document = dict[str, Any]
 

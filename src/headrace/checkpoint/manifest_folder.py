@@ -4,23 +4,18 @@ A manifest is created exclusively, so nobody can write a second one with its num
 largest number there was, so that a manifest that somebody removed is missed.
 """
 
-from __future__ import annotations
-
 import errno
 import re
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from zlib import crc32
 
 from headrace.checkpoint.manifest import Manifest
+from headrace.checkpoint.ownership import Generations
 from headrace.common.errors import CheckpointError, CheckpointStorageError
 from headrace.common.logs import get_logger
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from headrace.checkpoint.ownership import Generations
-    from headrace.storage.folder import Folder
+from headrace.storage.folder import Folder
 
 logger = get_logger(__name__)
 

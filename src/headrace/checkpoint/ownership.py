@@ -6,22 +6,17 @@ manifests alone would not do as a fence: old ones are deleted, so one that wakes
 its next manifest free again.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import re
 import uuid
 import zlib
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from headrace.common.errors import CheckpointError
 from headrace.common.logs import get_logger
-
-if TYPE_CHECKING:
-    from headrace.storage.folder import Folder
-
+from headrace.storage.folder import Folder
 
 logger = get_logger(__name__)
 

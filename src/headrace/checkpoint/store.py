@@ -7,27 +7,20 @@ cannot both write number ``n + 1``: who comes second has been superseded, and so
 than its own.
 """
 
-from __future__ import annotations
-
 import contextlib
 import uuid
+from collections.abc import Collection
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headrace.checkpoint.directory import probe, sink_folder, source_folder, warn_if_open_to_others
+from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.manifest_folder import ManifestFolder
 from headrace.checkpoint.ownership import PINS, Generations, Pin, Pins
 from headrace.common.durable import TemporaryFolder
 from headrace.common.errors import CheckpointError, InfrastructureError, JobSupersededError
 from headrace.state.state_file import CompactedName, SharedName, VersionName
-from headrace.storage.folder import posix_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from headrace.checkpoint.manifest import Manifest
-    from headrace.storage.folder import Folder
-
+from headrace.storage.folder import Folder, posix_folder
 
 LOOK_AT_PINS: Final = 16
 """Every so many epochs it is looked who has disposed of savepoints: on an object store that costs a request."""

@@ -1,12 +1,11 @@
 """``headrace checkpoints`` and ``failures``: what a checkpoint directory holds, without touching it; its conversion."""
 
-from __future__ import annotations
-
 import json
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from headrace.checkpoint.directory import has_begun
@@ -18,18 +17,11 @@ from headrace.client import wording
 from headrace.client.progress import skipped_files
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import CheckpointError, HeadraceError
+from headrace.common.job_execution_result import JobFailure
 from headrace.common.job_status import JobStatus
 from headrace.savepoint.upgrade import upgrade
+from headrace.storage.folder import Folder
 from headrace.storage.locations import open_storage
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from rich.table import Table
-
-    from headrace.common.job_execution_result import JobFailure
-    from headrace.storage.folder import Folder
-
 
 _POSITION_WIDTH = 60
 

@@ -1,7 +1,5 @@
 """``headrace explain``: shows what a program would run, without running it."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import sys

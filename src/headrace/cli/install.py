@@ -1,7 +1,5 @@
 """``headrace doctor`` and ``package``: whether headrace can run here, and an archive for clusters without it."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``headrace kafka``: a real Kafka on this machine, for trying things out."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

@@ -3,8 +3,6 @@
 What it does is in a module that is imported when it runs.
 """
 
-from __future__ import annotations
-
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any

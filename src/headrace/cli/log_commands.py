@@ -1,14 +1,15 @@
 """What ``headrace log`` does."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import sys
-from typing import TYPE_CHECKING, BinaryIO
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import BinaryIO
 
 import pyarrow.parquet as pq
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from headrace.cli.output import FAILED, INTERRUPTED, NOT_UNDERSTOOD, OK, new_table, output, report
@@ -18,22 +19,14 @@ from headrace.client.running import PIPE_CLOSED
 from headrace.common import durable
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, HeadraceError
+from headrace.common.messages import TopicPartition
 from headrace.connectors.log.sink import job_and_sink
 from headrace.log.consumer import Consumer
 from headrace.log.log import Log
 from headrace.log.producer import Producer
+from headrace.log.records import ConsumerRecord
+from headrace.log.transactions import OpenTransaction, open_transactions
 from headrace.log.transactions import abandon as abandon_open
-from headrace.log.transactions import open_transactions
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from pathlib import Path
-
-    from rich.table import Table
-
-    from headrace.common.messages import TopicPartition
-    from headrace.log.records import ConsumerRecord
-    from headrace.log.transactions import OpenTransaction
 
 
 def telling(command: Callable[[], None]) -> int:

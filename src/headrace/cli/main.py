@@ -3,8 +3,6 @@
 Each imports what it needs when it runs, so that ``run`` has Java started before anything else is imported.
 """
 
-from __future__ import annotations
-
 import platform as machine
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What commands print, and how the end of a program is told to the user, and as which exit code to the shell."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

@@ -1,7 +1,5 @@
 """``headrace run``: runs a program, and stops its jobs at Ctrl-C or SIGTERM where they can go on."""
 
-from __future__ import annotations
-
 import runpy
 import signal
 import socket

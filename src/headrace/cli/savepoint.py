@@ -1,12 +1,11 @@
 """``headrace savepoint``, ``stop`` and ``rescale``: ask a job that runs elsewhere, by its checkpoint directory."""
 
-from __future__ import annotations
-
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rich.console import Console
 from rich.text import Text
@@ -14,18 +13,13 @@ from rich.text import Text
 from headrace.checkpoint.directory import has_begun, may_begin
 from headrace.cli.output import FAILED, OK
 from headrace.common import options
+from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, HeadraceError, SavepointError
 from headrace.jobmanager.savepoints import EMPTY_PLACE
 from headrace.savepoint.disposal import dispose
-from headrace.savepoint.requests import JobRequest, ask
+from headrace.savepoint.requests import JobAnswer, JobRequest, ask
+from headrace.storage.folder import Folder
 from headrace.storage.locations import open_storage
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from headrace.common.configuration import Configuration
-    from headrace.savepoint.requests import JobAnswer
-    from headrace.storage.folder import Folder
 
 _START_SECONDS: Final = 60.0
 """So long a program has to begin its job that was started just before: Java may have to start, and a cluster."""

@@ -1,7 +1,5 @@
 """From the options of a command to the configuration of a job."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path

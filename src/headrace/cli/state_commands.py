@@ -7,7 +7,9 @@ import datetime
 import json
 import math
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -29,9 +31,6 @@ from headrace.state_processor import SavepointReader, compare
 from headrace.state_processor.reader import TIMERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from pathlib import Path
-
     from typing_extensions import Buffer
 
 _ROWS_AT_ONCE: Final = 1 << 14

@@ -1,19 +1,15 @@
 """The results of a bounded job as a Spark DataFrame."""
 
-from __future__ import annotations
-
 import tempfile
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.common import options
+from headrace.common.configuration import Configuration
 from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
+from headrace.common.typeinfo import TypeInformation
 from headrace.connectors.file_system.sink import FileSink
+from headrace.connectors.sink import Sink
 from headrace.formats.parquet import ParquetBulkWriters
-
-if TYPE_CHECKING:
-    from headrace.common.configuration import Configuration
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.connectors.sink import Sink
 
 
 class DataFrameTarget:

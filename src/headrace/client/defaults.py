@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from headrace.graph.stream_graph import StreamGraph
     from headrace.jobmanager.status import JobListener
     from headrace.plan.job_plan import JobPlan

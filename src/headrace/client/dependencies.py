@@ -1,7 +1,5 @@
 """What a program brings along: collected before its job is submitted, or put into one archive for clusters."""
 
-from __future__ import annotations
-
 import atexit
 import compileall
 import hashlib
@@ -14,15 +12,18 @@ import sys
 import tarfile
 import tempfile
 import zipfile
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import distribution, distributions
 from pathlib import Path
 from py_compile import PycInvalidationMode
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import headrace
 from headrace.common import options
+from headrace.common.config_options import ConfigOption
+from headrace.common.configuration import Configuration
 from headrace.common.durable import TemporaryFolder, writing
 from headrace.common.errors import ConfigurationError, InvalidProgramError
 from headrace.common.job_files import cached_files
@@ -35,13 +36,6 @@ from headrace.runtime.task.dependencies import (
     entries_of,
     put_on_path,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from headrace.common.config_options import ConfigOption
-    from headrace.common.configuration import Configuration
-
 
 _PACKED: Final = (".zip", ".egg", ".whl")
 """Modules and packages in one file."""

@@ -1,17 +1,16 @@
 """Listeners that show what jobs do: a live panel on a terminal, lines elsewhere."""
 
-from __future__ import annotations
-
 import atexit
 import logging
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterable
 from functools import cache
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
 from rich.table import Table
@@ -21,15 +20,15 @@ from headrace.client import wording
 from headrace.client.progress import RATE, JobProgress, last_line, progress_line
 from headrace.common.errors import OutputClosedError
 from headrace.common.logs import get_logger, prints_json
-from headrace.jobmanager.status import EpochStatistics, JobEnd, JobStart, RuntimeStarting, SubmissionFailed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from rich.console import RenderableType
-
-    from headrace.jobmanager.status import JobEvent, JobSnapshot
-
+from headrace.jobmanager.status import (
+    EpochStatistics,
+    JobEnd,
+    JobEvent,
+    JobSnapshot,
+    JobStart,
+    RuntimeStarting,
+    SubmissionFailed,
+)
 
 _REFRESHES_PER_SECOND: Final = 4
 

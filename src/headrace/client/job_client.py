@@ -1,12 +1,10 @@
 """``JobClient``: a handle on a job that runs."""
 
-from __future__ import annotations
-
 import sys
 import threading
 import time
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from headrace.client import running
 from headrace.common import options
@@ -14,22 +12,18 @@ from headrace.common.arguments import expect
 from headrace.common.call_site import innermost
 from headrace.common.completable_future import CompletableFuture
 from headrace.common.errors import ConfigurationError, JobCancelledError, SavepointError, StateCorruptedError
-from headrace.common.job_execution_result import JobExecutionResult
+from headrace.common.job_execution_result import JobExecutionResult, JobFailure
 from headrace.common.job_id import JobID
 from headrace.common.job_status import JobStatus
 from headrace.common.logs import get_logger
 from headrace.common.notebooks import framed
 from headrace.common.public_module import public
+from headrace.common.typeinfo import DeclaredType
+from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.savepoints import EMPTY_PLACE, NO_PLACE, SavepointRequest
-from headrace.savepoint.metadata import savepoint_format
+from headrace.savepoint.metadata import SavepointFormat, savepoint_format
 from headrace.savepoint.stored_job import query, read_with_retries
-
-if TYPE_CHECKING:
-    from headrace.common.job_execution_result import JobFailure
-    from headrace.common.typeinfo import DeclaredType
-    from headrace.jobmanager.job_manager import JobManager
-    from headrace.savepoint.metadata import SavepointFormat
-    from headrace.state.descriptors import StateDescriptor
+from headrace.state.descriptors import StateDescriptor
 
 logger = get_logger(__name__)
 

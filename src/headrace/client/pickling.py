@@ -1,22 +1,18 @@
 """A job as bytes; and which variable of which function it is that cannot become bytes."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import CodeType, FunctionType, MethodType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from headrace.common.call_site import of_function
 from headrace.common.errors import InvalidProgramError
 from headrace.common.pickling import pickle_by_value
 from headrace.operators.user_code import record_text
-
-if TYPE_CHECKING:
-    from headrace.plan.job_plan import JobPlan, PlannedOperator
+from headrace.plan.job_plan import JobPlan, PlannedOperator
 
 _MOST_LOOKED_AT: Final = 1000
 """Objects; each is pickled to see whether it is the one."""

@@ -1,26 +1,19 @@
 """A running job as displays show it: in words, as plain lines, and as a frame in the output of a notebook's cell."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from html import escape
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from headrace.client import wording
 from headrace.common.job_status import JobStatus
 from headrace.common.notebooks import framed
-from headrace.jobmanager.status import EpochStatistics, JobEnd, JobStart, RuntimeStarting
+from headrace.jobmanager.status import EpochStatistics, JobEnd, JobEvent, JobSnapshot, JobStart, RuntimeStarting
 from headrace.metrics.own_names import FILES_CORRUPT, FILES_MISSING, LATE_DROPPED
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from headrace.jobmanager.status import JobEvent, JobSnapshot
-
 
 RATE: Final = "records/s"
 

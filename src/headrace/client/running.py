@@ -3,24 +3,19 @@
 The first signal stops every job where it can go on, at the end of its epoch; the second one gives the epochs up.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import signal
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, Final, Protocol
 
+from headrace.common.completable_future import CompletableFuture
 from headrace.common.errors import JobCancelledError, OutputClosedError
+from headrace.common.job_execution_result import JobExecutionResult
 from headrace.common.logs import get_logger
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import FrameType
-
-    from headrace.common.completable_future import CompletableFuture
-    from headrace.common.job_execution_result import JobExecutionResult
 
 logger = get_logger(__name__)
 

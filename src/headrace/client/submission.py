@@ -1,14 +1,12 @@
 """From a graph and a configuration to a running job."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from importlib.util import find_spec
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from headrace.checkpoint.directory import has_begun
 from headrace.checkpoint.store import CheckpointStore, TemporaryStore
@@ -24,33 +22,24 @@ from headrace.common.logs import UNCONFIGURED, LogSettings, get_logger
 from headrace.common.notebooks import is_notebook, with_cells
 from headrace.common.options import ROCKSDB_OPTIONS
 from headrace.connectors.driver_sink import CollectSink
-from headrace.graph.specs import MapSpec, SinkSpec, SourceSpec
+from headrace.graph.specs import MapSpec, OperatorSpec, SinkSpec, SourceSpec
+from headrace.graph.stream_graph import StreamGraph
 from headrace.jobmanager.job_manager import JobManager
+from headrace.jobmanager.runtime import Runtime
 from headrace.jobmanager.settings import PlannedJob, job_settings
-from headrace.jobmanager.status import JobStatusStore, RuntimeStarting, SubmissionFailed
-from headrace.plan.job_plan import PlanSettings
+from headrace.jobmanager.status import JobListener, JobStatusStore, RuntimeStarting, SubmissionFailed
+from headrace.plan.job_plan import JobPlan, PlannedOperator, PlanSettings
 from headrace.plan.planner import check_program, mode_of, plan_job
 from headrace.runtime.local import LocalRuntime
-from headrace.runtime.task.dependencies import NOTHING
+from headrace.runtime.task.dependencies import NOTHING, JobDependencies
 from headrace.runtime.task.messages import SerializedJob
 from headrace.savepoint.metadata import is_savepoint
 from headrace.savepoint.requests import REQUESTS, STARTING, RunningMark
-from headrace.state.backend import DEFAULT_BACKEND, ROCKSDB_BACKEND, STATE_BACKENDS
+from headrace.state.backend import DEFAULT_BACKEND, ROCKSDB_BACKEND, STATE_BACKENDS, StateBackendPlugin
 from headrace.state.hashmap_backend import HashMapBackend
+from headrace.storage.folder import Folder
 from headrace.storage.locations import open_storage, options_for_tasks
 from headrace.windowing.definition import ChangedWindows
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from headrace.graph.specs import OperatorSpec
-    from headrace.graph.stream_graph import StreamGraph
-    from headrace.jobmanager.runtime import Runtime
-    from headrace.jobmanager.status import JobListener
-    from headrace.plan.job_plan import JobPlan, PlannedOperator
-    from headrace.runtime.task.dependencies import JobDependencies
-    from headrace.state.backend import StateBackendPlugin
-    from headrace.storage.folder import Folder
 
 logger = get_logger(__name__)
 

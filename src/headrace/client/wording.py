@@ -1,15 +1,10 @@
 """Numbers, sizes and times as people read them."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _BYTE_UNITS: Final = ("B", "kB", "MB", "GB", "TB")

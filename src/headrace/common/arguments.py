@@ -3,8 +3,6 @@
 Of functions it is seen before a job runs whether they take what they are called with, and give anything at all.
 """
 
-from __future__ import annotations
-
 import dis
 import functools
 import inspect

@@ -11,24 +11,20 @@ records are insertions, as nearly all are.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.common.columns import layout_of, values_to_array
 from headrace.common.errors import InvalidTypeError
+from headrace.common.typeinfo import TypeInformation
 from headrace.common.typeinfo.composite import declares_changes
 from headrace.common.types import symbols_of
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    import numpy.typing as npt
-
-    from headrace.common.typeinfo import TypeInformation
-
-    Kinds = npt.NDArray[np.int8]
+Kinds = npt.NDArray[np.int8]
 
 T = TypeVar("T")
 

@@ -1,7 +1,5 @@
 """Where in the user's own code something was asked for, so that errors can point there."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import sys

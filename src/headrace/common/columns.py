@@ -1,7 +1,5 @@
 """How records of a type lie in Arrow columns, and the type that a collection of values has in common."""
 
-from __future__ import annotations
-
 import datetime
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
@@ -9,9 +7,10 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.common.errors import InvalidTypeError
@@ -33,16 +32,10 @@ from headrace.common.typeinfo import (
 from headrace.common.typeinfo.composite import declares_changes
 from headrace.common.types import Row, RowKind
 from headrace.common.values import TypeHandler, basic_handler_of, handler_of, record_handler_of, stream_handler_of
-from headrace.common.values.handler import WrongValueError, first_wrong
-from headrace.common.values.records import StreamRowHandler, kinds_of_rows
+from headrace.common.values.handler import Mask, WrongValueError, first_wrong
+from headrace.common.values.records import RecordHandler, StreamRowHandler, kinds_of_rows
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from headrace.common.values.handler import Mask
-    from headrace.common.values.records import RecordHandler
-
-    Kinds = npt.NDArray[np.int8]
+Kinds = npt.NDArray[np.int8]
 
 
 VALUE_COLUMN: Final = "value"

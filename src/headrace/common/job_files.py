@@ -1,7 +1,5 @@
 """Archives and cached files of a job: how the program names them, and where its functions find them."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """``JobID``: what tells one job from another."""
 
-from __future__ import annotations
-
 import re
 import secrets
 from dataclasses import dataclass, field

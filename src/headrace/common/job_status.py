@@ -1,7 +1,5 @@
 """``JobStatus``: the states of a job."""
 
-from __future__ import annotations
-
 from enum import Enum
 from typing import Final
 

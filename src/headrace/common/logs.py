@@ -16,12 +16,10 @@ from contextvars import ContextVar, copy_context
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TextIO, TypeVar
+from typing import Any, Final, ParamSpec, TextIO, TypeVar
 
 from headrace.common import options
-
-if TYPE_CHECKING:
-    from headrace.common.configuration import Configuration
+from headrace.common.configuration import Configuration
 
 P = ParamSpec("P")
 R = TypeVar("R")

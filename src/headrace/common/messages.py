@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -11,12 +11,7 @@ from headrace.common.arguments import refused
 from headrace.common.columns import VALUE_COLUMN, layout_of
 from headrace.common.errors import InvalidTypeError
 from headrace.common.other_names import alike
-from headrace.common.typeinfo import CompositeTypeInfo, Types
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from headrace.common.typeinfo import TypeInformation
+from headrace.common.typeinfo import CompositeTypeInfo, TypeInformation, Types
 
 
 class TopicPartition(NamedTuple):

@@ -1,7 +1,5 @@
 """Notebooks: IPython, where a program runs in it, and what cells show as HTML."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Mapping

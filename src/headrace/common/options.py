@@ -1,7 +1,5 @@
 """Every option of headrace: its key, how it is read, its default and what it is for."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from enum import Enum
 from types import MappingProxyType

@@ -4,8 +4,6 @@
 in :mod:`headrace.common.pyflink_names`. :mod:`headrace.common.public_module` gives the answers to public classes.
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping

@@ -10,8 +10,6 @@ put copies of its methods into it, with copies of the globals that they use: wha
 sets, between two jobs would be without effect on the second one, without a word.
 """
 
-from __future__ import annotations
-
 import functools
 import io
 import sys

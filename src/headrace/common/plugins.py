@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import difflib
 import importlib
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from headrace.common.config_options import ConfigOption
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, InvalidProgramError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
     from importlib.metadata import EntryPoint
-
-    from headrace.common.config_options import ConfigOption
 
 
 class Plugin:

@@ -6,8 +6,6 @@ they do not have (:mod:`headrace.common.other_names`), and errors leave them wit
 themselves know nothing of it. Processes that only run tasks leave tracebacks as they are.
 """
 
-from __future__ import annotations
-
 import dis
 import sys
 from collections.abc import Iterator, Mapping

@@ -4,8 +4,6 @@ The one place for them. Modules answer from here by :mod:`headrace.common.public
 :mod:`headrace.common.other_names`, and ``docs/flink-compatibility.md`` lists them. A name that arrives is taken out.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Final
 

@@ -12,22 +12,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Generic
+from typing import Any, ClassVar, Generic
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.common.batch import Batch
 from headrace.common.columns import layout_of
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.public_module import public_module
 from headrace.common.type_variables import T_contra
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.common.values import handler_of
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from headrace.common.batch import Batch
 
 __all__ = [
     "ByteArraySchema",

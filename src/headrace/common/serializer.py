@@ -1,15 +1,11 @@
 """``TypeSerializer``: how values of a class of one's own become bytes; windows of one's own have one."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Generic
+from io import BytesIO
+from typing import Generic
 
 from headrace.common.public_module import public_module
 from headrace.common.type_variables import T
-
-if TYPE_CHECKING:
-    from io import BytesIO
 
 __all__ = ["TypeSerializer"]
 

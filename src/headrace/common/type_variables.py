@@ -4,15 +4,10 @@ So a class derived from ``MapFunction`` without parameters, as PyFlink's program
 of its own ``map``.
 """
 
-from __future__ import annotations
-
 import sys
 import typing
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 
 if sys.version_info >= (3, 13):
     from typing import TypeVar

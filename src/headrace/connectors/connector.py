@@ -3,26 +3,19 @@
 A distribution adds one as an entry point of the group ``headrace.connectors``.
 """
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from headrace.common.config_options import ConfigOption
+from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, UnsupportedOperationError
 from headrace.common.plugins import Plugin, PluginGroup
-from headrace.common.typeinfo import Types
-from headrace.formats.file_format import FORMATS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from headrace.common.configuration import Configuration
-    from headrace.common.serialization import Encoder
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.connectors.sink import Sink
-    from headrace.connectors.source import Source
-    from headrace.formats.file_format import BulkWriterFactory, FileFormat, Format
+from headrace.common.serialization import Encoder
+from headrace.common.typeinfo import TypeInformation, Types
+from headrace.connectors.sink import Sink
+from headrace.connectors.source import Source
+from headrace.formats.file_format import FORMATS, BulkWriterFactory, FileFormat, Format
 
 FORMAT: Final = ConfigOption[str | None](
     "format", str, None, "The name of the format; its options begin with this name and a dot."

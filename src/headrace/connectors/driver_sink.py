@@ -13,45 +13,39 @@ import sys
 import uuid
 import weakref
 from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Final, TextIO
+from pathlib import Path
+from typing import Any, BinaryIO, ClassVar, Final, TextIO
 from weakref import WeakValueDictionary
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.common.batch import Batch
 from headrace.common.columns import layout_of
 from headrace.common.config_options import ConfigOption, boolean
 from headrace.common.durable import Permissions, TemporaryFolder, write_file, writing
 from headrace.common.errors import CommitRefusedError, OutputClosedError, StateError
-from headrace.common.values import stream_handler_of
-from headrace.connectors.connector import Connector
+from headrace.common.typeinfo import TypeInformation
+from headrace.common.values import TypeHandler, stream_handler_of
+from headrace.connectors.connector import Connector, ConnectorContext
 from headrace.connectors.ranges import cut_evenly
-from headrace.connectors.sink import Committer, Sink, SinkWriter
+from headrace.connectors.sink import Committer, CommitterContext, Json, Sink, SinkWriter, WriterContext
 from headrace.connectors.source import (
     Boundedness,
+    EnumeratorContext,
     Pending,
+    ReadBudget,
     Source,
     SourceReader,
     SourceRecords,
     SplitEnumerator,
     SplitRead,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
-    import numpy.typing as npt
-
-    from headrace.common.batch import Batch
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.common.values import TypeHandler
-    from headrace.connectors.connector import ConnectorContext
-    from headrace.connectors.sink import CommitterContext, Json, WriterContext
-    from headrace.connectors.source import EnumeratorContext, ReadBudget
 
 
 @dataclass(frozen=True, slots=True)

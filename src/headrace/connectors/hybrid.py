@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias
+from typing import Any, Final, Generic, TypeAlias
 
 from headrace.common.arguments import expect, refused, uncalled
 from headrace.common.errors import CheckpointError, InvalidProgramError, InvalidTypeError
 from headrace.common.logs import get_logger
+from headrace.common.output_tag import OutputTag
 from headrace.common.type_variables import T_co
-from headrace.connectors.source import Boundedness, Source, SourceReader, SplitEnumerator
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from headrace.common.output_tag import OutputTag
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.connectors.source import (
-        EnumeratorContext,
-        Json,
-        Pending,
-        ReadBudget,
-        ReaderContext,
-        SourceRecords,
-        SplitRead,
-    )
-
+from headrace.common.typeinfo import TypeInformation
+from headrace.connectors.source import (
+    Boundedness,
+    EnumeratorContext,
+    Json,
+    Pending,
+    ReadBudget,
+    ReaderContext,
+    Source,
+    SourceReader,
+    SourceRecords,
+    SplitEnumerator,
+    SplitRead,
+)
 
 __all__ = ["HybridSource", "HybridSourceBuilder", "SourceSwitchContext"]
 

@@ -8,15 +8,17 @@ task, and deals with the messages that cannot be read. A :class:`MessageSerializ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, repeat
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.common.arguments import expect, refused
+from headrace.common.batch import Batch
 from headrace.common.call_site import warn_caller
 from headrace.common.columns import layout_of
 from headrace.common.constants import NO_TIMESTAMP
@@ -24,22 +26,12 @@ from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.messages import checked_headers, chosen_metadata, columns_of, fields_of, headers_to_array, row_type
 from headrace.common.other_names import alike
 from headrace.common.serialization import DeserializationSchema, DeserializedBatch, SerializationSchema
-from headrace.common.typeinfo import CompositeTypeInfo, Types
+from headrace.common.typeinfo import CompositeTypeInfo, TypeInformation, Types
 from headrace.common.typeinfo.composite import declares_changes
-from headrace.connectors.sink import encode_or_reject
+from headrace.connectors.sink import Reject, encode_or_reject
 from headrace.connectors.source import SourceRecords
 from headrace.formats.bad_records import BadRecords, without_unreadable
 from headrace.metrics.own_names import RECORDS_IN_ERRORS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import numpy.typing as npt
-
-    from headrace.common.batch import Batch
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.connectors.sink import Reject
-
 
 METADATA: Final[Mapping[str, TypeInformation]] = {
     "topic": Types.STRING(),

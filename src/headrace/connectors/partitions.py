@@ -5,9 +5,9 @@ from __future__ import annotations
 import enum
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headrace.common.arguments import expect, refused
 from headrace.common.errors import ConfigurationError, InvalidTypeError, SourceChangedError
@@ -15,13 +15,7 @@ from headrace.common.logs import get_logger
 from headrace.common.messages import TopicPartition
 from headrace.common.other_names import alike
 from headrace.connectors.ranges import pending_numbers, share
-from headrace.connectors.source import SplitEnumerator, SplitRead
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
-
-    from headrace.connectors.source import Json, Pending, ReadBudget
-
+from headrace.connectors.source import Json, Pending, ReadBudget, SplitEnumerator, SplitRead
 
 A_PARTITION: Final = "TopicPartition('orders', 0) and the like (KafkaTopicPartition is the same)"
 """The notation of a partition, for errors."""

@@ -5,22 +5,26 @@ from __future__ import annotations
 import inspect
 import operator
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.common.arguments import expect
 from headrace.common.columns import infer_from_values, layout_of
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.type_variables import T_co
-from headrace.common.typeinfo import Types
+from headrace.common.typeinfo import DeclaredType, TypeInformation, Types
 from headrace.connectors.source import (
     Boundedness,
+    EnumeratorContext,
+    Json,
     Pending,
+    ReadBudget,
     Source,
     SourceReader,
     SourceRecords,
@@ -28,16 +32,8 @@ from headrace.connectors.source import (
     SplitRead,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    import numpy.typing as npt
-
-    from headrace.common.typeinfo import DeclaredType, TypeInformation
-    from headrace.connectors.source import EnumeratorContext, Json, ReadBudget
-
-    GeneratorFunction = Callable[..., Any]
-    BatchGenerator = Callable[[npt.NDArray[np.int64], np.random.Generator], pa.RecordBatch | Mapping[str, Any]]
+GeneratorFunction = Callable[..., Any]
+BatchGenerator = Callable[[npt.NDArray[np.int64], np.random.Generator], pa.RecordBatch | Mapping[str, Any]]
 
 
 READ_RECORDS = 1 << 15

@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from headrace.common.arguments import refused, with_article
+from headrace.common.batch import Batch
 from headrace.common.columns import layout_of
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import (
@@ -34,15 +35,9 @@ from headrace.common.errors import (
 )
 from headrace.common.output_tag import OutputTag
 from headrace.common.type_variables import T_contra
+from headrace.common.typeinfo import TypeInformation
 from headrace.connectors.source import KeptClients
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from headrace.common.batch import Batch
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.storage.folder import Folder
-
+from headrace.storage.folder import Folder
 
 Json = Any
 

@@ -1,11 +1,10 @@
 """``SocketSource``: lines of text from a TCP server, which a thread of the driver reads and nobody can read again."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
@@ -14,10 +13,13 @@ from headrace.common.columns import layout_of
 from headrace.common.errors import BadRecordError, InvalidProgramError
 from headrace.common.logs import get_logger
 from headrace.common.output_tag import OutputTag
-from headrace.common.typeinfo import Types
+from headrace.common.typeinfo import TypeInformation, Types
 from headrace.connectors.source import (
     Boundedness,
+    EnumeratorContext,
+    Json,
     Pending,
+    ReadBudget,
     Source,
     SourceReader,
     SourceRecords,
@@ -25,13 +27,6 @@ from headrace.connectors.source import (
     SplitRead,
 )
 from headrace.formats.bad_records import BadRecords
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.connectors.source import EnumeratorContext, Json, ReadBudget
-
 
 __all__ = ["SocketSource"]
 

@@ -10,28 +10,22 @@ has a watermark of its own. A *piece* is the unit of parallel work: an epoch's s
 several, in reading order, and the engine makes the watermarks of the split whole again.
 """
 
-from __future__ import annotations
-
 import enum
 from abc import ABC, abstractmethod
 from collections import OrderedDict
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 from headrace.common.logs import get_logger
+from headrace.common.output_tag import OutputTag
 from headrace.common.type_variables import T_co
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Mapping, Sequence
-
-    import numpy as np
-    import numpy.typing as npt
-    import pyarrow as pa
-
-    from headrace.common.output_tag import OutputTag
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.storage.folder import Folder
-
+from headrace.common.typeinfo import TypeInformation
+from headrace.storage.folder import Folder
 
 logger = get_logger(__name__)
 

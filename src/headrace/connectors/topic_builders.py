@@ -1,9 +1,7 @@
 """Sources and sinks of topics: what those of Kafka and of the embedded log share, and what their builders share."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar, Self
 
 from headrace.common.arguments import expect, refused, uncalled
 from headrace.common.errors import ConfigurationError, InvalidTypeError
@@ -11,6 +9,7 @@ from headrace.common.messages import TopicPartition
 from headrace.common.output_tag import OutputTag
 from headrace.common.serialization import DeserializationSchema
 from headrace.common.type_variables import T_co, T_contra
+from headrace.common.typeinfo import TypeInformation
 from headrace.connectors.messages import MessageDeserializationSchema, MessageSerializationSchema
 from headrace.connectors.partitions import (
     A_PARTITION,
@@ -20,11 +19,6 @@ from headrace.connectors.partitions import (
 )
 from headrace.connectors.sink import DeliveryGuarantee, Sink
 from headrace.connectors.source import Boundedness, Source
-
-if TYPE_CHECKING:
-    from typing import Self
-
-    from headrace.common.typeinfo import TypeInformation
 
 
 class MessageSourceBuilder:

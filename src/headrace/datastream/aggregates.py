@@ -7,8 +7,6 @@
     stream.key_by("card").window(TumblingEventTimeWindows.of(Time.minutes(1))).aggregate(count(), sum("amount"))
 """
 
-from __future__ import annotations
-
 from headrace.common.public_module import public_module
 from headrace.operators.aggregates.aggregate import Aggregate
 from headrace.operators.aggregates.collected import collect_list, listagg, top_n

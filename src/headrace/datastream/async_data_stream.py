@@ -1,38 +1,29 @@
 """``AsyncDataStream``: functions that are awaited, many at a time, applied to streams."""
 
-from __future__ import annotations
-
 import inspect
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import timedelta
+from typing import Any, Final
 
 from headrace.common.arguments import check_parameters, expect, method_of_object, refused, shown, with_article
 from headrace.common.call_site import of_function
 from headrace.common.errors import InvalidTypeError
 from headrace.common.public_module import public_module
-from headrace.common.time import to_millis
+from headrace.common.time import Duration, Time, to_millis
+from headrace.common.type_variables import OUT
+from headrace.common.typeinfo import DeclaredType
 from headrace.datastream.data_stream import DataStream
-from headrace.datastream.functions import AsyncBatchFunction, AsyncFunction
+from headrace.datastream.functions import AsyncBatchFunction, AsyncFunction, Function
 from headrace.datastream.lookup import request_settings
 from headrace.datastream.streams.checks import check_instance
 from headrace.datastream.streams.types import Role, origin_of, result_type
 from headrace.graph.process_specs import AsyncSpec
-from headrace.operators.asynchronous.requests import Grouping
-from headrace.operators.asynchronous.retries import NO_RETRY_STRATEGY
+from headrace.operators.asynchronous.requests import Grouping, RequestSettings
+from headrace.operators.asynchronous.retries import NO_RETRY_STRATEGY, AsyncRetryStrategy
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
-    from datetime import timedelta
-
-    from headrace.common.time import Duration, Time
-    from headrace.common.type_variables import OUT
-    from headrace.common.typeinfo import DeclaredType
-    from headrace.datastream.functions import Function
-    from headrace.operators.asynchronous.requests import RequestSettings
-    from headrace.operators.asynchronous.retries import AsyncRetryStrategy
-
-    Length = Duration | Time | timedelta | int
-    Invoked = AsyncFunction[Any, Any] | Callable[[Any], Awaitable[Iterable[Any]]]
-    BatchInvoked = AsyncBatchFunction[Any, Any] | Callable[[list[Any]], Awaitable[Iterable[Any]]]
+Length = Duration | Time | timedelta | int
+Invoked = AsyncFunction[Any, Any] | Callable[[Any], Awaitable[Iterable[Any]]]
+BatchInvoked = AsyncBatchFunction[Any, Any] | Callable[[list[Any]], Awaitable[Iterable[Any]]]
 
 __all__ = ["AsyncDataStream"]
 

@@ -1,7 +1,5 @@
 """Functions that say when a request is made again, under PyFlink's module path."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from headrace.common.public_module import public_module

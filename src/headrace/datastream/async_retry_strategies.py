@@ -1,7 +1,5 @@
 """When a request is made again, under PyFlink's module path; ``AsyncRetryStrategy`` makes these strategies."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from headrace.common.public_module import public_module

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from datetime import timedelta
+from typing import Any
 
 from headrace.common import flink_options, options
 from headrace.common.arguments import expect
+from headrace.common.configuration import Configuration
 from headrace.common.errors import InvalidProgramError
+from headrace.common.flink_options import FlinkOption
 from headrace.common.public_module import public_module
 from headrace.common.time import Duration, Time, to_millis
 from headrace.datastream.checkpoint_storage import CheckpointStorage, FileSystemCheckpointStorage
 from headrace.datastream.checkpointing_mode import CheckpointingMode
 from headrace.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
-
-if TYPE_CHECKING:
-    from datetime import timedelta
-
-    from headrace.common.configuration import Configuration
-    from headrace.common.flink_options import FlinkOption
 
 __all__ = ["CheckpointConfig"]
 

@@ -1,7 +1,5 @@
 """``CheckpointStorage``: where checkpoints are kept, as programs declare it for ``CheckpointConfig``."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from headrace.common import options

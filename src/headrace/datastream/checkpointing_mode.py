@@ -1,7 +1,5 @@
 """``CheckpointingMode``: what a failure may do to results."""
 
-from __future__ import annotations
-
 from enum import Enum
 
 from headrace.common.public_module import public_module

@@ -1,7 +1,5 @@
 """The streams, under PyFlink's module path."""
 
-from __future__ import annotations
-
 from headrace.common.public_module import public_module
 from headrace.datastream.streams.connected_streams import BroadcastConnectedStream, BroadcastStream, ConnectedStreams
 from headrace.datastream.streams.data_stream import DataStream

@@ -1,25 +1,19 @@
 """Parts of the environment: what jobs bring along for their functions, and Flink's settings that have no effect."""
 
-from __future__ import annotations
-
 import glob
 import os
-from typing import TYPE_CHECKING, Any, Final, Self
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, Self
 from urllib.parse import unquote, urlsplit
 
 from headrace.common import flink_options, options
 from headrace.common.arguments import expect
 from headrace.common.call_site import warn_caller
+from headrace.common.configuration import Configuration
 from headrace.common.errors import InvalidProgramError
+from headrace.common.flink_options import FlinkOption
 from headrace.common.job_files import CachedFile, cached_files
 from headrace.datastream.slot_sharing_group import SlotSharingGroup
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from headrace.common.configuration import Configuration
-    from headrace.common.flink_options import FlinkOption
-
 
 SPARK_JARS: Final = "spark.jars"
 """Jars for driver and tasks, with commas between them (Spark's key)."""

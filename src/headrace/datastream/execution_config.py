@@ -1,18 +1,14 @@
 """``ExecutionConfig``: settings of an environment's jobs."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 from headrace.common import flink_options, options
 from headrace.common.arguments import expect
+from headrace.common.config_options import ConfigOption
+from headrace.common.configuration import Configuration
 from headrace.common.public_module import public
-
-if TYPE_CHECKING:
-    from headrace.common.config_options import ConfigOption
-    from headrace.common.configuration import Configuration
 
 __all__ = ["ExecutionConfig"]
 

@@ -1,7 +1,5 @@
 """``ExternalizedCheckpointRetention``: what becomes of checkpoints when a job is cancelled."""
 
-from __future__ import annotations
-
 from enum import Enum
 
 from headrace.common.public_module import public_module

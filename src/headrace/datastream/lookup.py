@@ -7,7 +7,8 @@ import re
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Self
+from datetime import timedelta
+from typing import Any, Final, Self
 
 import pyarrow as pa
 
@@ -17,8 +18,8 @@ from headrace.common.columns import layout_of
 from headrace.common.errors import InvalidTypeError
 from headrace.common.output_tag import OutputTag
 from headrace.common.public_module import public_module
-from headrace.common.time import to_millis
-from headrace.common.typeinfo import PickledBytesTypeInfo, Types
+from headrace.common.time import Duration, Time, to_millis
+from headrace.common.typeinfo import DeclaredType, PickledBytesTypeInfo, TypeInformation, Types
 from headrace.common.typeinfo.types import hints_of
 from headrace.datastream.streams.checks import type_of_field
 from headrace.datastream.streams.keying import selector_of
@@ -31,13 +32,7 @@ from headrace.operators.asynchronous.retries import NO_RETRY_STRATEGY, AsyncRetr
 from headrace.operators.lookup.lookup_operator import LookupSettings
 from headrace.operators.lookup.readers import CacheSettings, DatabaseReader, FunctionReader, LookupReader, StaticReader
 
-if TYPE_CHECKING:
-    from datetime import timedelta
-
-    from headrace.common.time import Duration, Time
-    from headrace.common.typeinfo import DeclaredType, TypeInformation
-
-    Length = Duration | Time | timedelta | int
+Length = Duration | Time | timedelta | int
 
 __all__ = ["Lookup", "LookupCache"]
 

@@ -1,25 +1,19 @@
 """What environments, streams and sinks show of themselves in notebooks: facts, and the graph as a picture."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
 
 from headrace.common import options
+from headrace.common.configuration import Configuration
 from headrace.common.errors import HeadraceError
 from headrace.common.notebooks import framed, preformatted
 from headrace.datastream.execution_config import ExecutionConfig
-from headrace.graph.diagram import draw_text, graph_diagram
+from headrace.datastream.transformations import Transformations
+from headrace.graph.diagram import Diagram, draw_text, graph_diagram
 from headrace.graph.diagram_svg import draw_svg
+from headrace.graph.stream_graph import StreamGraph
 from headrace.plan.explain import plan_diagram
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
-
-    from headrace.common.configuration import Configuration
-    from headrace.datastream.transformations import Transformations
-    from headrace.graph.diagram import Diagram
-    from headrace.graph.stream_graph import StreamGraph
-    from headrace.plan.job_plan import JobPlan
+from headrace.plan.job_plan import JobPlan
 
 _MOST_BOXES: Final = 200
 """Larger graphs are shown as text: nobody finds anything in a picture of that size."""

@@ -1,7 +1,5 @@
 """``OutputTag``, under PyFlink's module path."""
 
-from __future__ import annotations
-
 from headrace.common.output_tag import OutputTag
 from headrace.common.public_module import public_module
 

@@ -1,7 +1,5 @@
 """Keyed state, its descriptors and its expiry, under PyFlink's module path."""
 
-from __future__ import annotations
-
 from headrace.common.public_module import public_module
 from headrace.state.descriptors import (
     AggregatingStateDescriptor,

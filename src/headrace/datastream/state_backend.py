@@ -1,19 +1,15 @@
 """``StateBackend``: what keeps the state of operators, as programs declare it for the environment."""
 
-from __future__ import annotations
-
 import os
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from headrace.common import options
 from headrace.common.call_site import warn_caller
+from headrace.common.config_options import ConfigOption
 from headrace.common.errors import InvalidProgramError
 from headrace.common.public_module import public_module
-
-if TYPE_CHECKING:
-    from headrace.common.config_options import ConfigOption
 
 __all__ = ["EmbeddedRocksDBStateBackend", "HashMapStateBackend", "PredefinedOptions", "StateBackend"]
 

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, overload
 
 from headrace.common import options
 from headrace.common.arguments import expect, refused
 from headrace.common.configuration import Configuration
 from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
+from headrace.common.job_execution_result import JobExecutionResult
 from headrace.common.options import RuntimeExecutionMode
 from headrace.common.public_module import public_module
+from headrace.common.type_variables import T, T_co
+from headrace.common.typeinfo import DeclaredType
+from headrace.common.types import Row
 from headrace.connectors.ranges import CollectionSource, NumberSequenceSource
 from headrace.connectors.source import Source
 from headrace.datastream.checkpoint_config import CheckpointConfig
+from headrace.datastream.checkpointing_mode import CheckpointingMode
 from headrace.datastream.dependencies import ConfiguredEnvironment
 from headrace.datastream.execution_config import ExecutionConfig
 from headrace.datastream.state_backend import StateBackend
@@ -25,23 +31,15 @@ from headrace.datastream.streams.source_stream import CachedDataStream, DataStre
 from headrace.datastream.streams.stream import checked_text
 from headrace.datastream.streams.types import TypeOrigin, declared_type
 from headrace.datastream.transformations import Transformations
-from headrace.graph.partitioning import HASH
+from headrace.graph.partitioning import HASH, KeySelection, Partitioning
+from headrace.graph.stream_graph import Edge
+from headrace.state.descriptors import MapStateDescriptor
 from headrace.time.watermark_strategy import WatermarkStrategy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from headrace.client.job_client import JobClient
-    from headrace.common.job_execution_result import JobExecutionResult
-    from headrace.common.type_variables import T, T_co
-    from headrace.common.typeinfo import DeclaredType
-    from headrace.common.types import Row
-    from headrace.datastream.checkpointing_mode import CheckpointingMode
     from headrace.formats.avro.files import AvroInputFormat
-    from headrace.graph.partitioning import KeySelection, Partitioning
-    from headrace.graph.stream_graph import Edge
     from headrace.plan.job_plan import JobPlan
-    from headrace.state.descriptors import MapStateDescriptor
 
 __all__ = ["StreamExecutionEnvironment"]
 

@@ -1,7 +1,5 @@
 """``TimeDomain``, under PyFlink's module path."""
 
-from __future__ import annotations
-
 from headrace.common.public_module import public_module
 from headrace.operators.timer_service import TimeDomain
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -9,14 +10,11 @@ from headrace.common.errors import InvalidProgramError
 from headrace.common.job_status import JobStatus
 from headrace.connectors.driver_sink import CachedSource, CacheFiles, DriverSink
 from headrace.graph.partitioning import HASH, ForwardByKey
-from headrace.graph.specs import SinkSpec, SourceSpec
+from headrace.graph.specs import OperatorSpec, SinkSpec, SourceSpec
 from headrace.graph.stream_graph import Edge, Node, StreamGraph
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
     from headrace.client.job_client import JobClient
-    from headrace.graph.specs import OperatorSpec
 
 
 @dataclass(eq=False, slots=True)

@@ -1,7 +1,5 @@
 """Windows, assigners, triggers and evictors, under PyFlink's module path (evictors are Flink's, PyFlink has none)."""
 
-from __future__ import annotations
-
 from headrace.common.public_module import public_module
 from headrace.common.time import Time
 from headrace.windowing.assigners import (

@@ -1,22 +1,16 @@
 """Envelopes: the rows that Spark moves between stages, each with a batch inside, or with summaries of channels."""
 
-from __future__ import annotations
-
 import enum
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.common.constants import MIN_WATERMARK
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    import numpy.typing as npt
-
-    from headrace.plan.job_plan import PlannedEdge
+from headrace.plan.job_plan import PlannedEdge
 
 
 class EnvelopeKind(enum.IntEnum):

@@ -5,31 +5,25 @@ key is not a column anyway. Watermarks rise rarely, so they travel as runs. What
 What records do in a changelog travels as one byte each where some are no insertions, else not at all.
 """
 
-from __future__ import annotations
-
 import pickle
 import struct
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.common.batch import Batch, joined_kinds
 from headrace.common.columns import schema_of
 from headrace.common.pickling import pickle_by_value
+from headrace.common.typeinfo import TypeInformation
+from headrace.graph.partitioning import KeySelection
 from headrace.operators.base import KeyedBatch
 from headrace.state.keys import KeyColumn
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy.typing as npt
-
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.graph.partitioning import KeySelection
-
-    Numbers = npt.NDArray[np.int64]
-    Kinds = npt.NDArray[np.int8]
+Numbers = npt.NDArray[np.int64]
+Kinds = npt.NDArray[np.int8]
 
 _LENGTHS = struct.Struct("<qqq")
 """The number of runs of watermarks, the size of the Arrow message, and the number of kinds."""

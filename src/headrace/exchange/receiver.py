@@ -9,32 +9,27 @@ the next step. Memory holds one envelope a channel, and those of one step.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import groupby
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
+import numpy.typing as npt
 
+from headrace.common.batch import Batch
 from headrace.common.constants import MAX_WATERMARK
 from headrace.common.errors import InfrastructureError
-from headrace.exchange.envelope import ChannelStatus, ChannelSummary
+from headrace.exchange.envelope import ChannelStatus, ChannelSummary, Envelope
 from headrace.exchange.payload import PayloadDecoder
 from headrace.operators.base import concat_keyed
+from headrace.plan.job_plan import PlannedEdge
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-
-    import numpy.typing as npt
-
-    from headrace.common.batch import Batch
-    from headrace.exchange.envelope import Envelope
-    from headrace.plan.job_plan import PlannedEdge
-
-    Order = Callable[[Batch], npt.NDArray[np.int64]]
-    Keys = Sequence[npt.NDArray[np.int64]]
-    Pending = tuple[tuple[int, int], Batch]
-    """Records that wait for their turn, with the edge and channel that they came by."""
+Order = Callable[[Batch], npt.NDArray[np.int64]]
+Keys = Sequence[npt.NDArray[np.int64]]
+Pending = tuple[tuple[int, int], Batch]
+"""Records that wait for their turn, with the edge and channel that they came by."""
 
 
 def merged(inputs: Mapping[int, Sequence[Batch]], order: Order) -> Iterator[tuple[int, Batch]]:

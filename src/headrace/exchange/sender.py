@@ -1,33 +1,24 @@
 """The sending end of an edge: finds the keys of records, cuts them by target, and seals them into envelopes."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.common.batch import concat
+from headrace.common.batch import Batch, concat
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import EvaluationError, InvalidTypeError
-from headrace.exchange.envelope import MAX_CELL_BYTES, Envelope, EnvelopeKind
+from headrace.exchange.envelope import MAX_CELL_BYTES, ChannelStatus, Envelope, EnvelopeKind, SummaryBook
 from headrace.exchange.payload import dumps, encode, has_key
-from headrace.expressions import evaluate
-from headrace.graph.partitioning import Sending
+from headrace.expressions import Bound, evaluate
+from headrace.graph.partitioning import KeySelection, Sending
 from headrace.operators.base import KeyedBatch
 from headrace.operators.user_code import NO_RECORD, RecordError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from headrace.common.batch import Batch
-    from headrace.exchange.envelope import ChannelStatus, SummaryBook
-    from headrace.expressions import Bound
-    from headrace.graph.partitioning import KeySelection
-    from headrace.plan.job_plan import PlannedEdge
-    from headrace.state.keys import KeyColumn
+from headrace.plan.job_plan import PlannedEdge
+from headrace.state.keys import KeyColumn
 
 
 def keys_of(batch: Batch, key: KeySelection) -> KeyColumn:

@@ -3,8 +3,6 @@
 They stand where the DataStream API takes a function: ``filter(col("amount") > 10)``. See ``docs/expressions.md``.
 """
 
-from __future__ import annotations
-
 from headrace.common.public_module import public_module
 from headrace.expressions.binding import Bound, BoundColumn, bind, bind_tuple, evaluate
 from headrace.expressions.tree import Column, Expression, coalesce, col, concat, left, lit, right, when

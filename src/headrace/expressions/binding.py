@@ -1,12 +1,10 @@
 """Binding: finds the columns and the types of an expression, and refuses what does not fit together."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -15,13 +13,8 @@ import pyarrow.compute as pc
 from headrace.common.columns import VALUE_COLUMN, infer_from_values, values_to_array
 from headrace.common.errors import EvaluationError, InvalidTypeError
 from headrace.common.typeinfo import BasicTypeInfo, TypeInformation, Types
-from headrace.expressions.functions import FUNCTIONS, caster, targets_of
+from headrace.expressions.functions import FUNCTIONS, Datum, caster, targets_of
 from headrace.expressions.tree import Alias, Case, Cast, Column, Expression, FieldOf, FunctionCall, Literal, Side
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from headrace.expressions.functions import Datum
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,5 @@
 """Functions of expressions by name, with the types that they take and their kernels; and casts of columns."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """How records lie in files: text, CSV, lines of JSON, Parquet; for reading and for writing."""
 
-from __future__ import annotations
-
 from headrace.formats.file_format import BulkFormat, Decoded, FileExtent, FileFormat, FileRange
 from headrace.formats.text import StreamFormat
 

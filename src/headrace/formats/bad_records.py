@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -14,13 +15,8 @@ from headrace.common.columns import layout_of
 from headrace.common.constants import MIN_WATERMARK, NO_TIMESTAMP
 from headrace.common.errors import BadRecordError, ConfigurationError, CorruptFileError, InvalidTypeError
 from headrace.common.serialization import DeserializationSchema, DeserializedBatch, SerializationSchema, reason_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from headrace.common.type_variables import T
-    from headrace.common.typeinfo import TypeInformation
-
+from headrace.common.type_variables import T
+from headrace.common.typeinfo import TypeInformation
 
 _SHOWN: Final = 200
 """Characters of a bad value that a reason shows."""

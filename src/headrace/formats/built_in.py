@@ -1,28 +1,22 @@
 """The formats that come with headrace, by name."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headrace.common.config_options import ConfigOption, boolean, choice
+from headrace.common.configuration import Configuration
 from headrace.common.errors import InvalidTypeError
-from headrace.common.typeinfo import Types
+from headrace.common.serialization import Encoder
+from headrace.common.typeinfo import TypeInformation, Types
 from headrace.formats.avro.files import CODECS, AvroFormat
 from headrace.formats.avro.writer import AvroBulkWriters
 from headrace.formats.csv.reader import CsvFormat
 from headrace.formats.csv.writer import CsvEncoder
-from headrace.formats.file_format import Format
+from headrace.formats.file_format import BulkWriterFactory, FileFormat, Format
 from headrace.formats.json.decoders import JsonLinesFormat
 from headrace.formats.json.writer import TIMESTAMP_FORMATS, JsonLinesEncoder
 from headrace.formats.orc import OrcBulkWriters, OrcFormat
 from headrace.formats.parquet import ParquetBulkWriters, ParquetFormat
 from headrace.formats.text import TextLineEncoder, TextLineFormat
-
-if TYPE_CHECKING:
-    from headrace.common.configuration import Configuration
-    from headrace.common.serialization import Encoder
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.formats.file_format import BulkWriterFactory, FileFormat
 
 CHARSET: Final = ConfigOption("charset", str, "UTF-8", "How characters are encoded.")
 

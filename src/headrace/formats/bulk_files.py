@@ -1,29 +1,20 @@
 """Files that know their own types: what Avro, Parquet and ORC share, and the types of records of an Arrow schema."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
-from typing import TYPE_CHECKING, ClassVar, Final, Self
+from typing import ClassVar, Final, Self
 
 import pyarrow as pa
 
 from headrace.common.call_site import warn_caller
 from headrace.common.columns import layout_of
 from headrace.common.errors import CorruptFileError, InvalidTypeError
-from headrace.common.typeinfo import Types
+from headrace.common.typeinfo import TypeInformation, Types
 from headrace.formats.bad_records import BadRecords, good_records, without_unreadable
 from headrace.formats.file_format import BulkFormat, BulkWriterFactory, Decoded
-from headrace.storage.files import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.storage.files import InputFile
-
+from headrace.storage.files import InputFile, shown
 
 _SIMPLE: list[tuple[Callable[[pa.DataType], bool], Callable[[], TypeInformation]]] = [
     (pa.types.is_boolean, Types.BOOLEAN),

@@ -1,23 +1,17 @@
 """Compressed streams, read to their end: all that is in them, or an error."""
 
-from __future__ import annotations
-
 import bz2
 import lzma
 import zlib
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 import pyarrow as pa
 
 from headrace.common.errors import CorruptFileError
-from headrace.storage.files import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from headrace.storage.files import InputFile
+from headrace.storage.files import InputFile, shown
 
 DAMAGED: Final = (OSError, ValueError, EOFError, zlib.error, lzma.LZMAError, pa.ArrowException)
 """Errors that decompressors raise for damaged data."""

@@ -15,31 +15,28 @@ from __future__ import annotations
 import hashlib
 import io
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Generic, NamedTuple, Protocol, cast
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.batch import Batch
 from headrace.common.columns import layout_of
-from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
+from headrace.common.configuration import Configuration
+from headrace.common.errors import CorruptFileError, InvalidTypeError, UnsupportedOperationError
 from headrace.common.plugins import Plugin, PluginGroup
 from headrace.common.serialization import Encoder
 from headrace.common.type_variables import T_co
+from headrace.common.typeinfo import TypeInformation
+from headrace.storage.files import InputFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    import numpy.typing as npt
     from typing_extensions import Buffer
-
-    from headrace.common.batch import Batch
-    from headrace.common.configuration import Configuration
-    from headrace.common.errors import CorruptFileError
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.storage.files import InputFile
 
 
 @dataclass(frozen=True, slots=True)

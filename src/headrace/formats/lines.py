@@ -1,38 +1,26 @@
 """Formats whose records are lines: cutting files into blocks of whole lines, and finding lines that cannot be read."""
 
-from __future__ import annotations
-
 import codecs
 import errno
 import io
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.common.errors import BadRecordError, ConfigurationError, CorruptFileError
 from headrace.common.type_variables import T_co
-from headrace.common.typeinfo import Types
+from headrace.common.typeinfo import TypeInformation, Types
 from headrace.formats.bad_records import BadRecords, readable_parts, refuse_unreadable
-from headrace.formats.compression import compression_of, open_decompressed
-from headrace.formats.file_format import Decoded, FileExtent, FileFormat
-from headrace.storage.files import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from contextlib import AbstractContextManager
-
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.formats.compression import ByteStream
-    from headrace.formats.file_format import FileRange
-    from headrace.storage.files import InputFile
-
+from headrace.formats.compression import ByteStream, compression_of, open_decompressed
+from headrace.formats.file_format import Decoded, FileExtent, FileFormat, FileRange
+from headrace.storage.files import InputFile, shown
 
 BLOCK_BYTES = 1 << 21
 """How much is read at once; some ten thousand lines of usual length."""

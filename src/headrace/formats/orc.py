@@ -1,16 +1,17 @@
 """ORC files: read stripe by stripe, written, and joined into larger ones."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import orc
 
+from headrace.common.batch import Batch
 from headrace.common.columns import layout_of
 from headrace.common.errors import ConfigurationError, CorruptFileError, InvalidTypeError
+from headrace.common.typeinfo import TypeInformation
 from headrace.formats.bad_records import columns_as
 from headrace.formats.bulk_files import (
     ColumnFileFormat,
@@ -20,17 +21,8 @@ from headrace.formats.bulk_files import (
     names_in_file,
     telling_damage,
 )
-from headrace.formats.file_format import BulkWriter, Decoded, FileExtent, FileKind
-from headrace.storage.files import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from headrace.common.batch import Batch
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.formats.file_format import BulkWriterFactory, FileRange
-    from headrace.storage.files import InputFile
-
+from headrace.formats.file_format import BulkWriter, BulkWriterFactory, Decoded, FileExtent, FileKind, FileRange
+from headrace.storage.files import InputFile, shown
 
 __all__ = ["OrcBulkWriters", "OrcFormat"]
 

@@ -1,18 +1,30 @@
 """Parquet files: read row group by row group, written, joined into larger ones; records of Avro in them."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import BinaryIO, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headrace.common.batch import Batch
 from headrace.common.columns import layout_of
 from headrace.common.errors import ConfigurationError, CorruptFileError, InvalidTypeError
-from headrace.formats.avro.schema import Array, GenericRecordAvroTypeInfo, Map, Record, Union, is_null, schema_given
+from headrace.common.typeinfo import TypeInformation
+from headrace.formats.avro.schema import (
+    Array,
+    AvroSchema,
+    GenericRecordAvroTypeInfo,
+    GivenSchema,
+    Map,
+    Node,
+    Record,
+    Union,
+    is_null,
+    schema_given,
+)
 from headrace.formats.bulk_files import (
     ColumnFileFormat,
     ColumnWriterFactory,
@@ -21,18 +33,8 @@ from headrace.formats.bulk_files import (
     names_in_file,
     telling_damage,
 )
-from headrace.formats.file_format import BulkWriter, Decoded, FileExtent, FileKind
-from headrace.storage.files import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from headrace.common.batch import Batch
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.formats.avro.schema import AvroSchema, GivenSchema, Node
-    from headrace.formats.file_format import BulkWriterFactory, FileRange
-    from headrace.storage.files import InputFile
-
+from headrace.formats.file_format import BulkWriter, BulkWriterFactory, Decoded, FileExtent, FileKind, FileRange
+from headrace.storage.files import InputFile, shown
 
 __all__ = [
     "AvroParquetReaders",

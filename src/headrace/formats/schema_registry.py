@@ -12,15 +12,18 @@ import threading
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.batch import Batch
 from headrace.common.errors import (
     ConfigurationError,
     HeadraceError,
@@ -29,15 +32,7 @@ from headrace.common.errors import (
     UnknownSchemaError,
 )
 from headrace.common.serialization import SerializationSchema
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    import numpy.typing as npt
-
-    from headrace.common.batch import Batch
-    from headrace.common.typeinfo import TypeInformation
-
+from headrace.common.typeinfo import TypeInformation
 
 _CONTENT: Final = "application/vnd.schemaregistry.v1+json"
 _LATEST: Final = "latest"

@@ -1,24 +1,16 @@
 """Lines of text: read into one column of strings, and written."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.batch import Batch
 from headrace.common.columns import layout_of
 from headrace.common.type_variables import T_co
-from headrace.common.typeinfo import Types
+from headrace.common.typeinfo import TypeInformation, Types
 from headrace.common.values import stream_handler_of
 from headrace.formats.file_format import BatchEncoder, Decoded, FileFormat, bytes_of, join_text, simple_text
-from headrace.formats.lines import LineFormat, normal_charset
-
-if TYPE_CHECKING:
-    from headrace.common.batch import Batch
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.formats.lines import LineDecoder
+from headrace.formats.lines import LineDecoder, LineFormat, normal_charset
 
 
 class TextLineFormat(LineFormat[str]):

@@ -1,19 +1,15 @@
 """Pictures of a graph: its layers, diagrams of boxes and arrows as text, and Flink's execution plan in JSON."""
 
-from __future__ import annotations
-
 import unicodedata
 from bisect import bisect_right, insort
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from headrace.graph.partitioning import KeySelection, Partitioning
-    from headrace.graph.stream_graph import Node, StreamGraph
+from headrace.graph.partitioning import KeySelection, Partitioning
+from headrace.graph.stream_graph import Node, StreamGraph
 
 
 @dataclass(frozen=True, slots=True)

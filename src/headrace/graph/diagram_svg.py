@@ -4,22 +4,15 @@ Colours are attributes, for a light page; a style sheet inside turns them dark w
 a picture that stands alone wants that. The picture has a background of its own, so it can be read on any page.
 """
 
-from __future__ import annotations
-
 import unicodedata
 from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from headrace.graph.diagram import Item, Layers, draw_text, one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-
-    from headrace.graph.diagram import Arrow, Box, Diagram
-
+from headrace.graph.diagram import Arrow, Box, Diagram, Item, Layers, draw_text, one_line
 
 NAME_SIZE: Final = 13.0
 NOTE_SIZE: Final = 11.0

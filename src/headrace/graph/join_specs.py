@@ -1,28 +1,20 @@
 """What operators that join two streams do, as data."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 from headrace.common.errors import InvalidTypeError
-from headrace.graph.specs import FunctionSpec, InputKind
+from headrace.common.output_tag import OutputTag
+from headrace.common.typeinfo import TypeInformation
+from headrace.expressions import Bound
+from headrace.graph.specs import FunctionSpec, InputKind, InputSchema, OperatorParameters
 from headrace.graph.window_specs import RowWindowSpec
-from headrace.operators.join.find_pairs import SIDES
+from headrace.operators.base import Operator
+from headrace.operators.join.find_pairs import SIDES, JoinInterval
 from headrace.operators.join.results import INNER, Outer, tagged_type
-from headrace.state.protocols import KEYED
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from headrace.common.output_tag import OutputTag
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.expressions import Bound
-    from headrace.graph.specs import InputSchema, OperatorParameters
-    from headrace.operators.base import Operator
-    from headrace.operators.join.find_pairs import JoinInterval
-    from headrace.state.protocols import StateKinds
-    from headrace.state.renamed_fields import RenamedFields
+from headrace.state.protocols import KEYED, StateKinds
+from headrace.state.renamed_fields import RenamedFields
 
 _SIDES_OF_TAGGED: Final = {"f1": SIDES[0], "f2": SIDES[1]}
 """The sides, by the fields that their records are in where windows hold those of both."""

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from headrace.common.batch import Batch
 from headrace.common.call_site import UNKNOWN_CALL_SITE, CallSite
 from headrace.common.errors import InvalidProgramError
+from headrace.expressions import Bound
 from headrace.operators.user_code import RecordError
+from headrace.state.keys import KeyCodec, KeyColumn
 from headrace.state.keys.hashing import partitions_of_hashes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    import numpy.typing as npt
-
-    from headrace.expressions import Bound
-    from headrace.state.keys import KeyCodec, KeyColumn
 
 
 @dataclass(frozen=True, slots=True)

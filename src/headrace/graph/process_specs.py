@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from headrace.common.typeinfo import Types
-from headrace.graph.specs import FunctionSpec, InputKind, OperatorSpec
+from headrace.common.typeinfo import TypeInformation, Types
+from headrace.graph.specs import FunctionSpec, InputKind, InputSchema, OperatorParameters, OperatorSpec
+from headrace.operators.base import Operator
 from headrace.operators.functions import INPUTS, TWO_INPUTS
-from headrace.state.protocols import KEYED, NO_STATE, StateKind
+from headrace.state.descriptors import MapStateDescriptor
+from headrace.state.protocols import KEYED, NO_STATE, StateKind, StateKinds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.graph.specs import InputSchema, OperatorParameters
     from headrace.operators.asynchronous.requests import Grouping, RequestSettings
-    from headrace.operators.base import Operator
     from headrace.operators.lookup.lookup_operator import LookupSettings
     from headrace.operators.lookup.readers import LookupReader
     from headrace.operators.process import KeyedProcessOperator, ProcessOperator
-    from headrace.state.descriptors import MapStateDescriptor
-    from headrace.state.protocols import StateKinds
 
 
 _LIST: Final = frozenset({StateKind.LIST})

@@ -6,37 +6,29 @@ the tasks, and creates the operator there. Modules of operators that no program 
 a driver starts without them.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self
 
-from headrace.common.typeinfo import RowTypeInfo, TupleTypeInfo, Types
+import pyarrow as pa
+
+from headrace.common.output_tag import OutputTag
+from headrace.common.type_variables import SupportsFilter, SupportsFlatMap, SupportsMap, SupportsReduce
+from headrace.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation, Types
 from headrace.common.typeinfo.composite import declares_changes
-from headrace.connectors.sink import writer_state_type
+from headrace.connectors.sink import Sink, writer_state_type
+from headrace.connectors.source import KeptClients, Source
+from headrace.expressions import Bound
+from headrace.graph.partitioning import KeySelection
+from headrace.operators.base import Operator
 from headrace.operators.stateless import ColumnFilterOperator, SelectOperator
-from headrace.state.protocols import KEYED, NO_STATE, StateKind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    import pyarrow as pa
-
-    from headrace.common.output_tag import OutputTag
-    from headrace.common.type_variables import SupportsFilter, SupportsFlatMap, SupportsMap, SupportsReduce
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.connectors.sink import Sink
-    from headrace.connectors.source import KeptClients, Source
-    from headrace.expressions import Bound
-    from headrace.graph.partitioning import KeySelection
-    from headrace.operators.base import Operator
-    from headrace.operators.user_code import OperatorPlace
-    from headrace.state.protocols import StateKinds
-    from headrace.state.renamed_fields import RenamedFields
-    from headrace.storage.folder import Folder
-    from headrace.time.watermark_strategy import WatermarkStrategy
+from headrace.operators.user_code import OperatorPlace
+from headrace.state.protocols import KEYED, NO_STATE, StateKind, StateKinds
+from headrace.state.renamed_fields import RenamedFields
+from headrace.storage.folder import Folder
+from headrace.time.watermark_strategy import WatermarkStrategy
 
 DEAD_LETTER_TYPE: Final = Types.ROW_NAMED(["where", "raw", "reason"], [Types.STRING(), Types.STRING(), Types.STRING()])
 """What is known of a row that a source cannot read, or a sink not write; its tag may say a tuple of three strings."""

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from headrace.common.call_site import UNKNOWN_CALL_SITE, CallSite, caller
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
+from headrace.common.output_tag import OutputTag
+from headrace.common.typeinfo import TypeInformation
 from headrace.common.typeinfo.composite import declares_changes
-from headrace.graph.partitioning import FORWARD
-from headrace.graph.specs import CHANGES, InputKind, InputSchema, SinkSpec
+from headrace.graph.partitioning import FORWARD, KeySelection, Partitioning
+from headrace.graph.specs import CHANGES, InputKind, InputSchema, OperatorSpec, SinkSpec
 from headrace.operators.checkpointed import check_checkpointed
-from headrace.state.renamed_fields import NOTHING_RENAMED
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from headrace.common.output_tag import OutputTag
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.graph.partitioning import KeySelection, Partitioning
-    from headrace.graph.specs import OperatorSpec
-    from headrace.state.renamed_fields import RenamedFields
+from headrace.state.renamed_fields import NOTHING_RENAMED, RenamedFields
 
 
 @dataclass(frozen=True, slots=True)

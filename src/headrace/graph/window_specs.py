@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Final, Self
 
-from headrace.graph.specs import InputKind, OperatorSpec, PassingSpec
-from headrace.state.protocols import KEYED, NO_STATE
-from headrace.windowing.definition import RESULT
-from headrace.windowing.intervals import OneWindow, RegularWindows
+from headrace.common.typeinfo import TypeInformation
+from headrace.graph.specs import InputKind, InputSchema, OperatorParameters, OperatorSpec, PassingSpec
+from headrace.operators.aggregates.aggregate import Aggregate
+from headrace.operators.base import Operator
+from headrace.state.protocols import KEYED, NO_STATE, StateKinds
+from headrace.windowing.definition import RESULT, WindowDefinition, WindowFunctions
+from headrace.windowing.intervals import ColumnarWindows, FiringInterval, OneWindow, RegularWindows
 from headrace.windowing.windows import window_serializer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.graph.specs import InputSchema, OperatorParameters
-    from headrace.operators.aggregates.aggregate import Aggregate
-    from headrace.operators.base import Operator
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
-    from headrace.state.protocols import StateKinds
-    from headrace.windowing.definition import WindowDefinition, WindowFunctions
-    from headrace.windowing.intervals import ColumnarWindows, FiringInterval
 
 
 _UNDECLARED: Final = (

@@ -1,43 +1,36 @@
 """The chain of a job's manifests: how each is made, which is newest, and whose the job is; and compaction beside it."""
 
-from __future__ import annotations
-
 import uuid
 from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from headrace.checkpoint.manifest import (
     Manifest,
     OperatorProgress,
     OperatorSnapshot,
     PartitionSnapshot,
+    PendingCommit,
     SourceSnapshot,
     StageSnapshot,
 )
+from headrace.checkpoint.store import CheckpointStore, TemporaryStore
 from headrace.common import options
 from headrace.common.errors import CheckpointError, ConfigurationError, HeadraceError, JobSupersededError
 from headrace.common.logs import get_logger
 from headrace.jobmanager.metrics import next_operator_counters
 from headrace.jobmanager.recovery import check_compatible, check_declared, heads_of_manifest, without_unclaimed
+from headrace.jobmanager.runtime import Runtime
 from headrace.jobmanager.savepoint_start import copy_source_files, with_renamed_state
+from headrace.jobmanager.settings import PlannedJob
+from headrace.jobmanager.sinks import JobSinks, SinkOutput
+from headrace.plan.job_plan import JobPlan, Stage
 from headrace.runtime.task.background import compact
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-    from concurrent.futures import Future
-
-    from headrace.checkpoint.manifest import PendingCommit
-    from headrace.checkpoint.store import CheckpointStore, TemporaryStore
-    from headrace.jobmanager.runtime import Runtime
-    from headrace.jobmanager.settings import PlannedJob
-    from headrace.jobmanager.sinks import JobSinks, SinkOutput
-    from headrace.plan.job_plan import JobPlan, Stage
-    from headrace.runtime.task.messages import EpochContext, TaskReport
-    from headrace.state.backend import CompactionOutcome, CompactionWork, StateBackendPlugin
-    from headrace.storage.folder import Folder
-
+from headrace.runtime.task.messages import EpochContext, TaskReport
+from headrace.state.backend import CompactionOutcome, CompactionWork, StateBackendPlugin
+from headrace.storage.folder import Folder
 
 logger = get_logger(__name__)
 

@@ -4,28 +4,22 @@ Between epochs a manifest says all there is to say of the job, and nothing moves
 meets a half-done epoch. Other processes ask by files in the checkpoint directory; a cluster asks by its slots.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from headrace.common.completable_future import CompletableFuture
 from headrace.common.errors import JobExecutionError
 from headrace.common.logs import get_logger
+from headrace.jobmanager.metrics import MetricKey
 from headrace.jobmanager.savepoints import NO_PLACE, SavepointRequest
-from headrace.savepoint.requests import REQUESTS, STARTING, JobAnswer, RequestFolder, RunningMark
-
-if TYPE_CHECKING:
-    from headrace.jobmanager.metrics import MetricKey
-    from headrace.jobmanager.status import JobSnapshot
-    from headrace.savepoint.requests import JobRequest
-    from headrace.storage.folder import Folder
-    from headrace.time.clock import Clock
-
+from headrace.jobmanager.status import JobSnapshot
+from headrace.savepoint.requests import REQUESTS, STARTING, JobAnswer, JobRequest, RequestFolder, RunningMark
+from headrace.storage.folder import Folder
+from headrace.time.clock import Clock
 
 logger = get_logger(__name__)
 

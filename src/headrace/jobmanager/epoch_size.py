@@ -1,19 +1,14 @@
 """How much input an epoch admits."""
 
-from __future__ import annotations
-
 import math
 from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from statistics import fmean, median
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from headrace.common import options
 from headrace.connectors.source import ReadBudget
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
 
 _GROWTH: Final = 8.0
 """An epoch has at most so many times the records of the one before: what was measured with few records says little

@@ -1,38 +1,30 @@
 """An epoch: what is read and by which task, the run on a runtime, and what its tasks report."""
 
-from __future__ import annotations
-
 import threading
 import time
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from headrace.checkpoint.manifest import Manifest
+from headrace.checkpoint.store import CheckpointStore, TemporaryStore
 from headrace.common import options
 from headrace.common.errors import CheckpointFailedError, InfrastructureError, JobCancelledError, UserFunctionError
 from headrace.common.logs import get_logger, with_fields
+from headrace.connectors.source import ReadBudget
 from headrace.graph.process_specs import BroadcastProcessSpec
+from headrace.jobmanager.checkpoints import CheckpointCoordinator, CompactionCoordinator
+from headrace.jobmanager.epoch_size import EpochSizer
 from headrace.jobmanager.recovery import partition_contexts
-from headrace.jobmanager.sources import WatermarkAligner
+from headrace.jobmanager.runtime import Runtime
+from headrace.jobmanager.settings import PlannedJob
+from headrace.jobmanager.sinks import JobSinks
+from headrace.jobmanager.sources import SourceCoordinator, SplitPlan, WatermarkAligner
 from headrace.operators.broadcast import BROADCAST
-from headrace.runtime.task.messages import EpochContext
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence, Set
-
-    from headrace.checkpoint.manifest import Manifest
-    from headrace.checkpoint.store import CheckpointStore, TemporaryStore
-    from headrace.connectors.source import ReadBudget
-    from headrace.jobmanager.checkpoints import CheckpointCoordinator, CompactionCoordinator
-    from headrace.jobmanager.epoch_size import EpochSizer
-    from headrace.jobmanager.runtime import Runtime
-    from headrace.jobmanager.settings import PlannedJob
-    from headrace.jobmanager.sinks import JobSinks
-    from headrace.jobmanager.sources import SourceCoordinator, SplitPlan
-    from headrace.plan.job_plan import JobPlan, PlannedOperator
-    from headrace.runtime.task.messages import SplitAssignment, TaskReport
-    from headrace.time.clock import Clock
-
+from headrace.plan.job_plan import JobPlan, PlannedOperator
+from headrace.runtime.task.messages import EpochContext, SplitAssignment, TaskReport
+from headrace.time.clock import Clock
 
 _NO_EPOCH: Final = -1
 """Stands for the epoch before the first one after a start."""

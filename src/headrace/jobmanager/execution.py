@@ -1,38 +1,31 @@
 """One execution of a job: its epochs, from the manifest that it goes on from to the job's end or the next failure."""
 
-from __future__ import annotations
-
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from headrace.checkpoint.manifest import Manifest, PendingCommit
 from headrace.common.constants import MAX_WATERMARK
 from headrace.common.errors import JobCancelledError
 from headrace.common.logs import get_logger
 from headrace.jobmanager.checkpoints import next_manifest
 from headrace.jobmanager.epochs import (
+    EpochPlan,
     EpochPlanner,
+    JobServices,
     check_broadcast_state,
     committables_by_sink,
     raise_reported,
     records_read,
     run_epoch,
 )
-from headrace.jobmanager.progress import WatermarkProgress
+from headrace.jobmanager.metrics import FunctionMetrics
+from headrace.jobmanager.progress import SourceProgress, WatermarkProgress
 from headrace.jobmanager.sinks import CommitCoordinator
-from headrace.jobmanager.sources import restore_sources
+from headrace.jobmanager.sources import SourceCoordinator, restore_sources
 from headrace.jobmanager.status import EpochStatistics
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from headrace.checkpoint.manifest import Manifest, PendingCommit
-    from headrace.jobmanager.epochs import EpochPlan, JobServices
-    from headrace.jobmanager.metrics import FunctionMetrics
-    from headrace.jobmanager.progress import SourceProgress
-    from headrace.jobmanager.sources import SourceCoordinator
-    from headrace.runtime.task.messages import TaskReport
+from headrace.runtime.task.messages import TaskReport
 
 logger = get_logger(__name__)
 

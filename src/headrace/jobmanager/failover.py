@@ -6,14 +6,18 @@ A restart strategy is what was configured, and never changes. What it begins kee
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, repeat
-from typing import TYPE_CHECKING, Final, TypeAlias
+from random import Random
+from typing import Final, TypeAlias
 
+from headrace.checkpoint.failure_history import FailureHistory
+from headrace.checkpoint.manifest import Manifest
 from headrace.common.errors import (
     FunctionRefusedError,
     HeadraceError,
@@ -25,20 +29,9 @@ from headrace.common.errors import (
 )
 from headrace.common.job_execution_result import JobFailure
 from headrace.common.logs import get_logger
-from headrace.jobmanager.failure_enricher import FailureContext, labels_of
-from headrace.jobmanager.status import EpochFailed, FailuresRecorded
-
-if TYPE_CHECKING:
-    import threading
-    from collections.abc import Iterator, Sequence
-    from random import Random
-
-    from headrace.checkpoint.failure_history import FailureHistory
-    from headrace.checkpoint.manifest import Manifest
-    from headrace.jobmanager.failure_enricher import FailureEnricher
-    from headrace.jobmanager.status import JobEvent
-    from headrace.time.clock import Clock
-
+from headrace.jobmanager.failure_enricher import FailureContext, FailureEnricher, labels_of
+from headrace.jobmanager.status import EpochFailed, FailuresRecorded, JobEvent
+from headrace.time.clock import Clock
 
 logger = get_logger(__name__)
 

@@ -4,27 +4,20 @@ A distribution adds one as an entry point of the group ``headrace.failure_enrich
 names those that a job has.
 """
 
-from __future__ import annotations
-
 import re
 import threading
 import time
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 from headrace.common import options
-from headrace.common.errors import ConfigurationError
+from headrace.common.errors import ConfigurationError, FailureOrigin
 from headrace.common.logs import get_logger, with_fields
 from headrace.common.plugins import Plugin, PluginGroup
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from headrace.common.errors import FailureOrigin
 
 logger = get_logger(__name__)
 

@@ -3,17 +3,19 @@
 The same code drives every runtime. What an epoch is, :class:`headrace.jobmanager.execution.JobExecution` says.
 """
 
-from __future__ import annotations
-
 import contextlib
 import random
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from headrace.checkpoint.failure_history import FailureHistory
+from headrace.checkpoint.manifest import Manifest, PendingCommit
+from headrace.checkpoint.store import CheckpointStore, TemporaryStore
+from headrace.common.completable_future import CompletableFuture
 from headrace.common.errors import (
     EXITS,
     CheckpointFailedError,
@@ -33,31 +35,19 @@ from headrace.jobmanager.epoch_size import EpochSizer
 from headrace.jobmanager.epochs import JobServices
 from headrace.jobmanager.execution import JobExecution
 from headrace.jobmanager.failover import FailureHandler, FailureRecorder
-from headrace.jobmanager.metrics import FunctionMetrics, by_shown_name, counters_of
+from headrace.jobmanager.metrics import FunctionMetrics, MetricKey, by_shown_name, counters_of
+from headrace.jobmanager.progress import WatermarkProgress
 from headrace.jobmanager.recovery import check_compatible, holds_state
-from headrace.jobmanager.savepoints import LOOK_SECONDS, SavepointCoordinator, recover, too_late
+from headrace.jobmanager.runtime import Runtime
+from headrace.jobmanager.savepoints import LOOK_SECONDS, SavepointCoordinator, SavepointRequest, recover, too_late
+from headrace.jobmanager.settings import JobSettings, PlannedJob, Replan, Retention
 from headrace.jobmanager.sinks import JobSinks
-from headrace.jobmanager.status import JobEnd, JobStatusStore
+from headrace.jobmanager.sources import SourceCoordinator
+from headrace.jobmanager.status import EpochStatistics, JobEnd, JobSnapshot, JobStatusStore
+from headrace.plan.job_plan import JobPlan
+from headrace.runtime.task.messages import SerializedJob
 from headrace.savepoint.stored_job import StoredJob
-from headrace.time.clock import SystemClock
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from headrace.checkpoint.manifest import Manifest, PendingCommit
-    from headrace.checkpoint.store import CheckpointStore, TemporaryStore
-    from headrace.common.completable_future import CompletableFuture
-    from headrace.jobmanager.metrics import MetricKey
-    from headrace.jobmanager.progress import WatermarkProgress
-    from headrace.jobmanager.runtime import Runtime
-    from headrace.jobmanager.savepoints import SavepointRequest
-    from headrace.jobmanager.settings import JobSettings, PlannedJob, Replan, Retention
-    from headrace.jobmanager.sources import SourceCoordinator
-    from headrace.jobmanager.status import EpochStatistics, JobSnapshot
-    from headrace.plan.job_plan import JobPlan
-    from headrace.runtime.task.messages import SerializedJob
-    from headrace.time.clock import Clock
-
+from headrace.time.clock import Clock, SystemClock
 
 logger = get_logger(__name__)
 

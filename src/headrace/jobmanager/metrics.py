@@ -6,15 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
+from headrace.checkpoint.manifest import Manifest, OperatorCounters
 from headrace.metrics.own_names import RECORDS_IN
 from headrace.metrics.registry import EVENTS, Rate, Summary
-
-if TYPE_CHECKING:
-    from headrace.checkpoint.manifest import Manifest, OperatorCounters
-    from headrace.plan.job_plan import JobPlan
-    from headrace.runtime.task.messages import TaskReport
+from headrace.plan.job_plan import JobPlan
+from headrace.runtime.task.messages import TaskReport
 
 N = TypeVar("N", bound=float)
 

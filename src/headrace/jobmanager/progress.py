@@ -1,23 +1,15 @@
 """How far a job has come: event time split by split and operator by operator, and how far each source is behind."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
-from headrace.checkpoint.manifest import OperatorProgress
+from headrace.checkpoint.manifest import Manifest, OperatorProgress
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
 from headrace.connectors.source import Pending
 from headrace.graph.specs import TimestampsSpec
 from headrace.jobmanager.metrics import MetricKey
 from headrace.metrics.own_names import ALIGNMENT_DRIFT, INPUT_WATERMARK, OUTPUT_WATERMARK, WATERMARK_LAG
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from headrace.checkpoint.manifest import Manifest
-    from headrace.plan.job_plan import JobPlan, PlannedOperator
-
+from headrace.plan.job_plan import JobPlan, PlannedOperator
 
 _NO_TIMES = (MIN_WATERMARK, MAX_WATERMARK)
 

@@ -1,18 +1,17 @@
 """From a manifest to what tasks start from: the same job, perhaps at another parallelism or in another shape."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 
+from headrace.checkpoint.manifest import Manifest, OperatorSnapshot, PartitionSnapshot, StageSnapshot
 from headrace.common import options
 from headrace.common.errors import InfrastructureError, StateCorruptedError, StateMigrationError
 from headrace.common.logs import get_logger
@@ -20,9 +19,11 @@ from headrace.connectors.source import KeptClients
 from headrace.graph.specs import SinkSpec, SourceSpec
 from headrace.jobmanager.sources import misplaced_positions, warn_of_moved_sources
 from headrace.operators.base import cannot_go_on
-from headrace.runtime.task.messages import PartitionContext
+from headrace.plan.job_plan import JobPlan, PlannedOperator, Stage
+from headrace.runtime.task.messages import PartitionContext, SerializedJob
 from headrace.runtime.task.operator_chain import operator_context, task_parameters
-from headrace.state.backend import StateOwner
+from headrace.savepoint.metadata import TableFile
+from headrace.state.backend import CompactionOutcome, StateBackendPlugin, StateOwner
 from headrace.state.exported_tables import ExportedTable, imported_schema
 from headrace.state.hashmap_backend import HashMapTaskStates
 from headrace.state.keyed.backend import STORE_PREFIX
@@ -31,20 +32,10 @@ from headrace.state.keys.hashing import hash_bounds_of_partition
 from headrace.state.operator_state import Redistribution
 from headrace.state.protocols import KEYED, StateKind
 from headrace.state.runs.layout import KIND
-from headrace.state.state_file import RunHead
+from headrace.state.state_file import RunHead, VersionRef
+from headrace.storage.folder import Folder
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from headrace.checkpoint.manifest import Manifest, OperatorSnapshot, PartitionSnapshot, StageSnapshot
-    from headrace.plan.job_plan import JobPlan, PlannedOperator, Stage
-    from headrace.runtime.task.messages import SerializedJob
-    from headrace.savepoint.metadata import TableFile
-    from headrace.state.backend import CompactionOutcome, StateBackendPlugin
-    from headrace.state.state_file import VersionRef
-    from headrace.storage.folder import Folder
-
-    Adoptions = Mapping[tuple[int, int], tuple[CompactionOutcome, ...]]
+Adoptions = Mapping[tuple[int, int], tuple[CompactionOutcome, ...]]
 
 
 logger = get_logger(__name__)

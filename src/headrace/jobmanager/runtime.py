@@ -1,16 +1,11 @@
 """What a runtime has to offer."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Protocol, TypeVar
 
 from headrace.common.errors import InfrastructureError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from concurrent.futures import Future
-
-    from headrace.runtime.task.messages import EpochContext, SerializedJob, TaskReport
+from headrace.runtime.task.messages import EpochContext, SerializedJob, TaskReport
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -1,15 +1,15 @@
 """Starting from a savepoint: a fresh checkpoint directory gets its first manifest from one, or from a checkpoint."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from headrace.checkpoint.directory import source_folder
+from headrace.checkpoint.manifest import Manifest
+from headrace.checkpoint.store import CheckpointStore, TemporaryStore
 from headrace.common.errors import (
     CheckpointError,
     InfrastructureError,
@@ -19,26 +19,20 @@ from headrace.common.errors import (
 )
 from headrace.common.logs import get_logger
 from headrace.jobmanager.recovery import heads_of_manifest, heads_of_tables
+from headrace.jobmanager.runtime import Runtime
+from headrace.plan.job_plan import JobPlan
 from headrace.savepoint.disposal import dispose
 from headrace.savepoint.metadata import METADATA, SavepointMetadata, read_metadata
 from headrace.savepoint.requests import CheckpointPlace, read_checkpoint
 from headrace.savepoint.tables import copy_in, copy_state_file, named_files, put
 from headrace.savepoint.tasks import Import, Rename, tasks_of, versions_of, with_versions
 from headrace.savepoint.uid_mapping import UidMapping
+from headrace.state.backend import StateBackendPlugin
+from headrace.state.state_file import RunHead, VersionRef
+from headrace.storage.folder import Folder
 from headrace.storage.locations import open_storage
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
-
-    from headrace.checkpoint.manifest import Manifest
-    from headrace.checkpoint.store import CheckpointStore, TemporaryStore
-    from headrace.jobmanager.runtime import Runtime
-    from headrace.plan.job_plan import JobPlan
-    from headrace.state.backend import StateBackendPlugin
-    from headrace.state.state_file import RunHead, VersionRef
-    from headrace.storage.folder import Folder
-
-    Store = CheckpointStore | TemporaryStore
+Store = CheckpointStore | TemporaryStore
 
 
 T = TypeVar("T")

@@ -6,18 +6,20 @@ that again. It is complete, and only then is there a savepoint, when its files a
 has been published.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 import uuid
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, count
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.ownership import NAMES, PINS, Pin, read_pin
 from headrace.common import options
+from headrace.common.completable_future import CompletableFuture
 from headrace.common.errors import (
     HeadraceError,
     JobCancelledError,
@@ -26,25 +28,22 @@ from headrace.common.errors import (
     SavepointMissingError,
 )
 from headrace.common.logs import get_logger, with_fields
-from headrace.jobmanager.status import SavepointStatus
+from headrace.jobmanager.epochs import JobServices
+from headrace.jobmanager.execution import JobExecution
+from headrace.jobmanager.status import JobEvent, SavepointStatus
 from headrace.savepoint.disposal import end_progress, give_up, remove_uncompleted
-from headrace.savepoint.metadata import IN_PROGRESS, METADATA, SavepointMetadata, read_metadata
+from headrace.savepoint.metadata import (
+    IN_PROGRESS,
+    METADATA,
+    SavepointFormat,
+    SavepointMetadata,
+    TableFile,
+    read_metadata,
+)
 from headrace.savepoint.tables import copy_out
 from headrace.savepoint.tasks import Export, with_tables
+from headrace.storage.folder import Folder
 from headrace.storage.locations import open_storage
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from concurrent.futures import Future
-
-    from headrace.checkpoint.manifest import Manifest
-    from headrace.common.completable_future import CompletableFuture
-    from headrace.jobmanager.epochs import JobServices
-    from headrace.jobmanager.execution import JobExecution
-    from headrace.jobmanager.status import JobEvent
-    from headrace.savepoint.metadata import SavepointFormat, TableFile
-    from headrace.storage.folder import Folder
-
 
 logger = get_logger(__name__)
 

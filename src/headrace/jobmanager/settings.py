@@ -1,16 +1,16 @@
 """How a job is run, and how that follows from its configuration."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from headrace.common import options
+from headrace.common.configuration import Configuration
 from headrace.common.errors import CheckpointStorageError, ConfigurationError
 from headrace.common.job_status import JobStatus
 from headrace.common.logs import get_logger
+from headrace.graph.specs import OperatorSpec
 from headrace.jobmanager.epoch_size import EpochLimits
 from headrace.jobmanager.failover import (
     NO_RESTART,
@@ -20,19 +20,12 @@ from headrace.jobmanager.failover import (
     FixedDelay,
     RestartStrategy,
 )
-from headrace.jobmanager.failure_enricher import load_enrichers
+from headrace.jobmanager.failure_enricher import FailureEnricher, load_enrichers
 from headrace.jobmanager.savepoint_start import SavepointStart
+from headrace.plan.job_plan import JobPlan
 from headrace.plan.window_paths import BY_COLUMNS, is_join, path_of, spills
+from headrace.runtime.task.messages import SerializedJob
 from headrace.savepoint.uid_mapping import SAME_UIDS, UidMapping
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from headrace.common.configuration import Configuration
-    from headrace.graph.specs import OperatorSpec
-    from headrace.jobmanager.failure_enricher import FailureEnricher
-    from headrace.plan.job_plan import JobPlan
-    from headrace.runtime.task.messages import SerializedJob
 
 
 class Retention(Enum):

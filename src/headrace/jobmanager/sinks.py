@@ -1,17 +1,16 @@
 """The sinks of a job in the driver: what they commit with an epoch, and the commits themselves, beside later epochs."""
 
-from __future__ import annotations
-
 import queue
 import threading
 from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from headrace.checkpoint.directory import sink_folder
-from headrace.checkpoint.manifest import PendingCommit
+from headrace.checkpoint.manifest import Manifest, PendingCommit
 from headrace.common import options
 from headrace.common.call_site import of_traceback
 from headrace.common.errors import (
@@ -27,27 +26,22 @@ from headrace.common.errors import (
 )
 from headrace.common.logs import get_logger, with_fields
 from headrace.connectors.sink import (
+    Committer,
     CommitterContext,
     DeliveryGuarantee,
+    Sink,
     checked_committer,
     checked_pre_committed,
     checked_time,
     without_committer,
 )
 from headrace.graph.specs import SinkSpec
-from headrace.jobmanager.runtime import run_in_tasks
+from headrace.jobmanager.runtime import Runtime, run_in_tasks
 from headrace.operators.user_code import text_of
+from headrace.plan.job_plan import JobPlan, PlannedOperator
+from headrace.runtime.task.messages import SerializedJob
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from headrace.checkpoint.manifest import Manifest
-    from headrace.connectors.sink import Committer, Sink
-    from headrace.jobmanager.runtime import Runtime
-    from headrace.plan.job_plan import JobPlan, PlannedOperator
-    from headrace.runtime.task.messages import SerializedJob
-
-    _Step = Callable[[], None]
+_Step = Callable[[], None]
 
 
 logger = get_logger(__name__)

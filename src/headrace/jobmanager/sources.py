@@ -1,31 +1,23 @@
 """The sources of a job in the driver: splits, positions, watermarks, idleness, alignment."""
 
-from __future__ import annotations
-
 import itertools
 import zlib
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from headrace.checkpoint.manifest import SourceIdentity, SourceSnapshot, SplitSnapshot
+from headrace.checkpoint.manifest import Manifest, SourceIdentity, SourceSnapshot, SplitSnapshot
+from headrace.checkpoint.store import CheckpointStore, TemporaryStore
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.logs import get_logger
-from headrace.connectors.source import Boundedness, EnumeratorContext, ReadBudget
+from headrace.connectors.source import Boundedness, EnumeratorContext, ReadBudget, Source, SplitRead
 from headrace.graph.specs import SourceSpec, TimestampsSpec
 from headrace.jobmanager.progress import ReadingHistory, SourceProgress, SplitProgress
 from headrace.operators.user_code import NamingSource
-from headrace.runtime.task.messages import SplitAssignment
+from headrace.plan.job_plan import JobPlan, PlannedOperator
+from headrace.runtime.task.messages import ChannelReport, SplitAssignment, TaskReport
 from headrace.storage.locations import usual_spelling
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Set
-
-    from headrace.checkpoint.manifest import Manifest
-    from headrace.checkpoint.store import CheckpointStore, TemporaryStore
-    from headrace.connectors.source import Source, SplitRead
-    from headrace.plan.job_plan import JobPlan, PlannedOperator
-    from headrace.runtime.task.messages import ChannelReport, TaskReport
-    from headrace.time.watermark_strategy import WatermarkAlignment, WatermarkStrategy
+from headrace.time.watermark_strategy import WatermarkAlignment, WatermarkStrategy
 
 
 @dataclass(slots=True)

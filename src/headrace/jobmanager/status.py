@@ -6,20 +6,18 @@ import threading
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from headrace.checkpoint.manifest import Manifest, OperatorCounters
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import JobCancelledError, JobSupersededError
+from headrace.common.job_execution_result import JobFailure
 from headrace.common.job_status import JobStatus
 from headrace.common.logs import get_logger
+from headrace.jobmanager.metrics import FunctionMetrics, MetricKey
+from headrace.jobmanager.progress import SourceProgress, WatermarkProgress
+from headrace.plan.job_plan import JobPlan
 from headrace.time.clock import SystemClock
-
-if TYPE_CHECKING:
-    from headrace.checkpoint.manifest import Manifest, OperatorCounters
-    from headrace.common.job_execution_result import JobFailure
-    from headrace.jobmanager.metrics import FunctionMetrics, MetricKey
-    from headrace.jobmanager.progress import SourceProgress, WatermarkProgress
-    from headrace.plan.job_plan import JobPlan
 
 logger = get_logger(__name__)
 

@@ -1,7 +1,5 @@
 """A log of partitioned topics without a server: files in a folder, on POSIX, on HDFS or on an object store."""
 
-from __future__ import annotations
-
 from headrace.common.messages import TopicPartition
 from headrace.common.public_module import public_module
 from headrace.log.consumer import Consumer

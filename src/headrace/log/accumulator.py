@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from headrace.common.errors import InvalidProgramError, UnknownTopicError
-from headrace.common.messages import TopicPartition
+from headrace.common.messages import Headers, TopicPartition
 from headrace.log.records import RecordMetadata, to_columns
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from headrace.common.messages import Headers
-
 
 RECORD_BYTES: Final = 256
 """What a record counts besides its key and value, so that a batch has 65,536 at most."""

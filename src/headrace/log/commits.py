@@ -6,10 +6,11 @@ import json
 import re
 import struct
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import starmap
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 from headrace.common.arguments import expect
@@ -19,10 +20,6 @@ from headrace.common.messages import TopicPartition
 from headrace.common.other_names import alike
 from headrace.log.groups import CommittedOffset, Group, offsets_from_json
 from headrace.log.records import Placed, Segment
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
 
 _TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 

@@ -1,13 +1,12 @@
 """``Consumer``: reads records of a log, alone or as a member of a group, from its partitions in turn."""
 
-from __future__ import annotations
-
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, Self
+from types import TracebackType
+from typing import Final, Self
 
 import pyarrow as pa
 
@@ -20,19 +19,11 @@ from headrace.common.errors import (
     OffsetOutOfRangeError,
 )
 from headrace.common.messages import TopicPartition
-from headrace.log.groups import CommittedOffset, GroupMetadata
+from headrace.log.commits import Commit, LogState
+from headrace.log.groups import CommittedOffset, Group, GroupMetadata
 from headrace.log.log import Log
 from headrace.log.membership import Membership, may_commit
-from headrace.log.records import POLLED, to_records, with_partition
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-    from types import TracebackType
-
-    from headrace.log.commits import Commit, LogState
-    from headrace.log.groups import Group
-    from headrace.log.records import ConsumerRecord
-
+from headrace.log.records import POLLED, ConsumerRecord, to_records, with_partition
 
 _FETCH_BYTES: Final = 16 << 20
 

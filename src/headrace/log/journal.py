@@ -6,8 +6,6 @@ whatever is read or created under a number counts only if afterwards no snapshot
 record is removed there always is such a snapshot.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os
@@ -17,11 +15,13 @@ import time
 import uuid
 import weakref
 import zlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headrace.common.errors import ConfigurationError, LogCorruptedError, LogError, ProducerFencedError
 from headrace.common.logs import get_logger
+from headrace.common.type_variables import T
 from headrace.log.commits import (
     ANONYMOUS,
     SNAPSHOT_INTERVAL,
@@ -37,13 +37,7 @@ from headrace.log.commits import (
     unframed,
 )
 from headrace.log.records import SegmentReader
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from headrace.common.type_variables import T
-    from headrace.storage.folder import Folder
-
+from headrace.storage.folder import Folder
 
 CHUNKS: Final = "arrow"
 """How the names of files of records end."""

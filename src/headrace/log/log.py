@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,21 +16,13 @@ import pyarrow.compute as pc
 from headrace.common.errors import LogCorruptedError, LogError, OffsetOutOfRangeError, TopicExistsError
 from headrace.common.logs import get_logger
 from headrace.common.messages import TopicPartition
-from headrace.log.commits import Commit, TopicConfig, TopicDescription, checked_partitions, checked_topic
-from headrace.log.groups import Group
+from headrace.log.commits import Commit, LogState, TopicConfig, TopicDescription, checked_partitions, checked_topic
+from headrace.log.groups import CommittedOffset, Group
 from headrace.log.journal import CHUNKS, Journal, make_log
 from headrace.log.maintenance import Maintained, maintain, maintain_in_turn
-from headrace.log.records import POLLED, with_partition
+from headrace.log.records import POLLED, Segment, with_partition
+from headrace.storage.folder import Folder
 from headrace.storage.locations import open_storage
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from headrace.log.commits import LogState
-    from headrace.log.groups import CommittedOffset
-    from headrace.log.records import Segment
-    from headrace.storage.folder import Folder
-
 
 logger = get_logger(__name__)
 

@@ -8,9 +8,10 @@ older version meanwhile does not find a file, and looks again.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -18,19 +19,11 @@ import pyarrow.compute as pc
 
 from headrace.common.errors import LogCorruptedError, LogError, UnknownTopicError
 from headrace.common.logs import get_logger
-from headrace.log.commits import Commit, Replacement
-from headrace.log.journal import CHUNKS, abandoned, new_chunk, staged_at
-from headrace.log.records import HAS_OFFSETS, HEADERS_FIELD, MAX_BYTES, MAX_ROWS, OFFSET, encode, runs_of
+from headrace.common.messages import TopicPartition
+from headrace.log.commits import Commit, LogState, Partition, Replacement, TopicConfig
+from headrace.log.journal import CHUNKS, Journal, abandoned, new_chunk, staged_at
+from headrace.log.records import HAS_OFFSETS, HEADERS_FIELD, MAX_BYTES, MAX_ROWS, OFFSET, Segment, encode, runs_of
 from headrace.log.transactions import check_staged
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from headrace.common.messages import TopicPartition
-    from headrace.log.commits import LogState, Partition, TopicConfig
-    from headrace.log.journal import Journal
-    from headrace.log.records import Segment
-
 
 _LARGE_BYTES: Final = MAX_BYTES // 4
 _LARGE_ROWS: Final = MAX_ROWS // 4

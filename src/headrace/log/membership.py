@@ -1,23 +1,16 @@
 """Membership of consumers in groups, and the offsets that members and others may commit."""
 
-from __future__ import annotations
-
 import time
 import uuid
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headrace.common.errors import CommitFailedError
+from headrace.common.messages import TopicPartition
+from headrace.log.commits import Commit, LogState
 from headrace.log.groups import CommittedOffset, Group, GroupMetadata
-from headrace.log.journal import tag_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from headrace.common.messages import TopicPartition
-    from headrace.log.commits import Commit, LogState
-    from headrace.log.journal import Journal
-
+from headrace.log.journal import Journal, tag_of
 
 _BEATS_A_SESSION: Final = 3
 

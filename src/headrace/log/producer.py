@@ -1,13 +1,15 @@
 """``Producer``: adds records to a log; a thread beside it commits what has waited long enough."""
 
-from __future__ import annotations
-
 import os
 import random
 import threading
 import uuid
 import weakref
-from typing import TYPE_CHECKING, Final, Self
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Final, Self
+
+import pyarrow as pa
 
 from headrace.common.errors import (
     ConfigurationError,
@@ -21,29 +23,19 @@ from headrace.log.accumulator import (
     GROWTH_BYTES,
     RECORD_BYTES,
     DefaultPartitioner,
+    Details,
     ProducerBatch,
     RecordAccumulator,
     bases_of,
     merged,
 )
-from headrace.log.commits import ANONYMOUS, Author, Commit
+from headrace.log.commits import ANONYMOUS, Author, Commit, LogState
 from headrace.log.groups import CommittedOffset, GroupMetadata
 from headrace.log.journal import StagedFor, tag_of
 from headrace.log.log import Log
 from headrace.log.membership import may_commit
 from headrace.log.records import RecordMetadata, batches_of, normalised
-from headrace.log.transactions import StagedRecordsError, discard, publish, stage
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from types import TracebackType
-
-    import pyarrow as pa
-
-    from headrace.log.accumulator import Details
-    from headrace.log.commits import LogState
-    from headrace.log.transactions import Staged
-
+from headrace.log.transactions import Staged, StagedRecordsError, discard, publish, stage
 
 _MAX_RECORD_BYTES: Final = 1 << 30
 

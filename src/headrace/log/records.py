@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -15,14 +16,8 @@ import pyarrow.compute as pc
 
 from headrace.common.arguments import with_article
 from headrace.common.errors import InvalidTypeError, LogCorruptedError
-from headrace.common.messages import HEADERS, TopicPartition, headers_to_array
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from headrace.common.messages import Headers
-    from headrace.storage.folder import Folder
-
+from headrace.common.messages import HEADERS, Headers, TopicPartition, headers_to_array
+from headrace.storage.folder import Folder
 
 TIMESTAMP: Final = pa.timestamp("ms")
 """Milliseconds since the epoch, in UTC."""

@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import base64
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 
 from headrace.common.errors import LogError
 from headrace.common.logs import get_logger
 from headrace.common.messages import TopicPartition
-from headrace.log.commits import HEADER_BYTES, Author, Commit, commit_name, placed_from_json
-from headrace.log.journal import StagedFor, abandoned, may_be_gone, new_chunk, read_name, staged_at, tag_of
-from headrace.log.records import Segment, encode, inlined
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from headrace.log.commits import LogState, ProducerState
-    from headrace.log.groups import CommittedOffset
-    from headrace.log.journal import Journal
-    from headrace.log.records import Placed
-
+from headrace.log.commits import HEADER_BYTES, Author, Commit, LogState, ProducerState, commit_name, placed_from_json
+from headrace.log.groups import CommittedOffset
+from headrace.log.journal import Journal, StagedFor, abandoned, may_be_gone, new_chunk, read_name, staged_at, tag_of
+from headrace.log.records import Placed, Segment, encode, inlined
 
 ABANDONED: Final = 1 << 62
 """Epoch and sequence of a producer whose output was given up for good: nobody comes after it."""

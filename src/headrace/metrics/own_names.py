@@ -1,7 +1,5 @@
 """What headrace itself tells of operators, by name; functions cannot give these names to metrics of theirs."""
 
-from __future__ import annotations
-
 from typing import Final
 
 RECORDS_IN: Final = "numRecordsIn"

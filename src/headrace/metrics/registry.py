@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from numbers import Integral, Real
 from operator import index
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
 from headrace.common.arguments import refused, shown, with_article
 from headrace.common.call_site import of_function
 from headrace.common.errors import InvalidTypeError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
 
 EVENTS: Final = ".count"
 """What the number of a meter's events is shown as, behind the meter's name; its rate has the name itself."""

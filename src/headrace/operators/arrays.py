@@ -1,17 +1,13 @@
 """Between Arrow arrays and numpy: values and validity seen apart, nothing copied that need not be."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    Mask = npt.NDArray[np.bool_]
+Mask = npt.NDArray[np.bool_]
 
 _NUMBERS: Final = {
     **{pa.from_numpy_dtype(name).id: np.dtype(name) for name in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")},

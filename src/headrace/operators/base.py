@@ -9,27 +9,22 @@ An operator never reads a clock, the environment or randomness: everything that 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from headrace.common.batch import Batch, concat
+import numpy as np
+import numpy.typing as npt
+
+from headrace.common.batch import Batch, Stamps, concat
+from headrace.common.call_site import CallSite
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import StateError, StateMigrationError
 from headrace.metrics.registry import MetricRegistry
 from headrace.state.keys import KeyColumn
-from headrace.state.renamed_fields import NOTHING_RENAMED
+from headrace.state.protocols import OperatorStates
+from headrace.state.renamed_fields import NOTHING_RENAMED, RenamedFields
 from headrace.windowing.definition import ChangedWindows
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    import numpy as np
-    import numpy.typing as npt
-
-    from headrace.common.batch import Stamps
-    from headrace.common.call_site import CallSite
-    from headrace.state.protocols import OperatorStates
-    from headrace.state.renamed_fields import RenamedFields
 
 
 class Output(Protocol):

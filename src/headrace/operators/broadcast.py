@@ -3,30 +3,22 @@
 The second input reaches every subtask whole and in the same order, so all of them change their broadcast state alike.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from headrace.common.batch import Batch
 from headrace.common.errors import InvalidProgramError
 from headrace.common.other_names import names_explained
+from headrace.common.typeinfo import TypeInformation
+from headrace.operators.base import OperatorContext
 from headrace.operators.checkpointed import BroadcastStates, ReadOnlyBroadcastMap, check_declared
 from headrace.operators.functions import BROADCAST_INPUT, NO_TIMERS, OTHER_NAMES_OF_CONTEXTS
 from headrace.operators.process import KeyedProcessContext, KeyedProcessOperator, ProcessContext, ProcessOperator
-from headrace.operators.timer_service import ReadOnlyTimerService
+from headrace.operators.timer_service import ReadOnlyTimerService, TimerService
 from headrace.state.descriptors import MapStateDescriptor, StateDescriptor
 from headrace.state.keys.codecs import NO_KEY
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from headrace.common.batch import Batch
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.operators.base import OperatorContext
-    from headrace.operators.timer_service import TimerService
-    from headrace.state.protocols import KeyedStates
-
+from headrace.state.protocols import KeyedStates
 
 ELEMENTS: Final = 0
 BROADCAST: Final = 1

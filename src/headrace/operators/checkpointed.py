@@ -6,18 +6,18 @@ epoch before, as if the job had gone on from that checkpoint; only that nothing 
 Broadcast state, which all subtasks have alike, is here too: maps, which only the side of what is broadcast may change.
 """
 
-from __future__ import annotations
-
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from headrace.common.arguments import check_call, refused
 from headrace.common.errors import InvalidProgramError
 from headrace.common.other_names import names_explained
+from headrace.operators.base import OperatorContext
 from headrace.operators.functions import RuntimeContext, keyed_states, objects_of
 from headrace.operators.user_code import calling_user_code
+from headrace.state import descriptors as d
 from headrace.state.descriptors import MapStateDescriptor
 from headrace.state.interfaces import (
     BroadcastState,
@@ -27,14 +27,7 @@ from headrace.state.interfaces import (
     OperatorStateStore,
     ReadOnlyBroadcastState,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from headrace.operators.base import OperatorContext
-    from headrace.state import descriptors as d
-    from headrace.state.protocols import StatesWithoutKeys
-
+from headrace.state.protocols import StatesWithoutKeys
 
 READ_ONLY: Final = "broadcast state is changed in process_broadcast_element alone, so that all subtasks have the same"
 """What errors say where broadcast state must not be changed."""

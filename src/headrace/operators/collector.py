@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import numpy as np
 
-from headrace.common.batch import Batch
+from headrace.common.batch import Batch, RecordOrigin
 from headrace.common.errors import InvalidTypeError
 from headrace.common.output_tag import OutputTag
+from headrace.common.typeinfo import TypeInformation
 from headrace.common.types import Row
+from headrace.operators.base import OperatorContext, Output
 from headrace.operators.user_code import NO_RECORD, note_returned, user_error
 from headrace.state.copying import copy_value
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from headrace.common.batch import RecordOrigin
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.operators.base import OperatorContext, Output
-
 
 Maker = Callable[..., Any]
 """A function of the user that makes records."""

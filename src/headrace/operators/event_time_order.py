@@ -5,31 +5,22 @@ far the watermark has come by then. So nothing of what a function sees depends o
 but for late records: they are handed over at once, behind all that the watermark which they have met has let go.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
+from headrace.common.batch import Batch
 from headrace.common.constants import MIN_WATERMARK
-from headrace.operators.base import Operator
+from headrace.common.typeinfo import TypeInformation
+from headrace.operators.base import EpochScope, Operator, OperatorContext, Output
 from headrace.operators.functions import INPUTS
-from headrace.operators.process import KeyedProcessOperator
-from headrace.operators.waiting import OrderedRecords, WaitingInBroadcastState, WaitingInTable
+from headrace.operators.process import KeyedProcessOperator, ProcessOperator
+from headrace.operators.waiting import Due, OrderedRecords, WaitingForEventTime, WaitingInBroadcastState, WaitingInTable
 from headrace.operators.window.lateness import check_timestamps
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy.typing as npt
-
-    from headrace.common.batch import Batch
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.operators.base import EpochScope, OperatorContext, Output
-    from headrace.operators.process import ProcessOperator
-    from headrace.operators.waiting import Due, WaitingForEventTime
-
-    Longs = npt.NDArray[np.int64]
+Longs = npt.NDArray[np.int64]
 
 
 ORDER: Final = "in_event_time_order()"

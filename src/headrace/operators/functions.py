@@ -1,11 +1,10 @@
 """Functions of the user, objects with named methods or plain callables: how they are called, and what ``open`` gets."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from types import BuiltinFunctionType, FunctionType, NoneType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from headrace.common.arguments import method_of_object
 from headrace.common.errors import InvalidProgramError, StateError
@@ -14,14 +13,9 @@ from headrace.common.logs import get_logger
 from headrace.metrics.metricbase import MetricGroup
 from headrace.operators.base import Operator, OperatorContext, Output
 from headrace.operators.user_code import calling_user_code
+from headrace.state.descriptors import StateDescriptor
 from headrace.state.interfaces import KeyedStateStore
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from headrace.state.descriptors import StateDescriptor
-    from headrace.state.protocols import KeyedStates
-
+from headrace.state.protocols import KeyedStates
 
 logger = get_logger(__name__)
 

@@ -6,16 +6,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.common.batch import Batch, joined_kinds
+from headrace.common.batch import Batch, Kinds, joined_kinds
 from headrace.common.constants import MAX_WATERMARK
 from headrace.common.errors import StateMigrationError
 from headrace.common.types import RowKind
 from headrace.operators.aggregates.aggregator import GroupedRows, running_sums
 from headrace.operators.arrays import concat, differ, fixed_width, gather
-from headrace.operators.base import KeyedOperator
-from headrace.operators.window.columnar.windows_by_key import WaitingRecords
+from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext
+from headrace.operators.window.columnar.accumulators import Chunk
+from headrace.operators.window.columnar.windows_by_key import ArrivedRecords, WaitingRecords
 from headrace.state.evolution import OTHER_UID
 from headrace.state.keys import KeyColumn
 from headrace.state.runs.grouping import Groups, Segments, group_rows, in_order
@@ -24,13 +26,7 @@ from headrace.state.sorted_table import KeySortedTable, register_key_sorted_merg
 from headrace.state.table_layout import TableLayout
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from headrace.common.batch import Kinds
-    from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
-    from headrace.operators.window.columnar.accumulators import Chunk
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
-    from headrace.operators.window.columnar.windows_by_key import ArrivedRecords
 
     Longs = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]

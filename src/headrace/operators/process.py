@@ -3,18 +3,17 @@
 Event-time timers fire between the records of a batch, exactly where the watermark passes them.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from headrace.common.batch import Batch
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
 from headrace.common.other_names import names_explained
 from headrace.common.output_tag import OutputTag
-from headrace.common.typeinfo import Types
-from headrace.operators.base import keys_of
-from headrace.operators.collector import ONE_RECORD, ElementCollector, RowCollector, refuse_one_record
+from headrace.common.typeinfo import TypeInformation, Types
+from headrace.operators.base import EpochScope, OperatorContext, Output, keys_of
+from headrace.operators.collector import ONE_RECORD, ElementCollector, Maker, RowCollector, refuse_one_record
 from headrace.operators.functions import (
     BROADCAST_INPUT,
     ONE_INPUT,
@@ -26,24 +25,15 @@ from headrace.operators.functions import (
     method_of,
     results_made_by,
 )
-from headrace.operators.timer_service import KeyedTimerService, ReadOnlyTimerService, TimeDomain
+from headrace.operators.timer_service import KeyedTimerService, ReadOnlyTimerService, TimeDomain, TimerService
 from headrace.operators.user_code import record_text, user_error
-from headrace.operators.waiting import MOST_CALLED, WaitingBatches
+from headrace.operators.waiting import MOST_CALLED, OrderedRecords, WaitingBatches
 from headrace.state.keys.codecs import NO_KEY
+from headrace.state.protocols import KeyedStates
+from headrace.state.timers import Timer
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.operators.base import EpochScope, OperatorContext, Output
-    from headrace.operators.collector import Maker
-    from headrace.operators.timer_service import TimerService
-    from headrace.operators.waiting import OrderedRecords
-    from headrace.state.protocols import KeyedStates
-    from headrace.state.timers import Timer
-
-    Called = tuple[InputHandler, Any, int, int, Any]
-    """What is called for a record, the record, its timestamp, the watermark that it meets, and its key."""
+Called = tuple[InputHandler, Any, int, int, Any]
+"""What is called for a record, the record, its timestamp, the watermark that it meets, and its key."""
 
 
 _KEYED_FUNCTIONS: Final = {

@@ -3,25 +3,19 @@
 In streaming mode each record gives one output, the new value; in batch mode each key gives one, at the end of input.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from headrace.common.batch import Batch
 from headrace.common.constants import MAX_WATERMARK
-from headrace.common.typeinfo import Types
+from headrace.common.typeinfo import TypeInformation, Types
 from headrace.common.types import Row, make_row
-from headrace.operators.base import KeyedOperator
+from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext
 from headrace.operators.functions import FunctionOperator
 from headrace.operators.user_code import check_none, user_error
 from headrace.state.descriptors import ValueStateDescriptor
-
-if TYPE_CHECKING:
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
 
 Fold = Callable[[Any, Any], Any]
 """From the value so far and a record to the new value."""

@@ -5,8 +5,6 @@ reads checkpoints from outside. The modules below call ``register_merger``, or `
 are imported.
 """
 
-from __future__ import annotations
-
 import headrace.operators.aggregates.collected
 import headrace.operators.aggregates.distinct
 import headrace.operators.aggregates.simple

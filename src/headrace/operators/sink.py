@@ -1,19 +1,21 @@
 """The end of a stream: hands records to the sink's writer, and its committables to the task."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
 from headrace.common.batch import Batch
 from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import InvalidProgramError
+from headrace.common.typeinfo import TypeInformation
 from headrace.connectors.sink import (
     NOT_OF_THE_RECORDS,
+    Sink,
+    SinkWriter,
     StatefulSinkWriter,
     SupportsWriterState,
+    WriterContext,
     WriterEpoch,
     as_in_a_checkpoint,
     checked_list,
@@ -22,15 +24,10 @@ from headrace.connectors.sink import (
     writer_state_type,
 )
 from headrace.metrics.own_names import SEND_ERRORS
-from headrace.operators.base import Operator
+from headrace.operators.base import EpochScope, Operator, OperatorContext, Output
 from headrace.operators.user_code import NO_RECORD, UserCodeGuard, record_text, text_of
 from headrace.state.descriptors import ListStateDescriptor
-
-if TYPE_CHECKING:
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.connectors.sink import Sink, SinkWriter, WriterContext
-    from headrace.operators.base import EpochScope, OperatorContext, Output
-    from headrace.state.interfaces import ListState
+from headrace.state.interfaces import ListState
 
 _WRITER_STATE: Final = "writer-state"
 

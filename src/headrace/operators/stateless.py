@@ -1,30 +1,23 @@
 """Operators that look at one record, or one batch, at a time: with functions of the user, or expressions by column."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.batch import Batch
 from headrace.common.columns import layout_of
 from headrace.common.errors import EvaluationError, InvalidTypeError
+from headrace.common.type_variables import SupportsFilter, SupportsFlatMap, SupportsMap
+from headrace.common.typeinfo import TypeInformation
 from headrace.common.types import symbols_of
-from headrace.expressions import evaluate
-from headrace.operators.base import Operator
+from headrace.expressions import Bound, evaluate
+from headrace.operators.base import Operator, OperatorContext
 from headrace.operators.collector import ONE_RECORD, refuse_one_record
 from headrace.operators.functions import FunctionOperator, method_of
 from headrace.operators.user_code import calling_user_code, user_error
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from headrace.common.batch import Batch
-    from headrace.common.type_variables import SupportsFilter, SupportsFlatMap, SupportsMap
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.expressions import Bound
-    from headrace.operators.base import OperatorContext
 
 
 class ColumnFilterOperator(Operator):

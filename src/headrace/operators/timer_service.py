@@ -1,17 +1,12 @@
 """Timers as functions of the user see them: the two times, and who tells them and keeps timers."""
 
-from __future__ import annotations
-
 import enum
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import InvalidProgramError
 from headrace.common.other_names import names_explained
-
-if TYPE_CHECKING:
-    from headrace.state.protocols import Timers
+from headrace.state.protocols import Timers
 
 
 class TimeDomain(enum.Enum):

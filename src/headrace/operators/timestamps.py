@@ -1,37 +1,34 @@
 """Assigns timestamps and makes watermarks, for each split on its own."""
 
-from __future__ import annotations
-
 import contextlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.common.batch import Batch, Stamps
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import BadRecordError, InvalidTypeError
-from headrace.expressions import bind
-from headrace.operators.base import Operator
+from headrace.expressions import Bound, bind
+from headrace.operators.base import EpochScope, Operator, OperatorContext
 from headrace.operators.functions import method_of
 from headrace.operators.stateless import computed
 from headrace.operators.user_code import calling_user_code, record_text, user_error
-from headrace.time.watermark_strategy import ExpressionTimestamps, FieldTimestamps, IngestionTimeAssigner
+from headrace.time.watermark_strategy import (
+    ExpressionTimestamps,
+    FieldTimestamps,
+    IngestionTimeAssigner,
+    WatermarkStrategy,
+)
 from headrace.time.watermarks import (
     ColumnarWatermarkGenerator,
     GeneratorPerSplit,
+    Json,
     WatermarkGenerator,
     WatermarkOutput,
     stored_state,
 )
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from headrace.common.batch import Batch, Stamps
-    from headrace.expressions import Bound
-    from headrace.operators.base import EpochScope, OperatorContext
-    from headrace.time.watermark_strategy import WatermarkStrategy
-    from headrace.time.watermarks import Json
 
 
 class RecordWatermarks:

@@ -9,19 +9,19 @@ and ends the epoch. The two are told apart in every process. The local runtime r
 main thread only. A Spark worker is not the user's process, and Spark kills it: there Python raises nothing for Ctrl-C.
 """
 
-from __future__ import annotations
-
 import ctypes
 import reprlib
 import signal
 import threading
 import traceback
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from types import FrameType, TracebackType
+from typing import Any, Final, TypeVar
 
 from headrace.common.arguments import returns_tuple
-from headrace.common.call_site import is_of_headrace, of_function, of_traceback
+from headrace.common.call_site import CallSite, is_of_headrace, of_function, of_traceback
 from headrace.common.columns import layout_of
 from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import (
@@ -34,15 +34,8 @@ from headrace.common.errors import (
     UserFunctionError,
 )
 from headrace.common.other_names import explained
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from types import FrameType, TracebackType
-
-    from headrace.common.call_site import CallSite
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.operators.base import OperatorContext
-
+from headrace.common.typeinfo import TypeInformation
+from headrace.operators.base import OperatorContext
 
 T = TypeVar("T")
 

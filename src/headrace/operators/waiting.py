@@ -10,23 +10,27 @@ of a sorted table, or as entries of a broadcast map.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.common.batch import Batch
 from headrace.common.columns import array_to_values
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
-from headrace.common.typeinfo import Types
+from headrace.common.typeinfo import TypeInformation, Types
 from headrace.operators.arrays import gather
 from headrace.operators.base import KeyedBatch, concat_keyed, keys_of
 from headrace.state.descriptors import MapStateDescriptor
 from headrace.state.keys import KeyColumn
 from headrace.state.keys.codecs import NO_KEY
+from headrace.state.protocols import KeyedStates, OperatorStates, StatesWithoutKeys
+from headrace.state.renamed_fields import RenamedFields
 from headrace.state.runs.grouping import group_rows
 from headrace.state.runs.layout import HASH, KEY, TYPES
 from headrace.state.runs.merge_input import all_rows
@@ -34,16 +38,7 @@ from headrace.state.runs.merging import register_ordered_merger
 from headrace.state.sorted_table import TimeSortedTable
 from headrace.state.table_layout import TableLayout
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    import numpy.typing as npt
-
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.state.protocols import KeyedStates, OperatorStates, StatesWithoutKeys
-    from headrace.state.renamed_fields import RenamedFields
-
-    Longs = npt.NDArray[np.int64]
+Longs = npt.NDArray[np.int64]
 
 
 _Of = TypeVar("_Of")

@@ -26,23 +26,17 @@ are chained), ``key`` (what the records are keyed by; null when they are not) an
 output).
 """
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator
+from typing import Any, Final
 
 from headrace.graph.diagram import Arrow, Box, Diagram, Frame, count_of, node_document, ship_label
 from headrace.graph.window_specs import LocalWindowSpec
+from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator, PlanSettings, Stage
 from headrace.plan.window_paths import path_of, windows_of
 from headrace.state.protocols import names_of
-from headrace.windowing.definition import AccumulationMode
+from headrace.windowing.definition import AccumulationMode, WindowDefinition
 from headrace.windowing.triggers import EventTimeTrigger, ProcessingTimeTrigger
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator, PlanSettings, Stage
-    from headrace.windowing.definition import WindowDefinition
 
 _WITH_ADDRESS: Final = re.compile(r"<(?:function )?(?:[\w.<>]*\.)?([\w<>]+)(?: object)? at 0x[0-9a-fA-F]+>")
 """How Python shows what has no text of its own."""

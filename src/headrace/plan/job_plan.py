@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations, starmap
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headrace.common.options import CHECKPOINT_INLINE_THRESHOLD
-from headrace.graph.specs import OperatorParameters, TimestampsSpec
+from headrace.common.typeinfo import TypeInformation
+from headrace.graph.partitioning import KeySelection, Partitioning, Receivers
+from headrace.graph.specs import InputSchema, OperatorParameters, TaskParameters, TimestampsSpec
+from headrace.graph.stream_graph import Node
+from headrace.operators.base import Operator
+from headrace.operators.checkpointed import CheckpointedFunction
 from headrace.operators.user_code import OperatorPlace
 from headrace.operators.window.stored_windows import BootstrapWindowOperator
-from headrace.state.backend import DEFAULT_BACKEND
+from headrace.state.backend import DEFAULT_BACKEND, StateBackendPlugin
 from headrace.state.hashmap_backend import HashMapBackend
-from headrace.state.protocols import StateKind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.graph.partitioning import KeySelection, Partitioning, Receivers
-    from headrace.graph.specs import InputSchema, TaskParameters
-    from headrace.graph.stream_graph import Node
-    from headrace.operators.base import Operator
-    from headrace.operators.checkpointed import CheckpointedFunction
-    from headrace.state.backend import StateBackendPlugin
-    from headrace.state.protocols import StateKinds
-    from headrace.state.renamed_fields import RenamedFields
-    from headrace.windowing.definition import ChangedWindows
-
+from headrace.state.protocols import StateKind, StateKinds
+from headrace.state.renamed_fields import RenamedFields
+from headrace.windowing.definition import ChangedWindows
 
 INLINE_BYTES_OF_ALL_TASKS: Final = 256 * 1024
 """What the states of all tasks may take inside a manifest, which is written as a whole in every epoch."""

@@ -11,24 +11,24 @@ In batch mode event time stands still until the input has ended, and comes to it
 windows show before their end would only be shown again.
 """
 
-from __future__ import annotations
-
 import hashlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headrace.common import options
 from headrace.common.constants import UPPER_BOUND_MAX_PARALLELISM
 from headrace.common.errors import ConfigurationError, InvalidProgramError
 from headrace.common.logs import get_logger
 from headrace.common.options import RuntimeExecutionMode
+from headrace.connectors.sink import Sink
 from headrace.connectors.source import Boundedness
 from headrace.graph import specs
 from headrace.graph.join_specs import IntervalJoinSpec
 from headrace.graph.partitioning import FORWARD, ForwardByKey, Receivers
 from headrace.graph.process_specs import AsyncSpec, CoProcessSpec, KeyedProcessSpec, LookupSpec, ProcessSpec
 from headrace.graph.specs import InputSchema, SinkSpec, SourceSpec, TimestampsSpec
-from headrace.graph.stream_graph import Edge, Node
+from headrace.graph.stream_graph import Edge, Node, StreamGraph
 from headrace.graph.window_specs import (
     AggregatedWindowSpec,
     ColumnarWindowSpec,
@@ -39,18 +39,11 @@ from headrace.graph.window_specs import (
 from headrace.operators.checkpointed import CheckpointedFunction
 from headrace.operators.functions import has_own, objects_of
 from headrace.operators.window.columnar.local_aggregate import ACCUMULATORS_INPUT, ACCUMULATORS_TAG, RECORDS_INPUT
-from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator, Stage, forks_of
+from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator, PlanSettings, Stage, forks_of
 from headrace.plan.window_paths import columnar_spec, is_join, path_of
 from headrace.state.protocols import NO_STATE, WITHOUT_KEYS
 from headrace.windowing.assigners import ProcessingTimeAssigner
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
-    from headrace.connectors.sink import Sink
-    from headrace.graph.stream_graph import StreamGraph
-    from headrace.plan.job_plan import PlanSettings
-    from headrace.windowing.definition import WindowDefinition
+from headrace.windowing.definition import WindowDefinition
 
 
 def with_uids(graph: StreamGraph) -> StreamGraph:

@@ -1,11 +1,11 @@
 """How windows are computed: column by column where the results are the same, record by record otherwise, and why."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from headrace.graph.join_specs import CoGroupSpec, IntervalJoinSpec
+from headrace.graph.specs import OperatorSpec
 from headrace.graph.window_specs import (
     AggregatedWindowSpec,
     ColumnarWindowSpec,
@@ -22,9 +22,18 @@ from headrace.windowing.assigners import (
     MergingWindowAssigner,
     ProcessingTimeAssigner,
     TumblingProcessingTimeWindows,
+    WindowAssigner,
     WindowStagger,
 )
-from headrace.windowing.intervals import AlignedWindows, CountPanes, FiringInterval, GrowingWindows, SessionGap
+from headrace.windowing.definition import WindowDefinition
+from headrace.windowing.intervals import (
+    AlignedWindows,
+    ColumnarWindows,
+    CountPanes,
+    FiringInterval,
+    GrowingWindows,
+    SessionGap,
+)
 from headrace.windowing.triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
@@ -33,16 +42,8 @@ from headrace.windowing.triggers import (
     EventTimeTrigger,
     NeverTrigger,
     ProcessingTimeTrigger,
+    Trigger,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from headrace.graph.specs import OperatorSpec
-    from headrace.windowing.assigners import WindowAssigner
-    from headrace.windowing.definition import WindowDefinition
-    from headrace.windowing.intervals import ColumnarWindows
-    from headrace.windowing.triggers import Trigger
 
 BY_RECORDS: Final = "record by record"
 BY_COLUMNS: Final = "columnar"

@@ -1,14 +1,13 @@
 """The local runtime: epochs in this process, without Spark; the oracle of the tests and the users' harness."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, chdir, contextmanager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from headrace.common.durable import TemporaryFolder, writing
 from headrace.common.errors import InfrastructureError
@@ -17,17 +16,11 @@ from headrace.common.logs import get_logger
 from headrace.common.pickling import pickle_by_value
 from headrace.exchange.envelope import Envelope, EnvelopeKind, sort_key
 from headrace.operators.user_code import EpochCancelledError, InterruptibleRun
+from headrace.plan.job_plan import JobPlan
 from headrace.runtime.task.background import attempt
-from headrace.runtime.task.dependencies import NOTHING, enter, entries_of, held_on_path, unpack
+from headrace.runtime.task.dependencies import NOTHING, JobDependencies, enter, entries_of, held_on_path, unpack
+from headrace.runtime.task.messages import EpochContext, SerializedJob, TaskReport
 from headrace.runtime.task.runner import TaskRunner
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from headrace.plan.job_plan import JobPlan
-    from headrace.runtime.task.dependencies import JobDependencies
-    from headrace.runtime.task.messages import EpochContext, SerializedJob, TaskReport
-
 
 T = TypeVar("T")
 R = TypeVar("R")

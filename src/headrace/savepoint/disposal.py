@@ -3,22 +3,15 @@
 Nothing else that lies in their directories is touched, whatever it is.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from headrace.checkpoint.ownership import NAMES, PINS, read_pin
 from headrace.common.errors import HeadraceError, SavepointError, SavepointMissingError
 from headrace.common.logs import get_logger
-from headrace.savepoint.metadata import DISPOSED, IN_PROGRESS, METADATA, read_metadata
+from headrace.savepoint.metadata import DISPOSED, IN_PROGRESS, METADATA, SavepointMetadata, read_metadata
 from headrace.savepoint.tables import SOURCES, TABLES, is_table, remove_file
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from headrace.savepoint.metadata import SavepointMetadata
-    from headrace.storage.folder import Folder
+from headrace.storage.folder import Folder
 
 logger = get_logger(__name__)
 

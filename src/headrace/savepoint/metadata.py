@@ -6,14 +6,12 @@ import json
 import re
 import zlib
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.ownership import NAMES
 from headrace.common.errors import CheckpointError, ConfigurationError, SavepointError, SavepointMissingError
-
-if TYPE_CHECKING:
-    from headrace.storage.folder import Folder
+from headrace.storage.folder import Folder
 
 METADATA: Final = "_metadata.json"
 """The file; a directory without it is no savepoint."""

@@ -22,23 +22,18 @@ import re
 import socket
 import time
 import uuid
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.manifest_folder import manifest_numbers, name_of, newest_manifest
 from headrace.common.errors import SavepointError, SavepointMissingError
 from headrace.common.logs import get_logger
-from headrace.savepoint.metadata import savepoint_format
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
-
-    from headrace.savepoint.metadata import SavepointFormat
-    from headrace.storage.folder import Folder
-
+from headrace.savepoint.metadata import SavepointFormat, savepoint_format
+from headrace.storage.folder import Folder
 
 _MARK: Final = re.compile(r"([0-9]{12})\.running")
 

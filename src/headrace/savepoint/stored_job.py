@@ -4,41 +4,40 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import headrace.operators.run_mergers  # noqa: F401  # state of any job is read here, by whoever has not seen its program
 from headrace.checkpoint.directory import source_folder
+from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.manifest_folder import name_of
 from headrace.common.durable import TemporaryFolder
 from headrace.common.errors import CheckpointError, InvalidProgramError, SavepointError, StateCorruptedError
-from headrace.common.typeinfo import Types
-from headrace.savepoint.metadata import SavepointMetadata, is_savepoint, read_metadata, what_is_there
+from headrace.common.typeinfo import DeclaredType, Types
+from headrace.savepoint.metadata import (
+    SavepointMetadata,
+    SourceFile,
+    TableFile,
+    is_savepoint,
+    read_metadata,
+    what_is_there,
+)
 from headrace.savepoint.requests import CheckpointPlace, read_checkpoint
 from headrace.savepoint.tables import copy_state_file, named_files, read_file, read_table
 from headrace.state.backend import STATE_BACKENDS, StateOwner
 from headrace.state.descriptors import StateDescriptor
+from headrace.state.exported_tables import ExportedTable
 from headrace.state.keyed.backend import STORE_PREFIX
 from headrace.state.keys import KeyCodec
 from headrace.state.keys.hashing import partitions_of_hashes
-from headrace.storage.folder import posix_folder
+from headrace.state.protocols import OperatorStates
+from headrace.state.state_file import VersionRef
+from headrace.storage.folder import Folder, posix_folder
 from headrace.storage.locations import open_storage
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from headrace.checkpoint.manifest import Manifest
-    from headrace.common.typeinfo import DeclaredType
-    from headrace.savepoint.metadata import SourceFile, TableFile
-    from headrace.state.exported_tables import ExportedTable
-    from headrace.state.protocols import OperatorStates
-    from headrace.state.state_file import VersionRef
-    from headrace.storage.folder import Folder
-
 
 T = TypeVar("T")
 

@@ -1,33 +1,26 @@
 """Tables as Parquet files in a savepoint: written with a digest, and read only where it is right."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import io
 import re
+from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 
 from headrace.checkpoint.directory import folder_name
+from headrace.checkpoint.manifest import SourceSnapshot
 from headrace.common.columns import values_to_array
 from headrace.common.errors import HeadraceError, SavepointError, StateCorruptedError
-from headrace.common.typeinfo import CompositeTypeInfo, PickledBytesTypeInfo, type_from_json
+from headrace.common.typeinfo import CompositeTypeInfo, PickledBytesTypeInfo, TypeInformation, type_from_json
 from headrace.savepoint.metadata import SourceFile, TableFile, is_given_up
 from headrace.state.exported_tables import NAMESPACE, ExportedTable
 from headrace.state.keyed.namespaces import namespace_of, ordered_bytes
 from headrace.state.keys import KeyCodec
 from headrace.state.runs.layout import KEY
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from headrace.checkpoint.manifest import SourceSnapshot
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.storage.folder import Folder
-
+from headrace.storage.folder import Folder
 
 ENCODED: Final = "key_encoded"
 """The keys in canonical form, where ``key`` could not give them back."""

@@ -1,21 +1,14 @@
 """A savepoint's work in tasks: the state of one task to tables, and tables to the state of a task."""
 
-from __future__ import annotations
-
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from headrace.checkpoint.manifest import Manifest
+from headrace.savepoint.metadata import TableFile
 from headrace.savepoint.tables import read_table, write_table
-from headrace.state.backend import StateOwner
+from headrace.state.backend import StateBackendPlugin, StateOwner
 from headrace.state.state_file import NewVersion, VersionRef
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Mapping
-
-    from headrace.checkpoint.manifest import Manifest
-    from headrace.savepoint.metadata import TableFile
-    from headrace.state.backend import StateBackendPlugin
-    from headrace.storage.folder import Folder
+from headrace.storage.folder import Folder
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
+from headrace.checkpoint.manifest import Manifest, SourceSnapshot, StageSnapshot
 from headrace.common.errors import StateMigrationError
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
-
-    from headrace.checkpoint.manifest import Manifest, SourceSnapshot, StageSnapshot
-    from headrace.savepoint.metadata import SavepointMetadata
-    from headrace.state.state_file import RunHead
+from headrace.savepoint.metadata import SavepointMetadata
+from headrace.state.state_file import RunHead
 
 T = TypeVar("T")
 

@@ -1,22 +1,16 @@
 """Checkpoint directories of earlier versions of headrace: what they hold is written in the formats of this one."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
-from headrace.checkpoint.manifest import FORMAT_VERSION
+from headrace.checkpoint.manifest import FORMAT_VERSION, Manifest
 from headrace.checkpoint.manifest_folder import ManifestFolder
 from headrace.checkpoint.ownership import Generations
 from headrace.common.errors import CheckpointError, StateCorruptedError
 from headrace.savepoint.metadata import is_savepoint, read_metadata
 from headrace.savepoint.requests import is_job_running
 from headrace.state.backend import STATE_BACKENDS
-
-if TYPE_CHECKING:
-    from headrace.checkpoint.manifest import Manifest
-    from headrace.storage.folder import Folder
+from headrace.storage.folder import Folder
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,22 +8,18 @@ and operators nothing but those protocols. ``docs/state-backends.md`` says what 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
+from headrace.common.configuration import Configuration
 from headrace.common.errors import UnsupportedOperationError
 from headrace.common.plugins import Plugin, PluginGroup
-from headrace.state.protocols import KEYED
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from headrace.common.configuration import Configuration
-    from headrace.state.exported_tables import ExportedTable
-    from headrace.state.protocols import OperatorStates, StateKinds
-    from headrace.state.state_file import NewVersion, RunHead, VersionRef
-    from headrace.storage.folder import Folder
+from headrace.state.exported_tables import ExportedTable
+from headrace.state.protocols import KEYED, OperatorStates, StateKinds
+from headrace.state.state_file import NewVersion, RunHead, VersionRef
+from headrace.storage.folder import Folder
 
 DEFAULT_BACKEND: Final = "hashmap"
 """The name of the backend that is used when none is set."""

@@ -12,17 +12,18 @@ gone that way.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import StateCorruptedError
 from headrace.state.operator_state import is_alike, is_for_all, kind_of_store
-from headrace.state.runs import Run
+from headrace.state.runs import HashRange, Run, RunStore
 from headrace.state.runs.layout import FORMER_TTL, HALF_EXPIRED, SHOWN, TTL
 from headrace.state.runs.merge_input import FLOOR, LOW, brought_to, is_ordered
 from headrace.state.runs.merging import (
@@ -37,18 +38,21 @@ from headrace.state.runs.merging import (
 )
 from headrace.state.runs.run import hashes_of, starts_of_levels
 from headrace.state.runs.sections import Section
-from headrace.state.state_file import part_of_entry, read_index, run_of_entry, size_of_entry, weight_of_entry, write_run
+from headrace.state.state_file import (
+    Entry,
+    VersionRef,
+    part_of_entry,
+    read_index,
+    run_of_entry,
+    size_of_entry,
+    weight_of_entry,
+    write_run,
+)
 from headrace.state.ttl import IN_EVENT_TIME
 from headrace.storage.file_system import MappedFile
+from headrace.storage.folder import Folder
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from headrace.state.runs import HashRange, RunStore
-    from headrace.state.state_file import Entry, VersionRef
-    from headrace.storage.folder import Folder
-
-    IsWorthMerging = Callable[["CompactionTask"], bool]
+IsWorthMerging = Callable[["CompactionTask"], bool]
 
 
 def adopt(store: RunStore, merged: Sequence[Entry], new: Run | None, *, is_oldest: bool) -> bool:

@@ -1,27 +1,19 @@
 """Copies of values that user code may change in place, as cheap as the value allows."""
 
-from __future__ import annotations
-
 import copy
 import datetime
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from decimal import Decimal
 from enum import Enum
 from pickle import PicklingError
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import UUID
 
 from headrace.common.errors import InvalidTypeError
-from headrace.common.typeinfo import RowTypeInfo
+from headrace.common.typeinfo import RowTypeInfo, TypeInformation
 from headrace.common.types import Row, make_row
 from headrace.common.values.handler import WrongValueError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from headrace.common.typeinfo import TypeInformation
-
 
 ATOMIC: Final = frozenset(
     {

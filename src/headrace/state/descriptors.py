@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, overload
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Generic, overload
 
 from headrace.common.arguments import expect, is_unicode, method_of_object, refused
 from headrace.common.errors import InvalidProgramError, StateMigrationError
-from headrace.common.type_variables import ACC, OUT, K, T, V
-from headrace.common.typeinfo import Types, type_from_json
-from headrace.state.evolution import OTHER_UID, Incompatible, evolution
+from headrace.common.type_variables import ACC, OUT, K, SupportsAggregate, SupportsReduce, T, V
+from headrace.common.typeinfo import DeclaredType, Json, TypeInformation, Types, type_from_json
+from headrace.state.evolution import OTHER_UID, Evolution, Incompatible, evolution
 from headrace.state.renamed_fields import NOTHING_RENAMED, RenamedFields
 from headrace.state.ttl import StateTtlConfig, TtlPolicy
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from headrace.common.type_variables import SupportsAggregate, SupportsReduce
-    from headrace.common.typeinfo import DeclaredType, Json, TypeInformation
-    from headrace.state.evolution import Evolution
 
 __all__ = [
     "AggregatingStateDescriptor",

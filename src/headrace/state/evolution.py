@@ -5,13 +5,11 @@ declares: fields that are added with a default, left out, renamed as the program
 lists, maps and other records. Flink's rules for POJOs and Avro records are the model ("State Schema Evolution").
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +17,7 @@ import pyarrow as pa
 from headrace.common.columns import values_to_array
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import InvalidTypeError, StateMigrationError
-from headrace.common.typeinfo import type_from_json
+from headrace.common.typeinfo import Json, TypeInformation, type_from_json
 from headrace.common.typeinfo.base import BasicType, BasicTypeInfo, MapTypeInfo, SequenceTypeInfo
 from headrace.common.typeinfo.composite import (
     CompositeTypeInfo,
@@ -32,15 +30,9 @@ from headrace.common.typeinfo.composite import (
     declares_changes,
 )
 from headrace.state.renamed_fields import NOTHING_RENAMED, RenamedFields, inside
+from headrace.state.runs import Run, RunStore
 from headrace.state.runs.layout import CLEAR, TYPES, VALUE
 from headrace.state.runs.merging import merge_runs
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from headrace.common.typeinfo import Json, TypeInformation
-    from headrace.state.runs import Run, RunStore
-
 
 _Convert = Callable[[pa.Array], pa.Array]
 

@@ -19,13 +19,11 @@ Keys (``key``, ``entry_key``) are in canonical form, namespaces as
 gives them, empty for none; a null ``expiry``, or no such column, means never. Broadcast maps are maps of the key 0.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, starmap
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -39,7 +37,7 @@ from headrace.state.keyed.namespaces import decoded_pair, namespace_of, ordered_
 from headrace.state.keys import KeyColumn
 from headrace.state.keys.hashing import are_within
 from headrace.state.operator_state import is_broadcast
-from headrace.state.runs import ALL_HASHES, Run
+from headrace.state.runs import ALL_HASHES, HashRange, Run
 from headrace.state.runs.layout import (
     ACTION,
     CLEAR,
@@ -63,17 +61,10 @@ from headrace.state.runs.layout import (
 from headrace.state.runs.merge_input import by_key, concat, is_ordered
 from headrace.state.runs.merging import describe_run, is_by_hash, merged_pieces
 from headrace.state.runs.sections import Section
-from headrace.state.state_file import write_run
+from headrace.state.state_file import NewVersion, write_run
 from headrace.state.ttl import IN_EVENT_TIME
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from headrace.state.runs import HashRange
-    from headrace.state.state_file import NewVersion
-    from headrace.storage.file_system import MappedFile
-    from headrace.storage.folder import Folder
-
+from headrace.storage.file_system import MappedFile
+from headrace.storage.folder import Folder
 
 NAMESPACE: Final = "namespace"
 """The column of namespaces."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -17,10 +17,11 @@ from headrace.common.errors import (
     StateCorruptedError,
     StateError,
 )
-from headrace.state.backend import StateBackendPlugin
-from headrace.state.compaction import plan_compaction, run_compaction
+from headrace.state.backend import StateBackendPlugin, StateOwner
+from headrace.state.compaction import CompactionResult, CompactionTask, plan_compaction, run_compaction
 from headrace.state.exported_tables import ExportedTable, Importer, exported
 from headrace.state.keyed.backend import STORE_PREFIX, KeyedStateBackend
+from headrace.state.keys import KeyCodec
 from headrace.state.keys.hashing import hash_bounds_of_partition
 from headrace.state.operator_state import (
     PART_INSIDE,
@@ -31,13 +32,14 @@ from headrace.state.operator_state import (
     is_broadcast,
     kind_of_store,
 )
-from headrace.state.protocols import KEYED
-from headrace.state.runs import ALL_HASHES, Run, RunStore
+from headrace.state.protocols import KEYED, StateKinds
+from headrace.state.runs import ALL_HASHES, HashRange, Run, RunStore
 from headrace.state.runs.merge_input import LOW, without_rows
 from headrace.state.runs.sections import Section
 from headrace.state.state_file import (
     FORMAT,
     ImageWriter,
+    NewVersion,
     RunHead,
     VersionName,
     VersionRef,
@@ -47,17 +49,7 @@ from headrace.state.state_file import (
 )
 from headrace.state.timers import HashMapTimers
 from headrace.storage.file_system import MappedFile
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from headrace.state.backend import StateOwner
-    from headrace.state.compaction import CompactionResult, CompactionTask
-    from headrace.state.keys import KeyCodec
-    from headrace.state.protocols import StateKinds
-    from headrace.state.runs import HashRange
-    from headrace.state.state_file import NewVersion
-    from headrace.storage.folder import Folder
+from headrace.storage.folder import Folder
 
 
 class HashMapOperatorStates:

@@ -1,16 +1,12 @@
 """What user code sees of keyed state: PyFlink's interfaces of states, and of the store that gives them."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Generic
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Generic
 
 from headrace.common.errors import InvalidProgramError
 from headrace.common.type_variables import OUT, K, OUT_co, T, T_contra, V
 from headrace.state import descriptors as d
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
 
 
 class State(ABC):

@@ -5,12 +5,11 @@ has to read any of it. Runs that a subtask gets as a whole stay where they are; 
 into its next version.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
@@ -19,33 +18,25 @@ from headrace.common.typeinfo import Types
 from headrace.common.typeinfo.base import PICKLED
 from headrace.common.values import handler_of
 from headrace.state.copying import copy_value, elements_of
-from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor
-from headrace.state.interfaces import ListState
+from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor
+from headrace.state.interfaces import ListState, MapState
 from headrace.state.keyed.backend import STORE_PREFIX, KeyedStateBackend, errors_named
 from headrace.state.keyed.table import Elements, evolve
 from headrace.state.keys import KeyCodec
-from headrace.state.protocols import StateKind
-from headrace.state.runs import Run
+from headrace.state.protocols import StateKind, StateKinds
+from headrace.state.runs import Run, RunStore
 from headrace.state.runs.layout import KIND, SUBTASK_LIST, TYPES, VALUE
 from headrace.state.runs.merge_input import LOW, described, is_ordered
 from headrace.state.runs.merging import merge_small_runs
 from headrace.state.runs.sections import Section
 from headrace.state.state_file import CompactedName, ImageWriter, SharedName
+from headrace.storage.file_system import MappedFile
+from headrace.storage.folder import Folder
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from headrace.state.descriptors import StateDescriptor
-    from headrace.state.interfaces import MapState
-    from headrace.state.protocols import StateKinds
-    from headrace.state.runs import RunStore
-    from headrace.storage.file_system import MappedFile
-    from headrace.storage.folder import Folder
-
-    Held = Mapping[int, Sequence[Run]]
-    """By old subtask, its runs of one store, oldest first."""
-    StoredRun = tuple[str, Run]
-    """A run, and the store that it is in."""
+Held = Mapping[int, Sequence[Run]]
+"""By old subtask, its runs of one store, oldest first."""
+StoredRun = tuple[str, Run]
+"""A run, and the store that it is in."""
 
 
 P = TypeVar("P")

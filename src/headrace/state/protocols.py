@@ -4,21 +4,17 @@ A task gives each of its operators its own (:class:`OperatorStates`): keyed stat
 of tables. ``docs/state-backends.md`` says what has to be kept to.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from headrace.state import descriptors as d
-    from headrace.state.interfaces import ListState, MapState
-    from headrace.state.keyed.namespaces import Namespace
-    from headrace.state.keys import KeyCodec, KeyColumn
-    from headrace.state.keys.codecs import AnyKeyEntry, NoKey
-    from headrace.state.runs import RunStore
-    from headrace.state.timers import Timer
+from headrace.state import descriptors as d
+from headrace.state.interfaces import ListState, MapState
+from headrace.state.keyed.namespaces import Namespace
+from headrace.state.keys import KeyCodec, KeyColumn
+from headrace.state.keys.codecs import AnyKeyEntry, NoKey
+from headrace.state.runs import RunStore
+from headrace.state.timers import Timer
 
 
 class KeyedStates(Protocol):

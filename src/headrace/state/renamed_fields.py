@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 from headrace.common.arguments import refused
+from headrace.common.typeinfo import TypeInformation
 from headrace.common.typeinfo.base import MapTypeInfo, SequenceTypeInfo
 from headrace.common.typeinfo.composite import CompositeTypeInfo
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from headrace.common.typeinfo import TypeInformation
 
 _METHOD: Final = "set_renamed_fields"
 

@@ -16,16 +16,19 @@ from __future__ import annotations
 import mmap
 import tempfile
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.durable import PREFIX, writing
-from headrace.state.runs import ALL_HASHES, HASH, SORT, Run
+from headrace.state.keys import KeyColumn
+from headrace.state.runs import ALL_HASHES, HASH, SORT, Run, RunStore
 from headrace.state.runs.grouping import group_times, sorted_by
 from headrace.state.runs.key_dictionary import OrderedKeys
 from headrace.state.runs.layout import KEY, LIVE, REACHED, RETAINED_UNTIL, SHOWN, rows_of_ranges
@@ -35,6 +38,8 @@ from headrace.state.runs.merge_input import (
     NEXT,
     NO_TIME,
     Bound,
+    Combine,
+    MergeInput,
     by_key,
     concat,
     described,
@@ -48,19 +53,10 @@ from headrace.state.runs.merge_input import (
 from headrace.state.runs.merging import can_be_rewritten, merge_runs, merge_small_runs, register_merger
 from headrace.state.runs.run import order_by_key
 from headrace.state.runs.sections import Section
+from headrace.state.table_layout import TableLayout
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    import numpy.typing as npt
-
-    from headrace.state.keys import KeyColumn
-    from headrace.state.runs import RunStore
-    from headrace.state.runs.merge_input import Combine, MergeInput
-    from headrace.state.table_layout import TableLayout
-
-    Longs = npt.NDArray[np.int64]
-    Hashes = npt.NDArray[np.uint64]
+Longs = npt.NDArray[np.int64]
+Hashes = npt.NDArray[np.uint64]
 
 SMALL_ROWS: Final = 1 << 10
 """Runs of more rows together are left to compaction: what is read once or twice need not be in few runs."""

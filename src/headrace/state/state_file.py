@@ -18,26 +18,20 @@ import hashlib
 import json
 import re
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from zlib import crc32
 
+import pyarrow as pa
+
 from headrace.common.errors import CheckpointError, StateCorruptedError
-from headrace.state.runs import Run
+from headrace.state.runs import HashRange, Run
 from headrace.state.runs.run import weight_of
-from headrace.state.runs.sections import ALIGNMENT
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import pyarrow as pa
-
-    from headrace.state.runs import HashRange
-    from headrace.state.runs.sections import Section
-    from headrace.storage.file_system import MappedFile
-    from headrace.storage.folder import Folder
-
+from headrace.state.runs.sections import ALIGNMENT, Section
+from headrace.storage.file_system import MappedFile
+from headrace.storage.folder import Folder
 
 Entry = dict[str, Any]
 

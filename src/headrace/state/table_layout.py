@@ -4,14 +4,15 @@ Timers, windows, joins and records that wait keep such tables in logs of runs: i
 (:mod:`headrace.state.sorted_table`), or by key (:mod:`headrace.state.sorted_table`).
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
 
 from headrace.common.errors import StateMigrationError
 from headrace.common.logs import get_logger
-from headrace.common.typeinfo import type_from_json
+from headrace.common.typeinfo import TypeInformation, type_from_json
 from headrace.state.evolution import (
     OTHER_UID,
     Incompatible,
@@ -21,18 +22,9 @@ from headrace.state.evolution import (
     evolve_run,
     rewrite_run,
 )
-from headrace.state.renamed_fields import NOTHING_RENAMED
-from headrace.state.runs import SORT
+from headrace.state.renamed_fields import NOTHING_RENAMED, RenamedFields
+from headrace.state.runs import SORT, Run, RunStore
 from headrace.state.runs.layout import KIND, TYPES, VALUE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    import pyarrow as pa
-
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.state.renamed_fields import RenamedFields
-    from headrace.state.runs import Run, RunStore
 
 logger = get_logger(__name__)
 

@@ -5,14 +5,13 @@ that does not exist is nothing. What is registered or deleted in an epoch is onl
 unless it is due before; what earlier epochs left stays in its columns until it is due.
 """
 
-from __future__ import annotations
-
 from array import array
 from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import repeat
 from operator import index
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,21 +19,14 @@ import pyarrow as pa
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import InvalidTypeError
 from headrace.common.garbage import gc_paused
-from headrace.state.keyed.namespaces import namespace_of, ordered_bytes
-from headrace.state.keys import KeyColumn
-from headrace.state.runs import HASH
+from headrace.state.keyed.namespaces import KeyScope, Namespace, namespace_of, ordered_bytes
+from headrace.state.keys import KeyCodec, KeyColumn
+from headrace.state.keys.codecs import AnyKeyEntry
+from headrace.state.runs import HASH, RunStore
 from headrace.state.runs.layout import KEY, LIVE, TIMERS
 from headrace.state.runs.merge_input import NO_TIME, newest
 from headrace.state.sorted_table import TimeSortedTable
 from headrace.state.table_layout import TableLayout
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from headrace.state.keyed.namespaces import KeyScope, Namespace
-    from headrace.state.keys import KeyCodec
-    from headrace.state.keys.codecs import AnyKeyEntry
-    from headrace.state.runs import RunStore
 
 
 class TimerLog:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+import datetime
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from headrace.common.call_site import warn_caller
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import InvalidProgramError
 from headrace.common.time import Duration, Time, to_millis
 
-if TYPE_CHECKING:
-    import datetime
-
-    Length = Duration | Time | datetime.timedelta | int
+Length = Duration | Time | datetime.timedelta | int
 
 TtlScale = Literal[True, "event"]
 

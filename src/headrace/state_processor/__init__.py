@@ -1,7 +1,5 @@
 """The State Processor API: the state of a job as tables, after Flink's ``flink-state-processor-api``."""
 
-from __future__ import annotations
-
 from headrace.state_processor.bootstrap import (
     BootstrapTransformation,
     BroadcastStateBootstrapFunction,

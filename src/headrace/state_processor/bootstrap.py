@@ -1,7 +1,5 @@
 """State that functions make out of records: by a job of its own, whose last checkpoint has it."""
 
-from __future__ import annotations
-
 import shutil
 import uuid
 from abc import abstractmethod
@@ -9,8 +7,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Generic
+from typing import Any, Final, Generic
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.client.defaults import current_defaults, submission_defaults
@@ -21,9 +20,9 @@ from headrace.common.durable import TemporaryFolder
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.logs import get_logger
 from headrace.common.type_variables import K_contra, T_contra
-from headrace.common.typeinfo import Types
+from headrace.common.typeinfo import DeclaredType, TypeInformation, Types
 from headrace.common.typeinfo.composite import CompositeTypeInfo
-from headrace.datastream import StreamExecutionEnvironment
+from headrace.datastream import DataStream, StreamExecutionEnvironment
 from headrace.datastream.connectors.file_system import FileSource
 from headrace.datastream.functions import (
     CheckpointedFunction,
@@ -37,25 +36,16 @@ from headrace.graph.process_specs import ProcessSpec, StateBootstrapSpec
 from headrace.operators.functions import has_own
 from headrace.savepoint.stored_job import open_job
 from headrace.savepoint.tables import write_table
+from headrace.state.exported_tables import ExportedTable
 from headrace.state.operator_state import kind_of_store
-from headrace.state.protocols import KEYED, WITHOUT_KEYS, StateKind
+from headrace.state.protocols import KEYED, WITHOUT_KEYS, StateKind, StateKinds
 from headrace.state_processor.given_rows import is_spark_dataframe, is_table, table_of
 from headrace.state_processor.state_columns import column_of, fitted
-from headrace.state_processor.state_tables import StateTransformation, WrittenState
+from headrace.state_processor.state_tables import StateTransformation, WriteTarget, WrittenState
 from headrace.storage.file_system import PosixFileSystem
+from headrace.storage.folder import Folder
 from headrace.storage.locations import open_storage
 from headrace.time.watermark_strategy import WatermarkStrategy
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from headrace.common.typeinfo import DeclaredType, TypeInformation
-    from headrace.datastream import DataStream
-    from headrace.state.exported_tables import ExportedTable
-    from headrace.state.protocols import StateKinds
-    from headrace.state_processor.state_tables import WriteTarget
-    from headrace.storage.folder import Folder
-
 
 logger = get_logger(__name__)
 

@@ -1,33 +1,28 @@
 """The rows of one state that a program gives: in this process, or in a Spark DataFrame whose tasks write them."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.arguments import refused, shown
 from headrace.common.errors import InvalidTypeError, SavepointError
+from headrace.savepoint.metadata import TableFile
 from headrace.savepoint.tables import write_table
 from headrace.state.exported_tables import ExportedTable
 from headrace.state.keys import KeyColumn
 from headrace.state.keys.hashing import partitions_of_hashes
 from headrace.state.protocols import StateKind
 from headrace.state.runs.layout import KEY, TIMERS
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from headrace.savepoint.metadata import TableFile
-    from headrace.state_processor.manifest_edits import OperatorPlace
-    from headrace.state_processor.state_columns import StateColumns
-    from headrace.storage.folder import Folder
+from headrace.state_processor.manifest_edits import OperatorPlace
+from headrace.state_processor.state_columns import StateColumns
+from headrace.storage.folder import Folder
 
 
 def table_of(data: Any) -> pa.Table:

@@ -1,19 +1,13 @@
 """A manifest with operators that are added, changed and renamed: what a savepoint that is written says of its job."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from headrace.checkpoint.manifest import Manifest, OperatorSnapshot, PartitionSnapshot, StageSnapshot
 from headrace.common.constants import MAX_WATERMARK
 from headrace.common.job_id import JobID
 from headrace.savepoint.uid_mapping import UidMapping
-from headrace.state.protocols import NO_STATE
+from headrace.state.protocols import NO_STATE, StateKinds
 from headrace.state.state_file import VersionRef
-
-if TYPE_CHECKING:
-    from headrace.state.protocols import StateKinds
 
 
 @dataclass(frozen=True, slots=True)

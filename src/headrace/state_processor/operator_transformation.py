@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from datetime import timedelta
+from typing import Any
 
+from headrace.common import Duration, Time
 from headrace.common.arguments import expect, refused
+from headrace.common.typeinfo import DeclaredType
+from headrace.datastream import DataStream
 from headrace.state_processor.bootstrap import (
     BootstrapTransformation,
     BroadcastStateBootstrapFunction,
@@ -21,17 +25,10 @@ from headrace.state_processor.bootstrap import (
 from headrace.state_processor.given_rows import is_spark_dataframe, is_table
 from headrace.state_processor.state_tables import StateTables
 from headrace.windowing.assigners import WindowAssigner
+from headrace.windowing.definition import AccumulationMode
+from headrace.windowing.evictors import Evictor
 from headrace.windowing.triggers import ContinuousProcessingTimeTrigger, Trigger
 from headrace.windowing.windows import TimeWindowSerializer
-
-if TYPE_CHECKING:
-    from datetime import timedelta
-
-    from headrace.common import Duration, Time
-    from headrace.common.typeinfo import DeclaredType
-    from headrace.datastream import DataStream
-    from headrace.windowing.definition import AccumulationMode
-    from headrace.windowing.evictors import Evictor
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,35 +1,27 @@
 """``SavepointReader``: any state of any operator as an Arrow table."""
 
-from __future__ import annotations
-
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
+from typing import Any, Final, Literal, Self, TypeVar
 
 import pyarrow as pa
 
+from headrace.checkpoint.manifest import Manifest, OperatorSnapshot
 from headrace.common.arguments import expect, refused, shown
 from headrace.common.errors import InvalidTypeError, SavepointError
-from headrace.common.typeinfo import type_from_json
+from headrace.common.typeinfo import DeclaredType, type_from_json
 from headrace.savepoint.metadata import TableFile
-from headrace.savepoint.stored_job import StoredJob, open_job, query, read_with_retries, verify
+from headrace.savepoint.stored_job import StatePlace, StoredJob, Verified, open_job, query, read_with_retries, verify
 from headrace.savepoint.tables import ENCODED, WINDOW, readable, type_of_keys
-from headrace.state.exported_tables import NAMESPACE
+from headrace.state.descriptors import StateDescriptor
+from headrace.state.exported_tables import NAMESPACE, ExportedTable
 from headrace.state.runs.layout import ENTRY_KEY, EXPIRY, KEY
 from headrace.state_processor.given_rows import check_spark_session
 from headrace.state_processor.state_columns import in_words
-
-if TYPE_CHECKING:
-    from headrace.checkpoint.manifest import Manifest, OperatorSnapshot
-    from headrace.common.typeinfo import DeclaredType
-    from headrace.savepoint.stored_job import StatePlace, Verified
-    from headrace.state.descriptors import StateDescriptor
-    from headrace.state.exported_tables import ExportedTable
-
 
 T = TypeVar("T")
 

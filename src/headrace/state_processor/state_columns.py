@@ -1,11 +1,9 @@
 """``StateColumns``: how a state is stored, and what rows that somebody gives become in it."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +22,7 @@ from headrace.common.typeinfo import (
     RowTypeInfo,
     SequenceTypeInfo,
     TupleTypeInfo,
+    TypeInformation,
     Types,
     type_from_json,
 )
@@ -36,7 +35,8 @@ from headrace.savepoint.tables import (
     stored_namespaces,
     type_of_keys,
 )
-from headrace.state.exported_tables import NAMESPACE
+from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor
+from headrace.state.exported_tables import NAMESPACE, ExportedTable
 from headrace.state.keyed.backend import NAMESPACED_PREFIX, STORE_PREFIX
 from headrace.state.keyed.namespaces import namespaced
 from headrace.state.keyed.table import meta_of
@@ -45,13 +45,6 @@ from headrace.state.operator_state import kind_of_store, meta_of_list, store_nam
 from headrace.state.protocols import StateKind
 from headrace.state.runs.layout import ENTRY, ENTRY_KEY, EXPIRY, HASH, KEY, KIND, LIVE, TIMERS, TYPES, VALUE
 from headrace.state.timers import timer_layout
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor
-    from headrace.state.exported_tables import ExportedTable
 
 
 def in_words(type_: TypeInformation) -> str:

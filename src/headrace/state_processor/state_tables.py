@@ -1,30 +1,22 @@
 """``StateTables``: the state of an operator, given as tables; and what a transformation writes."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from headrace.common.arguments import expect, refused
+from headrace.common.configuration import Configuration
 from headrace.common.errors import HeadraceError, InvalidProgramError, SavepointError
-from headrace.common.typeinfo import Types
+from headrace.common.typeinfo import DeclaredType, Types
 from headrace.operators.window.stored_windows import is_of_operator
+from headrace.savepoint.metadata import TableFile
 from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor
 from headrace.state.keys import KeyCodec
-from headrace.state.protocols import StateKind
+from headrace.state.protocols import StateKind, StateKinds
 from headrace.state_processor.given_rows import GivenRows, by_domain, given_rows, is_spark_dataframe, table_of
+from headrace.state_processor.manifest_edits import OperatorPlace
 from headrace.state_processor.state_columns import StateColumns
-
-if TYPE_CHECKING:
-    from typing import Self
-
-    from headrace.common.configuration import Configuration
-    from headrace.common.typeinfo import DeclaredType
-    from headrace.savepoint.metadata import TableFile
-    from headrace.state.protocols import StateKinds
-    from headrace.state_processor.manifest_edits import OperatorPlace
-    from headrace.storage.folder import Folder
+from headrace.storage.folder import Folder
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,21 +1,20 @@
 """``SavepointWriter``: a savepoint that no job has taken, of new state, or after the model of another one."""
 
-from __future__ import annotations
-
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
+from headrace.checkpoint.manifest import Manifest
 from headrace.common import options as config
 from headrace.common.arguments import expect, refused
 from headrace.common.configuration import Configuration
 from headrace.common.errors import InvalidProgramError, SavepointError
 from headrace.datastream.streams.stream import checked_text
 from headrace.savepoint.disposal import end_progress, give_up
-from headrace.savepoint.metadata import IN_PROGRESS, METADATA, SavepointMetadata
+from headrace.savepoint.metadata import IN_PROGRESS, METADATA, SavepointMetadata, SourceFile, TableFile
 from headrace.savepoint.stored_job import StoredJob, fixed, open_job
 from headrace.savepoint.tables import write_source_file, write_table
 from headrace.savepoint.tasks import with_tables
@@ -34,14 +33,8 @@ from headrace.state_processor.manifest_edits import (
 from headrace.state_processor.reader import SavepointReader
 from headrace.state_processor.state_columns import StateColumns
 from headrace.state_processor.state_tables import StateTransformation, WriteTarget, WrittenState
+from headrace.storage.folder import Folder
 from headrace.storage.locations import open_storage
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from headrace.checkpoint.manifest import Manifest
-    from headrace.savepoint.metadata import SourceFile, TableFile
-    from headrace.storage.folder import Folder
 
 
 class SavepointWriter:

@@ -7,21 +7,17 @@ vain: that is told at once, after looking for what the client looks for: options
 service of the cloud that gives machines and pods their role.
 """
 
-from __future__ import annotations
-
 import configparser
 import os
 import re
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headrace.common.errors import CheckpointStorageError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 PROFILE: Final = "profile"
 """The option that names a profile; empty when that was looked at before."""

@@ -16,6 +16,7 @@ import io
 import os
 import stat
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, ClassVar, Final, NamedTuple, cast
@@ -34,8 +35,6 @@ from headrace.common.durable import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
     from typing_extensions import Buffer
 
 

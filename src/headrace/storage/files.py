@@ -3,21 +3,17 @@
 A file must not be overlooked because a folder cannot be listed for a while: what cannot be looked at is an error.
 """
 
-from __future__ import annotations
-
 import fnmatch
+import io
 import os
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import pyarrow as pa
 
 from headrace.common.errors import InfrastructureError
 from headrace.storage.file_system import Entry, EntryKind, FileSystem
-
-if TYPE_CHECKING:
-    import io
-    from collections.abc import Callable, Iterator, Sequence
-
-    import pyarrow as pa
 
 _WILDCARDS: Final = frozenset("*?[")
 

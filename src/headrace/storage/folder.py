@@ -5,20 +5,17 @@ A checkpoint knows names, not paths. A file is there wholly or not at all.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.common.durable import Permissions, target_of_temporary
 from headrace.common.errors import CheckpointError
-from headrace.storage.file_system import EntryKind, FileSystem, PosixFileSystem
+from headrace.storage.file_system import EntryKind, FileSystem, MappedFile, PosixFileSystem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
     from typing_extensions import Buffer
-
-    from headrace.storage.file_system import MappedFile
 
 
 @dataclass(unsafe_hash=True)

@@ -10,12 +10,14 @@ from __future__ import annotations
 import contextlib
 import difflib
 import errno
+import io
 import os
 import re
 import threading
 import time
 import uuid
 import xml.etree.ElementTree as ET
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -30,9 +32,6 @@ from headrace.storage.file_system import Entry, EntryKind
 from headrace.storage.remote import PIECE, FetchedStream, PassingChunks, RemoteFileSystem
 
 if TYPE_CHECKING:
-    import io
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
     from typing_extensions import Buffer
 
 

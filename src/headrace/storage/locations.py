@@ -1,29 +1,21 @@
 """Locations: which kind of storage a path or URI names, and opening it."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from abc import abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
-from urllib.parse import unquote, urlsplit
+from typing import Final
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from headrace.common.durable import Permissions
 from headrace.common.errors import CheckpointStorageError
 from headrace.common.plugins import Plugin, PluginGroup
 from headrace.storage.credentials import PROFILE, with_profile
-from headrace.storage.file_system import PosixFileSystem
+from headrace.storage.file_system import FileSystem, PosixFileSystem
 from headrace.storage.folder import Folder, posix_folder
 from headrace.storage.hdfs import HdfsFileSystem, check_settings, complete_settings, is_of_hdfs
-from headrace.storage.object_store import ObjectStore, client, options_for
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from urllib.parse import SplitResult
-
-    from headrace.storage.file_system import FileSystem
-    from headrace.storage.object_store import Options
+from headrace.storage.object_store import ObjectStore, Options, client, options_for
 
 OBJECT_STORES: Final = ("s3", "s3a", "gs", "az", "abfs", "abfss")
 """The schemes of object stores that create exclusively."""

@@ -11,8 +11,10 @@ import contextlib
 import difflib
 import errno
 import hashlib
+import io
 import re
 import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import lru_cache, partial
@@ -28,9 +30,6 @@ from headrace.storage.hdfs import is_of_hdfs
 from headrace.storage.remote import PIECE, FetchedStream, RemoteFileSystem
 
 if TYPE_CHECKING:
-    import io
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
     from typing_extensions import Buffer
 
 

@@ -9,7 +9,9 @@ import os
 import tempfile
 import threading
 from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from io import FileIO
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
@@ -17,9 +19,6 @@ import pyarrow as pa
 from headrace.storage.file_system import ContentDigest, FileSystem, MappedFile, StagedFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from io import FileIO
-
     from typing_extensions import Buffer
 
     FileKey = tuple[FileSystem, str]

@@ -5,8 +5,6 @@
     from headrace.testing import JobHarness
 """
 
-from __future__ import annotations
-
 from headrace.common.public_module import public_module
 from headrace.operators.window.stored_windows import StoredWindow
 from headrace.testing.harness import JobHarness

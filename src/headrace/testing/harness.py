@@ -25,9 +25,10 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from headrace.checkpoint.store import CheckpointStore
 from headrace.client.dependencies import gather
@@ -37,9 +38,10 @@ from headrace.common.arguments import expect
 from headrace.common.configuration import Configuration
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
 from headrace.common.errors import InvalidProgramError
-from headrace.common.typeinfo import Types
+from headrace.common.typeinfo import TypeInformation, Types
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.streams.data_stream import DataStream
+from headrace.datastream.streams.sinks import DataStreamSink
 from headrace.graph.specs import SourceSpec, TimestampsSpec
 from headrace.graph.stream_graph import Edge
 from headrace.jobmanager.epoch_size import EpochLimits
@@ -47,6 +49,7 @@ from headrace.jobmanager.failover import NO_RESTART
 from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.metrics import by_shown_name
 from headrace.jobmanager.settings import PlannedJob, job_settings
+from headrace.operators.window.stored_windows import StoredWindow
 from headrace.runtime.local import LocalRuntime
 from headrace.storage.folder import posix_folder
 from headrace.storage.locations import options_for_tasks
@@ -60,19 +63,11 @@ from headrace.testing.pushed import (
     stamped,
     unknown,
 )
-from headrace.testing.stored_state import Checkpoint, StoredState, temporary_folder
+from headrace.testing.stored_state import Checkpoint, PendingTimer, StoredState, temporary_folder
 from headrace.time.clock import ManualClock
 from headrace.time.watermark_strategy import WatermarkStrategy
 from headrace.time.watermarks import NoWatermarks
 from headrace.windowing.windows import Window
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.datastream.streams.sinks import DataStreamSink
-    from headrace.operators.window.stored_windows import StoredWindow
-    from headrace.testing.stored_state import PendingTimer
 
 _EVERYTHING = EpochLimits(max_records=1 << 40, max_bytes=1 << 60, target_seconds=1.0)
 

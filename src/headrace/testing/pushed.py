@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
 from headrace.common.arguments import refused
 from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
-from headrace.connectors.driver_sink import DriverSink, Receiver
+from headrace.common.typeinfo import TypeInformation
+from headrace.connectors.driver_sink import DriverSink, EncodedRecords, Receiver
 from headrace.connectors.source import (
     Boundedness,
+    EnumeratorContext,
+    Json,
     Pending,
+    ReadBudget,
     Source,
     SourceReader,
     SourceRecords,
     SplitEnumerator,
     SplitRead,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.connectors.driver_sink import EncodedRecords
-    from headrace.connectors.source import EnumeratorContext, Json, ReadBudget
 
 
 @dataclass(frozen=True, slots=True)

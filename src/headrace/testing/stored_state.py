@@ -1,31 +1,26 @@
 """``StoredState`` and checkpoints of a driven job: what its operators hold between two epochs."""
 
-from __future__ import annotations
-
 import pickle
 import shutil
 import tempfile
 import weakref
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+from headrace.checkpoint.manifest import Manifest
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import InvalidProgramError
 from headrace.connectors.source import KeptClients
 from headrace.jobmanager.recovery import partition_contexts
+from headrace.operators.base import Operator, OperatorContext
 from headrace.operators.timer_service import TimeDomain
 from headrace.operators.window.general.window_operator import WindowOperator
 from headrace.operators.window.stored_windows import StoredWindow, WindowStateReader
+from headrace.plan.job_plan import JobPlan, PlannedOperator
+from headrace.runtime.task.messages import SerializedJob
 from headrace.runtime.task.operator_chain import open_state, operator_context, task_parameters
 from headrace.state.protocols import StateKind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from headrace.checkpoint.manifest import Manifest
-    from headrace.operators.base import Operator, OperatorContext
-    from headrace.plan.job_plan import JobPlan, PlannedOperator
-    from headrace.runtime.task.messages import SerializedJob
 
 
 class PendingTimer(NamedTuple):

@@ -1,7 +1,5 @@
 """Clocks: the only places where the wall clock is read, and the ones that tests turn by hand."""
 
-from __future__ import annotations
-
 import time
 from typing import Final, Protocol
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, overload
+from datetime import timedelta
+from typing import Any, Generic, overload
 
 from headrace.common.arguments import check_parameters
 from headrace.common.call_site import warn_caller
 from headrace.common.errors import InvalidProgramError
-from headrace.common.time import to_millis
+from headrace.common.time import Duration, Time, to_millis
 from headrace.common.type_variables import T, T_contra
 from headrace.expressions import Column, Expression
 from headrace.time.watermarks import (
@@ -21,11 +22,6 @@ from headrace.time.watermarks import (
     WatermarkGenerator,
     is_generator,
 )
-
-if TYPE_CHECKING:
-    from datetime import timedelta
-
-    from headrace.common.time import Duration, Time
 
 
 class TimestampAssigner(ABC, Generic[T_contra]):

@@ -5,27 +5,20 @@ its records alone and never on how they were cut into batches or epochs (Flink e
 is coarser and differs from run to run).
 """
 
-from __future__ import annotations
-
 import json
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Generic
+from typing import Any, Final, Generic
 
 import numpy as np
+import numpy.typing as npt
 
+from headrace.common.batch import Stamps
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.type_variables import T_contra
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy.typing as npt
-
-    from headrace.common.batch import Stamps
-
 
 _FEW: Final = 1024
 """The stamps of fewer records are laid out at once, which takes no longer than to find the last of them."""

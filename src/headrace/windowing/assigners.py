@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
+from datetime import timedelta
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Generic
+from typing import Any, Final, Generic, Self
 
 from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import InvalidProgramError
-from headrace.common.time import to_millis
+from headrace.common.serializer import TypeSerializer
+from headrace.common.time import Duration, Time, to_millis
 from headrace.common.type_variables import T, T_contra, W, W_contra
 from headrace.common.typeinfo import Types
 from headrace.state.descriptors import ValueStateDescriptor
 from headrace.windowing.checks import WHOLE, check, check_extractor, check_positive, check_whole, keep_true
-from headrace.windowing.intervals import AlignedWindows, GrowingWindows, OneWindow
+from headrace.windowing.intervals import AlignedWindows, GrowingWindows, OneWindow, RegularWindows
 from headrace.windowing.triggers import (
     CountTrigger,
     EndOfStreamTrigger,
     EventTimeTrigger,
     NeverTrigger,
     ProcessingTimeTrigger,
+    Trigger,
 )
 from headrace.windowing.windows import (
     LONGEST,
@@ -32,17 +36,6 @@ from headrace.windowing.windows import (
     TimeWindow,
     TimeWindowSerializer,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
-    from datetime import timedelta
-    from typing import Self
-
-    from headrace.common.serializer import TypeSerializer
-    from headrace.common.time import Duration, Time
-    from headrace.windowing.intervals import RegularWindows
-    from headrace.windowing.triggers import Trigger
-
 
 _PLACES: Final = ("assign_windows", "windows_at", "get_window_serializer", "is_event_time")
 """The methods whose windows :attr:`WindowAssigner.aligned` and :attr:`WindowAssigner.regular` are."""

@@ -1,21 +1,14 @@
 """Refusing what windows cannot be made of, and promises of a class that a derived class takes back by overriding."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable
+from typing import Any, Final
 
 import numpy as np
 
 from headrace.common.arguments import check_call
 from headrace.common.call_site import caller
-from headrace.common.errors import InvalidProgramError, InvalidTypeError
+from headrace.common.errors import HeadraceError, InvalidProgramError, InvalidTypeError
 from headrace.windowing.windows import LONGEST
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from headrace.common.errors import HeadraceError
-
 
 WHOLE: Final = (int, np.integer)
 """Whole numbers."""

@@ -1,26 +1,24 @@
 """Windows as a program declares them: which there are, when they fire, and what is computed over them."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from headrace.common.typeinfo import Types
-from headrace.windowing.assigners import MergingWindowAssigner
-from headrace.windowing.triggers import EndOfStreamTrigger, EventTimeTrigger, ProcessingTimeTrigger, PurgingTrigger
+from headrace.common.output_tag import OutputTag
+from headrace.common.type_variables import SupportsAggregate, SupportsReduce
+from headrace.common.typeinfo import TypeInformation, Types
+from headrace.windowing.assigners import MergingWindowAssigner, WindowAssigner
+from headrace.windowing.evictors import Evictor
+from headrace.windowing.intervals import RegularWindows
+from headrace.windowing.triggers import (
+    EndOfStreamTrigger,
+    EventTimeTrigger,
+    ProcessingTimeTrigger,
+    PurgingTrigger,
+    Trigger,
+)
 from headrace.windowing.windows import CountWindowSerializer, GlobalWindowSerializer, TimeWindowSerializer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from headrace.common.output_tag import OutputTag
-    from headrace.common.type_variables import SupportsAggregate, SupportsReduce
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.windowing.assigners import WindowAssigner
-    from headrace.windowing.evictors import Evictor
-    from headrace.windowing.intervals import RegularWindows
-    from headrace.windowing.triggers import Trigger
 
 
 class AccumulationMode(Enum):

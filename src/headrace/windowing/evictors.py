@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic
+from datetime import timedelta
+from typing import Any, Generic, Self
 
 from headrace.common.other_names import names_explained
-from headrace.common.time import to_millis
+from headrace.common.time import Duration, Time, to_millis
 from headrace.common.type_variables import T, T_co, W_contra
 from headrace.windowing.checks import check, check_function, check_positive, check_whole
 from headrace.windowing.windows import Window
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from datetime import timedelta
-    from typing import Self
-
-    from headrace.common.time import Duration, Time
-
 
 _GETTERS = {"get_value": "use value", "get_timestamp": "use timestamp", "has_timestamp": "use timestamp is not None"}
 

@@ -5,18 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from math import gcd
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypeVar, cast
+from typing import ClassVar, Final, NamedTuple, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
+from headrace.state.keyed.namespaces import GivenNamespace
 from headrace.windowing.windows import LONGEST, TimeWindow, TimeWindowSerializer
 
-if TYPE_CHECKING:
-    from headrace.state.keyed.namespaces import GivenNamespace
-
-    Mask = npt.NDArray[np.bool_]
+Mask = npt.NDArray[np.bool_]
 
 Longs = npt.NDArray[np.int64]
 Times = TypeVar("Times", int, Longs)

@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from enum import Enum
 from operator import add
-from typing import TYPE_CHECKING, Any, Final, Generic
+from typing import Any, Final, Generic, Self
 
 from headrace.common.constants import MAX_WATERMARK
 from headrace.common.errors import InvalidTypeError
-from headrace.common.time import to_millis
+from headrace.common.time import Duration, Time, to_millis
 from headrace.common.type_variables import T, T_contra, W_contra
-from headrace.common.typeinfo import Types
-from headrace.state.descriptors import ReducingStateDescriptor, ValueStateDescriptor
+from headrace.common.typeinfo import DeclaredType, Types
+from headrace.metrics.metricbase import MetricGroup
+from headrace.state.descriptors import ReducingStateDescriptor, StateDescriptor, ValueStateDescriptor
 from headrace.windowing.checks import check, check_function, check_positive, keep_true
 from headrace.windowing.windows import Window
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import timedelta
-    from typing import Self
-
-    from headrace.common.time import Duration, Time
-    from headrace.common.typeinfo import DeclaredType
-    from headrace.metrics.metricbase import MetricGroup
-    from headrace.state.descriptors import StateDescriptor
-
 
 _CALLS: Final = ("on_element", "on_event_time", "on_processing_time", "on_merge", "clear")
 """What a trigger does; :meth:`Trigger.in_batch_mode` is another way to do the same."""

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import struct
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import FrozenInstanceError, dataclass
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar, cast
+from typing import Any, ClassVar, Final, Generic, TypeVar, cast
 
 from headrace.common.constants import MAX_WATERMARK
 from headrace.common.other_names import names_explained
 from headrace.common.serializer import TypeSerializer
 from headrace.common.type_variables import W, W_contra
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from headrace.state.keyed.namespaces import GivenNamespace
-
+from headrace.state.keyed.namespaces import GivenNamespace
 
 C = TypeVar("C", bound=type)
 

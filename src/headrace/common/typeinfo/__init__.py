@@ -1,7 +1,5 @@
 """Type information: what headrace knows about values, and so how they are stored, compared and moved."""
 
-from __future__ import annotations
-
 from headrace.common.logical_types import ROW_KIND_COLUMN
 from headrace.common.public_module import public_module
 from headrace.common.typeinfo.base import (

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
 from types import UnionType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic
+from typing import Any, ClassVar, Final, Generic
+
+import pyarrow as pa
 
 from headrace.common.errors import InvalidTypeError
 from headrace.common.logical_types import (
@@ -25,9 +27,6 @@ from headrace.common.logical_types import (
     TypeRoot,
 )
 from headrace.common.type_variables import K, T, T_co, V
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Json = dict[str, Any]
 """A JSON object made of dicts, lists, strings, numbers and booleans."""

@@ -1,11 +1,11 @@
 """Types of values made of fields: tuples, rows, dicts with fixed keys, and the user's own record classes."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
+
+import pyarrow as pa
 
 from headrace.common.errors import InvalidTypeError
 from headrace.common.logical_types import ROW_KIND_COLUMN, RowType, decimal
@@ -25,9 +25,6 @@ from headrace.common.typeinfo.base import (
     SequenceTypeInfo,
     TypeInformation,
 )
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True, repr=False)

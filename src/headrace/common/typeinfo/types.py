@@ -1,7 +1,5 @@
 """``Types``: where type information is made."""
 
-from __future__ import annotations
-
 import dataclasses
 import datetime
 import inspect
@@ -28,6 +26,7 @@ from headrace.common.logical_types import (
     TypeRoot,
 )
 from headrace.common.time import Instant
+from headrace.common.type_variables import K, T, V
 from headrace.common.typeinfo.base import (
     BasicArrayTypeInfo,
     BasicType,
@@ -48,11 +47,7 @@ from headrace.common.typeinfo.composite import (
     RowTypeInfo,
     TupleTypeInfo,
 )
-
-if TYPE_CHECKING:
-    from headrace.common.type_variables import K, T, V
-    from headrace.common.types import Row
-
+from headrace.common.types import Row
 
 PICKLED: Final = PickledBytesTypeInfo()
 

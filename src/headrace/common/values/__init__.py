@@ -4,12 +4,10 @@ The rules of what fits a type, and what becomes of it, are in the documentation 
 :class:`~headrace.common.typeinfo.Types`. Whatever fits comes back equal, of the class that the type stands for.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from headrace.common.typeinfo import (
     BasicType,
@@ -27,6 +25,7 @@ from headrace.common.typeinfo import (
     TypeInformation,
 )
 from headrace.common.values.basic import (
+    BasicHandler,
     BigDecHandler,
     BigIntHandler,
     BooleanHandler,
@@ -60,9 +59,6 @@ from headrace.common.values.temporal import (
     TimestampLtzHandler,
     TimestampNanosHandler,
 )
-
-if TYPE_CHECKING:
-    from headrace.common.values.basic import BasicHandler
 
 __all__ = ["TypeHandler", "basic_handler_of", "handler_of", "record_handler_of", "stream_handler_of"]
 

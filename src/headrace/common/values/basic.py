@@ -1,7 +1,5 @@
 """Handlers of values without parts: what they have in common."""
 
-from __future__ import annotations
-
 import base64
 import inspect
 import pickle
@@ -11,16 +9,18 @@ from contextlib import suppress
 from decimal import Decimal
 from math import isnan
 from struct import Struct
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.pickling import PROTOCOL, pickle_by_value
-from headrace.common.typeinfo import BasicType
+from headrace.common.typeinfo import BasicType, BasicTypeInfo
 from headrace.common.values.handler import (
     NOT_COERCED,
+    CheckSource,
+    Mask,
     StoredValue,
     TypeHandler,
     WrongValueError,
@@ -28,11 +28,6 @@ from headrace.common.values.handler import (
     shown_value,
     valid_mask,
 )
-
-if TYPE_CHECKING:
-    from headrace.common.typeinfo import BasicTypeInfo
-    from headrace.common.values.handler import CheckSource, Mask
-
 
 NONE: Final = type(None)
 ARROW_ERRORS: Final = (pa.ArrowException, ValueError, TypeError, OverflowError)

@@ -6,19 +6,16 @@ import array as arrays
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.common.errors import InvalidTypeError
+from headrace.common.typeinfo import MapTypeInfo, SequenceTypeInfo, TypeInformation
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from headrace.common.typeinfo import MapTypeInfo, SequenceTypeInfo, TypeInformation
-
-    Mask = npt.NDArray[np.bool_]
+Mask = npt.NDArray[np.bool_]
 
 
 _FUNCTION: Final = """

@@ -1,7 +1,5 @@
 """Handlers of records: what they have in common, tuples and dicts. Each field is a column."""
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 from abc import abstractmethod
@@ -10,31 +8,37 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from itertools import repeat
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.common.errors import InvalidTypeError
-from headrace.common.typeinfo import BasicType, BasicTypeInfo, RowTypeInfo
+from headrace.common.typeinfo import (
+    BasicType,
+    BasicTypeInfo,
+    CompositeTypeInfo,
+    DataclassTypeInfo,
+    DetachedTypeInfo,
+    DictTypeInfo,
+    NamedTupleTypeInfo,
+    RowTypeInfo,
+    TupleTypeInfo,
+)
 from headrace.common.types import Row, RowKind, make_row, make_rows
 from headrace.common.values.basic import IntegerHandler
-from headrace.common.values.handler import NOT_COERCED, NestedHandler, TypeHandler, WrongValueError, any_of
+from headrace.common.values.handler import (
+    NOT_COERCED,
+    CheckSource,
+    Mask,
+    NestedHandler,
+    TypeHandler,
+    WrongValueError,
+    any_of,
+)
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from headrace.common.typeinfo import (
-        CompositeTypeInfo,
-        DataclassTypeInfo,
-        DetachedTypeInfo,
-        DictTypeInfo,
-        NamedTupleTypeInfo,
-        TupleTypeInfo,
-    )
-    from headrace.common.values.handler import CheckSource, Mask
-
-    Kinds = npt.NDArray[np.int8]
+Kinds = npt.NDArray[np.int8]
 
 
 Columns = list[Sequence[Any]]

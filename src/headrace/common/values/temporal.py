@@ -1,27 +1,21 @@
 """Handlers of dates, times and instants."""
 
-from __future__ import annotations
-
 import datetime
 import re
 from abc import abstractmethod
 from collections.abc import Sequence
 from decimal import Decimal
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.time import NANOS_PER_SECOND, Instant
 from headrace.common.values.basic import NONE, BasicHandler, with_nulls
-from headrace.common.values.handler import StoredValue, WrongValueError
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from headrace.common.values.handler import CheckSource, Mask
+from headrace.common.values.handler import CheckSource, Mask, StoredValue, WrongValueError
 
 _EPOCH: Final = datetime.datetime(1970, 1, 1)
 _EPOCH_UTC: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)

@@ -4,30 +4,23 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.common.batch import Batch
 from headrace.common.columns import array_to_values
 from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
-from headrace.common.typeinfo import BasicTypeInfo
+from headrace.common.typeinfo import BasicTypeInfo, TypeInformation
 from headrace.common.values import handler_of
-from headrace.expressions import bind, col
+from headrace.expressions import Bound, Expression, bind, col
 from headrace.storage.files import is_hidden
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy.typing as npt
-
-    from headrace.common.batch import Batch
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.expressions import Bound, Expression
-
 
 _TOKEN = re.compile(r"''|'((?:[^']|'')+)'|([A-Za-z])\2*|[^A-Za-z']+")
 

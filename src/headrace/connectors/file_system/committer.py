@@ -1,28 +1,19 @@
 """The driver's half of the file sink: visible files are made of the chunks of tasks, each record once."""
 
-from __future__ import annotations
-
 import errno
 import os
 import tempfile
 import uuid
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, BinaryIO, Final, cast
+from typing import BinaryIO, Final, cast
 
 from headrace.common.errors import CheckpointError, CommitRefusedError, InfrastructureError
 from headrace.connectors.file_system.rolling import PartsInProgress
-from headrace.connectors.file_system.staging import Part
-from headrace.connectors.sink import Committer, run_here
+from headrace.connectors.file_system.staging import Part, PartChunk, Staging
+from headrace.connectors.sink import Committer, Json, RunInTasks, run_here
 from headrace.formats.file_format import joined
-from headrace.storage.file_system import ContentDigest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from headrace.connectors.file_system.staging import PartChunk, Staging
-    from headrace.connectors.sink import Json, RunInTasks
-    from headrace.storage.file_system import FileSystem
-
+from headrace.storage.file_system import ContentDigest, FileSystem
 
 _IN_MEMORY_BYTES: Final = 8 << 20
 """A file up to this size is held in memory while it is joined with others, a larger one in an unnamed file."""

@@ -1,25 +1,21 @@
 """The driver's half of the file source: one split, the files in their order of reading."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from headrace.common.errors import CorruptFileError, SourceChangedError
 from headrace.connectors.file_system.file_log import FileJournal
-from headrace.connectors.file_system.paths import GONE, InputPaths, SkippedRange, check_unchanged, unreadable
-from headrace.connectors.source import Pending, SplitEnumerator, SplitRead
-from headrace.formats.file_format import FileExtent
-from headrace.storage.files import InputFile, shown
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from headrace.connectors.file_system.paths import SkipPolicy
-    from headrace.connectors.source import EnumeratorContext, Json, ReadBudget
-    from headrace.formats.file_format import FileFormat
-    from headrace.storage.files import FileStatus
-
+from headrace.connectors.file_system.paths import (
+    GONE,
+    InputPaths,
+    SkippedRange,
+    SkipPolicy,
+    check_unchanged,
+    unreadable,
+)
+from headrace.connectors.source import EnumeratorContext, Json, Pending, ReadBudget, SplitEnumerator, SplitRead
+from headrace.formats.file_format import FileExtent, FileFormat
+from headrace.storage.files import FileStatus, InputFile, shown
 
 MAX_FILES = 10_000
 """An epoch reads at most so many files, so that a piece stays small whatever the budget."""

@@ -6,22 +6,18 @@ written anew when most of what they tell is out of date. What no manifest names 
 from older manifests.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import zlib
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headrace.common.errors import StateCorruptedError
 from headrace.common.logs import get_logger
+from headrace.connectors.source import Json
 from headrace.storage.files import FileStatus
-
-if TYPE_CHECKING:
-    from headrace.connectors.source import Json
-    from headrace.storage.folder import Folder
+from headrace.storage.folder import Folder
 
 _MOST_KEPT: Final = 1000
 """So many files that the newest manifest does not name are kept, for restarts from older manifests."""

@@ -1,15 +1,14 @@
 """Paths as users write them and where they are, and files that are not as they were planned."""
 
-from __future__ import annotations
-
 import errno
 import glob
 import itertools
 import os
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import unquote
 
 from headrace.common.arguments import refused
@@ -24,13 +23,8 @@ from headrace.common.errors import (
 from headrace.common.logs import get_logger
 from headrace.connectors.source import SourceRecords
 from headrace.metrics.own_names import FILES_CORRUPT, FILES_MISSING
-from headrace.storage.files import FileStore, has_wildcards, is_hidden, matches, shown
+from headrace.storage.files import FileStatus, FileStore, has_wildcards, is_hidden, matches, shown
 from headrace.storage.locations import HDFS, OBJECT_STORES, REMOTE, bucket_of, file_system_of, place_of, usual_spelling
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from headrace.storage.files import FileStatus
 
 logger = get_logger(__name__)
 

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeVar
+from typing import Final, Literal, NamedTuple, TypeVar
 
 from headrace.common.arguments import expect
 from headrace.common.errors import InvalidProgramError
-from headrace.common.time import to_millis
+from headrace.common.time import Duration, to_millis
 from headrace.connectors.file_system.staging import Part, PartChunk
-from headrace.connectors.sink import PreCommit, PreCommitted
-from headrace.formats.file_format import BYTES
-
-if TYPE_CHECKING:
-    import datetime
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from headrace.common.time import Duration
-    from headrace.connectors.sink import Json
-    from headrace.formats.file_format import FileKind
-
+from headrace.connectors.sink import Json, PreCommit, PreCommitted
+from headrace.formats.file_format import BYTES, FileKind
 
 DEFAULT_PART_SIZE = 128 << 20
 DEFAULT_INTERVAL = 60_000

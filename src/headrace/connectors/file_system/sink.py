@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Generic
+from typing import Any, Final, Generic, Self
 
 from headrace.common.arguments import expect
 from headrace.common.config_options import ConfigOption, memory_size, positive_duration
+from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, InvalidProgramError
 from headrace.common.output_tag import OutputTag
 from headrace.common.serialization import Encoder
 from headrace.common.type_variables import T, T_contra
-from headrace.connectors.connector import FORMAT, Connector
+from headrace.common.typeinfo import TypeInformation
+from headrace.connectors.connector import FORMAT, Connector, ConnectorContext
 from headrace.connectors.file_system.buckets import BucketAssigner
 from headrace.connectors.file_system.committer import FileCommitter, refuse_future
 from headrace.connectors.file_system.paths import resolved
@@ -27,19 +30,10 @@ from headrace.connectors.file_system.rolling import (
 )
 from headrace.connectors.file_system.source import FileSourceBuilder
 from headrace.connectors.file_system.staging import FileSinkWriter, PartForm, Staging
-from headrace.connectors.sink import Sink
+from headrace.connectors.sink import Committer, CommitterContext, PreCommit, Sink, SinkWriter, WriterContext
+from headrace.connectors.source import Source
 from headrace.formats.file_format import BulkWriterFactory, EncodedFiles
 from headrace.storage.locations import HDFS, open_path
-
-if TYPE_CHECKING:
-    import os
-    from typing import Self
-
-    from headrace.common.configuration import Configuration
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.connectors.connector import ConnectorContext
-    from headrace.connectors.sink import Committer, CommitterContext, PreCommit, SinkWriter, WriterContext
-    from headrace.connectors.source import Source
 
 
 @dataclass(frozen=True, slots=True)

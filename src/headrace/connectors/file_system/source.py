@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Generic
+from typing import Any, Final, Generic
 
 import pyarrow as pa
 
@@ -15,7 +18,7 @@ from headrace.common.messages import chosen_metadata, columns_of, fields_of, row
 from headrace.common.output_tag import OutputTag
 from headrace.common.time import Duration, to_millis
 from headrace.common.type_variables import T, T_co
-from headrace.common.typeinfo import Types
+from headrace.common.typeinfo import TypeInformation, Types
 from headrace.common.typeinfo.composite import declares_changes
 from headrace.connectors.file_system.enumerator import FileEnumerator, Watch
 from headrace.connectors.file_system.paths import (
@@ -28,20 +31,19 @@ from headrace.connectors.file_system.paths import (
     resolved,
     unreadable,
 )
-from headrace.connectors.source import Boundedness, Source, SourceReader, SourceRecords
-from headrace.formats.file_format import Decoded, FileFormat, FileRange
-from headrace.storage.files import FileStatus, InputFile, shown
+from headrace.connectors.source import (
+    Boundedness,
+    EnumeratorContext,
+    Json,
+    ReaderContext,
+    Source,
+    SourceReader,
+    SourceRecords,
+    SplitEnumerator,
+)
+from headrace.formats.file_format import BulkFormat, Decoded, FileFormat, FileRange
+from headrace.storage.files import FileStatus, FileStore, InputFile, shown
 from headrace.storage.locations import usual_spelling
-
-if TYPE_CHECKING:
-    import datetime
-    import os
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.connectors.source import EnumeratorContext, Json, ReaderContext, SplitEnumerator
-    from headrace.formats.file_format import BulkFormat
-    from headrace.storage.files import FileStore
 
 
 class FileReader(SourceReader):

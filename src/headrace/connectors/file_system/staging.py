@@ -21,26 +21,18 @@ import errno
 import hashlib
 import re
 import uuid
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple, cast
+from typing import BinaryIO, Final, NamedTuple, cast
 
 import numpy as np
 
+from headrace.common.batch import Batch
 from headrace.common.durable import target_of_temporary
-from headrace.connectors.file_system.buckets import HIDDEN_FOLDER, check_bucket
-from headrace.connectors.sink import SinkWriter, encode_or_reject
-from headrace.formats.file_format import BYTES, FileKind
-from headrace.storage.file_system import EntryKind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from headrace.common.batch import Batch
-    from headrace.connectors.file_system.buckets import BucketAssigner
-    from headrace.connectors.sink import Json, WriterContext, WriterEpoch
-    from headrace.formats.file_format import BulkWriter, BulkWriterFactory
-    from headrace.storage.file_system import FileSystem, StagedFile
-
+from headrace.connectors.file_system.buckets import HIDDEN_FOLDER, BucketAssigner, check_bucket
+from headrace.connectors.sink import Json, SinkWriter, WriterContext, WriterEpoch, encode_or_reject
+from headrace.formats.file_format import BYTES, BulkWriter, BulkWriterFactory, FileKind
+from headrace.storage.file_system import EntryKind, FileSystem, StagedFile
 
 _OF_GENERATION: Final = re.compile(r"[0-9]{10,}-([0-9]+)-[0-9]+(?:--?[0-9]+-[0-9a-f]{16}\.part|\.[0-9a-f]{32}\.tmp)")
 _PUBLISHING: Final = re.compile(r"publish-([0-9]+)")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -16,8 +16,6 @@ from headrace.common.logs import get_logger
 from headrace.connectors.kafka.settings import is_of_consumers, is_of_producers, librdkafka_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from confluent_kafka import Consumer, KafkaError, Message, Producer
     from confluent_kafka.admin import AdminClient
 

@@ -1,36 +1,33 @@
 """The driver's half of a source of several clusters: it hears where streams lie, and follows them."""
 
-from __future__ import annotations
-
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from dataclasses import asdict, dataclass, field, replace
 from threading import Lock, Thread
-from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
+from typing import Final, Generic, Self, TypeVar
 
 from headrace.common.errors import ConfigurationError, HeadraceError, InfrastructureError
 from headrace.common.logs import get_logger
 from headrace.common.messages import TopicPartition
 from headrace.connectors.kafka.clients import ClientSettings
-from headrace.connectors.kafka.dynamic_metadata import checked_streams
+from headrace.connectors.kafka.dynamic_metadata import (
+    ClusterMetadata,
+    KafkaMetadataService,
+    KafkaStream,
+    KafkaStreamSubscriber,
+    checked_streams,
+)
 from headrace.connectors.kafka.settings import check_properties
-from headrace.connectors.partitions import PartitionEnumerator, Subscription, narrowed_state
-from headrace.connectors.source import Pending, SplitEnumerator, SplitRead
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-
-    from headrace.connectors.kafka.dynamic_metadata import (
-        ClusterMetadata,
-        KafkaMetadataService,
-        KafkaStream,
-        KafkaStreamSubscriber,
-    )
-    from headrace.connectors.partitions import PartitionedLog, ReadingPlan
-    from headrace.connectors.source import Json, ReadBudget
-
+from headrace.connectors.partitions import (
+    PartitionedLog,
+    PartitionEnumerator,
+    ReadingPlan,
+    Subscription,
+    narrowed_state,
+)
+from headrace.connectors.source import Json, Pending, ReadBudget, SplitEnumerator, SplitRead
 
 T = TypeVar("T")
 

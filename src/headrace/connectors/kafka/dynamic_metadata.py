@@ -1,7 +1,5 @@
 """Metadata services: they tell which topics of which clusters make up a stream."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic
+from collections.abc import Iterator, Mapping
+from typing import Generic, Self
 
 from headrace.common.arguments import expect, refused
 from headrace.common.errors import ConfigurationError
 from headrace.common.other_names import alike
+from headrace.common.output_tag import OutputTag
+from headrace.common.serialization import DeserializationSchema
 from headrace.common.type_variables import T_co
+from headrace.connectors.kafka.clients import ClientSettings
 from headrace.connectors.kafka.dynamic_enumerator import (
     INTERVAL,
     MODE,
@@ -30,17 +34,15 @@ from headrace.connectors.kafka.settings import check_known, check_library, whole
 from headrace.connectors.kafka.source import KafkaConsumerBuilder, KafkaReader
 from headrace.connectors.messages import MessageDeserializationSchema
 from headrace.connectors.partitions import Subscription
-from headrace.connectors.source import ReaderContext, SourceReader
+from headrace.connectors.source import (
+    EnumeratorContext,
+    Json,
+    ReaderContext,
+    SourceReader,
+    SourceRecords,
+    SplitEnumerator,
+)
 from headrace.connectors.topic_builders import TopicSource
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from typing import Self
-
-    from headrace.common.output_tag import OutputTag
-    from headrace.common.serialization import DeserializationSchema
-    from headrace.connectors.kafka.clients import ClientSettings
-    from headrace.connectors.source import EnumeratorContext, Json, SourceRecords, SplitEnumerator
 
 
 class DynamicKafkaReader(SourceReader):

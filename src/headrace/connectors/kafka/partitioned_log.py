@@ -1,13 +1,11 @@
 """The driver's requests to a Kafka cluster: topics, partitions, offsets, and offsets of a consumer group."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotInTime
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as Asked
@@ -16,13 +14,9 @@ from confluent_kafka.admin import OffsetSpec
 from headrace.common.errors import ConfigurationError, InfrastructureError, SourceChangedError
 from headrace.common.logs import get_logger
 from headrace.common.messages import TopicPartition
-from headrace.connectors.kafka.clients import ClientErrors, error_of
+from headrace.connectors.kafka.clients import ClientErrors, ClientSettings, error_of
 from headrace.connectors.partitions import PartitionedLog
-
-if TYPE_CHECKING:
-    from headrace.connectors.kafka.clients import ClientSettings
-    from headrace.connectors.source import KeptClients
-
+from headrace.connectors.source import KeptClients
 
 _GROUP_PURPOSE: Final = "group"
 _CLOSE_SECONDS: Final = 20

@@ -1,21 +1,15 @@
 """Settings of Kafka's clients: Java's names and librdkafka's, secrets, and the builders that collect them."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Self
 
 from headrace.common.arguments import refused
 from headrace.common.call_site import warn_caller
 from headrace.common.errors import ConfigurationError, InvalidTypeError
 from headrace.common.other_names import alike
-
-if TYPE_CHECKING:
-    from typing import Self
-
 
 _REFERENCE: Final = re.compile(r"\$\{(env|file|directory):([^}]+)\}")
 

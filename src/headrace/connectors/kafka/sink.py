@@ -5,26 +5,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Self
 
 from headrace.common.arguments import expect, refused, with_article
 from headrace.common.call_site import warn_caller
 from headrace.common.errors import InvalidTypeError
+from headrace.common.output_tag import OutputTag
 from headrace.common.serialization import SerializationSchema
 from headrace.common.type_variables import T_contra
 from headrace.connectors.kafka.clients import ClientSettings, MissingMarker, TransactionSettings, WithoutMarker
 from headrace.connectors.kafka.settings import SINK, KafkaClientBuilder, check_known, check_library
-from headrace.connectors.messages import MessageSerializationSchema, encode_messages
-from headrace.connectors.sink import DeliveryGuarantee
+from headrace.connectors.messages import HeaderFunction, MessageSerializationSchema, PartitionFunction, encode_messages
+from headrace.connectors.sink import Committer, CommitterContext, DeliveryGuarantee, SinkWriter, WriterContext
 from headrace.connectors.topic_builders import TopicSink, TopicSinkBuilder
-
-if TYPE_CHECKING:
-    from typing import Self
-
-    from headrace.common.output_tag import OutputTag
-    from headrace.connectors.messages import HeaderFunction, PartitionFunction
-    from headrace.connectors.sink import Committer, CommitterContext, SinkWriter, WriterContext
-
 
 _MAX_BYTES: Final = 1_000_000
 """librdkafka's default."""

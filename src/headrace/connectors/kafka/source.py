@@ -5,36 +5,39 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import filterfalse
 from operator import itemgetter, methodcaller
-from typing import TYPE_CHECKING, Final, Generic
+from typing import TYPE_CHECKING, Final, Generic, Self
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.common.arguments import expect, refused
 from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import ConfigurationError, InfrastructureError, SourceChangedError
 from headrace.common.messages import TopicPartition
+from headrace.common.output_tag import OutputTag
 from headrace.common.type_variables import T_co
 from headrace.connectors.kafka.clients import ClientErrors, ClientSettings, error_of
 from headrace.connectors.kafka.settings import SOURCE, KafkaClientBuilder, check_known, check_library, whole_number
-from headrace.connectors.messages import METADATA, MessageDecoder, Messages
+from headrace.connectors.messages import METADATA, MessageDecoder, MessageDeserializationSchema, Messages
 from headrace.connectors.partitions import DISCOVERY_MILLIS, PartitionEnumerator, ReadingPlan, Subscription
-from headrace.connectors.source import KeptClients, SourceReader
+from headrace.connectors.source import (
+    EnumeratorContext,
+    Json,
+    KeptClients,
+    ReaderContext,
+    SourceReader,
+    SourceRecords,
+    SplitEnumerator,
+)
 from headrace.connectors.topic_builders import MessageSourceBuilder, TopicSource, TopicSourceBuilder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Mapping
-    from typing import Self
-
-    import numpy.typing as npt
     from confluent_kafka import Consumer, Message
-
-    from headrace.common.output_tag import OutputTag
-    from headrace.connectors.messages import MessageDeserializationSchema
-    from headrace.connectors.source import EnumeratorContext, Json, ReaderContext, SourceRecords, SplitEnumerator
 
 
 _FETCH_RECORDS: Final = 500  # memory that is used again at once: twice as many cost a third more

@@ -6,8 +6,6 @@ read by consumers of these groups, since librdkafka's admin client crashes when 
 coordinator moves.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +15,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import methodcaller
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
@@ -29,16 +27,11 @@ from headrace.common.errors import (
     InfrastructureError,
 )
 from headrace.common.logs import get_logger
-from headrace.connectors.kafka.clients import ClientErrors, error_of
+from headrace.connectors.kafka.clients import ClientErrors, ClientSettings, TransactionSettings, error_of
 from headrace.connectors.kafka.partitioned_log import partition_count
 from headrace.connectors.kafka.writer import MessageSender, StagedEpoch, folder_of, remove_staged_before
-from headrace.connectors.sink import Committer
-
-if TYPE_CHECKING:
-    from headrace.connectors.kafka.clients import ClientSettings, TransactionSettings
-    from headrace.connectors.sink import CommitterContext, Json
-    from headrace.storage.folder import Folder
-
+from headrace.connectors.sink import Committer, CommitterContext, Json
+from headrace.storage.folder import Folder
 
 _ANSWER_SECONDS: Final = 20
 _RETRY_SECONDS: Final = 0.1

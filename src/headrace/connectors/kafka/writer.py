@@ -7,34 +7,27 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from headrace.common.errors import CommitRefusedError
+from headrace.common.batch import Batch
+from headrace.common.errors import CommitRefusedError, HeadraceError
 from headrace.common.messages import array_to_headers
-from headrace.connectors.kafka.clients import ClientErrors, delivery_error, error_of
-from headrace.connectors.sink import SinkWriter
+from headrace.connectors.kafka.clients import ClientErrors, ClientSettings, delivery_error, error_of
+from headrace.connectors.messages import OutgoingMessages
+from headrace.connectors.sink import Json, SinkWriter, WriterContext, WriterEpoch
 from headrace.storage.file_system import ContentDigest
+from headrace.storage.folder import Folder
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from headrace.common.batch import Batch
-    from headrace.common.errors import HeadraceError
-    from headrace.connectors.kafka.clients import ClientSettings
-    from headrace.connectors.messages import OutgoingMessages
-    from headrace.connectors.sink import Json, WriterContext, WriterEpoch
-    from headrace.storage.folder import Folder
-
-    Encode = Callable[[Batch], Iterator[OutgoingMessages]]
+Encode = Callable[[Batch], Iterator[OutgoingMessages]]
 
 
 _WAIT_SECONDS: Final = 0.2

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import uuid
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import Any, Final, Self
 
 import pyarrow as pa
 
 from headrace.common.arguments import refused
+from headrace.common.batch import Batch
 from headrace.common.errors import (
     CheckpointError,
     CommitRefusedError,
@@ -17,31 +20,28 @@ from headrace.common.errors import (
     LogError,
     ProducerFencedError,
 )
+from headrace.common.messages import TopicPartition
+from headrace.common.output_tag import OutputTag
 from headrace.common.type_variables import T_contra
 from headrace.connectors.log.source import location_of
-from headrace.connectors.messages import encode_messages
-from headrace.connectors.sink import Committer, DeliveryGuarantee, SinkWriter
+from headrace.connectors.messages import MessageSerializationSchema, OutgoingMessages, encode_messages
+from headrace.connectors.sink import (
+    Committer,
+    CommitterContext,
+    DeliveryGuarantee,
+    Json,
+    SinkWriter,
+    WriterContext,
+    WriterEpoch,
+)
 from headrace.connectors.topic_builders import TopicSink, TopicSinkBuilder
 from headrace.log.accumulator import DefaultPartitioner, ProducerBatch, merged
-from headrace.log.commits import ANONYMOUS, Author, Commit
+from headrace.log.commits import ANONYMOUS, Author, Commit, LogState, ProducerState
 from headrace.log.journal import StagedFor, tag_of
 from headrace.log.log import Log
 from headrace.log.records import normalised
 from headrace.log.transactions import ABANDONED, Staged, discard, publish, stage
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Sequence
-    from typing import Self
-
-    from headrace.common.batch import Batch
-    from headrace.common.messages import TopicPartition
-    from headrace.common.output_tag import OutputTag
-    from headrace.connectors.messages import MessageSerializationSchema, OutgoingMessages
-    from headrace.connectors.sink import CommitterContext, Json, WriterContext, WriterEpoch
-    from headrace.log.commits import LogState, ProducerState
-    from headrace.storage.folder import Folder
-
+from headrace.storage.folder import Folder
 
 _NAME: Final = "published.json"
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final, Generic
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, Generic, Self
 
 import pyarrow as pa
 
@@ -17,31 +18,30 @@ from headrace.common.errors import (
 )
 from headrace.common.logs import get_logger
 from headrace.common.messages import TopicPartition
+from headrace.common.output_tag import OutputTag
 from headrace.common.time import Duration
 from headrace.common.type_variables import T_co
-from headrace.connectors.messages import METADATA, MessageDecoder, Messages
+from headrace.connectors.messages import METADATA, MessageDecoder, MessageDeserializationSchema, Messages
 from headrace.connectors.partitions import (
     DISCOVERY_MILLIS,
     OffsetResetStrategy,
     PartitionedLog,
     PartitionEnumerator,
+    ReadingPlan,
     topic_made_again,
 )
-from headrace.connectors.source import SourceReader
+from headrace.connectors.source import (
+    EnumeratorContext,
+    Json,
+    ReaderContext,
+    SourceReader,
+    SourceRecords,
+    SplitEnumerator,
+)
 from headrace.connectors.topic_builders import TopicSource, TopicSourceBuilder
-from headrace.log.groups import CommittedOffset
+from headrace.log.groups import CommittedOffset, Group
 from headrace.log.log import Log
 from headrace.log.membership import commit_without_members
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from typing import Self
-
-    from headrace.common.output_tag import OutputTag
-    from headrace.connectors.messages import MessageDeserializationSchema
-    from headrace.connectors.partitions import ReadingPlan
-    from headrace.connectors.source import EnumeratorContext, Json, ReaderContext, SourceRecords, SplitEnumerator
-    from headrace.log.groups import Group
 
 
 def location_of(given: str | os.PathLike[str]) -> str:

@@ -1,7 +1,5 @@
 """Connectors under PyFlink's module paths; here as well as in their own modules, as in PyFlink."""
 
-from __future__ import annotations
-
 from headrace.common.public_module import public_module
 from headrace.datastream.connectors.base import DeliveryGuarantee, Sink, Source, create_sink, create_source
 from headrace.datastream.connectors.file_system import (

@@ -1,7 +1,5 @@
 """What all connectors have in common, and those that are found by a name."""
 
-from __future__ import annotations
-
 from headrace.common.public_module import public_module
 from headrace.connectors.connector import create_sink, create_source
 from headrace.connectors.messages import MessageDeserializationSchema, MessageSerializationSchema

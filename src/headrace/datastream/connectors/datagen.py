@@ -1,7 +1,5 @@
 """A source of generated records."""
 
-from __future__ import annotations
-
 from headrace.common.public_module import public_module
 from headrace.connectors.ranges import DataGeneratorSource, RateLimiterStrategy
 

@@ -1,7 +1,5 @@
 """Streams whose topics lie in several clusters of Kafka, and move while a job runs."""
 
-from __future__ import annotations
-
 from headrace.common.public_module import public_module
 from headrace.connectors.kafka.dynamic_metadata import (
     ClusterMetadata,

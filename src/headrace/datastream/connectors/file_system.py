@@ -1,7 +1,5 @@
 """Files as a source and as a sink."""
 
-from __future__ import annotations
-
 from headrace.common.public_module import public_module
 from headrace.connectors.file_system.buckets import BucketAssigner
 from headrace.connectors.file_system.rolling import (

@@ -1,7 +1,5 @@
 """A source of several sources, one after the other."""
 
-from __future__ import annotations
-
 from headrace.common.public_module import public_module
 from headrace.connectors.hybrid import HybridSource, HybridSourceBuilder, SourceSwitchContext
 from headrace.connectors.source import Boundedness

@@ -1,7 +1,5 @@
 """Topics of Kafka as sources and sinks."""
 
-from __future__ import annotations
-
 from headrace.common.messages import TopicPartition as KafkaTopicPartition
 from headrace.common.public_module import public_module
 from headrace.connectors.kafka.clients import MissingMarker

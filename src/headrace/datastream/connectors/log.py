@@ -1,7 +1,5 @@
 """Topics of the embedded log as a source and as a sink."""
 
-from __future__ import annotations
-
 from headrace.common.public_module import public_module
 from headrace.connectors.log.sink import LogSink, LogSinkBuilder
 from headrace.connectors.log.source import LogSource, LogSourceBuilder

@@ -1,7 +1,5 @@
 """A source of consecutive numbers."""
 
-from __future__ import annotations
-
 from headrace.common.public_module import public_module
 from headrace.connectors.ranges import NumberSequenceSource
 

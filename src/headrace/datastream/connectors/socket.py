@@ -1,7 +1,5 @@
 """Lines of text from a TCP server."""
 
-from __future__ import annotations
-
 from headrace.common.public_module import public_module
 from headrace.connectors.socket import SocketSource
 

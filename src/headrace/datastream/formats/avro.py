@@ -1,7 +1,5 @@
 """Avro."""
 
-from __future__ import annotations
-
 from headrace.common.public_module import public_module
 from headrace.formats.avro.files import AvroFormat, AvroInputFormat
 from headrace.formats.avro.messages import AvroRowDeserializationSchema, AvroRowSerializationSchema

@@ -1,7 +1,5 @@
 """Changes of tables as messages: Debezium, Canal, Maxwell, Oracle GoldenGate."""
 
-from __future__ import annotations
-
 from headrace.common.public_module import public_module
 from headrace.formats.cdc.avro import DebeziumAvroDeserializationSchema, DebeziumAvroSerializationSchema
 from headrace.formats.cdc.json import (

@@ -1,7 +1,5 @@
 """Comma-separated values."""
 
-from __future__ import annotations
-
 from headrace.common.public_module import public_module
 from headrace.formats.csv.reader import CsvFormat, CsvReaderFormat
 from headrace.formats.csv.schema import CsvSchema, CsvSchemaBuilder

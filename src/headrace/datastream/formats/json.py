@@ -1,7 +1,5 @@
 """JSON, as messages and as lines of files."""
 
-from __future__ import annotations
-
 from headrace.common.public_module import public_module
 from headrace.formats.json.decoders import JsonLinesFormat
 from headrace.formats.json.schemas import JsonRowDeserializationSchema, JsonRowSerializationSchema

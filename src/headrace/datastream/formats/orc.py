@@ -1,7 +1,5 @@
 """ORC."""
 
-from __future__ import annotations
-
 from headrace.common.public_module import public_module
 from headrace.formats.orc import OrcBulkWriters, OrcFormat
 

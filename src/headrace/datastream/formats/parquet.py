@@ -1,7 +1,5 @@
 """Parquet."""
 
-from __future__ import annotations
-
 from headrace.common.public_module import public_module
 from headrace.formats.parquet import (
     AvroParquetReaders,

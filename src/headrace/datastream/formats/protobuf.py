@@ -1,7 +1,5 @@
 """Protobuf."""
 
-from __future__ import annotations
-
 from headrace.common.public_module import public_module
 from headrace.formats.protobuf.messages import ProtobufRowDeserializationSchema, ProtobufRowSerializationSchema
 from headrace.formats.protobuf.wire import ProtobufSchema

@@ -1,7 +1,5 @@
 """Messages whose schemas are in a registry."""
 
-from __future__ import annotations
-
 from headrace.common.public_module import public_module
 from headrace.formats.avro.messages import (
     ConfluentRegistryAvroDeserializationSchema,

@@ -4,8 +4,6 @@ A plain callable does wherever a class here has one method that is called for re
 …). The classes add ``open`` and ``close``, which are called once for each parallel instance.
 """
 
-from __future__ import annotations
-
 from headrace.common.public_module import public_module
 from headrace.datastream.functions.one_stream import (
     AggregateFunction,

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Generic
+from collections.abc import Awaitable, Iterable
+from typing import Any, Generic
 
+from headrace.common.output_tag import ToSideOutput
 from headrace.common.type_variables import ACC, K_co, K_contra, OUT_co, T, T_contra, W_co, W_contra
-from headrace.operators.functions import does_nothing
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable
-
-    from headrace.common.output_tag import ToSideOutput
-    from headrace.datastream.time_domain import TimeDomain
-    from headrace.operators.functions import RuntimeContext
-    from headrace.operators.timer_service import TimerService
-    from headrace.state.interfaces import KeyedStateStore
-    from headrace.windowing.triggers import Firing
+from headrace.datastream.time_domain import TimeDomain
+from headrace.operators.functions import RuntimeContext, does_nothing
+from headrace.operators.timer_service import TimerService
+from headrace.state.interfaces import KeyedStateStore
+from headrace.windowing.triggers import Firing
 
 
 class Function(ABC):  # noqa: B024 - there is nothing that every function must have

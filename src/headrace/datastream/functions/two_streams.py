@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Generic
+from collections.abc import Callable, Iterable
+from typing import Any, Generic
 
-from headrace.common.type_variables import IN1_contra, IN2_contra, K_co, K_contra, OUT_co, T_contra, V_contra
+from headrace.common.output_tag import ToSideOutput
+from headrace.common.type_variables import IN1_contra, IN2_contra, K, K_co, K_contra, OUT_co, T_contra, V, V_contra
 from headrace.datastream.functions.one_stream import Function, KeyedProcessFunction, ProcessFunction
+from headrace.datastream.time_domain import TimeDomain
 from headrace.operators.functions import does_nothing
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from headrace.common.output_tag import ToSideOutput
-    from headrace.common.type_variables import K, V
-    from headrace.datastream.time_domain import TimeDomain
-    from headrace.operators.timer_service import TimerService
-    from headrace.state.descriptors import MapStateDescriptor, StateDescriptor
-    from headrace.state.interfaces import BroadcastState, ReadOnlyBroadcastState
+from headrace.operators.timer_service import TimerService
+from headrace.state.descriptors import MapStateDescriptor, StateDescriptor
+from headrace.state.interfaces import BroadcastState, ReadOnlyBroadcastState
 
 
 class CoMapFunction(Function, Generic[IN1_contra, IN2_contra, OUT_co]):

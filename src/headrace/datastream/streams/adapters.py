@@ -5,32 +5,25 @@ there runs as a ``KeyedProcessFunction``; plain functions cannot ask for state a
 records are windows of one key, which their functions are not told.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, product
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from headrace.common.columns import array_to_values, layout_of
 from headrace.common.errors import EvaluationError
+from headrace.common.typeinfo import TypeInformation
 from headrace.common.types import Row
 from headrace.datastream.functions import KeyedProcessFunction, ProcessWindowFunction, RuntimeContext, WindowFunction
-from headrace.expressions import evaluate
+from headrace.expressions import Bound, evaluate
 from headrace.graph.process_specs import KeyedProcessSpec
 from headrace.graph.specs import FilterSpec, FlatMapSpec, FunctionSpec, MapSpec, OperatorSpec
 from headrace.operators.checkpointed import CheckpointedFunction
 from headrace.operators.collector import results_of
 from headrace.operators.functions import has_own, method_of
 from headrace.operators.join import find_pairs
-from headrace.operators.join.results import pair_type
+from headrace.operators.join.results import Outer, pair_type
 from headrace.operators.user_code import record_text
 from headrace.state.copying import copier
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.expressions import Bound
-    from headrace.operators.join.results import Outer
 
 
 class Adapter:

@@ -1,14 +1,13 @@
 """Functions, expressions and fields that a program hands to a stream, checked at once to name its line in errors."""
 
-from __future__ import annotations
-
 import inspect
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 from headrace.common.arguments import check_parameters, method_of_object, refused, shown, uncalled, with_article
 from headrace.common.call_site import of_function
 from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
-from headrace.common.typeinfo import BasicType, BasicTypeInfo, TupleTypeInfo, Types
+from headrace.common.typeinfo import BasicType, BasicTypeInfo, TupleTypeInfo, TypeInformation, Types
 from headrace.common.typeinfo.base import FLOATS, WHOLE_NUMBERS
 from headrace.datastream.functions import (
     AllWindowFunction,
@@ -18,21 +17,14 @@ from headrace.datastream.functions import (
     WindowFunction,
 )
 from headrace.datastream.streams.types import declared_type, is_untyped
-from headrace.expressions import Column, Expression, bind, col
+from headrace.expressions import Bound, Column, Expression, bind, col
 from headrace.graph.specs import TimestampsSpec
+from headrace.graph.stream_graph import StreamGraph
 from headrace.operators.checkpointed import CheckpointedFunction
 from headrace.operators.functions import has_own
 from headrace.operators.join.results import pair_type
 from headrace.time.watermark_strategy import ExpressionTimestamps, FieldTimestamps, WatermarkStrategy
 from headrace.time.watermarks import NoWatermarks
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.expressions import Bound
-    from headrace.graph.stream_graph import StreamGraph
-
 
 _SHOWN: Final = 100
 """The number of characters of an expression that the name of an operator shows."""

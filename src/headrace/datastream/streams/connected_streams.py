@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
-from typing import TYPE_CHECKING, Any, Generic, Self, overload
+from typing import Any, Generic, Self, overload
 
 from headrace.common.arguments import expect, refused, shown, warn_without_results
 from headrace.common.errors import InvalidTypeError
 from headrace.common.type_variables import OUT, T2_co, T_co
+from headrace.common.typeinfo import DeclaredType, TypeInformation
 from headrace.datastream.functions import (
     BaseBroadcastProcessFunction,
     BroadcastProcessFunction,
@@ -20,6 +22,7 @@ from headrace.datastream.functions import (
 )
 from headrace.datastream.streams.adapters import co_flat_map, co_map
 from headrace.datastream.streams.checks import check_has_event_time, check_methods, check_same_environment
+from headrace.datastream.streams.data_stream import DataStream
 from headrace.datastream.streams.keyed_stream import KeyedStream
 from headrace.datastream.streams.keying import check_same_keys
 from headrace.datastream.streams.misuse import (
@@ -28,28 +31,24 @@ from headrace.datastream.streams.misuse import (
     check_has_no_timers,
     check_sets_no_timers,
 )
-from headrace.datastream.streams.types import Role, origin_of, result_type
+from headrace.datastream.streams.types import (
+    Role,
+    SupportsBroadcastProcess,
+    SupportsCoFlatMap,
+    SupportsCoMap,
+    SupportsCoProcess,
+    origin_of,
+    result_type,
+)
 from headrace.graph.process_specs import (
     BroadcastProcessSpec,
     CoProcessSpec,
     KeyedBroadcastProcessSpec,
     KeyedCoProcessSpec,
 )
+from headrace.graph.specs import OperatorSpec
 from headrace.operators.functions import BROADCAST_INPUT, NO_TIMERS, TWO_INPUTS
 from headrace.state.descriptors import MapStateDescriptor
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from headrace.common.typeinfo import DeclaredType, TypeInformation
-    from headrace.datastream.streams.data_stream import DataStream
-    from headrace.datastream.streams.types import (
-        SupportsBroadcastProcess,
-        SupportsCoFlatMap,
-        SupportsCoMap,
-        SupportsCoProcess,
-    )
-    from headrace.graph.specs import OperatorSpec
 
 
 class TwoInputs(Generic[T_co, T2_co]):

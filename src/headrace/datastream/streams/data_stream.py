@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, overload
+
+import pyarrow as pa
 
 from headrace.common.arguments import check_returns, check_yields, expect, refused, warn_without_results
 from headrace.common.call_site import caller
 from headrace.common.errors import InvalidTypeError
-from headrace.common.type_variables import OUT, K, T2_co, T_co, V
-from headrace.common.typeinfo import Types
+from headrace.common.output_tag import OutputTag
+from headrace.common.time import Duration, Time
+from headrace.common.type_variables import (
+    OUT,
+    K,
+    SupportsFilter,
+    SupportsFlatMap,
+    SupportsGetKey,
+    SupportsMap,
+    T2_co,
+    T_co,
+    V,
+)
+from headrace.common.typeinfo import DeclaredType, TypeInformation, Types
+from headrace.common.types import Row
 from headrace.connectors.driver_sink import PrintSink
 from headrace.connectors.sink import Sink, check_properties
 from headrace.datastream.functions import (
+    AsyncRetryStrategy,
     FilterFunction,
     FlatMapFunction,
     Function,
@@ -49,6 +67,7 @@ from headrace.datastream.streams.sinks import (
 from headrace.datastream.streams.stream import Stream, side_stream
 from headrace.datastream.streams.types import (
     Role,
+    SupportsProcess,
     TypeOrigin,
     declared_type,
     is_untyped,
@@ -70,25 +89,18 @@ from headrace.graph.partitioning import (
     SHUFFLE,
     Custom,
     ForwardByKey,
+    Partitioning,
 )
 from headrace.graph.process_specs import ProcessSpec
 from headrace.graph.specs import MapSpec, SinkSpec
-from headrace.graph.stream_graph import Edge
+from headrace.graph.stream_graph import Edge, Node
 from headrace.operators.asynchronous.retries import NO_RETRY_STRATEGY
 from headrace.operators.functions import method_of
+from headrace.state.descriptors import MapStateDescriptor
+from headrace.time.watermark_strategy import WatermarkStrategy
+from headrace.windowing.assigners import WindowAssigner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from datetime import timedelta
-
-    import pyarrow as pa
-
-    from headrace.common.output_tag import OutputTag
-    from headrace.common.time import Duration, Time
-    from headrace.common.type_variables import SupportsFilter, SupportsFlatMap, SupportsGetKey, SupportsMap
-    from headrace.common.typeinfo import DeclaredType, TypeInformation
-    from headrace.common.types import Row
-    from headrace.datastream.functions import AsyncRetryStrategy
     from headrace.datastream.lookup import Lookup, LookupCache
     from headrace.datastream.streams.connected_streams import (
         BroadcastConnectedStream,
@@ -97,12 +109,6 @@ if TYPE_CHECKING:
     )
     from headrace.datastream.streams.keyed_stream import KeyedStream
     from headrace.datastream.streams.source_stream import CachedDataStream
-    from headrace.datastream.streams.types import SupportsProcess
-    from headrace.graph.partitioning import Partitioning
-    from headrace.graph.stream_graph import Node
-    from headrace.state.descriptors import MapStateDescriptor
-    from headrace.time.watermark_strategy import WatermarkStrategy
-    from headrace.windowing.assigners import WindowAssigner
 
 
 _CONDITION: Final = ', or a condition such as col("amount") > 10 with col of headrace.expressions'

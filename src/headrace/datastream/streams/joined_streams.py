@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic
 
 from headrace.common.arguments import check_returns, expect, method_of_object, refused, shown, warn_without_results
 from headrace.common.errors import InvalidTypeError
 from headrace.common.type_variables import OUT, K_co, T_co, V_co, W_co
+from headrace.common.typeinfo import DeclaredType
+from headrace.common.types import Row
 from headrace.datastream.functions import CoGroupFunction, FlatJoinFunction, JoinFunction
 from headrace.datastream.streams.adapters import CoGroupApply, FlatJoinApply, JoinApply, SelectApply
 from headrace.datastream.streams.checks import check_function, check_instance, check_same_environment, selected, titled
@@ -16,19 +19,15 @@ from headrace.datastream.streams.keying import check_same_keys
 from headrace.datastream.streams.stream import Stream
 from headrace.datastream.streams.types import Role, TypeOrigin, origin_of, result_type
 from headrace.datastream.streams.windowed_stream import WindowSettings, WindowsOfStream
+from headrace.expressions import Expression
 from headrace.graph.join_specs import CoGroupSpec
 from headrace.operators.join.results import INNER, Outer
+from headrace.windowing.assigners import WindowAssigner
 from headrace.windowing.definition import WindowFunctions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from headrace.common.typeinfo import DeclaredType
-    from headrace.common.types import Row
     from headrace.datastream.streams.data_stream import DataStream
     from headrace.datastream.streams.keyed_stream import KeyedStream
-    from headrace.expressions import Expression
-    from headrace.windowing.assigners import WindowAssigner
 
 
 _HOW: Final = {

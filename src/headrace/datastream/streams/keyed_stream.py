@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, overload
+from datetime import timedelta
+from typing import Any, Generic, NoReturn, Self, overload
 
 from headrace.common.arguments import check_returns, expect, refused, warn_without_results
 from headrace.common.constants import MAX_WATERMARK
 from headrace.common.output_tag import OutputTag
-from headrace.common.time import to_millis
-from headrace.common.type_variables import OUT, K_co, T_co, V, V_co, W
+from headrace.common.time import Duration, Time, to_millis
+from headrace.common.type_variables import OUT, K_co, SupportsReduce, T_co, V, V_co, W
+from headrace.common.typeinfo import DeclaredType, TypeInformation
 from headrace.common.typeinfo.composite import declares_changes
+from headrace.common.types import Row
 from headrace.datastream.functions import KeyedProcessFunction, ProcessJoinFunction, ReduceFunction
 from headrace.datastream.streams.adapters import with_keyed_state
 from headrace.datastream.streams.checks import (
@@ -25,39 +29,34 @@ from headrace.datastream.streams.data_stream import DataStream
 from headrace.datastream.streams.joined_streams import outer_of
 from headrace.datastream.streams.keying import check_same_keys
 from headrace.datastream.streams.partition_windowed_stream import PartitionWindowedStream, RecordsOf
-from headrace.datastream.streams.stream import not_an_operator
-from headrace.datastream.streams.types import Role, TypeOrigin, is_untyped, origin_of, result_type
+from headrace.datastream.streams.stream import Stream, not_an_operator
+from headrace.datastream.streams.types import (
+    Role,
+    SupportsKeyedProcess,
+    SupportsProcessJoin,
+    TypeOrigin,
+    is_untyped,
+    origin_of,
+    result_type,
+)
 from headrace.datastream.streams.windowed_stream import WindowedStream, check_aggregates, full_windows
+from headrace.expressions import Bound, Expression
 from headrace.graph import specs
 from headrace.graph.join_specs import IntervalJoinSpec
-from headrace.graph.partitioning import HASH
+from headrace.graph.partitioning import HASH, KeySelection, Partitioning
 from headrace.graph.process_specs import KeyedProcessSpec
+from headrace.graph.specs import OperatorSpec
 from headrace.graph.stream_graph import Edge
 from headrace.graph.window_specs import GroupAggregateSpec
+from headrace.operators.aggregates.aggregate import Aggregate
 from headrace.operators.join.find_pairs import LEFT, RIGHT, JoinInterval
 from headrace.operators.join.results import INNER, Outer
-from headrace.windowing.assigners import GlobalWindows
+from headrace.windowing.assigners import GlobalWindows, WindowAssigner
 from headrace.windowing.evictors import CountEvictor
 from headrace.windowing.triggers import CountTrigger
+from headrace.windowing.windows import CountWindow, GlobalWindow
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import timedelta
-
-    from headrace.common.time import Duration, Time
-    from headrace.common.type_variables import SupportsReduce
-    from headrace.common.typeinfo import DeclaredType, TypeInformation
-    from headrace.common.types import Row
-    from headrace.datastream.streams.stream import Stream
-    from headrace.datastream.streams.types import SupportsKeyedProcess, SupportsProcessJoin
-    from headrace.expressions import Bound, Expression
-    from headrace.graph.partitioning import KeySelection, Partitioning
-    from headrace.graph.specs import OperatorSpec
-    from headrace.operators.aggregates.aggregate import Aggregate
-    from headrace.windowing.assigners import WindowAssigner
-    from headrace.windowing.windows import CountWindow, GlobalWindow
-
-    Span = int | Time | Duration | timedelta
+Span = int | Time | Duration | timedelta
 
 
 _NO_CLOCK = "an interval join goes by event time; in processing time there is none, as in Flink: use window joins"

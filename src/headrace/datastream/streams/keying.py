@@ -1,12 +1,11 @@
 """From what a program gives to ``key_by`` to how records are keyed."""
 
-from __future__ import annotations
-
 import dis
 import inspect
+from collections.abc import Callable
 from operator import attrgetter, itemgetter
 from types import CodeType, FunctionType
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from headrace.common.arguments import check_returns, method_of_object, refused
 from headrace.common.call_site import caller
@@ -26,10 +25,6 @@ from headrace.datastream.streams.types import declared_type, infer_from_hint
 from headrace.expressions import Column, Expression, bind_tuple, col
 from headrace.graph.partitioning import KeySelection
 from headrace.state.keys import KeyCodec
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 Fields = tuple[str | int, ...]
 

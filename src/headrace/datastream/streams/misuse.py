@@ -3,30 +3,23 @@
 What cannot be read, a lambda or what a decorator has made, say, is left to the errors of the running job.
 """
 
-from __future__ import annotations
-
 import ast
 import dis
 import inspect
 import textwrap
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from headrace.common.arguments import refused
 from headrace.common.errors import InvalidProgramError
 from headrace.common.typeinfo.types import Types, no_such_type
 from headrace.datastream.functions import KeyedCoProcessFunction, KeyedProcessFunction
+from headrace.graph.specs import OperatorSpec
 from headrace.operators.checkpointed import READ_ONLY, check_declared
 from headrace.operators.functions import NO_KEYED_STATE, STATE_GETTERS, has_own, objects_of
-from headrace.state.descriptors import StateDescriptor
+from headrace.state.descriptors import MapStateDescriptor, StateDescriptor
 from headrace.state.protocols import StateKind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from headrace.graph.specs import OperatorSpec
-    from headrace.state.descriptors import MapStateDescriptor
-
 
 _MAY_LEAVE: Final = (ast.Return, ast.Raise, ast.Break, ast.Continue)
 _APART: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.Try)

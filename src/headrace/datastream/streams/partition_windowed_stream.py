@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic
@@ -12,7 +13,7 @@ import pyarrow.compute as pc
 from headrace.common.arguments import check_returns, expect, refused, warn_without_results
 from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
 from headrace.common.type_variables import T_co
-from headrace.common.typeinfo import Types
+from headrace.common.typeinfo import TypeInformation, Types
 from headrace.datastream.functions import (
     AggregateFunction,
     MapFunction,
@@ -24,21 +25,18 @@ from headrace.datastream.functions import (
 from headrace.datastream.streams.adapters import Adapter
 from headrace.datastream.streams.checks import check_function, check_object, checked_field
 from headrace.datastream.streams.keying import selector_of
+from headrace.datastream.streams.stream import Stream
 from headrace.datastream.streams.types import Role, TypeOrigin, result_type
+from headrace.datastream.streams.windowed_stream import WindowedStream
 from headrace.graph.specs import MapSpec
 from headrace.operators.aggregates.aggregate import Aggregate
 from headrace.operators.functions import method_of
 from headrace.windowing.assigners import GlobalWindows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from headrace.common.typeinfo import TypeInformation
     from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment
     from headrace.datastream.streams.data_stream import DataStream
     from headrace.datastream.streams.keyed_stream import KeyedStream
-    from headrace.datastream.streams.stream import Stream
-    from headrace.datastream.streams.windowed_stream import WindowedStream
 
 
 class Order(Enum):

@@ -7,28 +7,25 @@ import threading
 import warnings
 from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Generic, Self
 
 from headrace.common.arguments import expect, refused
 from headrace.common.errors import InvalidTypeError
 from headrace.common.notebooks import framed
-from headrace.common.type_variables import T, T_co
+from headrace.common.output_tag import OutputTag
+from headrace.common.type_variables import OUT, T, T_co
 from headrace.connectors.driver_sink import CollectSink
 from headrace.connectors.source import Boundedness
-from headrace.datastream.streams.stream import OperatorHandle, side_stream
+from headrace.datastream.streams.stream import OperatorHandle, Stream, side_stream
 from headrace.graph.specs import SinkSpec, SourceSpec
+from headrace.graph.stream_graph import Node
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from headrace.client.job_client import JobClient
-    from headrace.common.output_tag import OutputTag
-    from headrace.common.type_variables import OUT
     from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment
     from headrace.datastream.streams.data_stream import DataStream
-    from headrace.datastream.streams.stream import Stream
-    from headrace.graph.stream_graph import Node
 
 
 class SupportsPreWriteTopology(ABC):

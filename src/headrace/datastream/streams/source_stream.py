@@ -7,20 +7,18 @@ from typing import TYPE_CHECKING, Any
 from headrace.common import options
 from headrace.common.arguments import refused
 from headrace.common.type_variables import T_co
-from headrace.connectors.source import Boundedness
+from headrace.connectors.source import Boundedness, Source
 from headrace.datastream.streams.checks import is_needed
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.datastream.streams.types import TypeOrigin
 from headrace.graph.partitioning import FORWARD
 from headrace.graph.specs import SourceSpec, TimestampsSpec
-from headrace.graph.stream_graph import Edge
+from headrace.graph.stream_graph import Edge, Node
 from headrace.operators.checkpointed import CheckpointedFunction
+from headrace.time.watermark_strategy import WatermarkStrategy
 
 if TYPE_CHECKING:
-    from headrace.connectors.source import Source
     from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment
-    from headrace.graph.stream_graph import Node
-    from headrace.time.watermark_strategy import WatermarkStrategy
 
 
 class DataStreamSource(DataStream[T_co]):

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, Self
 
 from headrace.common.arguments import expect, is_unicode, refused
 from headrace.common.constants import UPPER_BOUND_MAX_PARALLELISM
-from headrace.common.errors import InvalidTypeError
+from headrace.common.errors import HeadraceError, InvalidTypeError
 from headrace.common.output_tag import OutputTag
 from headrace.common.type_variables import T_co
+from headrace.common.typeinfo import TypeInformation
 from headrace.datastream.execution_config import ExecutionConfig
 from headrace.datastream.streams.misuse import check_asks_for_no_state_of_keys, check_types_exist
 from headrace.datastream.streams.types import Role, TypeOrigin, is_untyped, never_fits, origin_of, result_type
-from headrace.graph.stream_graph import Edge
+from headrace.datastream.transformations import Transformations
+from headrace.graph.specs import OperatorSpec
+from headrace.graph.stream_graph import Edge, Node
 from headrace.state.renamed_fields import RenamedFields
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from headrace.common.errors import HeadraceError
-    from headrace.common.typeinfo import TypeInformation
     from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment
     from headrace.datastream.streams.data_stream import DataStream
-    from headrace.datastream.transformations import Transformations
-    from headrace.graph.specs import OperatorSpec
-    from headrace.graph.stream_graph import Node
 
 
 class OperatorHandle:

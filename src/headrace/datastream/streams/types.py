@@ -5,8 +5,6 @@ anything. headrace finds types out; a program that PyFlink runs must not fail be
 by protocols of functions.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 import types
@@ -14,28 +12,24 @@ import typing
 from collections import abc
 from collections.abc import Callable, Iterable
 from enum import Enum, IntEnum
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
 from headrace.common.arguments import refused
 from headrace.common.errors import InvalidTypeError
-from headrace.common.output_tag import OutputTag
+from headrace.common.output_tag import OutputTag, ToSideOutput
 from headrace.common.type_variables import K_contra, OUT_co, T_contra, V_contra, W_contra
 from headrace.common.typeinfo import PickledBytesTypeInfo, TypeInformation, Types
 from headrace.common.typeinfo.types import hints_of
-
-if TYPE_CHECKING:
-    from headrace.common.output_tag import ToSideOutput
-    from headrace.datastream.functions import (
-        KeyedBroadcastProcessFunction,
-        KeyedCoProcessFunction,
-        KeyedProcessFunction,
-        ProcessFunction,
-        ProcessJoinFunction,
-        ProcessWindowFunction,
-    )
-
+from headrace.datastream.functions import (
+    KeyedBroadcastProcessFunction,
+    KeyedCoProcessFunction,
+    KeyedProcessFunction,
+    ProcessFunction,
+    ProcessJoinFunction,
+    ProcessWindowFunction,
+)
 
 PICKLED: Final = PickledBytesTypeInfo()
 

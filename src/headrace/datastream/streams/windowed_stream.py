@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, overload
 
 from headrace.common.arguments import check_returns, expect, refused, warn_without_results, with_article
@@ -12,8 +14,9 @@ from headrace.common.errors import InvalidTypeError
 from headrace.common.other_names import built_in_call
 from headrace.common.output_tag import OutputTag
 from headrace.common.time import Duration, Time, to_millis
-from headrace.common.type_variables import ACC, OUT, K_co, T, T_co, W_co
-from headrace.common.typeinfo import RowTypeInfo
+from headrace.common.type_variables import ACC, OUT, K_co, SupportsAggregate, SupportsReduce, T, T_co, W_co
+from headrace.common.typeinfo import DeclaredType, RowTypeInfo, TypeInformation
+from headrace.common.types import Row
 from headrace.datastream.functions import (
     AggregateFunction,
     AllWindowFunction,
@@ -25,8 +28,17 @@ from headrace.datastream.functions import (
 )
 from headrace.datastream.streams.adapters import AllApply, AllProcess
 from headrace.datastream.streams.checks import check_function, check_object
-from headrace.datastream.streams.types import Role, TypeOrigin, declared_type, origin_of, result_type
+from headrace.datastream.streams.types import (
+    Role,
+    SupportsApply,
+    SupportsProcessWindow,
+    TypeOrigin,
+    declared_type,
+    origin_of,
+    result_type,
+)
 from headrace.expressions import Expression
+from headrace.graph.specs import OperatorSpec
 from headrace.graph.window_specs import AggregatedWindowSpec, RowWindowSpec
 from headrace.operators.aggregates.aggregate import Aggregate
 from headrace.windowing.assigners import (
@@ -38,20 +50,12 @@ from headrace.windowing.assigners import (
 from headrace.windowing.definition import AccumulationMode, WindowDefinition, WindowFunctions
 from headrace.windowing.evictors import Evictor
 from headrace.windowing.triggers import CountTrigger, NeverTrigger, PurgingTrigger, Trigger
+from headrace.windowing.windows import CountWindow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from datetime import timedelta
-
-    from headrace.common.type_variables import SupportsAggregate, SupportsReduce
-    from headrace.common.typeinfo import DeclaredType, TypeInformation
-    from headrace.common.types import Row
     from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment
     from headrace.datastream.streams.data_stream import DataStream
     from headrace.datastream.streams.keyed_stream import KeyedStream
-    from headrace.datastream.streams.types import SupportsApply, SupportsProcessWindow
-    from headrace.graph.specs import OperatorSpec
-    from headrace.windowing.windows import CountWindow
 
 
 @dataclass(slots=True)

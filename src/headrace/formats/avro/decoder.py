@@ -9,16 +9,17 @@ What is read where the schemas of writer and reader differ is in :mod:`headrace.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.common.columns import array_to_values, values_to_array
-from headrace.common.typeinfo import Types
+from headrace.common.typeinfo import TypeInformation, Types
 from headrace.common.values import handler_of
 from headrace.common.values.basic import refused_by
 from headrace.formats.avro.encoding import (
@@ -33,17 +34,10 @@ from headrace.formats.avro.encoding import (
     read_varints,
     unzigzag,
 )
+from headrace.formats.avro.schema import Enum, Fixed, Primitive
 from headrace.formats.bad_records import inside_field
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import numpy.typing as npt
-
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.formats.avro.schema import Enum, Fixed, Primitive
-
-    Rows = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.int64]
 
 
 _MANY: Final = 1 << 40

@@ -4,11 +4,9 @@ The records of a block follow each other with nothing between them, so only a wa
 :class:`Boundaries` walks without making values; then the values are read side by side, as those of messages are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from decimal import Context, Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +17,8 @@ from headrace.common.errors import InvalidTypeError
 from headrace.common.values.basic import MOST_DIGITS_OF_EXPONENT
 from headrace.formats.avro.schema import Array, Enum, Fixed, Map, Node, Primitive, Record, Union
 
-if TYPE_CHECKING:
-    Positions = npt.NDArray[np.int64]
-    Bytes = npt.NDArray[np.uint8]
+Positions = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
 
 
 MOST_BYTES = 10

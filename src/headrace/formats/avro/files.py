@@ -10,37 +10,27 @@ import bz2
 import errno
 import io
 import lzma
+import os
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, BinaryIO, Final, Self
+from typing import BinaryIO, Final, Self
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.common.errors import CorruptFileError, InvalidProgramError, InvalidTypeError
-from headrace.common.typeinfo import Types
+from headrace.common.typeinfo import TypeInformation, Types
 from headrace.formats.avro.encoding import Boundaries, binary_array, read_integer
-from headrace.formats.avro.resolution import avro_reader
-from headrace.formats.avro.schema import AvroSchema, Record, avro_schema_of, schema_given
+from headrace.formats.avro.resolution import AvroReader, avro_reader
+from headrace.formats.avro.schema import AvroSchema, GivenSchema, Record, avro_schema_of, schema_given
 from headrace.formats.bad_records import BadRecords, columns_under, decode_good_messages, without_unreadable
 from headrace.formats.bulk_files import WAY_OUT, SelfDescribingFormat
 from headrace.formats.compression import DAMAGED, ZlibDecompressor, decompressed_block, too_large, xz_decompressor
-from headrace.formats.file_format import Decoded, FileExtent
-from headrace.storage.files import shown
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterator
-
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.formats.avro.resolution import AvroReader
-    from headrace.formats.avro.schema import GivenSchema
-    from headrace.formats.file_format import FileRange
-    from headrace.storage.files import InputFile
-
+from headrace.formats.file_format import Decoded, FileExtent, FileRange
+from headrace.storage.files import InputFile, shown
 
 _CHECKSUM_BYTES: Final = 4
 _SIZE_BYTES: Final = 4

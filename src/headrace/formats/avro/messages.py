@@ -1,10 +1,12 @@
 """Avro messages as rows and back, with or without a schema registry, under PyFlink's names."""
 
-from __future__ import annotations
+from typing import Any
 
-from typing import TYPE_CHECKING, Any
+import pyarrow as pa
 
+from headrace.common.batch import Batch
 from headrace.common.errors import InvalidProgramError, UnknownSchemaError, UnsupportedOperationError
+from headrace.common.typeinfo import TypeInformation
 from headrace.formats.avro.resolution import avro_reader
 from headrace.formats.avro.schema import AvroSchema, avro_schema_of
 from headrace.formats.avro.writer import encode_records
@@ -18,12 +20,6 @@ from headrace.formats.schema_registry import (
     registry_client,
     registry_of,
 )
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from headrace.common.batch import Batch
-    from headrace.common.typeinfo import TypeInformation
 
 
 class AvroRowDeserializationSchema(ColumnarDeserializationSchema):

@@ -5,11 +5,9 @@ skipped, those that the reader has alone have their default, numbers are widened
 fits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -38,10 +36,20 @@ from headrace.formats.avro.decoder import (
     unreadable_decoder,
 )
 from headrace.formats.avro.encoding import STORED, Boundaries, is_of_time, of_stored
-from headrace.formats.avro.schema import NO_DEFAULT, Array, Enum, Fixed, Map, Node, Primitive, Record, Union, is_null
-
-if TYPE_CHECKING:
-    from headrace.formats.avro.schema import AvroSchema, Field
+from headrace.formats.avro.schema import (
+    NO_DEFAULT,
+    Array,
+    AvroSchema,
+    Enum,
+    Field,
+    Fixed,
+    Map,
+    Node,
+    Primitive,
+    Record,
+    Union,
+    is_null,
+)
 
 _PRIMITIVES: Final[dict[str, Decoder]] = {
     "null": null_decoder(pa.null()),

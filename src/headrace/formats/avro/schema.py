@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,10 +23,6 @@ from headrace.common.typeinfo import (
     TypeInformation,
     Types,
 )
-
-if TYPE_CHECKING:
-    import os
-
 
 NO_DEFAULT: Final = object()
 """Stands for the default of a field that has none: ``None`` is one."""

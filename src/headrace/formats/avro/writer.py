@@ -3,21 +3,22 @@
 Each column is encoded as a whole; then the bytes of all columns are joined row by row.
 """
 
-from __future__ import annotations
-
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.batch import Batch
 from headrace.common.columns import array_to_values, values_to_array
 from headrace.common.errors import ConfigurationError, InvalidTypeError
-from headrace.common.typeinfo import CompositeTypeInfo, Types
+from headrace.common.typeinfo import CompositeTypeInfo, TypeInformation, Types
 from headrace.common.values import handler_of
+from headrace.common.values.handler import TypeHandler
 from headrace.formats.avro.encoding import binary_array, to_stored, write_integer, write_varints, zigzag
 from headrace.formats.avro.files import CODECS, MAGIC, open_blocks
 from headrace.formats.avro.schema import (
@@ -25,6 +26,7 @@ from headrace.formats.avro.schema import (
     AvroSchema,
     Enum,
     Fixed,
+    GivenSchema,
     Map,
     Node,
     Primitive,
@@ -36,16 +38,6 @@ from headrace.formats.avro.schema import (
 )
 from headrace.formats.bad_records import columns_as, refuse_other_fields
 from headrace.formats.file_format import BulkWriter, BulkWriterFactory, FileKind, bytes_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    import numpy.typing as npt
-
-    from headrace.common.batch import Batch
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.common.values.handler import TypeHandler
-    from headrace.formats.avro.schema import GivenSchema
 
 
 def encode_records(node: Node, columns: pa.RecordBatch) -> pa.Array:

@@ -1,25 +1,19 @@
 """Changes as Debezium writes them in Avro, with their schemas in a registry."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.common.batch import Batch
+from headrace.common.typeinfo import TypeInformation
 from headrace.formats.avro.messages import ConfluentRegistryAvroDeserializationSchema
 from headrace.formats.avro.schema import AvroSchema, avro_schema_of
 from headrace.formats.avro.writer import encode_records
 from headrace.formats.bad_records import ColumnarSerializationSchema
 from headrace.formats.cdc.changes import rows_of_changes
 from headrace.formats.cdc.json import BeforeAndAfterSchema, DebeziumJsonDeserializationSchema, are_removed
-from headrace.formats.schema_registry import SchemaHeader, registry_of, with_header
-
-if TYPE_CHECKING:
-    from headrace.common.batch import Batch
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.formats.schema_registry import SchemaRegistry
+from headrace.formats.schema_registry import SchemaHeader, SchemaRegistry, registry_of, with_header
 
 
 class DebeziumAvroDeserializationSchema(BeforeAndAfterSchema):

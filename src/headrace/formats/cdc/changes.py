@@ -1,14 +1,13 @@
 """Changes of tables as a changelog, whatever the format of the messages: an update is two rows, ``-U`` and ``+U``."""
 
-from __future__ import annotations
-
 import enum
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
+from typing import Any, ClassVar, Final, NoReturn
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,9 +20,6 @@ from headrace.common.types import RowKind
 from headrace.formats.bad_records import decode_good_messages, without_unreadable
 from headrace.formats.json.columns import document_of
 from headrace.formats.json.decoders import decoder_of
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 
 class Operation(enum.IntEnum):

@@ -3,19 +3,19 @@
 As in Flink, a sink writes each row as a message of its own: update-before as a deletion, update-after as an insertion.
 """
 
-from __future__ import annotations
-
 import base64
 import datetime
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.batch import Batch
 from headrace.common.errors import ConfigurationError
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, RowTypeInfo, TypeInformation, Types
 from headrace.common.typeinfo.base import WHOLE_NUMBERS
@@ -44,12 +44,6 @@ from headrace.formats.json.columns import (
 )
 from headrace.formats.json.decoders import decoder_of
 from headrace.formats.json.writer import json_texts
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from headrace.common.batch import Batch
-
 
 NANOS: Final = {"ms": 1_000_000, "us": 1_000, "ns": 1}
 """Nanoseconds per unit of time."""

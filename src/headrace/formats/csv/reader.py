@@ -5,13 +5,15 @@ from __future__ import annotations
 import csv as python_csv
 import io
 import re
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from itertools import pairwise
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
@@ -21,8 +23,9 @@ from headrace.common.columns import layout_of
 from headrace.common.errors import ConfigurationError, CorruptFileError
 from headrace.common.logs import get_logger
 from headrace.common.type_variables import T_co
-from headrace.common.typeinfo import BasicType, BasicTypeInfo, SequenceTypeInfo, Types
+from headrace.common.typeinfo import BasicType, BasicTypeInfo, SequenceTypeInfo, TypeInformation, Types
 from headrace.common.typeinfo.base import FLOATS, WHOLE_NUMBERS
+from headrace.common.types import Row
 from headrace.common.values import basic_handler_of
 from headrace.formats.bad_records import inside_field
 from headrace.formats.csv.schema import CsvColumn, CsvSchema
@@ -30,6 +33,8 @@ from headrace.formats.file_format import Decoded, bytes_of, join_text
 from headrace.formats.lines import (
     BOM,
     DEFAULT_MAX_LINE_BYTES,
+    Boundary,
+    LineDecoder,
     LineFormat,
     Newlines,
     NewlinesOutsideQuotes,
@@ -37,15 +42,6 @@ from headrace.formats.lines import (
     value_pattern,
 )
 from headrace.storage.files import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    import numpy.typing as npt
-
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.common.types import Row
-    from headrace.formats.lines import Boundary, LineDecoder
 
 
 def _taker_of(schema: CsvSchema, file_columns: list[str]) -> int | None:

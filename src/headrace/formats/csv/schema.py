@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
-from headrace.common.typeinfo import BasicTypeInfo, RowTypeInfo, SequenceTypeInfo, Types
-
-if TYPE_CHECKING:
-    from headrace.common.typeinfo import TypeInformation
+from headrace.common.typeinfo import BasicTypeInfo, RowTypeInfo, SequenceTypeInfo, TypeInformation, Types
 
 
 @dataclass(frozen=True, slots=True)

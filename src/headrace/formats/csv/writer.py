@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.batch import Batch
 from headrace.common.errors import InvalidTypeError
-from headrace.common.typeinfo import SequenceTypeInfo, Types
+from headrace.common.serialization import DeserializedBatch
+from headrace.common.typeinfo import SequenceTypeInfo, TypeInformation, Types
 from headrace.formats.bad_records import ColumnarDeserializationSchema, ColumnarSerializationSchema
 from headrace.formats.csv.reader import CsvDecoder, boundary_of
 from headrace.formats.csv.schema import CsvSchema
@@ -27,13 +30,6 @@ from headrace.formats.file_format import (
     whole_number_text,
 )
 from headrace.formats.lines import BOM
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from headrace.common.batch import Batch
-    from headrace.common.serialization import DeserializedBatch
-    from headrace.common.typeinfo import TypeInformation
 
 
 class CsvEncoder(BatchEncoder):

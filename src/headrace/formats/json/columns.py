@@ -5,8 +5,6 @@ makes the same column of both: where Arrow takes a value, documents give the sam
 decide.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from abc import ABC, abstractmethod

@@ -1,13 +1,12 @@
 """Documents of JSON as columns: lines of a block, or messages of a fetch."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json as arrow_json
@@ -15,19 +14,13 @@ from pyarrow import json as arrow_json
 from headrace.common.columns import layout_of
 from headrace.common.garbage import gc_paused
 from headrace.common.type_variables import T_co
-from headrace.common.typeinfo import CompositeTypeInfo, SequenceTypeInfo, Types
+from headrace.common.typeinfo import CompositeTypeInfo, SequenceTypeInfo, TypeInformation, Types
 from headrace.formats.bad_records import BadValueError
 from headrace.formats.file_format import Decoded
 from headrace.formats.json.columns import BLANKS, MAX_DEPTH, RecordReader, document_of, reader_of, refuse_deep
-from headrace.formats.lines import BOM, LineFormat, type_of_fields
+from headrace.formats.lines import BOM, LineDecoder, LineFormat, type_of_fields
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.formats.lines import LineDecoder
-
-    Places = npt.NDArray[np.intp]
+Places = npt.NDArray[np.intp]
 
 
 _FEW: Final = 16

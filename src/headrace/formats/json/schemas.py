@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 
+from headrace.common.batch import Batch
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.typeinfo import (
     BasicType,
@@ -30,10 +31,6 @@ from headrace.formats.schema_registry import (
     registry_of,
     without_header,
 )
-
-if TYPE_CHECKING:
-    from headrace.common.batch import Batch
-
 
 _SCHEMAS: Final[dict[BasicType, dict[str, Any]]] = {
     **{kind: {"type": "string"} for kind in STRINGS},

@@ -6,14 +6,17 @@ import base64
 import datetime
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.batch import Batch
 from headrace.common.columns import array_to_values
 from headrace.common.errors import ConfigurationError, InvalidTypeError
 from headrace.common.time import Instant
@@ -36,14 +39,6 @@ from headrace.formats.file_format import (
     simple_text,
     whole_number_text,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy.typing as npt
-
-    from headrace.common.batch import Batch
-
 
 TIMESTAMP_FORMATS: Final = ("ISO-8601", "SQL")
 

@@ -6,6 +6,7 @@ Stored columns are those of :mod:`headrace.formats.protobuf.wire`: enums are the
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -17,13 +18,10 @@ import pyarrow.compute as pc
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.formats.bad_records import inside_field
+from headrace.formats.protobuf.wire import ProtobufSchema
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
-
-    from headrace.formats.protobuf.wire import ProtobufSchema
 
 
 _T = TypeVar("_T")

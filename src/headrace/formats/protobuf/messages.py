@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import binascii
 import importlib
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.batch import Batch
 from headrace.common.columns import layout_of
 from headrace.common.errors import InvalidProgramError, UnknownSchemaError
 from headrace.formats.bad_records import ColumnarDeserializationSchema, ColumnarSerializationSchema
@@ -29,12 +31,8 @@ from headrace.formats.schema_registry import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from google.protobuf.descriptor import Descriptor, FileDescriptor
     from google.protobuf.message import Message
-
-    from headrace.common.batch import Batch
 
 
 class ProtobufRowDeserializationSchema(ColumnarDeserializationSchema):

@@ -11,21 +11,20 @@ a way of its own (well-known types, maps, which are entries in a list here).
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.errors import ConfigurationError, InvalidProgramError
 
 if TYPE_CHECKING:
-    import os
-
-    import numpy.typing as npt
     from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
     from google.protobuf.message import Message
 

@@ -8,12 +8,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
-from headrace.common.typeinfo import BasicType, BasicTypeInfo
+from headrace.common.typeinfo import BasicType, BasicTypeInfo, TypeInformation
 from headrace.common.typeinfo.base import FLOATS, WHOLE_NUMBERS
 from headrace.expressions import BoundColumn, Column, Expression, bind
 
 if TYPE_CHECKING:
-    from headrace.common.typeinfo import TypeInformation
     from headrace.operators.aggregates.aggregator import BoundAggregate, Input
 
 AnyColumn = str | int | Expression | None

@@ -10,34 +10,27 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast
+from typing import Any, ClassVar, Final, Self, cast
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.common.typeinfo import Types
+from headrace.common.typeinfo import TypeInformation, Types
 from headrace.expressions import Bound
 from headrace.operators.arrays import concat, fixed_width, gather, list_lengths, replaced, validity
+from headrace.operators.user_code import OperatorPlace
 from headrace.state.renamed_fields import NOTHING_RENAMED, RenamedFields
-from headrace.state.runs.grouping import Segments
+from headrace.state.runs.grouping import Groups, RowGroups, Segments
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    import numpy.typing as npt
-
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.operators.user_code import OperatorPlace
-    from headrace.state.runs.grouping import Groups, RowGroups
-
-    Longs = npt.NDArray[np.int64]
-    Mask = npt.NDArray[np.bool_]
-    Merge = Callable[[list[pa.Array], Segments], list[pa.Array]]
-    Fields = tuple[tuple[str, TypeInformation], ...]
+Longs = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+Merge = Callable[[list[pa.Array], Segments], list[pa.Array]]
+Fields = tuple[tuple[str, TypeInformation], ...]
 
 
 Input = int | Bound

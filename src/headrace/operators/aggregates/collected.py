@@ -1,30 +1,30 @@
 """``collect_list``, ``listagg`` and ``top_n``, and the aggregators that keep values of records."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.errors import InvalidProgramError
-from headrace.common.typeinfo import Types
+from headrace.common.typeinfo import TypeInformation, Types
 from headrace.common.typeinfo.base import STRINGS
-from headrace.operators.aggregates.aggregate import ORDERED, Aggregate, ColumnTypes, is_one_of
-from headrace.operators.aggregates.aggregator import BY, BoundAggregate, ColumnAggregator
+from headrace.operators.aggregates.aggregate import ORDERED, Aggregate, AnyColumn, ColumnTypes, InputColumn, is_one_of
+from headrace.operators.aggregates.aggregator import (
+    BY,
+    BoundAggregate,
+    ColumnAggregator,
+    Fields,
+    GroupedRows,
+    Input,
+    Longs,
+)
 from headrace.operators.aggregates.distinct import coded
 from headrace.operators.arrays import fixed_width, gather, list_lengths, lists_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.operators.aggregates.aggregate import AnyColumn, InputColumn
-    from headrace.operators.aggregates.aggregator import Fields, GroupedRows, Input, Longs
-    from headrace.state.runs.grouping import Segments
+from headrace.state.runs.grouping import Segments
 
 
 @dataclass(frozen=True, slots=True)

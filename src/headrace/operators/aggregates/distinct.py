@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.errors import InvalidProgramError
-from headrace.common.typeinfo import Types
-from headrace.operators.aggregates.aggregate import NUMBERS, ORDERED, Aggregate
-from headrace.operators.aggregates.aggregator import BoundAggregate, ColumnAggregator, running_sums
+from headrace.common.typeinfo import TypeInformation, Types
+from headrace.operators.aggregates.aggregate import NUMBERS, ORDERED, Aggregate, AnyColumn, InputColumn
+from headrace.operators.aggregates.aggregator import (
+    BoundAggregate,
+    ColumnAggregator,
+    Fields,
+    GroupedRows,
+    Longs,
+    running_sums,
+)
 from headrace.operators.arrays import fixed_width, is_fixed_width, list_lengths, lists_of
 from headrace.state.keys.hashing import hash_array, hash_int64
 from headrace.state.runs.grouping import Segments, sorted_pairs
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy.typing as npt
-
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.operators.aggregates.aggregate import AnyColumn, InputColumn
-    from headrace.operators.aggregates.aggregator import Fields, GroupedRows, Longs
-
-    Doubles = npt.NDArray[np.float64]
+Doubles = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,35 +16,27 @@ the range of doubles gives an infinity, but only at the end: partial sums may le
 may those of integers, which are kept with a carry.
 """
 
-from __future__ import annotations
-
 import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, ROUND_HALF_UP, Context, Decimal
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.errors import HeadraceError
 from headrace.common.typeinfo import Types
-from headrace.operators.aggregates.aggregator import ColumnAggregator, any_valid
+from headrace.operators.aggregates.aggregator import ColumnAggregator, Fields, GroupedRows, any_valid
 from headrace.operators.arrays import list_lengths, lists_of, validity
-from headrace.state.runs.grouping import Segments
+from headrace.state.runs.grouping import RowGroups, Segments
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    import numpy.typing as npt
-
-    from headrace.operators.aggregates.aggregator import Fields, GroupedRows
-    from headrace.state.runs.grouping import RowGroups
-
-    Doubles = npt.NDArray[np.float64]
-    Longs = npt.NDArray[np.int64]
+Doubles = npt.NDArray[np.float64]
+Longs = npt.NDArray[np.int64]
 
 
 _HUGE = 2.0**960

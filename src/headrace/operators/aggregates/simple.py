@@ -1,21 +1,27 @@
 """Aggregates that keep a number or one of the values: counts, truth of booleans, smallest, largest, first and last."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.common.typeinfo import BasicType, Types
-from headrace.operators.aggregates.aggregate import ORDERED, Aggregate, ColumnTypes, is_one_of
+from headrace.common.typeinfo import BasicType, TypeInformation, Types
+from headrace.operators.aggregates.aggregate import ORDERED, Aggregate, AnyColumn, ColumnTypes, InputColumn, is_one_of
 from headrace.operators.aggregates.aggregator import (
     Aggregator,
     BoundAggregate,
     ColumnAggregator,
+    Emit,
+    Fields,
+    GroupedRows,
+    Input,
+    Longs,
+    Mask,
     any_valid,
     either_valid,
     merged_pairs,
@@ -24,16 +30,7 @@ from headrace.operators.aggregates.aggregator import (
 from headrace.operators.aggregates.distinct import Multiset, element_at, running_extreme
 from headrace.operators.arrays import fixed_width, gather, is_fixed_width, of_fixed_width, validity
 from headrace.state.keys.typed import look_alike
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy.typing as npt
-
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.operators.aggregates.aggregate import AnyColumn, InputColumn
-    from headrace.operators.aggregates.aggregator import Emit, Fields, GroupedRows, Input, Longs, Mask
-    from headrace.state.runs.grouping import RowGroups, Segments
+from headrace.state.runs.grouping import RowGroups, Segments
 
 
 class _Counts(Aggregator):

@@ -1,43 +1,39 @@
 """Sums, averages and variances, and the aggregators behind them, which sum exactly: nothing depends on the cut."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from itertools import combinations
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.typeinfo import BasicType, Types
 from headrace.common.typeinfo.base import FLOATS, WHOLE_NUMBERS
 from headrace.operators.aggregates import exact_sum
-from headrace.operators.aggregates.aggregate import NUMBERS, Aggregate, ColumnTypes, is_one_of
+from headrace.operators.aggregates.aggregate import NUMBERS, Aggregate, AnyColumn, ColumnTypes, InputColumn, is_one_of
 from headrace.operators.aggregates.aggregator import (
+    Aggregator,
     BoundAggregate,
     ColumnAggregator,
+    Fields,
+    GroupedRows,
+    Longs,
+    Mask,
     any_valid,
     either_valid,
     filled,
     merged_pairs,
     running_sums,
 )
-from headrace.operators.aggregates.exact_sum import IntegerOverflowError, SumDecimals, quotients
+from headrace.operators.aggregates.exact_sum import Doubles, Expansion, IntegerOverflowError, SumDecimals, quotients
 from headrace.operators.aggregates.simple import CountValues
 from headrace.operators.arrays import fixed_width, list_lengths, of_fixed_width, validity
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy.typing as npt
-
-    from headrace.operators.aggregates.aggregate import AnyColumn, InputColumn
-    from headrace.operators.aggregates.aggregator import Aggregator, Fields, GroupedRows, Longs, Mask
-    from headrace.operators.aggregates.exact_sum import Doubles, Expansion
-    from headrace.state.runs.grouping import RowGroups, Segments
+from headrace.state.runs.grouping import RowGroups, Segments
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,30 +1,22 @@
 """Aggregates of one's own over Arrow columns: the class that users extend, and the aggregator that calls it."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.common.call_site import of_function, of_traceback
 from headrace.common.errors import InvalidTypeError, UserFunctionError
-from headrace.common.typeinfo import Types
-from headrace.operators.aggregates.aggregate import Aggregate
-from headrace.operators.aggregates.aggregator import Aggregator, BoundAggregate
+from headrace.common.typeinfo import TypeInformation, Types
+from headrace.expressions import Expression
+from headrace.operators.aggregates.aggregate import Aggregate, InputColumn
+from headrace.operators.aggregates.aggregator import Aggregator, BoundAggregate, Fields, GroupedRows, Input
 from headrace.operators.arrays import list_lengths, lists_of
-from headrace.operators.user_code import is_interruption
+from headrace.operators.user_code import OperatorPlace, is_interruption
 from headrace.state.runs.grouping import Segments
-
-if TYPE_CHECKING:
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.expressions import Expression
-    from headrace.operators.aggregates.aggregate import InputColumn
-    from headrace.operators.aggregates.aggregator import Fields, GroupedRows, Input
-    from headrace.operators.user_code import OperatorPlace
 
 
 class ArrowAggregateFunction(ABC):

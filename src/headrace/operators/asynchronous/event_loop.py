@@ -1,26 +1,20 @@
 """An event loop in a thread of its own for the coroutines of the user, and threads for calls that may never return."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import sys
 import threading
 import time
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
-from headrace.common.call_site import of_stack
+from headrace.common.call_site import CallSite, of_stack
 from headrace.common.logs import get_logger
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-
-    from headrace.common.call_site import CallSite
-
-    Call = tuple[Future[Any], Callable[[], Any]]
+Call = tuple[Future[Any], Callable[[], Any]]
 
 
 T = TypeVar("T")

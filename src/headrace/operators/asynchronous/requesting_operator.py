@@ -6,32 +6,33 @@ clock says so. The capacity bounds how much that is, and all are there when the 
 ends: no request is ever part of a checkpoint.
 """
 
-from __future__ import annotations
-
 import inspect
 from abc import abstractmethod
 from collections import deque
+from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
 from headrace.common.arguments import method_of_object
+from headrace.common.batch import Batch
 from headrace.common.logs import get_logger
+from headrace.common.typeinfo import TypeInformation
 from headrace.metrics.own_names import ASYNC_RETRIES, ASYNC_TIMEOUTS
 from headrace.operators.asynchronous.event_loop import LOOK_AROUND_SECONDS, EventLoopThread
-from headrace.operators.asynchronous.requests import Answers, RecordIntake, RequestFunction, Requests
+from headrace.operators.asynchronous.requests import (
+    Answers,
+    Grouping,
+    Intake,
+    RecordIntake,
+    RequestFunction,
+    Requests,
+    RequestSettings,
+)
 from headrace.operators.base import Operator, OperatorContext, Output
 from headrace.operators.functions import RuntimeContext, method_of
 from headrace.operators.user_code import calling_user_code
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from headrace.common.batch import Batch
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.operators.asynchronous.requests import Grouping, Intake, RequestSettings
-
 
 logger = get_logger(__name__)
 

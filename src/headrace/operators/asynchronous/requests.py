@@ -3,29 +3,22 @@
 So many are made at a time, each with its timeout and its attempts. All of it runs in the loop.
 """
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from headrace.common.arguments import with_article
+from headrace.common.batch import Batch
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.types import Row
+from headrace.operators.asynchronous.retries import AsyncRetryStrategy
+from headrace.operators.base import OperatorContext
 from headrace.operators.user_code import NO_RECORD, note_returned, user_error
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from headrace.common.batch import Batch
-    from headrace.operators.asynchronous.retries import AsyncRetryStrategy
-    from headrace.operators.base import OperatorContext
-
 
 _ENDING_SECONDS: Final = 2.0
 """So long requests that are cancelled may take to end."""

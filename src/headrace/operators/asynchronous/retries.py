@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic
+from datetime import timedelta
+from typing import Any, Generic
 
 from headrace.common.arguments import check_call, expect, refused, shown
 from headrace.common.errors import InvalidTypeError
-from headrace.common.time import to_millis
+from headrace.common.time import Duration, Time, to_millis
 from headrace.common.type_variables import OUT
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import timedelta
-
-    from headrace.common.time import Duration, Time
-
-    Length = Duration | Time | timedelta | int
-    ResultPredicate = Callable[[list[Any]], bool] | None
-    ExceptionPredicate = Callable[[Exception], bool] | None
+Length = Duration | Time | timedelta | int
+ResultPredicate = Callable[[list[Any]], bool] | None
+ExceptionPredicate = Callable[[Exception], bool] | None
 
 
 class AsyncRetryPredicate(ABC, Generic[OUT]):

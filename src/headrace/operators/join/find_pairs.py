@@ -8,34 +8,28 @@ as they came. A key with very many records costs time, not memory: pairs are lai
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.common.typeinfo import TypeInformation
 from headrace.operators.arrays import concat, gather
-from headrace.state.keys import KeyColumn
-from headrace.state.renamed_fields import NOTHING_RENAMED
+from headrace.operators.base import KeyedBatch
+from headrace.operators.waiting import TakenBatches
+from headrace.state.keys import KeyCodec, KeyColumn
+from headrace.state.renamed_fields import NOTHING_RENAMED, RenamedFields
 from headrace.state.runs.grouping import sorted_by
 from headrace.state.runs.layout import HASH, KEY, RETAINED_UNTIL, TYPES, rows_of_ranges
 from headrace.state.runs.sections import Section
 from headrace.state.sorted_table import key_ranges, key_sorted, register_key_sorted_merger
 from headrace.state.table_layout import TableLayout
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-
-    import numpy.typing as npt
-
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.operators.base import KeyedBatch
-    from headrace.operators.waiting import TakenBatches
-    from headrace.state.keys import KeyCodec
-    from headrace.state.renamed_fields import RenamedFields
-
-    Longs = npt.NDArray[np.int64]
-    Mask = npt.NDArray[np.bool_]
+Longs = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 
 LEFT: Final = 0

@@ -5,33 +5,35 @@ record is kept until no record that is on time can match it any more; a pair has
 shows a record that nobody has matched when it goes.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from headrace.common.constants import MIN_WATERMARK
-from headrace.operators.base import KeyedOperator
+from headrace.common.typeinfo import TypeInformation
+from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext
 from headrace.operators.functions import FunctionOperator
-from headrace.operators.join.find_pairs import LEFT, RIGHT, SIDES, arrived_records, find_pairs, log_layout
+from headrace.operators.join.find_pairs import (
+    LEFT,
+    RIGHT,
+    SIDES,
+    ArrivedSide,
+    JoinInterval,
+    Pairs,
+    arrived_records,
+    find_pairs,
+    log_layout,
+)
 from headrace.operators.join.outer_pairs import UnmatchedLog, UnmatchedRecords
+from headrace.operators.join.results import JoinResults, Outer
 from headrace.operators.waiting import WaitingBatches
 from headrace.operators.window.lateness import LateRecords, check_timestamps
+from headrace.state.runs.sections import Section
 from headrace.state.sorted_table import KeySortedTable
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    import numpy.typing as npt
-
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
-    from headrace.operators.join.find_pairs import ArrivedSide, JoinInterval, Pairs
-    from headrace.operators.join.results import JoinResults, Outer
-    from headrace.state.runs.sections import Section
-
-    Longs = npt.NDArray[np.int64]
+Longs = npt.NDArray[np.int64]
 
 _MOST_ROWS: Final = 1 << 18
 """So many records wait at most; the more there are, the less often what is kept is searched."""

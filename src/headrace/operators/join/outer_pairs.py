@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.common.constants import MAX_WATERMARK, NO_TIMESTAMP
@@ -17,29 +19,22 @@ from headrace.operators.join.find_pairs import (
     RIGHT,
     TIME,
     ArrivedSide,
+    JoinInterval,
     MatchedRows,
     Pairs,
     gathered,
 )
-from headrace.state.keys import KeyColumn
+from headrace.state.keys import KeyCodec, KeyColumn
+from headrace.state.runs import RunStore
 from headrace.state.runs.grouping import group_rows
 from headrace.state.runs.layout import HASH, KEY, LIVE, RETAINED_UNTIL, rows_of_ranges
 from headrace.state.runs.merge_input import NO_TIME, concat, newest
 from headrace.state.runs.merging import INLINE_ROWS, merge_runs, register_ordered_merger
+from headrace.state.runs.sections import Section
 from headrace.state.sorted_table import TimeSortedTable, key_ranges, key_sorted
 from headrace.state.table_layout import TableLayout
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    import numpy.typing as npt
-
-    from headrace.operators.join.find_pairs import JoinInterval
-    from headrace.state.keys import KeyCodec
-    from headrace.state.runs import RunStore
-    from headrace.state.runs.sections import Section
-
-    Longs = npt.NDArray[np.int64]
+Longs = npt.NDArray[np.int64]
 
 
 _KIND: Final = "join-alone"

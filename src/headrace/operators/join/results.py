@@ -1,11 +1,11 @@
 """Results of joins: from pairs, by expressions column by column, or by a ``ProcessJoinFunction``."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -14,28 +14,19 @@ from headrace.common.batch import Batch
 from headrace.common.columns import array_to_values, layout_of
 from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.other_names import names_explained
-from headrace.common.typeinfo import TupleTypeInfo, Types
-from headrace.operators.base import KeyedBatch
+from headrace.common.typeinfo import TupleTypeInfo, TypeInformation, Types
+from headrace.expressions import Bound
+from headrace.operators.base import KeyedBatch, OperatorContext, Output
 from headrace.operators.collector import RowCollector
 from headrace.operators.functions import OTHER_NAMES_FOR_EMITTING, results_made_by
-from headrace.operators.join.find_pairs import LEFT, RIGHT
+from headrace.operators.join.find_pairs import LEFT, RIGHT, Pairs
 from headrace.operators.stateless import computed
 from headrace.operators.user_code import user_error
+from headrace.operators.waiting import TakenBatches
 from headrace.state.keys import KeyColumn
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    import numpy.typing as npt
-
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.expressions import Bound
-    from headrace.operators.base import OperatorContext, Output
-    from headrace.operators.join.find_pairs import Pairs
-    from headrace.operators.waiting import TakenBatches
-
-    Mask = npt.NDArray[np.bool_]
-    Longs = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+Longs = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,47 +1,38 @@
 """Joins and co-groups of windows: pairs of each key as ranges of rows, and a table of elements for each input."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.common.typeinfo import TypeInformation
 from headrace.operators.arrays import gather
+from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext, Output
 from headrace.operators.join.find_pairs import LEFT, RIGHT, SIDES, Pairs, portions
-from headrace.operators.join.results import tagged, tagged_types, untagged
+from headrace.operators.join.results import JoinResults, Outer, tagged, tagged_types, untagged
 from headrace.operators.waiting import WaitingBatches
 from headrace.operators.window.general.ordered_contents import (
     ColumnPieces,
     ElementsOfKeys,
+    KeysOfWindow,
     OrderedContents,
     OrderedElements,
     elements_held_as,
     keys_of_window,
 )
-from headrace.operators.window.general.ordered_operator import OrderedWindowOperator
+from headrace.operators.window.general.ordered_operator import DueWindow, OrderedWindowOperator
 from headrace.operators.window.general.window_operator import FunctionWindowOperator, WindowOperator
 from headrace.operators.window.stored_windows import LEFT_STORE, RIGHT_STORE, check_has_tables_of
+from headrace.state.keys import KeyColumn
+from headrace.state.runs.grouping import Groups
 from headrace.state.runs.layout import VALUE, rows_of_ranges
-from headrace.windowing.definition import WindowFunctions
+from headrace.windowing.definition import WindowDefinition, WindowFunctions
+from headrace.windowing.intervals import Assignment, RegularWindows
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    import numpy.typing as npt
-
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext, Output
-    from headrace.operators.join.results import JoinResults, Outer
-    from headrace.operators.window.general.ordered_contents import KeysOfWindow
-    from headrace.operators.window.general.ordered_operator import DueWindow
-    from headrace.state.keys import KeyColumn
-    from headrace.state.runs.grouping import Groups
-    from headrace.windowing.definition import WindowDefinition
-    from headrace.windowing.intervals import Assignment, RegularWindows
-
-    Longs = npt.NDArray[np.int64]
+Longs = npt.NDArray[np.int64]
 
 
 _STORES = (LEFT_STORE, RIGHT_STORE)

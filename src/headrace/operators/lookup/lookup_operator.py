@@ -1,31 +1,30 @@
 """``enrich``: each record in a pair with what is found of its key, for which keys become requests."""
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from headrace.common.typeinfo import TupleTypeInfo
+from headrace.common.batch import Batch
+from headrace.common.output_tag import OutputTag
+from headrace.common.typeinfo import TupleTypeInfo, TypeInformation
 from headrace.common.values import handler_of
 from headrace.metrics.own_names import LOOKUP_CACHE_HITS, LOOKUP_MISSES
 from headrace.operators.asynchronous.requesting_operator import RequestingOperator
-from headrace.operators.asynchronous.requests import Answers, Request, RequestFunction
-from headrace.operators.lookup.readers import LookupCache, found_key
+from headrace.operators.asynchronous.requests import (
+    Answers,
+    Intake,
+    Request,
+    RequestFunction,
+    Requests,
+    RequestSettings,
+)
+from headrace.operators.base import EpochScope, OperatorContext
+from headrace.operators.lookup.readers import CacheSettings, Found, LookupCache, LookupReader, found_key
 from headrace.operators.user_code import user_error
 from headrace.state.copying import copier
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from headrace.common.batch import Batch
-    from headrace.common.output_tag import OutputTag
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.operators.asynchronous.requests import Intake, Requests, RequestSettings
-    from headrace.operators.base import EpochScope, OperatorContext
-    from headrace.operators.lookup.readers import CacheSettings, Found, LookupReader
 
 
 class KeyedAnswers(Answers):

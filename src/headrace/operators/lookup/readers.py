@@ -6,30 +6,25 @@ import asyncio
 import inspect
 import sys
 from collections import OrderedDict
-from collections.abc import Mapping
-from concurrent.futures import wait
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, wait
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from numbers import Number
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
+
+import pyarrow as pa
 
 from headrace.common.arguments import method_of_object, with_article
 from headrace.common.columns import layout_of
 from headrace.common.errors import InvalidTypeError
 from headrace.common.logs import get_logger
+from headrace.common.typeinfo import TypeInformation
 from headrace.common.types import Row
 from headrace.operators.asynchronous.event_loop import DaemonThreads
 from headrace.state.keys.typed import NAN, same_nan
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from concurrent.futures import Future
-
-    import pyarrow as pa
-
-    from headrace.common.typeinfo import TypeInformation
 
 
 def found_key(key: Any) -> Any:

@@ -1,25 +1,20 @@
 """Which records are late for windows of event time, and what becomes of them."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
+from headrace.common.batch import Batch
 from headrace.common.constants import MAX_WATERMARK, NO_TIMESTAMP
 from headrace.common.errors import InvalidProgramError
 from headrace.metrics.own_names import LATE_DROPPED
+from headrace.operators.base import Operator, OperatorContext
 from headrace.operators.user_code import record_text
+from headrace.windowing.intervals import Assignment
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from headrace.common.batch import Batch
-    from headrace.operators.base import Operator, OperatorContext
-    from headrace.windowing.intervals import Assignment
-
-    Longs = npt.NDArray[np.int64]
-    Mask = npt.NDArray[np.bool_]
+Longs = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 
 def check_timestamps(

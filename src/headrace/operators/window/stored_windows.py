@@ -7,43 +7,36 @@ have shown already stays shown, and does not move: each record is shown by the o
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.common.batch import Batch
 from headrace.common.columns import layout_of
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import StateMigrationError
 from headrace.common.logs import get_logger
+from headrace.common.typeinfo import TypeInformation
 from headrace.metrics.own_names import ROWS_DROPPED, ROWS_MOVED
-from headrace.operators.base import Operator, cannot_go_on
+from headrace.operators.base import EpochScope, Operator, OperatorContext, Output, cannot_go_on
 from headrace.operators.window.lateness import passed_end
 from headrace.state.keyed.backend import NAMESPACED_PREFIX, STORE_PREFIX
-from headrace.state.renamed_fields import NOTHING_RENAMED
-from headrace.state.runs.merge_input import described, floor_of, rest_of
+from headrace.state.keys import KeyCodec
+from headrace.state.renamed_fields import NOTHING_RENAMED, RenamedFields
+from headrace.state.runs import Run, RunStore
+from headrace.state.runs.merge_input import Combine, described, floor_of, rest_of
 from headrace.state.table_layout import TableLayout
 from headrace.state.timers import NO_TIMER
 from headrace.windowing.definition import ChangedWindows
-from headrace.windowing.intervals import AlignedWindows
-from headrace.windowing.windows import TimeWindow
+from headrace.windowing.intervals import AlignedWindows, RegularWindows
+from headrace.windowing.windows import TimeWindow, Window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-
-    import numpy.typing as npt
-
-    from headrace.common.batch import Batch
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.operators.base import EpochScope, OperatorContext, Output
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
-    from headrace.state.keys import KeyCodec
-    from headrace.state.renamed_fields import RenamedFields
-    from headrace.state.runs import Run, RunStore
-    from headrace.state.runs.merge_input import Combine
-    from headrace.windowing.intervals import RegularWindows
-    from headrace.windowing.windows import Window
 
     Longs = npt.NDArray[np.int64]
 

@@ -8,22 +8,17 @@ leave. It is started when there is work for the first time, and ends with the se
 Work and items come by its standard input, outcomes go by its standard output, all as pickles.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pickle
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING, BinaryIO, Final
+from collections.abc import Sequence
+from typing import BinaryIO, Final
 
 from headrace.common.errors import InfrastructureError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from headrace.runtime.spark.worker import ShippedJob
+from headrace.runtime.spark.worker import ShippedJob
 
 NICENESS: Final = 3
 """By so much its priority is lower: it gets half the processor time of a task that wants the same core."""

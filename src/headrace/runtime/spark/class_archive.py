@@ -20,16 +20,14 @@ import subprocess
 import sys
 import time
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headrace.common.durable import Permissions, make_folder, move, sync_folder
 from headrace.common.java import JavaRuntime, cache_directory
 from headrace.common.logs import get_logger
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 logger = get_logger(__name__)
 

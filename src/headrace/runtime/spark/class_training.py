@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
 from pyspark import SparkContext
 from pyspark.sql import functions as sql
 
@@ -28,7 +29,6 @@ from headrace.runtime.spark.session import acquire_session, session_of_epochs
 from headrace.runtime.spark.settings import DEFAULT_JAVA_OPTIONS, FRUGAL_JAVA
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 _CLASS_LIST: Final = "classes.list"

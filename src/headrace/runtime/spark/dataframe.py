@@ -1,7 +1,5 @@
 """Static Spark DataFrames: as a source that reads what Spark has written once, and with their rows brought together."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import uuid
@@ -9,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -18,6 +16,7 @@ from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, UnsupportedOperationError
+from headrace.common.typeinfo import TypeInformation
 from headrace.connectors.file_system.source import FileSource
 from headrace.connectors.source import Boundedness, EnumeratorContext, Source, SourceReader, SplitEnumerator
 from headrace.formats.bulk_files import type_of_schema
@@ -25,10 +24,6 @@ from headrace.formats.parquet import ParquetFormat
 from headrace.runtime.spark.faults import SPARK_ERRORS, failure
 from headrace.runtime.task.background import attempt
 from headrace.storage.file_system import PosixFileSystem
-
-if TYPE_CHECKING:
-    from headrace.common.typeinfo import TypeInformation
-
 
 _APART = 1_000_000
 """Nanoseconds between the times of two files: what the coarsest file systems can hold."""

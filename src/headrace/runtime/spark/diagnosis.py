@@ -9,6 +9,7 @@ import os
 import platform
 import re
 import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Final
@@ -19,8 +20,6 @@ from headrace.common.java import JAVA_FIX, bundled_java_home, find_java
 from headrace.runtime.spark.executors import WorkerReport, ask_workers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from pyspark.sql import SparkSession
 
 _MINIMUM_PYTHON: Final = (3, 11)

@@ -5,21 +5,20 @@ from __future__ import annotations
 import re
 import socket
 import uuid
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
 
 import headrace
 from headrace.common.errors import CheckpointStorageError, ConfigurationError, InfrastructureError
+from headrace.storage.folder import Folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-    from pathlib import Path
-
-    import pyarrow as pa
     from pyspark.sql import SparkSession
-
-    from headrace.storage.folder import Folder
 
 
 _REPORT: Final = "python string, executable string, headrace string, pyarrow string"

@@ -1,7 +1,5 @@
 """What PySpark raises when a query fails, in headrace's own words."""
 
-from __future__ import annotations
-
 import re
 from typing import Final
 

@@ -7,7 +7,8 @@ import hashlib
 import pickle
 import shutil
 import uuid
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -18,25 +19,21 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from headrace.common.errors import JobExecutionError
 from headrace.common.pickling import pickle_by_value
 from headrace.exchange.envelope import SCHEMA, SORT_COLUMNS, EnvelopeKind
+from headrace.plan.job_plan import JobPlan
 from headrace.runtime.spark.background_process import BackgroundProcess
 from headrace.runtime.spark.executors import ask_workers, check_directory, check_versions, remove_probes
 from headrace.runtime.spark.faults import SPARK_ERRORS, failure
-from headrace.runtime.spark.session import session_of_epochs
+from headrace.runtime.spark.session import SessionHandle, session_of_epochs
 from headrace.runtime.spark.shipping import Parts, ShippedFiles, files_in, make_folder, remove
 from headrace.runtime.spark.worker import BackgroundStage, LaterStage, ShippedJob, SourceStage
 from headrace.runtime.spark.worker_daemon import is_found_by_new_interpreters
 from headrace.runtime.task.dependencies import own_path
+from headrace.runtime.task.messages import EpochContext, SerializedJob, TaskReport
+from headrace.storage.folder import Folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from concurrent.futures import Future
-
     from pyspark.sql import DataFrame
 
-    from headrace.plan.job_plan import JobPlan
-    from headrace.runtime.spark.session import SessionHandle
-    from headrace.runtime.task.messages import EpochContext, SerializedJob, TaskReport
-    from headrace.storage.folder import Folder
 
 T = TypeVar("T")
 R = TypeVar("R")

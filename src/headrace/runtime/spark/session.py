@@ -1,15 +1,14 @@
 """The Spark session that a job runs in: the user's if there is one, else one of headrace's own."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Thread
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException, PySparkRuntimeError
@@ -23,8 +22,10 @@ from headrace.runtime.spark.faults import SPARK_ERRORS, not_started
 from headrace.runtime.spark.session_start import (
     GATEWAY_PORT,
     PYTHON,
+    EarlyJava,
     JavaProcess,
     SessionRequest,
+    SessionStart,
     given_to_spark,
     prepare,
     with_interpreter,
@@ -39,11 +40,6 @@ from headrace.runtime.spark.settings import (
     warn_of_misspelled,
 )
 from headrace.runtime.spark.worker_daemon import start_early
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from headrace.runtime.spark.session_start import EarlyJava, SessionStart
 
 logger = get_logger(__name__)
 

@@ -16,13 +16,15 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, Final
 
 from headrace.common import options
+from headrace.common.configuration import Configuration
 from headrace.common.durable import Permissions, TemporaryFolder, write_file
 from headrace.common.errors import ConfigurationError, HeadraceError, JobExecutionError
 from headrace.common.java import JavaRuntime, bundled_java_home, find_java
@@ -39,12 +41,6 @@ from headrace.runtime.spark.settings import (
     settings_of_own_session,
 )
 from headrace.runtime.spark.worker_daemon import daemon_settings
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from headrace.common.configuration import Configuration
-
 
 SUBMIT_ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
 """What PySpark gives to ``spark-submit`` when it starts Java."""

@@ -19,23 +19,18 @@ import secrets
 import struct
 import tempfile
 import zlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from types import TracebackType
+from typing import Final, Self
 
 import pyarrow as pa
 
 from headrace.common.errors import InfrastructureError, JobExecutionError
 from headrace.common.logs import get_logger
-from headrace.exchange.envelope import EnvelopeKind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from types import TracebackType
-
-    from headrace.exchange.envelope import Envelope
-    from headrace.storage.folder import Folder
-
+from headrace.exchange.envelope import Envelope, EnvelopeKind
+from headrace.storage.folder import Folder
 
 logger = get_logger(__name__)
 

@@ -1,10 +1,8 @@
 """What runs inside Spark's Python workers: the two functions that ``mapInArrow`` calls."""
 
-from __future__ import annotations
-
 import gc
 import pickle
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping
 
 import pyarrow as pa
 from pyspark import SparkFiles, TaskContext
@@ -17,11 +15,7 @@ from headrace.runtime.task.background import attempt
 from headrace.runtime.task.dependencies import enter, work_in
 from headrace.runtime.task.messages import EpochContext, SerializedJob, shipped_in
 from headrace.runtime.task.runner import TaskRunner
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from headrace.storage.folder import Folder
+from headrace.storage.folder import Folder
 
 _KEPT_RUNNERS = 4
 """A worker serves few jobs; those it has not seen for longest are closed."""

@@ -15,6 +15,7 @@ import site
 import sys
 import threading
 import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
@@ -22,8 +23,6 @@ from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 from headrace.common.logs import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from pyspark import SparkContext
 
 P = ParamSpec("P")

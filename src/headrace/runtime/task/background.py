@@ -1,21 +1,16 @@
 """Work beside the epochs: what a task does with an item, on every runtime; and compaction, which is such work."""
 
-from __future__ import annotations
-
 import pickle
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import headrace.operators.run_mergers  # noqa: F401
 from headrace.common.errors import EXITS, JobExecutionError, StateCorruptedError, StateError
 from headrace.common.logs import get_logger
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from headrace.state.backend import CompactionOutcome, CompactionWork, StateBackendPlugin
-    from headrace.storage.folder import Folder
+from headrace.state.backend import CompactionOutcome, CompactionWork, StateBackendPlugin
+from headrace.storage.folder import Folder
 
 logger = get_logger(__name__)
 

@@ -4,8 +4,6 @@ Modules travel as one archive, the *bundle*: a folder with a folder for each ent
 files: a folder for those to be executed, and one for the others.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import shutil
@@ -13,16 +11,14 @@ import site
 import sys
 import sysconfig
 from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from headrace.common.errors import InvalidProgramError
 from headrace.common.job_files import UnpackedFiles, register_files
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 ARCHIVE_FORMATS: Final = {".zip": "zip", ".jar": "zip", ".tar": "tar", ".tar.gz": "gztar", ".tgz": "gztar"}
 """The archives that Spark unpacks, by the end of their names, and what Python calls their formats."""

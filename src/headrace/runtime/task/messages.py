@@ -9,26 +9,21 @@ from __future__ import annotations
 import os
 import socket
 import traceback
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from headrace.common import errors
 from headrace.common.constants import MIN_WATERMARK
-from headrace.common.errors import program_lines, shows_all
+from headrace.common.errors import FailureOrigin, program_lines, shows_all
 from headrace.common.logs import UNCONFIGURED, LogSettings
+from headrace.graph.stream_graph import Node
+from headrace.metrics.registry import Measurements
 from headrace.operators.user_code import RecordError, text_of
-from headrace.runtime.task.dependencies import NOTHING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from headrace.common.errors import FailureOrigin
-    from headrace.graph.stream_graph import Node
-    from headrace.metrics.registry import Measurements
-    from headrace.runtime.task.dependencies import JobDependencies
-    from headrace.state.backend import CompactionOutcome
-    from headrace.state.state_file import VersionRef
-    from headrace.storage.folder import Folder
+from headrace.runtime.task.dependencies import NOTHING, JobDependencies
+from headrace.state.backend import CompactionOutcome
+from headrace.state.state_file import VersionRef
+from headrace.storage.folder import Folder
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,46 +5,34 @@ not do exactly the epoch before, or not in the attempt that counts, is dropped a
 function are not state.
 """
 
-from __future__ import annotations
-
 import pickle
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import CheckpointFailedError, StateMigrationError
 from headrace.common.logs import get_logger
-from headrace.connectors.source import ReaderContext
-from headrace.exchange.envelope import SummaryBook
+from headrace.connectors.source import KeptClients, ReaderContext, SourceReader
+from headrace.exchange.envelope import Envelope, SummaryBook
 from headrace.exchange.sender import EdgeSender
 from headrace.graph.specs import SourceSpec, TaskParameters
-from headrace.operators.base import EpochScope, OperatorContext, cannot_go_on
+from headrace.metrics.registry import Measurements
+from headrace.operators.base import EpochScope, Operator, OperatorContext, ProcessLocalCache, cannot_go_on
 from headrace.operators.checkpointed import initialize, snapshot
 from headrace.operators.functions import close_all
 from headrace.operators.sink import SinkOperator
 from headrace.operators.timestamps import TimestampsOperator
 from headrace.operators.user_code import NamingSource, calling_user_code
 from headrace.operators.window.stored_windows import drop_changed
-from headrace.runtime.task.messages import StateReport, TaskReport
-from headrace.runtime.task.outputs import BroadcastingOutput, ChainingOutput, wire_forks
+from headrace.plan.job_plan import JobPlan, PlannedOperator
+from headrace.runtime.task.messages import EpochContext, PartitionContext, SerializedJob, StateReport, TaskReport
+from headrace.runtime.task.outputs import BroadcastingOutput, ChainingOutput, EdgeOutput, wire_forks
 from headrace.runtime.task.watermark_valve import WatermarkValve
-from headrace.state.backend import StateOwner
+from headrace.state.backend import StateOwner, TaskStates
 from headrace.state.protocols import StateKind
+from headrace.storage.folder import Folder
 from headrace.windowing.definition import ChangedWindows
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from headrace.connectors.source import KeptClients, SourceReader
-    from headrace.exchange.envelope import Envelope
-    from headrace.metrics.registry import Measurements
-    from headrace.operators.base import Operator, ProcessLocalCache
-    from headrace.plan.job_plan import JobPlan, PlannedOperator
-    from headrace.runtime.task.messages import EpochContext, PartitionContext, SerializedJob
-    from headrace.runtime.task.outputs import EdgeOutput
-    from headrace.state.backend import TaskStates
-    from headrace.storage.folder import Folder
 
 logger = get_logger(__name__)
 

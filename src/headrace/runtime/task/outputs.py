@@ -7,32 +7,28 @@ come in the order and under the watermarks that they would have come in one by o
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
+from headrace.common.batch import Batch
 from headrace.common.constants import MIN_WATERMARK
 from headrace.exchange.receiver import merged
 from headrace.exchange.sender import EdgeSender, keys_of
 from headrace.graph.partitioning import ForwardByKey
-from headrace.operators.base import KeyedBatch
+from headrace.operators.base import KeyedBatch, OperatorContext
 from headrace.operators.collector import OperatorRecordOrigin
 from headrace.operators.user_code import calling_user_code
-from headrace.plan.job_plan import FORK, send_alike
+from headrace.plan.job_plan import FORK, PlannedEdge, PlannedFork, Stage, send_alike
+from headrace.runtime.task.watermark_valve import WatermarkValve
 from headrace.state.copying import copy_value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    import numpy.typing as npt
-
-    from headrace.common.batch import Batch
-    from headrace.operators.base import OperatorContext
-    from headrace.plan.job_plan import PlannedEdge, PlannedFork, Stage
     from headrace.runtime.task.operator_chain import ChainedOperator
-    from headrace.runtime.task.watermark_valve import WatermarkValve
 
     Longs = npt.NDArray[np.int64]
 

@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import pickle
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.garbage import gc_relaxed
 from headrace.common.logs import note_epoch
 from headrace.connectors.source import KeptClients
 from headrace.exchange.envelope import Envelope, EnvelopeKind
+from headrace.operators.base import ProcessLocalCache
 from headrace.operators.user_code import EpochCancelledError
+from headrace.plan.job_plan import JobPlan
 from headrace.runtime.task.messages import REPORTED, EpochContext, SerializedJob, TaskFailure, TaskReport, hands_on
 from headrace.runtime.task.operator_chain import OperatorChain
 from headrace.runtime.task.source_task import SourceTask
 from headrace.runtime.task.stage_task import StageTask
+from headrace.storage.folder import Folder
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from headrace.operators.base import ProcessLocalCache
-    from headrace.plan.job_plan import JobPlan
-    from headrace.storage.folder import Folder
-
-    Task = tuple[int, int]
-    """A stage, and a task of it."""
-
-    Mark = tuple[str, int, int]
-    """The epoch that a chain has done: the job's id, the generation, the epoch's number."""
+Task = tuple[int, int]
+"""A stage, and a task of it."""
+Mark = tuple[str, int, int]
+"""The epoch that a chain has done: the job's id, the generation, the epoch's number."""
 
 
 _MOST_CACHED_BYTES: Final = 128 << 20

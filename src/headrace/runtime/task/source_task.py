@@ -1,28 +1,20 @@
 """Stage 0: reads splits, assigns timestamps, runs what is chained to the sources, and fills the exchange."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from headrace.common.batch import Batch
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
 from headrace.common.errors import HeadraceError
+from headrace.connectors.source import SourceRecords
 from headrace.exchange.envelope import ChannelStatus
 from headrace.operators.user_code import name_source, user_error
-from headrace.runtime.task.messages import ChannelReport, SplitAssignment, TaskReport
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    import numpy.typing as npt
-
-    from headrace.connectors.source import SourceRecords
-    from headrace.runtime.task.messages import EpochContext
-    from headrace.runtime.task.operator_chain import ChainedOperator, ChainedSource, ChainNode, OperatorChain
-
+from headrace.runtime.task.messages import ChannelReport, EpochContext, SplitAssignment, TaskReport
+from headrace.runtime.task.operator_chain import ChainedOperator, ChainedSource, ChainNode, OperatorChain
 
 _MANY: Final = 4096
 """Fewer times are written sooner than numpy has said that one stands for all."""

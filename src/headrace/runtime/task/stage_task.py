@@ -1,20 +1,13 @@
 """Every later stage: takes envelopes in order, drives the operators, writes their state."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
-from headrace.exchange.envelope import ChannelStatus, EnvelopeKind, summaries_of
+from headrace.exchange.envelope import ChannelStatus, Envelope, EnvelopeKind, summaries_of
 from headrace.exchange.receiver import ExchangeReceiver
-from headrace.runtime.task.messages import PartitionContext
+from headrace.runtime.task.messages import EpochContext, PartitionContext, TaskReport
+from headrace.runtime.task.operator_chain import ChainedOperator, OperatorChain
 from headrace.runtime.task.watermark_valve import EXCHANGE
-
-if TYPE_CHECKING:
-    from headrace.exchange.envelope import Envelope
-    from headrace.runtime.task.messages import EpochContext, TaskReport
-    from headrace.runtime.task.operator_chain import ChainedOperator, OperatorChain
 
 
 class StageTask:

@@ -1,26 +1,19 @@
 """The watermark valve of an operator: its event time is that of the slowest of its inputs."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
+from headrace.common.batch import Batch
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import InvalidProgramError
 from headrace.common.types import symbols_of
 from headrace.graph.specs import CHANGES
+from headrace.operators.base import Operator
 from headrace.operators.user_code import record_text
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
-
-    import numpy.typing as npt
-
-    from headrace.common.batch import Batch
-    from headrace.operators.base import Operator
-    from headrace.plan.job_plan import PlannedEdge
-
+from headrace.plan.job_plan import PlannedEdge
 
 EXCHANGE: Final = -1
 """Stands for all exchanged edges of an operator together: the receiver has merged them."""

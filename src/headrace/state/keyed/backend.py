@@ -1,17 +1,18 @@
 """``KeyedStateBackend``: the states of one operator, by key and by key and namespace."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 import pyarrow as pa
 
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
+from headrace.common.typeinfo import Json
+from headrace.state import descriptors as d
 from headrace.state.interfaces import MergingState
 from headrace.state.keyed.map_state import ColumnarMapState
-from headrace.state.keyed.namespaces import KeyScope, NamespaceScope, decoded_pair, namespaced
+from headrace.state.keyed.namespaces import KeyScope, Namespace, NamespaceScope, StateScope, decoded_pair, namespaced
 from headrace.state.keyed.table import StateTable
 from headrace.state.keyed.value_and_list_state import (
     ColumnarListState,
@@ -20,19 +21,10 @@ from headrace.state.keyed.value_and_list_state import (
     FoldedReducingState,
     value_state,
 )
-from headrace.state.keys import KeyColumn
-from headrace.state.keys.codecs import NO_KEY
+from headrace.state.keys import KeyCodec, KeyColumn
+from headrace.state.keys.codecs import NO_KEY, AnyKeyEntry
+from headrace.state.runs import RunStore
 from headrace.state.runs.layout import KEY
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from headrace.common.typeinfo import Json
-    from headrace.state import descriptors as d
-    from headrace.state.keyed.namespaces import Namespace, StateScope
-    from headrace.state.keys import KeyCodec
-    from headrace.state.keys.codecs import AnyKeyEntry
-    from headrace.state.runs import RunStore
 
 STORE_PREFIX: Final = "state/"
 """Stores of states by key are called so, followed by the name of the state."""

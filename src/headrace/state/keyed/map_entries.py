@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.common.columns import array_to_values, values_to_array
+from headrace.state.descriptors import MapStateDescriptor
 from headrace.state.keyed.table import Elements
 from headrace.state.keys import KeyCodec
 from headrace.state.keys.typed import nan_replacer
+from headrace.state.runs import Run
 from headrace.state.runs.layout import (
     ACTION,
     ENTRY,
@@ -30,15 +34,7 @@ from headrace.state.runs.layout import (
 from headrace.state.runs.merge_input import expires
 from headrace.state.runs.sections import ELEMENTS, FEW
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    import numpy.typing as npt
-
-    from headrace.state.descriptors import MapStateDescriptor
-    from headrace.state.runs import Run
-
-    Indices = npt.NDArray[np.int64]
+Indices = npt.NDArray[np.int64]
 
 
 GONE: Final[Any] = object()

@@ -4,10 +4,9 @@ The map of a key is read as a whole when it is small, or when all of it is asked
 up one by one, until so many have been that reading all of it would have cost little more.
 """
 
-from __future__ import annotations
-
 import operator
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -15,9 +14,10 @@ import pyarrow as pa
 from headrace.common.errors import InvalidTypeError
 from headrace.common.other_names import names_explained
 from headrace.common.typeinfo import PickledBytesTypeInfo
-from headrace.common.values import handler_of
+from headrace.common.values import TypeHandler, handler_of
 from headrace.common.values.handler import CheckSource
 from headrace.state.copying import copy_value, entries_of
+from headrace.state.descriptors import MapStateDescriptor
 from headrace.state.interfaces import MapState
 from headrace.state.keyed.map_entries import (
     GONE,
@@ -29,19 +29,12 @@ from headrace.state.keyed.map_entries import (
     MapCell,
     MapEntries,
 )
-from headrace.state.keyed.table import NestedCells
+from headrace.state.keyed.namespaces import StateScope
+from headrace.state.keyed.table import Match, NestedCells, StateTable
 from headrace.state.keys.codecs import not_hashable
 from headrace.state.keys.typed import PLAIN, is_declared, is_integer_type, nan_replacer
 from headrace.state.runs import ELEMENT_COUNT
 from headrace.state.runs.layout import ACTION, CLEAR, REMOVED, sorted_lists
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from headrace.common.values import TypeHandler
-    from headrace.state.descriptors import MapStateDescriptor
-    from headrace.state.keyed.namespaces import StateScope
-    from headrace.state.keyed.table import Match, StateTable
 
 SMALL_MAP: Final = 256
 """Up to so many entries are read together, which takes little longer than looking one up."""

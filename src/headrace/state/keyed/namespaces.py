@@ -7,28 +7,21 @@ the lower half tells the namespaces of a key apart, so that a key may have many.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import StateError
-from headrace.state.keys import KeyColumn
-from headrace.state.keys.codecs import NO_KEY, KeyEntries
+from headrace.common.typeinfo import Json
+from headrace.state.keys import KeyCodec, KeyColumn
+from headrace.state.keys.codecs import NO_KEY, AnyKeyEntry, KeyEntries, NoKey
 from headrace.state.keys.encoding import ClassRegistry, KeyDecoder, KeyEncoder
 from headrace.state.keys.hashing import hash_array
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    import numpy.typing as npt
-
-    from headrace.common.typeinfo import Json
-    from headrace.state.keys import KeyCodec
-    from headrace.state.keys.codecs import AnyKeyEntry, NoKey
-
 
 GivenNamespace = bytes | int | tuple[int, int]
 """What states and timers of one key are told apart by: start and end of a window, say, or its end alone."""

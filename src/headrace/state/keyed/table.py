@@ -1,36 +1,29 @@
 """What the kinds of keyed state have in common: their runs, reading many keys at once, writing what has changed."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.common.columns import array_to_values, values_to_array
 from headrace.common.errors import StateMigrationError
 from headrace.common.logs import get_logger
+from headrace.common.typeinfo import Json, TypeInformation
+from headrace.state.descriptors import StateDescriptor
 from headrace.state.evolution import OTHER_UID, difference, evolve_run
-from headrace.state.runs import HASH, SORT
+from headrace.state.keyed.namespaces import Entries, StateScope
+from headrace.state.keys import KeyColumn
+from headrace.state.runs import HASH, SORT, Run, RunStore
 from headrace.state.runs.layout import CLEAR, EXPIRY, KEY, KEY_ORDER, KIND, TTL, TYPES, VALUE
 from headrace.state.runs.merge_input import aged, expires, follow
 from headrace.state.runs.merging import merge_small_runs
 from headrace.state.runs.run import find_rows, narrowed, order_of_keys
+from headrace.state.ttl import TtlPolicy
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    import numpy.typing as npt
-
-    from headrace.common.typeinfo import Json, TypeInformation
-    from headrace.state.descriptors import StateDescriptor
-    from headrace.state.keyed.namespaces import Entries, StateScope
-    from headrace.state.keys import KeyColumn
-    from headrace.state.runs import Run, RunStore
-    from headrace.state.ttl import TtlPolicy
-
-    Indices = npt.NDArray[np.int64]
+Indices = npt.NDArray[np.int64]
 
 
 logger = get_logger(__name__)

@@ -1,9 +1,8 @@
 """``ValueState``, and the folding states on top of it: ``ReducingState`` and ``AggregatingState``."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable
 from operator import is_not
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -11,27 +10,21 @@ import pyarrow as pa
 from headrace.common.call_site import of_function
 from headrace.common.errors import InvalidTypeError
 from headrace.common.other_names import names_explained
+from headrace.common.typeinfo import TypeInformation
 from headrace.common.values import handler_of
 from headrace.state.copying import copier, copy_value, elements_of
+from headrace.state.descriptors import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    ReducingStateDescriptor,
+    StateDescriptor,
+    ValueStateDescriptor,
+)
 from headrace.state.interfaces import AggregatingState, ListState, ReducingState, ValueState
-from headrace.state.keyed.table import Elements, NestedCells, StateTable, changed_keys, flat, gathered, segments
+from headrace.state.keyed.namespaces import StateScope
+from headrace.state.keyed.table import Elements, Match, NestedCells, StateTable, changed_keys, flat, gathered, segments
 from headrace.state.runs import ELEMENT_COUNT
 from headrace.state.runs.layout import CLEAR, EXPIRY, VALUE, list_columns
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.state.descriptors import (
-        AggregatingStateDescriptor,
-        ListStateDescriptor,
-        ReducingStateDescriptor,
-        StateDescriptor,
-        ValueStateDescriptor,
-    )
-    from headrace.state.keyed.namespaces import StateScope
-    from headrace.state.keyed.table import Match
-
 
 UNLOADED: Final[Any] = object()
 """Stands for an element that has not been read yet."""

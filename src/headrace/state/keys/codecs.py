@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from array import array as int_array
+from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -15,20 +17,13 @@ from headrace.common.arguments import is_unicode
 from headrace.common.columns import array_to_values, values_to_array
 from headrace.common.errors import InvalidTypeError, StateError
 from headrace.common.garbage import gc_paused
-from headrace.common.typeinfo import BasicType, BasicTypeInfo, PickledBytesTypeInfo
+from headrace.common.typeinfo import BasicType, BasicTypeInfo, Json, PickledBytesTypeInfo, TypeInformation
 from headrace.common.typeinfo.base import STRINGS
 from headrace.state.keys import typed
 from headrace.state.keys.encoding import ClassRegistry, KeyDecoder, KeyEncoder
 from headrace.state.keys.hashing import canonical, check_no_nulls, hash_array
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    import numpy.typing as npt
-
-    from headrace.common.typeinfo import Json, TypeInformation
-
-    Classes = Iterable[type]
+Classes = Iterable[type]
 
 
 class KeyColumn:

@@ -8,22 +8,20 @@ instant in two time zones. All NaNs count as one key. A value begins with a tag 
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable, Iterable
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from enum import Enum
 from importlib import import_module
 from math import isnan
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import UUID
 
 import numpy as np
 
 from headrace.common.errors import InvalidTypeError
 from headrace.common.types import Row, RowKind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 TAG_NONE: Final = 0
 TAG_INT: Final = 1

@@ -4,24 +4,20 @@ Integers are hashed by the finaliser of splitmix64, strings and bytes by XXH64 w
 on these figures for ever: never change them (golden values are frozen in the tests).
 """
 
-from __future__ import annotations
-
 import sys
 from itertools import pairwise
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.common.constants import UPPER_BOUND_MAX_PARALLELISM
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    Hashes: TypeAlias = npt.NDArray[np.uint64]
-    Indices: TypeAlias = npt.NDArray[np.int64]
+Hashes: TypeAlias = npt.NDArray[np.uint64]
+Indices: TypeAlias = npt.NDArray[np.int64]
 
 
 _ALL: Final = (1 << 64) - 1

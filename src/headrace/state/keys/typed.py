@@ -5,16 +5,16 @@ Columns of integers, booleans, strings and bytes, and records of those, are enco
 bytes are those that :mod:`headrace.state.keys.encoding` gives.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from functools import partial
 from math import isnan, nan
 from struct import pack
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -29,20 +29,13 @@ from headrace.common.typeinfo import (
     PickledBytesTypeInfo,
     RowTypeInfo,
     TupleTypeInfo,
+    TypeInformation,
 )
 from headrace.common.typeinfo.base import STRINGS, WHOLE_NUMBERS
 from headrace.common.types import Row, make_row
 from headrace.common.values import basic_handler_of, record_handler_of
 from headrace.state.keys.encoding import TAG_BYTES, TAG_INT, TAG_STRING, TAG_TUPLE, build_dataclass
 from headrace.state.keys.hashing import binary_parts
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    import numpy.typing as npt
-
-    from headrace.common.typeinfo import TypeInformation
-
 
 INTEGERS: Final = WHOLE_NUMBERS | {BasicType.BOOLEAN}
 _LOOKS_DIFFER: Final = frozenset({BasicType.FLOAT, BasicType.DOUBLE, BasicType.BIG_DEC})

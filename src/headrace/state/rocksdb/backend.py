@@ -4,40 +4,32 @@ from __future__ import annotations
 
 import base64
 import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
+from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.common.configuration import Configuration
 from headrace.common.constants import MAX_WATERMARK
 from headrace.state.compaction import CompactionResult, CompactionTask, mapped, plan_compaction, run_compaction
-from headrace.state.hashmap_backend import HashMapBackend
+from headrace.state.hashmap_backend import HashMapBackend, SectionOf
 from headrace.state.keys import KeyColumn
 from headrace.state.keys.hashing import HASH_END
-from headrace.state.rocksdb.table import PIECE, LocalTables, RocksDBSettings, TableWriter, rocksdict
-from headrace.state.runs import ELEMENT_COUNT, Run
+from headrace.state.rocksdb.table import PIECE, LocalTables, RocksDBSettings, Table, TableWriter, rocksdict
+from headrace.state.runs import ELEMENT_COUNT, HashRange, Run
 from headrace.state.runs.layout import HALF_EXPIRED, HASH, KEY
 from headrace.state.runs.merging import merged_in_ranges
 from headrace.state.runs.run import ALL_HASHES, hashes_of
 from headrace.state.runs.sections import Section
-from headrace.state.state_file import CompactedName, entry_of_run, run_of_entry
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from headrace.common.configuration import Configuration
-    from headrace.state.hashmap_backend import SectionOf
-    from headrace.state.rocksdb.table import Table
-    from headrace.state.runs import HashRange
-    from headrace.state.state_file import VersionRef
-    from headrace.storage.file_system import MappedFile
-    from headrace.storage.folder import Folder
-
+from headrace.state.state_file import CompactedName, VersionRef, entry_of_run, run_of_entry
+from headrace.storage.file_system import MappedFile
+from headrace.storage.folder import Folder
 
 HASH_BYTES: Final = 8
 

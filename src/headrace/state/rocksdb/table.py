@@ -14,20 +14,17 @@ import threading
 import time
 import uuid
 from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from headrace.common import options
+from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, InfrastructureError, StateCorruptedError
 from headrace.state.state_file import SUFFIX, CompactedName
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from headrace.common.configuration import Configuration
-    from headrace.storage.folder import Folder
+from headrace.storage.folder import Folder
 
 
 class TableDamagedError(Exception):

@@ -1,7 +1,5 @@
 """Runs: sorted, immutable Arrow tables, their bytes in state files, looking keys up in them, merging them."""
 
-from __future__ import annotations
-
 from headrace.state.runs.layout import ELEMENT_COUNT, HASH, SORT
 from headrace.state.runs.run import ALL_HASHES, HashRange, Run, RunStore
 

@@ -15,24 +15,21 @@ different keys with one hash.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.state.runs.grouping import Placed
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    import numpy.typing as npt
-
-    Longs = npt.NDArray[np.int64]
-    Ints = npt.NDArray[np.int32]
-    Hashes = npt.NDArray[np.uint64]
+Longs = npt.NDArray[np.int64]
+Ints = npt.NDArray[np.int32]
+Hashes = npt.NDArray[np.uint64]
 
 
 _SPARSE_TABLE = 4

@@ -1,23 +1,18 @@
 """Names of the columns of runs, and of the entries of ``meta``, with what they hold."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.state.keys.codecs import order_by_hash
 from headrace.state.keys.hashing import hash_array
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy.typing as npt
-
-    Indices = npt.NDArray[np.int64]
-    Lengths = Sequence[int] | npt.NDArray[np.integer[Any]]
+Indices = npt.NDArray[np.int64]
+Lengths = Sequence[int] | npt.NDArray[np.integer[Any]]
 
 
 KIND: Final = "kind"

@@ -1,32 +1,24 @@
 """The input of a merge: rows of several runs brought together by key, and what runs say of expiries."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.state.keys.hashing import are_within
-from headrace.state.runs.grouping import group_rows
+from headrace.state.runs.grouping import Groups, group_rows
 from headrace.state.runs.layout import EXPIRY, FORMER_TTL, HALF_EXPIRED, HASH, KEY, LIVE, REACHED, SHOWN, SORT, TTL
-from headrace.state.runs.run import order_by_key
+from headrace.state.runs.run import Run, RunStore, order_by_key
+from headrace.state.ttl import TtlScale
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    import numpy.typing as npt
-
-    from headrace.state.runs.grouping import Groups
-    from headrace.state.runs.run import Run, RunStore
-    from headrace.state.ttl import TtlScale
-
-    Indices = npt.NDArray[np.int64]
-    Mask = npt.NDArray[np.bool_]
-    Combine = Callable[[dict[str, Any], Sequence[pa.RecordBatch]], pa.RecordBatch]
-    """Of the meta of a run and of batches, oldest first, each in the order of a run: one batch in that order."""
+Indices = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+Combine = Callable[[dict[str, Any], Sequence[pa.RecordBatch]], pa.RecordBatch]
+"""Of the meta of a run and of batches, oldest first, each in the order of a run: one batch in that order."""
 
 
 def aged(meta: dict[str, Any], batch: pa.RecordBatch) -> dict[str, Any]:

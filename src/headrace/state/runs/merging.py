@@ -6,11 +6,13 @@ than a few; :mod:`headrace.state.compaction` merges larger ones beside the epoch
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -42,6 +44,7 @@ from headrace.state.runs.layout import (
 )
 from headrace.state.runs.merge_input import (
     LOW,
+    Combine,
     MergeInput,
     aged,
     by_key,
@@ -55,24 +58,16 @@ from headrace.state.runs.merge_input import (
     rows_above,
     time_at,
 )
-from headrace.state.runs.run import Run, hashes_of, one_batch, starts_of_levels
+from headrace.state.runs.run import HashRange, Run, RunStore, hashes_of, one_batch, starts_of_levels
 from headrace.state.runs.sections import Section
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    import numpy.typing as npt
-
-    from headrace.state.runs.merge_input import Combine
-    from headrace.state.runs.run import HashRange, RunStore
-
-    _ToLists = Callable[[npt.NDArray[np.int64], dict[str, pa.Array]], dict[str, pa.Array]]
-    Indices = npt.NDArray[np.int64]
-    Mask = npt.NDArray[np.bool_]
-    Merger = Callable[[MergeInput], pa.RecordBatch | pa.Table | None]
-    Describe = Callable[[dict[str, Any], pa.RecordBatch], dict[str, Any]]
-    Place = tuple[int, int]
-    """A time and a hash, by which ordered rows are sorted first."""
+_ToLists = Callable[[npt.NDArray[np.int64], dict[str, pa.Array]], dict[str, pa.Array]]
+Indices = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+Merger = Callable[[MergeInput], pa.RecordBatch | pa.Table | None]
+Describe = Callable[[dict[str, Any], pa.RecordBatch], dict[str, Any]]
+Place = tuple[int, int]
+"""A time and a hash, by which ordered rows are sorted first."""
 
 
 def merge_values(given: MergeInput) -> pa.RecordBatch:

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.errors import StateError
-from headrace.state.keys.codecs import order_by_hash
+from headrace.state.keys.codecs import KeyColumn, order_by_hash
 from headrace.state.keys.hashing import HASH_END
 from headrace.state.runs.layout import ELEMENT_COUNT, HASH, KEY, SORT
 from headrace.state.runs.sections import Section
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    import numpy.typing as npt
-
-    from headrace.state.keys.codecs import KeyColumn
-
-    Indices = npt.NDArray[np.int64]
+Indices = npt.NDArray[np.int64]
 
 
 HashRange = tuple[int, int]

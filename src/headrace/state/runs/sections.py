@@ -13,31 +13,27 @@ other, so that some elements of a long list can be read, and verified, without t
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from zlib import crc32
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.common.errors import StateCorruptedError, StateError
+from headrace.state.keys import KeyColumn
 from headrace.state.keys.hashing import HASH_END
 from headrace.state.runs.layout import HASH
+from headrace.storage.file_system import MappedFile
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    import numpy.typing as npt
-
-    from headrace.state.keys import KeyColumn
-    from headrace.storage.file_system import MappedFile
-
-    Longs = npt.NDArray[np.int64]
-    Span = tuple[int, int]
-    """Address and size in bytes."""
-    Indices = npt.NDArray[np.int64]
+Longs = npt.NDArray[np.int64]
+Span = tuple[int, int]
+"""Address and size in bytes."""
+Indices = npt.NDArray[np.int64]
 
 
 SMALL: Final = 4096

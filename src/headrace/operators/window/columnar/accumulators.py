@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.operators.aggregates.aggregator import GroupedRows, ScatteredRows
+from headrace.common.batch import Batch
+from headrace.operators.aggregates.aggregator import AggregatorList, GroupedRows, Input, ScatteredRows
 from headrace.operators.arrays import concat, fixed_width, gather
 from headrace.operators.base import KeyedBatch
 from headrace.state.keys.hashing import hash_array
-from headrace.state.runs.grouping import Segments, group_rows, group_times
+from headrace.state.runs.grouping import Groups, Segments, group_rows, group_times
+from headrace.state.runs.key_dictionary import KeyDictionary
+from headrace.windowing.intervals import Assignment
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    import numpy.typing as npt
-
-    from headrace.common.batch import Batch
-    from headrace.operators.aggregates.aggregator import AggregatorList, Input
-    from headrace.state.runs.grouping import Groups
-    from headrace.state.runs.key_dictionary import KeyDictionary
-    from headrace.windowing.intervals import Assignment
-
-    Longs = npt.NDArray[np.int64]
-    Hashes = npt.NDArray[np.uint64]
-    Mask = npt.NDArray[np.bool_]
+Longs = npt.NDArray[np.int64]
+Hashes = npt.NDArray[np.uint64]
+Mask = npt.NDArray[np.bool_]
 
 
 _LONG: Final = 1 << 13

@@ -8,19 +8,25 @@ written.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
+from headrace.operators.aggregates.aggregator import AggregatorList
 from headrace.operators.arrays import gather
+from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
 from headrace.operators.window.columnar.accumulators import Accumulators, Chunk
 from headrace.operators.window.columnar.firing import (
     FIRED_ROWS,
     Contents,
     Emission,
+    Firings,
+    Shown,
     find_firings,
     find_firings_of_clock,
     first_times,
@@ -30,37 +36,26 @@ from headrace.operators.window.columnar.firing import (
     result_batch,
     shown_by,
 )
+from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.columnar.time_windows import MOST_PAIRS
 from headrace.operators.window.columnar.windows_by_key import (
     CONTINUOUS,
     ActiveKeys,
+    ArrivedRecords,
     KeyedWindowOperator,
     WindowRows,
     WindowTable,
 )
 from headrace.operators.window.lateness import check_timestamps, cleanup_times
-from headrace.operators.window.stored_windows import held_times
+from headrace.operators.window.stored_windows import StoredWindow, held_times
+from headrace.state.keys import KeyColumn
 from headrace.state.runs.grouping import sorted_by
 from headrace.state.runs.merge_input import NO_TIME
-from headrace.windowing.intervals import Assignment
+from headrace.windowing.definition import WindowDefinition
+from headrace.windowing.intervals import AlignedWindows, Assignment, GrowingWindows
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    import numpy.typing as npt
-
-    from headrace.operators.aggregates.aggregator import AggregatorList
-    from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
-    from headrace.operators.window.columnar.firing import Firings, Shown
-    from headrace.operators.window.columnar.layout import ColumnarWindowLayout
-    from headrace.operators.window.columnar.windows_by_key import ArrivedRecords
-    from headrace.operators.window.stored_windows import StoredWindow
-    from headrace.state.keys import KeyColumn
-    from headrace.windowing.definition import WindowDefinition
-    from headrace.windowing.intervals import AlignedWindows, GrowingWindows
-
-    Longs = npt.NDArray[np.int64]
-    Mask = npt.NDArray[np.bool_]
+Longs = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 _WAITING_ROWS = 1 << 18
 """So many records wait at most; the more there are, the less often a window is read and written."""

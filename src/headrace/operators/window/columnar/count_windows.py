@@ -8,39 +8,39 @@ of windows that are not full are kept.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.common.batch import Batch
 from headrace.common.constants import MAX_WATERMARK
+from headrace.operators.aggregates.aggregator import AggregatorList
 from headrace.operators.arrays import concat, gather
+from headrace.operators.base import OperatorContext
+from headrace.operators.window.columnar.accumulators import Chunk
 from headrace.operators.window.columnar.firing import FIRED_ROWS
-from headrace.operators.window.columnar.windows_by_key import COUNTS, KeyedWindowOperator, WindowRows, WindowTable
-from headrace.operators.window.stored_windows import held_in_columns
+from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+from headrace.operators.window.columnar.windows_by_key import (
+    COUNTS,
+    ArrivedRecords,
+    KeyedWindowOperator,
+    WindowRows,
+    WindowTable,
+)
+from headrace.operators.window.stored_windows import StoredWindow, held_in_columns
 from headrace.state.keys import KeyColumn
 from headrace.state.runs.grouping import Groups, Segments, group_rows, sorted_by
+from headrace.windowing.intervals import CountPanes
 from headrace.windowing.windows import CountWindow
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import numpy.typing as npt
-
-    from headrace.operators.aggregates.aggregator import AggregatorList
-    from headrace.operators.base import OperatorContext
-    from headrace.operators.window.columnar.accumulators import Chunk
-    from headrace.operators.window.columnar.layout import ColumnarWindowLayout
-    from headrace.operators.window.columnar.windows_by_key import ArrivedRecords
-    from headrace.operators.window.stored_windows import StoredWindow
-    from headrace.windowing.intervals import CountPanes
-
-    Longs = npt.NDArray[np.int64]
-    Mask = npt.NDArray[np.bool_]
-    Columns = list[pa.Array]
+Longs = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+Columns = list[pa.Array]
 
 _WAITING_ROWS: Final = 1 << 18
 """So many records wait at most; the more there are, the less often a key is read and written."""

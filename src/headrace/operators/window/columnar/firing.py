@@ -12,36 +12,30 @@ between two firings; what has been shown follows by merging them in order, as th
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.common.batch import Batch, joined_kinds
 from headrace.common.types import RowKind
-from headrace.operators.aggregates.aggregator import GroupedRows
+from headrace.operators.aggregates.aggregator import AggregatorList, GroupedRows
 from headrace.operators.arrays import concat, gather
-from headrace.operators.window.columnar.accumulators import Accumulators, stretches
+from headrace.operators.window.columnar.accumulators import Accumulators, Chunk, stretches
+from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.state.runs.grouping import Groups, Segments, group_rows, sorted_by
 from headrace.windowing.definition import AccumulationMode
+from headrace.windowing.intervals import RegularWindows
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    import numpy.typing as npt
-
-    from headrace.operators.aggregates.aggregator import AggregatorList
-    from headrace.operators.window.columnar.accumulators import Chunk
-    from headrace.operators.window.columnar.layout import ColumnarWindowLayout
-    from headrace.windowing.intervals import RegularWindows
-
-    Kinds = npt.NDArray[np.int8]
-    Longs = npt.NDArray[np.int64]
-    Columns = list[pa.Array]
-    Find = Callable[[Longs, npt.NDArray[np.uint64]], Accumulators]
-    """What some windows and keys hold, given ends and hashes: at most one row each; other rows do no harm."""
+Kinds = npt.NDArray[np.int8]
+Longs = npt.NDArray[np.int64]
+Columns = list[pa.Array]
+Find = Callable[[Longs, npt.NDArray[np.uint64]], Accumulators]
+"""What some windows and keys hold, given ends and hashes: at most one row each; other rows do no harm."""
 
 
 FIRED_ROWS: Final = 1 << 16

@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 
+from headrace.common.batch import Batch
 from headrace.common.columns import schema_of, values_to_array
 from headrace.common.errors import InvalidProgramError
 from headrace.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from headrace.expressions import Bound
-from headrace.operators.aggregates.aggregator import AggregatorList, with_new_names
+from headrace.operators.aggregates.aggregate import Aggregate
+from headrace.operators.aggregates.aggregator import Aggregator, AggregatorList, BoundAggregate, Input, with_new_names
 from headrace.operators.aggregates.simple import CountRows, KeyField
+from headrace.operators.base import OperatorContext
 from headrace.operators.stateless import computed
-from headrace.state.renamed_fields import NOTHING_RENAMED
+from headrace.operators.user_code import OperatorPlace
+from headrace.state.keys import KeyCodec
+from headrace.state.renamed_fields import NOTHING_RENAMED, RenamedFields
 from headrace.windowing.windows import TimeWindowSerializer
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from headrace.common.batch import Batch
-    from headrace.operators.aggregates.aggregate import Aggregate
-    from headrace.operators.aggregates.aggregator import Aggregator, BoundAggregate, Input
-    from headrace.operators.base import OperatorContext
-    from headrace.operators.user_code import OperatorPlace
-    from headrace.state.keys import KeyCodec
-    from headrace.state.renamed_fields import RenamedFields
 
 PARTS: Final = "parts"
 """What stored accumulators say about the aggregators that made them."""

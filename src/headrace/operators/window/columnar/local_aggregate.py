@@ -12,34 +12,29 @@ depend on the order of records (:attr:`ColumnarWindowLayout.is_ordered`); the pl
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.common.batch import Batch
 from headrace.common.constants import MIN_WATERMARK
-from headrace.operators.aggregates.aggregator import GroupedRows, ScatteredRows
+from headrace.operators.aggregates.aggregator import GroupedRows, Input, ScatteredRows
 from headrace.operators.arrays import concat, gather
-from headrace.operators.base import KeyedBatch, KeyedOperator
+from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator
 from headrace.operators.window.columnar.panes import Panes
 from headrace.operators.window.lateness import check_timestamps, is_too_late
 from headrace.state.keys import KeyColumn
 from headrace.state.keys.hashing import hash_int64
 from headrace.state.runs.grouping import group_rows
 from headrace.state.runs.key_dictionary import HashGroups, Runs
-from headrace.windowing.intervals import OneWindow
+from headrace.windowing.intervals import Assignment, OneWindow, RegularWindows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import numpy.typing as npt
-
-    from headrace.operators.aggregates.aggregator import Input
-    from headrace.operators.base import EpochScope
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
-    from headrace.windowing.intervals import Assignment, RegularWindows
 
     Longs = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]

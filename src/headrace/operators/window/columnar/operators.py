@@ -11,22 +11,21 @@ Windows differ in who puts records into them, in when they fire, and in where th
 | of a count | their place among those of the key | when they are full | by key, as panes |
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from headrace.operators.base import Operator
 from headrace.operators.window.columnar.continuous_windows import ContinuousClockOperator, ContinuousEventTimeOperator
 from headrace.operators.window.columnar.count_windows import CountWindowOperator
+from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.columnar.session_windows import SessionWindowOperator
 from headrace.operators.window.columnar.time_windows import UntimedWindowOperator, columnar_window
-from headrace.windowing.definition import AccumulationMode
-from headrace.windowing.intervals import AlignedWindows, CountPanes, GrowingWindows, SessionGap
-
-if TYPE_CHECKING:
-    from headrace.operators.base import Operator
-    from headrace.operators.window.columnar.layout import ColumnarWindowLayout
-    from headrace.windowing.definition import WindowDefinition
-    from headrace.windowing.intervals import ColumnarWindows, FiringInterval
+from headrace.windowing.definition import AccumulationMode, WindowDefinition
+from headrace.windowing.intervals import (
+    AlignedWindows,
+    ColumnarWindows,
+    CountPanes,
+    FiringInterval,
+    GrowingWindows,
+    SessionGap,
+)
 
 
 def columnar_operator(

@@ -7,30 +7,28 @@ the merge of its panes: a window of an hour that slides by a minute would otherw
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
+from headrace.operators.aggregates.aggregator import AggregatorList
 from headrace.operators.arrays import concat, fixed_width, gather, is_fixed_width, of_fixed_width, replaced, validity
+from headrace.operators.base import ProcessLocalCache
 from headrace.operators.window.columnar.accumulators import Accumulators, Chunk
 from headrace.operators.window.columnar.windows_by_end import WindowStore, rows_at
+from headrace.state.runs import RunStore
 from headrace.state.runs.grouping import group_rows
 from headrace.state.runs.merge_input import NO_TIME
+from headrace.state.table_layout import TableLayout
+from headrace.windowing.intervals import AlignedWindows, Assignment, RegularWindows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    import numpy.typing as npt
-
-    from headrace.operators.aggregates.aggregator import AggregatorList
-    from headrace.operators.base import ProcessLocalCache
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
-    from headrace.state.runs import RunStore
-    from headrace.state.table_layout import TableLayout
-    from headrace.windowing.intervals import AlignedWindows, Assignment, RegularWindows
 
     Longs = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]

@@ -13,17 +13,20 @@ added up in columns.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.common.batch import Batch
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.operators.arrays import concat, gather
+from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
 from headrace.operators.window.columnar.accumulators import stretches
 from headrace.operators.window.columnar.firing import FIRED_ROWS
+from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.columnar.sessions import (
     NO_SESSION,
     ArrivedTimes,
@@ -35,27 +38,18 @@ from headrace.operators.window.columnar.sessions import (
 from headrace.operators.window.columnar.windows_by_key import (
     SESSIONS,
     ActiveKeys,
+    ArrivedRecords,
     KeyedWindowOperator,
     WindowRows,
     WindowTable,
 )
 from headrace.operators.window.lateness import check_timestamps, passed_end
-from headrace.operators.window.stored_windows import held_times
+from headrace.operators.window.stored_windows import StoredWindow, held_times
 from headrace.state.keys import KeyColumn
 from headrace.state.runs.grouping import Groups, sorted_by
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    import numpy.typing as npt
-
-    from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
-    from headrace.operators.window.columnar.layout import ColumnarWindowLayout
-    from headrace.operators.window.columnar.windows_by_key import ArrivedRecords
-    from headrace.operators.window.stored_windows import StoredWindow
-
-    Longs = npt.NDArray[np.int64]
-    Mask = npt.NDArray[np.bool_]
+Longs = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 _WAITING_ROWS = 1 << 19
 """So many records wait at most; the more there are, the less often a session is read and written."""

@@ -14,29 +14,25 @@ the others belong together; it may make the session begin earlier, and so reach 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
+from headrace.operators.aggregates.aggregator import AggregatorList
+from headrace.operators.window.columnar.accumulators import Chunk
 from headrace.operators.window.columnar.version_log import LoggedWindow, VersionLog
 from headrace.state.runs.grouping import sorted_by, sorted_pairs
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy.typing as npt
-    import pyarrow as pa
-
-    from headrace.operators.aggregates.aggregator import AggregatorList
-    from headrace.operators.window.columnar.accumulators import Chunk
-
-    Longs = npt.NDArray[np.int64]
-    Mask = npt.NDArray[np.bool_]
-    Columns = list[pa.Array]
+Longs = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+Columns = list[pa.Array]
 
 
 NO_SESSION: Final = -1

@@ -9,18 +9,21 @@ one gives: by moment of firing, and within one moment by (window end, hash of ke
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from itertools import repeat, starmap
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.common.batch import Batch
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.operators.arrays import fixed_width, gather
-from headrace.operators.base import KeyedOperator
+from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext, Output
 from headrace.operators.window.columnar.accumulators import Accumulators, Arrivals, Chunk, accumulators_of
 from headrace.operators.window.columnar.firing import Emission, keeps_contents, late_emission, result_batch
+from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.columnar.local_aggregate import ACCUMULATORS_INPUT
 from headrace.operators.window.columnar.panes import Panes, PaneStore
 from headrace.operators.window.columnar.windows_by_end import WindowStore, combined
@@ -30,6 +33,7 @@ from headrace.operators.window.stored_windows import (
     GLOBAL_STORE,
     PANE,
     STORE,
+    StoredWindow,
     WindowStateMigration,
     accumulators_layout,
     check_has_only,
@@ -37,22 +41,12 @@ from headrace.operators.window.stored_windows import (
 )
 from headrace.state.runs.grouping import times_bounds
 from headrace.state.runs.merge_input import NO_TIME
+from headrace.state.table_layout import TableLayout
 from headrace.windowing.definition import AccumulationMode
-from headrace.windowing.intervals import Assignment, OneWindow
+from headrace.windowing.intervals import Assignment, OneWindow, RegularWindows
 from headrace.windowing.windows import GlobalWindow, TimeWindow
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    import numpy.typing as npt
-
-    from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext, Output
-    from headrace.operators.window.columnar.layout import ColumnarWindowLayout
-    from headrace.operators.window.stored_windows import StoredWindow
-    from headrace.state.table_layout import TableLayout
-    from headrace.windowing.intervals import RegularWindows
-
-    Longs = npt.NDArray[np.int64]
+Longs = npt.NDArray[np.int64]
 
 
 MOST_PAIRS = 1 << 19

@@ -5,27 +5,20 @@ consists of whenever it is shown. What it holds then is still added up in column
 then the parts of each version of a window.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
+from headrace.operators.aggregates.aggregator import AggregatorList
 from headrace.operators.arrays import concat, gather
 from headrace.operators.window.columnar.accumulators import stretches
 from headrace.operators.window.columnar.firing import running_merges
 from headrace.state.runs.grouping import Groups
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    import numpy.typing as npt
-    import pyarrow as pa
-
-    from headrace.operators.aggregates.aggregator import AggregatorList
-
-    Longs = npt.NDArray[np.int64]
-    Columns = list[pa.Array]
+Longs = npt.NDArray[np.int64]
+Columns = list[pa.Array]
 
 
 class VersionLog:

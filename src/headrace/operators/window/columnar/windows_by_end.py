@@ -6,30 +6,28 @@ compaction.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.common.constants import MAX_WATERMARK
 from headrace.operators.aggregates.aggregator import AggregatorList
+from headrace.operators.base import ProcessLocalCache
 from headrace.operators.window.columnar.accumulators import Accumulators, Chunk
 from headrace.operators.window.stored_windows import ACCUMULATORS_KIND
+from headrace.state.runs import RunStore
 from headrace.state.runs.grouping import sorted_by, times_bounds
 from headrace.state.runs.key_dictionary import KeyDictionary
 from headrace.state.runs.merge_input import NO_TIME
 from headrace.state.runs.merging import register_ordered_merger
 from headrace.state.sorted_table import TimeSortedTable
+from headrace.state.table_layout import TableLayout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    import numpy.typing as npt
-
-    from headrace.operators.base import ProcessLocalCache
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
-    from headrace.state.runs import RunStore
-    from headrace.state.table_layout import TableLayout
 
     Longs = npt.NDArray[np.int64]
 

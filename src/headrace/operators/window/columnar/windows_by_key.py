@@ -8,15 +8,17 @@ which keys to look at; one that is out of date does no harm, since no window is 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.operators.arrays import fixed_width, gather
-from headrace.operators.base import KeyedOperator
+from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext, Output
 from headrace.operators.window.columnar.accumulators import Accumulators, Arrivals, Chunk
 from headrace.operators.window.lateness import LateRecords
 from headrace.operators.window.stored_windows import (
@@ -37,11 +39,6 @@ from headrace.state.sorted_table import KeySortedTable, TimeSortedTable, registe
 from headrace.state.table_layout import TableLayout
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import numpy.typing as npt
-
-    from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext, Output
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 
     Longs = npt.NDArray[np.int64]

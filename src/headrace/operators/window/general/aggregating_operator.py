@@ -2,45 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.common.batch import Batch
 from headrace.common.columns import layout_of
 from headrace.common.constants import MIN_WATERMARK
+from headrace.common.typeinfo import TypeInformation
 from headrace.operators.aggregates.aggregator import GroupedRows, renamed_columns
 from headrace.operators.arrays import gather
+from headrace.operators.base import EpochScope, OperatorContext
 from headrace.operators.window.columnar.accumulators import Arrivals
+from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.columnar.version_log import LoggedWindow, VersionLog
-from headrace.operators.window.general.contents import KeyedContents, RecordedResults
+from headrace.operators.window.general.contents import EmittedResults, KeyedContents, RecordedResults
 from headrace.operators.window.general.window_operator import WindowOperator
 from headrace.operators.window.stored_windows import CONTENTS
 from headrace.state.descriptors import ValueStateDescriptor
-from headrace.state.keys.codecs import NO_KEY
-from headrace.windowing.definition import WindowFunctions
+from headrace.state.keyed.namespaces import GivenNamespace
+from headrace.state.keys.codecs import NO_KEY, AnyKeyEntry
+from headrace.state.protocols import KeyedStates
+from headrace.state.renamed_fields import RenamedFields
+from headrace.state.runs.grouping import Groups
+from headrace.windowing.definition import WindowDefinition, WindowFunctions
+from headrace.windowing.triggers import Firing
+from headrace.windowing.windows import WindowSerializer
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    import numpy.typing as npt
-
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.operators.base import EpochScope, OperatorContext
-    from headrace.operators.window.columnar.layout import ColumnarWindowLayout
-    from headrace.operators.window.general.contents import EmittedResults
-    from headrace.state.keyed.namespaces import GivenNamespace
-    from headrace.state.keys.codecs import AnyKeyEntry
-    from headrace.state.protocols import KeyedStates
-    from headrace.state.renamed_fields import RenamedFields
-    from headrace.state.runs.grouping import Groups
-    from headrace.windowing.definition import WindowDefinition
-    from headrace.windowing.triggers import Firing
-    from headrace.windowing.windows import WindowSerializer
-
-    Longs = npt.NDArray[np.int64]
-    Columns = list[pa.Array]
+Longs = npt.NDArray[np.int64]
+Columns = list[pa.Array]
 
 
 class _Held(LoggedWindow):

@@ -1,30 +1,23 @@
 """Which windows elements belong to, as their assigner says."""
 
-from __future__ import annotations
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
-from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, Any
+import numpy as np
+import numpy.typing as npt
 
 from headrace.common.errors import InvalidTypeError
+from headrace.operators.base import KeyedBatch, OperatorContext
 from headrace.operators.functions import RuntimeContext
 from headrace.operators.user_code import NO_RECORD, user_error
-from headrace.state.keys.codecs import NO_KEY
+from headrace.operators.window.general.merging_windows import KeptWindows
+from headrace.operators.window.general.window_functions import OperatorTime
+from headrace.state.keys.codecs import NO_KEY, AnyKeyEntry
 from headrace.windowing.assigners import EventTimeAssigner, WindowAssigner
+from headrace.windowing.intervals import RegularWindows
 from headrace.windowing.windows import TimeWindow
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy as np
-    import numpy.typing as npt
-
-    from headrace.operators.base import KeyedBatch, OperatorContext
-    from headrace.operators.window.general.merging_windows import KeptWindows
-    from headrace.operators.window.general.window_functions import OperatorTime
-    from headrace.state.keys.codecs import AnyKeyEntry
-    from headrace.windowing.intervals import RegularWindows
-
-    Longs = npt.NDArray[np.int64]
+Longs = npt.NDArray[np.int64]
 
 
 class AssignedWindows:

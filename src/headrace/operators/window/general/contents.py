@@ -5,21 +5,21 @@ same results for the same elements twice, so results are kept as they were. A wi
 hands its results on: the other one takes them back with its own.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from headrace.common.batch import Batch
 from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import InvalidTypeError
-from headrace.common.typeinfo import Types
+from headrace.common.type_variables import SupportsAggregate
+from headrace.common.typeinfo import TypeInformation, Types
 from headrace.common.types import Row, RowKind, make_row
 from headrace.common.values import handler_of
 from headrace.operators.functions import method_of
 from headrace.operators.user_code import check_none, note_returned
+from headrace.operators.window.general.window_functions import OperatorTime
 from headrace.operators.window.stored_windows import ADVICE, CONTENTS, NONE_CONTENTS, SHOWN, StoredWindow
 from headrace.state.descriptors import (
     AggregatingStateDescriptor,
@@ -28,24 +28,14 @@ from headrace.state.descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
-from headrace.state.keys.codecs import NO_KEY
-from headrace.state.renamed_fields import NOTHING_RENAMED
-from headrace.windowing.evictors import TimestampedValue
+from headrace.state.keyed.namespaces import GivenNamespace
+from headrace.state.keys.codecs import NO_KEY, AnyKeyEntry, NoKey
+from headrace.state.protocols import KeyedStates
+from headrace.state.renamed_fields import NOTHING_RENAMED, RenamedFields
+from headrace.windowing.definition import WindowFunctions
+from headrace.windowing.evictors import Evictor, TimestampedValue
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from headrace.common.type_variables import SupportsAggregate
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.operators.window.general.window_functions import OperatorTime
-    from headrace.state.keyed.namespaces import GivenNamespace
-    from headrace.state.keys.codecs import AnyKeyEntry, NoKey
-    from headrace.state.protocols import KeyedStates
-    from headrace.state.renamed_fields import RenamedFields
-    from headrace.windowing.definition import WindowFunctions
-    from headrace.windowing.evictors import Evictor
-
-    Folding = Callable[[Sequence[Any]], Sequence[Any]]
+Folding = Callable[[Sequence[Any]], Sequence[Any]]
 
 
 class StateOfWindows:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, cast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Generic, Protocol, cast
 
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.type_variables import W
@@ -13,20 +13,11 @@ from headrace.common.typeinfo import Types
 from headrace.operators.user_code import note_returned, record_text
 from headrace.operators.window.stored_windows import MERGING_WINDOWS
 from headrace.state.descriptors import ValueStateDescriptor
-from headrace.state.keyed.namespaces import namespace_of, ordered_bytes
-from headrace.state.keys.codecs import NO_KEY
-from headrace.windowing.assigners import MergingWindowAssigner
-from headrace.windowing.windows import TimeWindow, Window
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from headrace.state.keyed.namespaces import GivenNamespace
-    from headrace.state.keys.codecs import AnyKeyEntry
-    from headrace.state.protocols import KeyedStates
-    from headrace.windowing.assigners import WindowAssigner
-    from headrace.windowing.windows import WindowSerializer
-
+from headrace.state.keyed.namespaces import GivenNamespace, namespace_of, ordered_bytes
+from headrace.state.keys.codecs import NO_KEY, AnyKeyEntry
+from headrace.state.protocols import KeyedStates
+from headrace.windowing.assigners import MergingWindowAssigner, WindowAssigner
+from headrace.windowing.windows import TimeWindow, Window, WindowSerializer
 
 _BYTES: Final = Types.PRIMITIVE_ARRAY(Types.BYTE())
 _WINDOWS: Final = ValueStateDescriptor(MERGING_WINDOWS, Types.LIST(Types.TUPLE([_BYTES, _BYTES])))

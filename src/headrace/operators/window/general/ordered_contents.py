@@ -4,25 +4,27 @@ Elements that are folded are one value a key and window. Where all are kept they
 stay the columns that they came as: a record is made of Python objects once, for the function that sees it.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol, overload
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, overload
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.common.columns import array_to_values, values_to_array
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.other_names import names_explained
+from headrace.common.typeinfo import TypeInformation
 from headrace.operators.arrays import concat, gather
+from headrace.operators.base import KeyedBatch, OperatorContext
 from headrace.operators.user_code import NO_RECORD, user_error
 from headrace.operators.window.columnar.accumulators import Accumulators
 from headrace.operators.window.general.contents import all_of
+from headrace.operators.window.general.window_functions import Fold
 from headrace.operators.window.lateness import cleaned_end, passed_end
 from headrace.operators.window.stored_windows import (
     ELEMENTS_KIND,
@@ -35,29 +37,18 @@ from headrace.operators.window.stored_windows import (
 )
 from headrace.state import sorted_table
 from headrace.state.copying import copy_value
+from headrace.state.keyed.namespaces import GivenNamespace
 from headrace.state.keys import KeyColumn
-from headrace.state.runs.grouping import group_rows
+from headrace.state.protocols import KeyedStates
+from headrace.state.renamed_fields import RenamedFields
+from headrace.state.runs.grouping import Groups, group_rows
 from headrace.state.runs.layout import HASH, KEY, VALUE
-from headrace.state.runs.merge_input import all_rows, newest
+from headrace.state.runs.merge_input import Combine, all_rows, newest
 from headrace.state.runs.merging import register_ordered_merger
 from headrace.state.sorted_table import TimeSortedTable
+from headrace.windowing.intervals import Assignment, RegularWindows
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    import numpy.typing as npt
-
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.operators.base import KeyedBatch, OperatorContext
-    from headrace.operators.window.general.window_functions import Fold
-    from headrace.state.keyed.namespaces import GivenNamespace
-    from headrace.state.protocols import KeyedStates
-    from headrace.state.renamed_fields import RenamedFields
-    from headrace.state.runs.grouping import Groups
-    from headrace.state.runs.merge_input import Combine
-    from headrace.windowing.intervals import Assignment, RegularWindows
-
-    Longs = npt.NDArray[np.int64]
+Longs = npt.NDArray[np.int64]
 
 
 class KeysOfWindow(NamedTuple):

@@ -6,21 +6,23 @@ left then happens in order: windows that fire as the watermark passes their ends
 and late elements, about which the trigger is asked.
 """
 
-from __future__ import annotations
-
 from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from headrace.common.constants import MAX_WATERMARK
 from headrace.common.errors import InvalidProgramError
+from headrace.common.typeinfo import TypeInformation
+from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext, Output
 from headrace.operators.functions import FunctionOperator
 from headrace.operators.timer_service import TimeDomain
 from headrace.operators.user_code import NO_RECORD, user_error
 from headrace.operators.window.general.ordered_contents import (
+    KeysOfWindow,
     OrderedContents,
     OrderedElements,
     OrderedValues,
@@ -30,22 +32,11 @@ from headrace.operators.window.general.ordered_contents import (
 from headrace.operators.window.general.window_functions import fold_of
 from headrace.operators.window.general.window_operator import FunctionWindowOperator, WindowOperator
 from headrace.operators.window.lateness import LateRecords, cleanup_times
-from headrace.operators.window.stored_windows import STORE, check_has_tables_of
-from headrace.state.keys.codecs import NO_KEY
-from headrace.windowing.definition import ChangedWindows
-from headrace.windowing.intervals import EndSerializer
+from headrace.operators.window.stored_windows import STORE, StoredWindow, check_has_tables_of
+from headrace.state.keys.codecs import NO_KEY, AnyKeyEntry
+from headrace.windowing.definition import ChangedWindows, WindowDefinition, WindowFunctions
+from headrace.windowing.intervals import Assignment, EndSerializer, RegularWindows
 from headrace.windowing.triggers import Firing
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext, Output
-    from headrace.operators.window.general.ordered_contents import KeysOfWindow
-    from headrace.operators.window.stored_windows import StoredWindow
-    from headrace.state.keys.codecs import AnyKeyEntry
-    from headrace.windowing.definition import WindowDefinition, WindowFunctions
-    from headrace.windowing.intervals import Assignment, RegularWindows
 
 
 class DueWindow(NamedTuple):

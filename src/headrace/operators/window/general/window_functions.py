@@ -1,36 +1,31 @@
 """What is called for windows: functions that fold elements, the function over the contents of a window, its trigger."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, StateMigrationError
 from headrace.common.other_names import names_explained
+from headrace.common.typeinfo import TypeInformation
 from headrace.common.values import handler_of
 from headrace.metrics.metricbase import MetricGroup
+from headrace.operators.base import OperatorContext
 from headrace.operators.collector import results_of
 from headrace.operators.functions import OTHER_NAMES_FOR_EMITTING, STATE_GETTERS, has_own, method_of, results_made_by
 from headrace.operators.user_code import check_none, note_returned
 from headrace.operators.window.stored_windows import ADVICE, OF_TRIGGERS
 from headrace.state.copying import copier
+from headrace.state.descriptors import StateDescriptor
 from headrace.state.interfaces import KeyedStateStore
+from headrace.state.keyed.namespaces import GivenNamespace
+from headrace.state.keys.codecs import AnyKeyEntry
+from headrace.state.protocols import KeyedStates, Timers
+from headrace.windowing.definition import WindowFunctions
 from headrace.windowing.evictors import Evictor
 from headrace.windowing.triggers import Firing, Trigger, TriggerResult
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.operators.base import OperatorContext
-    from headrace.state.descriptors import StateDescriptor
-    from headrace.state.keyed.namespaces import GivenNamespace
-    from headrace.state.keys.codecs import AnyKeyEntry
-    from headrace.state.protocols import KeyedStates, Timers
-    from headrace.windowing.definition import WindowFunctions
-    from headrace.windowing.windows import Window
+from headrace.windowing.windows import Window
 
 
 class WindowStateStore(KeyedStateStore):

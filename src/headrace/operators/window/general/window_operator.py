@@ -8,17 +8,17 @@ Contents, the trigger's state and timers are those of a key and a namespace, whi
 keep their contents under the first of them, so that what they hold need not be moved each time that they grow.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from headrace.common.constants import MAX_WATERMARK
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
+from headrace.common.typeinfo import TypeInformation
 from headrace.metrics.own_names import LATE_DROPPED
-from headrace.operators.base import KeyedOperator, cannot_go_on
+from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext, cannot_go_on
 from headrace.operators.collector import RowCollector
 from headrace.operators.functions import FunctionOperator
 from headrace.operators.timer_service import TimeDomain
@@ -45,30 +45,22 @@ from headrace.operators.window.general.window_functions import (
 )
 from headrace.operators.window.lateness import check_timestamps
 from headrace.operators.window.stored_windows import (
+    StoredWindow,
     are_of,
     cannot_move,
     check_has_no_tables,
     count_dropped,
 )
-from headrace.state.keys.codecs import NO_KEY
+from headrace.state.keyed.namespaces import GivenNamespace
+from headrace.state.keys.codecs import NO_KEY, AnyKeyEntry
+from headrace.state.protocols import DomainTimers
+from headrace.state.renamed_fields import RenamedFields
+from headrace.state.timers import Timer
 from headrace.windowing.assigners import EventTimeAssigner, MergingWindowAssigner
-from headrace.windowing.definition import RESULT, ChangedWindows
+from headrace.windowing.definition import RESULT, ChangedWindows, WindowDefinition, WindowFunctions
 from headrace.windowing.intervals import AlignedWindows
 from headrace.windowing.triggers import Firing, TriggerResult
 from headrace.windowing.windows import WindowSerializer, window_serializer
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
-    from headrace.operators.window.stored_windows import StoredWindow
-    from headrace.state.keyed.namespaces import GivenNamespace
-    from headrace.state.keys.codecs import AnyKeyEntry
-    from headrace.state.protocols import DomainTimers
-    from headrace.state.renamed_fields import RenamedFields
-    from headrace.state.timers import Timer
-    from headrace.windowing.definition import WindowDefinition, WindowFunctions
 
 
 class FunctionWindowOperator(KeyedOperator, FunctionOperator):
