@@ -14,10 +14,9 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from headrace.common.durable import write_file
 from headrace.common.errors import ConfigurationError, InfrastructureError
@@ -60,8 +59,7 @@ _REPLICATED: Final = ("default", "offsets.topic", "transaction.state.log", "shar
 _IN_SYNC: Final = ("min.insync.replicas", "transaction.state.log.min.isr", "share.coordinator.state.topic.min.isr")
 
 
-@dataclass(frozen=True, slots=True)
-class NodeAddress:
+class NodeAddress(NamedTuple):
     """Where a node is.
 
     Attributes:
@@ -371,6 +369,8 @@ def _locked(path: Path) -> Iterator[None]:
 
 _NOTHING: Final[Mapping[str, str]] = {}
 
+_DESCRIPTION: Final = "cluster.json"
+
 
 class KafkaCluster:
     """A Kafka on this machine, in KRaft mode. Data and addresses stay where they are from one start to the next.
@@ -399,8 +399,7 @@ class KafkaCluster:
     ) -> None:
         self._folder = folder.absolute()
         self._more = settings
-        description = _read(self._folder) or _new(self._folder, brokers, port)
-        addresses = description.nodes
+        self._cluster_id, addresses = _described(self._folder) or _new(self._folder, brokers, port)
         if len(addresses) != brokers:
             raise ConfigurationError(
                 f"the Kafka in {folder} has {len(addresses)} brokers, not {brokers}: give it another folder, or remove "
@@ -408,7 +407,6 @@ class KafkaCluster:
             )
         if port not in (None, addresses[0].port):
             raise ConfigurationError(f"the Kafka in {folder} is at port {addresses[0].port}, not {port}")
-        self._cluster_id = description.cluster_id
         java = find_java(os.environ, bundled_java_home(), "Kafka").home / "bin" / "java"
         jars = broker_jars(cache_directory(os.environ) / "kafka")
         self.nodes = [BrokerNode(each, self._folder / f"node-{each.node_id}", java, jars) for each in addresses]
@@ -421,10 +419,10 @@ class KafkaCluster:
         Raises:
             ConfigurationError: when there is none.
         """
-        description = _read(folder)
-        if description is None:
+        described = _described(folder)
+        if described is None:
             raise ConfigurationError(f"there is no Kafka in {folder}: make one by headrace kafka start")
-        return cls(folder, len(description.nodes))
+        return cls(folder, len(described[1]))
 
     @property
     def is_running(self) -> bool:
@@ -470,7 +468,7 @@ class KafkaCluster:
         self.stop()
         for node in self.nodes:
             shutil.rmtree(node.data.parent, ignore_errors=True)
-        _description(self._folder).unlink()
+        (self._folder / _DESCRIPTION).unlink()
 
     def __enter__(self) -> Self:
         self.start()
@@ -482,32 +480,16 @@ class KafkaCluster:
         self.stop()
 
 
-@dataclass(frozen=True, slots=True)
-class _Description:
-    """What a cluster is from one start to the next.
-
-    Attributes:
-        cluster_id: what its nodes know each other by.
-        nodes: where they are.
-    """
-
-    cluster_id: str
-    nodes: list[NodeAddress]
-
-
-def _description(folder: Path) -> Path:
-    return folder / "cluster.json"
-
-
-def _read(folder: Path) -> _Description | None:
+def _described(folder: Path) -> tuple[str, list[NodeAddress]] | None:
+    """The id of the cluster in a folder, by which its nodes know each other, and where they are."""
     try:
-        found = json.loads(_description(folder).read_text())
+        cluster_id, nodes = json.loads((folder / _DESCRIPTION).read_text())
     except FileNotFoundError:
         return None
-    return _Description(found["cluster_id"], [NodeAddress(**each) for each in found["nodes"]])
+    return cluster_id, [NodeAddress(*each) for each in nodes]
 
 
-def _new(folder: Path, brokers: int, port: int | None) -> _Description:
+def _new(folder: Path, brokers: int, port: int | None) -> tuple[str, list[NodeAddress]]:
     """Describe a cluster that is not there yet."""
     free = _free_ports(2 * brokers)
     if port is not None:
@@ -515,10 +497,9 @@ def _new(folder: Path, brokers: int, port: int | None) -> _Description:
     nodes = [NodeAddress(number + 1, free[2 * number], free[2 * number + 1]) for number in range(brokers)]
     # A minus at the front would look like an option
     cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A")
-    description = _Description(cluster_id, nodes)
     folder.mkdir(parents=True, exist_ok=True)
-    write_file(_description(folder), [json.dumps(asdict(description)).encode()], durable=False)
-    return description
+    write_file(folder / _DESCRIPTION, [json.dumps([cluster_id, nodes]).encode()], durable=False)
+    return cluster_id, nodes
 
 
 def _free_ports(count: int) -> list[int]:

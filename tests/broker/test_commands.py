@@ -56,7 +56,7 @@ def test_a_node_that_cannot_start_shows_its_log(tmp_path: Path) -> None:
         taken.listen()
         KafkaCluster(tmp_path)
         description = json.loads((tmp_path / "cluster.json").read_text())
-        description["nodes"][0]["controller_port"] = taken.getsockname()[1]
+        description[1][0][2] = taken.getsockname()[1]
         (tmp_path / "cluster.json").write_text(json.dumps(description))
         cluster = KafkaCluster.existing(tmp_path)
         with pytest.raises(InfrastructureError, match=r"node 1 at .* has ended: the end of .*server\.log is"):

@@ -24,7 +24,7 @@ from headrace.common.errors import (
     UnknownTopicError,
 )
 from headrace.common.typeinfo import Types
-from headrace.connectors.log.sink import LogCommitter, StagingWriter, job_and_sink, producer_of
+from headrace.connectors.log.sink import LogCommitter, LogWriter, job_and_sink, producer_of
 from headrace.connectors.messages import MessageSerializationSchema
 from headrace.connectors.ranges import NumberSequenceSource
 from headrace.connectors.sink import CommitterContext, DeliveryGuarantee, WriterContext, WriterEpoch
@@ -117,7 +117,7 @@ def test_long_keys_do_not_pile_up_until_the_end_of_an_epoch(
     monkeypatch.setattr("headrace.connectors.log.sink._STAGED_TOGETHER", 1_000)
     sink = sink_of(log, schema=MessageSerializationSchema("out", Short(), key))
     writer = sink.create_writer(WriterContext("job", "sink", 0, 0, 1, Types.STRING()))
-    assert isinstance(writer, StagingWriter)
+    assert isinstance(writer, LogWriter)
     writer.begin_epoch(WriterEpoch(1, 1_000))
     writer.write(Batch.of_rows(Types.STRING(), ["a" * 1_000], [NO_TIMESTAMP], [0]))
     assert len(writer._staged) == files

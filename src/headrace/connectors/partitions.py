@@ -213,9 +213,6 @@ def topic_made_again(topic: str) -> SourceChangedError:
 _RECORD_BYTES: Final = 256
 """The estimated size of a record."""
 
-DISCOVERY_MILLIS: Final = 300_000
-"""The default interval of looking for new partitions; Flink's value."""
-
 logger = get_logger(__name__)
 
 

@@ -1,7 +1,7 @@
 """Sources and sinks of topics: what those of Kafka and of the embedded log share, and what their builders share."""
 
 import re
-from typing import ClassVar, Self
+from typing import ClassVar, Final, Self
 
 from headrace.common.arguments import expect, refused, uncalled
 from headrace.common.errors import ConfigurationError, InvalidTypeError
@@ -20,19 +20,44 @@ from headrace.connectors.partitions import (
 from headrace.connectors.sink import DeliveryGuarantee, Sink
 from headrace.connectors.source import Boundedness, Source
 
+GROUP: Final = "group.id"
+DISCOVERY: Final = "partition.discovery.interval.ms"
+RESET: Final = "auto.offset.reset"
+_COMMITS: Final = "commit.offsets.on.checkpoint"
+
+_DISCOVERY_MILLIS: Final = "300000"
+"""The default interval of looking for new partitions; Flink's value."""
+
 
 class MessageSourceBuilder:
-    """Puts a source of messages together: from where to where, and what records are made of."""
+    """Puts a source of messages together: from where to where, and what records are made of.
+
+    What says how they are read is kept under the names that Kafka has for it, whatever log they are in.
+    """
 
     _name: ClassVar[str]
     """The name of what is built, for errors."""
 
     def __init__(self) -> None:
+        self._properties: dict[str, str] = {}
         self._schema: MessageDeserializationSchema | None = None
         self._start = OffsetsInitializer.earliest()
         self._stop: OffsetsInitializer | None = None
         self._is_bounded = False
         self._dead_letter: OutputTag | None = None
+
+    def set_group_id(self, group_id: str) -> Self:
+        """The consumer group whose offsets show how far the job has come; the job itself goes by its checkpoints.
+
+        Raises:
+            InvalidTypeError: when it is no text.
+            InvalidProgramError: when it is empty.
+        """
+        expect(group_id, str, "set_group_id")
+        if not group_id:
+            raise refused("set_group_id: the name of the group is empty")
+        self._properties[GROUP] = group_id
+        return self
 
     def set_starting_offsets(self, starting_offsets_initializer: OffsetsInitializer) -> Self:
         """Set where partitions start that are there at the job's first start: at their beginning by default.
@@ -85,32 +110,30 @@ class MessageSourceBuilder:
         self._dead_letter = output_tag
         return self
 
-    def _planned(
-        self,
-        subscription: Subscription,
-        *,
-        has_group: bool,
-        commits: bool,
-        discovery_millis: int,
-        resets_to: str | None,
-    ) -> ReadingPlan:
+    def _reading_plan(self, subscription: Subscription, properties: dict[str, str]) -> ReadingPlan:
         """Make the plan.
 
         Args:
             subscription: which partitions.
-            has_group: whether there is a consumer group.
-            commits: whether it is to be told how far the job has come, if there is one.
-            discovery_millis: how often to look for new partitions; never where it is not positive.
-            resets_to: as in :class:`ReadingPlan`.
+            properties: the settings, of which those that are no client's are taken out.
 
         Raises:
-            ConfigurationError: when offsets are those of a group, and there is none.
+            ConfigurationError: when one of them is malformed, or offsets are those of a group, and there is none.
         """
+        has_group = GROUP in properties
         if not has_group and any(each is not None and each.needs_group for each in (self._start, self._stop)):
             raise refused("committed offsets are those of a group: set_group_id(...)", ConfigurationError)
-        interval = discovery_millis if discovery_millis > 0 else None
+        commits = _one_of(_COMMITS, properties.pop(_COMMITS, "true").lower(), ("true", "false"))
+        interval = whole_number(DISCOVERY, properties.pop(DISCOVERY, _DISCOVERY_MILLIS))
+        resets_to = _one_of(RESET, properties.pop(RESET, "none"), ("earliest", "latest", "none"))
         return ReadingPlan(
-            subscription, self._start, self._stop, self._is_bounded, interval, commits and has_group, resets_to
+            subscription,
+            self._start,
+            self._stop,
+            self._is_bounded,
+            interval if interval > 0 else None,
+            has_group and commits == "true",
+            None if resets_to == "none" else resets_to,
         )
 
     def _needed_schema(self) -> MessageDeserializationSchema:
@@ -122,6 +145,25 @@ class MessageSourceBuilder:
         if self._schema is None:
             raise refused(f"a {self._name} needs set_value_only_deserializer() or set_deserializer()")
         return self._schema
+
+
+def _one_of(name: str, text: str, known: tuple[str, ...]) -> str:
+    if text not in known:
+        listed = f"{', '.join(known[:-1])} or {known[-1]}"
+        raise refused(f"{name!r} is {listed}, not {text!r}", ConfigurationError)
+    return text
+
+
+def whole_number(name: str, text: str) -> int:
+    """A setting that is a whole number.
+
+    Raises:
+        ConfigurationError: when it is none.
+    """
+    try:
+        return int(text)
+    except ValueError:
+        raise refused(f"{name!r} is a whole number, not {text!r}", ConfigurationError) from None
 
 
 class TopicSourceBuilder(MessageSourceBuilder):

@@ -16,8 +16,8 @@ import uuid
 import weakref
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import replace
+from typing import Final, NamedTuple
 
 from headrace.common.errors import ConfigurationError, LogCorruptedError, LogError, ProducerFencedError
 from headrace.common.logs import get_logger
@@ -49,8 +49,7 @@ _NAME: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class StagedFor:
+class StagedFor(NamedTuple):
     """The one commit that records were written for; nobody has them but in their file.
 
     Attributes:
@@ -78,31 +77,23 @@ def new_chunk(version: int, staged_for: StagedFor | None = None) -> str:
     return f"{name}.{CHUNKS}"
 
 
-def read_name(name: str) -> tuple[int, StagedFor | None] | None:
-    """Read a name that :func:`new_chunk` has made; None for the name of something else."""
+def read_name(name: str) -> tuple[int, StagedFor | None]:
+    """The version at which a file of records was written, and the commit that it was staged for, if it was for one.
+
+    For the name of something else the version is 0.
+    """
     found = _NAME.fullmatch(name)
     if found is None:
-        return None
+        return 0, None
     version, tag, epoch, sequence = found.groups()
     commit = StagedFor(tag, None if epoch == _ANY_EPOCH else int(epoch), int(sequence)) if tag else None
     return int(version), commit
 
 
-def is_chunk(name: str) -> bool:
-    """Tell whether a file of records has this name."""
-    return _NAME.fullmatch(name) is not None
-
-
-def staged_at(name: str) -> int:
-    """The version at which a file of records was written."""
-    found = read_name(name)
-    return found[0] if found else 0
-
-
 def may_be_gone(name: str, state: LogState) -> bool:
     """Tell whether a file was written so long ago that it is removed unless something refers to it."""
-    found = read_name(name)
-    return found is not None and found[1] is None and found[0] < state.oldest_staged
+    version, commit = read_name(name)
+    return commit is None and version < state.oldest_staged
 
 
 def abandoned(names: list[str], state: LogState) -> list[str]:
@@ -114,7 +105,7 @@ def abandoned(names: list[str], state: LogState) -> list[str]:
     known = {tag_of(producer): each for producer, each in state.producers.items()}
 
     def is_over(name: str) -> bool:
-        _, commit = read_name(name) or (0, None)
+        commit = read_name(name)[1]
         if commit is None:
             return may_be_gone(name, state)
         producer = known.get(commit.tag)
@@ -516,7 +507,7 @@ class Journal:
 
     def chunk_names(self) -> list[str]:
         """The names of all files of records, also of those that nothing refers to."""
-        return [name for name in self.chunks.names() if is_chunk(name)]
+        return [name for name in self.chunks.names() if _NAME.fullmatch(name)]
 
     # --- inside ------------------------------------------------------------------------------------------------------
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,7 @@ from headrace.common.errors import LogCorruptedError, LogError, UnknownTopicErro
 from headrace.common.logs import get_logger
 from headrace.common.messages import TopicPartition
 from headrace.log.commits import Commit, LogState, Partition, Replacement, TopicConfig
-from headrace.log.journal import CHUNKS, Journal, abandoned, new_chunk, staged_at
+from headrace.log.journal import CHUNKS, Journal, abandoned, new_chunk, read_name
 from headrace.log.records import HAS_OFFSETS, HEADERS_FIELD, MAX_BYTES, MAX_ROWS, OFFSET, Segment, encode, runs_of
 from headrace.log.transactions import check_staged
 
@@ -197,8 +197,7 @@ _STAGED_LIFE_MS: Final = 7 * 86_400_000
 """How long a writer that has its records in memory has until they are committed; then it has to write them anew."""
 
 
-@dataclass(frozen=True, slots=True)
-class Maintained:
+class Maintained(NamedTuple):
     """The results of maintenance.
 
     Attributes:
@@ -212,14 +211,6 @@ class Maintained:
     superseded: int = 0
     merged: int = 0
     removed: int = 0
-
-    def __add__(self, other: Maintained) -> Maintained:
-        return Maintained(
-            self.deleted + other.deleted,
-            self.superseded + other.superseded,
-            self.merged + other.merged,
-            self.removed + other.removed,
-        )
 
 
 def maintain(journal: Journal, topics: Iterable[str] | None = None, *, fully: bool = False) -> Maintained:
@@ -235,7 +226,7 @@ def maintain(journal: Journal, topics: Iterable[str] | None = None, *, fully: bo
         OSError: when a file cannot be read or written.
     """
     journal.refresh()
-    done = Maintained()
+    done = list[Maintained]()
     with journal.lock:
         partitions = [
             (partition, journal.state().topic(partition.topic).config)
@@ -251,7 +242,8 @@ def maintain(journal: Journal, topics: Iterable[str] | None = None, *, fully: bo
             continue
     if fully:
         journal.write_snapshot()
-    return done + Maintained(removed=_remove_files(journal, files))
+    done.append(Maintained(removed=_remove_files(journal, files)))
+    return Maintained(*map(sum, zip(*done, strict=True)))
 
 
 def maintain_in_turn(journal: Journal) -> None:
@@ -265,11 +257,13 @@ def maintain_in_turn(journal: Journal) -> None:
         logger.warning("%s: maintenance failed: %s", journal, error)
 
 
-def _maintain(journal: Journal, partition: TopicPartition, config: TopicConfig, *, fully: bool) -> Maintained:
-    done = _retain(journal, partition) if config.deletes else Maintained()
+def _maintain(journal: Journal, partition: TopicPartition, config: TopicConfig, *, fully: bool) -> Iterator[Maintained]:
+    if config.deletes:
+        yield _retain(journal, partition)
     if config.compacts:
-        return done + _compact(journal, partition, config, fully=fully)
-    return done + _merge(journal, partition, fully=fully)
+        yield _compact(journal, partition, config, fully=fully)
+    else:
+        yield from _merge(journal, partition, fully=fully)
 
 
 # --- retention -------------------------------------------------------------------------------------------------------
@@ -308,14 +302,12 @@ def first_kept(partition: Partition, config: TopicConfig, now: int) -> int:
 # --- merging and compaction ------------------------------------------------------------------------------------------
 
 
-def _merge(journal: Journal, partition: TopicPartition, *, fully: bool) -> Maintained:
-    done = Maintained()
+def _merge(journal: Journal, partition: TopicPartition, *, fully: bool) -> Iterator[Maintained]:
     for segments in small_segments(_segments(journal, partition), fully=fully):
         with _reading(journal, partition, segments):
             merged = merge(segments, journal.segments.read)
         _rewrite(journal, partition, segments, [merged])
-        done += Maintained(merged=len(segments))
-    return done
+        yield Maintained(merged=len(segments))
 
 
 def _compact(journal: Journal, partition: TopicPartition, config: TopicConfig, *, fully: bool) -> Maintained:
@@ -411,7 +403,7 @@ def _remove_files(journal: Journal, before: set[str]) -> int:
         names = {name for name in before if name.endswith(CHUNKS)} | set(abandoned(there, state))
     unneeded = sorted(names - needed)
     journal.chunks.remove_all(unneeded)
-    journal.chunks.remove_unfinished(lambda name: staged_at(name) < state.oldest_staged)
+    journal.chunks.remove_unfinished(lambda name: read_name(name)[0] < state.oldest_staged)
     return len(unneeded) + len(journal.remove_commits(needed))
 
 

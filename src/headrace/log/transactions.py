@@ -15,7 +15,7 @@ from headrace.common.logs import get_logger
 from headrace.common.messages import TopicPartition
 from headrace.log.commits import HEADER_BYTES, Author, Commit, LogState, ProducerState, commit_name, placed_from_json
 from headrace.log.groups import CommittedOffset
-from headrace.log.journal import Journal, StagedFor, abandoned, may_be_gone, new_chunk, read_name, staged_at, tag_of
+from headrace.log.journal import Journal, StagedFor, abandoned, may_be_gone, new_chunk, read_name, tag_of
 from headrace.log.records import Placed, Segment, encode, inlined
 
 ABANDONED: Final = 1 << 62
@@ -58,7 +58,7 @@ def open_transactions(journal: Journal) -> list[OpenTransaction]:
         producers = {tag_of(producer): producer for producer in state.producers}
     waiting = defaultdict[StagedFor, list[str]](list)
     for name in names:
-        _, commit = read_name(name) or (0, None)
+        commit = read_name(name)[1]
         if commit is not None and name not in over:
             waiting[commit].append(name)
     transactions = [
@@ -66,7 +66,7 @@ def open_transactions(journal: Journal) -> list[OpenTransaction]:
             producers.get(commit.tag),
             commit.sequence,
             commit.epoch is None,
-            _time_of(journal, staged_at(min(files))),
+            _time_of(journal, read_name(min(files))[0]),
             tuple(files),
             sum(journal.chunks.size(file) or 0 for file in files),
         )
@@ -241,7 +241,7 @@ def _check_not_put_back(state: LogState, segments: Iterable[Segment]) -> None:
     Raises:
         StagedRecordsError: when it has not.
     """
-    newest = max((staged_at(segment.file) for segment in segments), default=0)
+    newest = max((read_name(segment.file)[0] for segment in segments), default=0)
     if newest > state.version:
         raise StagedRecordsError(
             f"records that are to be committed were written at version {newest} of the log, which is at version "

@@ -11,7 +11,7 @@ from headrace.common import SimpleStringSchema
 from headrace.common.errors import InfrastructureError
 from headrace.common.messages import TopicPartition
 from headrace.connectors.kafka.clients import ClientSettings
-from headrace.connectors.kafka.dynamic_enumerator import DynamicKafkaEnumerator, StreamTopology
+from headrace.connectors.kafka.dynamic_enumerator import DynamicKafkaEnumerator
 from headrace.connectors.partitions import PartitionedLog
 from headrace.connectors.source import EnumeratorContext, SourceReader, SourceRecords, SplitEnumerator
 from headrace.datastream.connectors.dynamic_kafka import (
@@ -153,9 +153,7 @@ class FakeSource(DynamicKafkaSource[str]):
     """A source whose clusters are these."""
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
-        goes_on = context.state is not None
-        topology = StreamTopology(self._plan, goes_on=goes_on)
-        return DynamicKafkaEnumerator(topology, self._plan, FakeLog, context.state)
+        return DynamicKafkaEnumerator(self._plan, FakeLog, context.state)
 
     def create_reader(self) -> SourceReader:
         return FakeReader()

@@ -14,7 +14,7 @@ from headrace.common import SimpleStringSchema
 from headrace.common.errors import ConfigurationError, InvalidProgramError, InvalidTypeError, UnknownNameError
 from headrace.common.time import Duration
 from headrace.connectors.kafka.clients import ClientSettings
-from headrace.connectors.kafka.dynamic_enumerator import ClusterPiece, cluster_settings, clusters_of
+from headrace.connectors.kafka.dynamic_enumerator import NO_OFFSET, cluster_settings, clusters_of
 from headrace.connectors.partitions import OffsetsInitializer
 from headrace.connectors.source import Boundedness, ReaderContext
 from headrace.datastream.connectors.dynamic_kafka import (
@@ -190,27 +190,21 @@ def test_connections_of_a_partition_that_is_not_read_any_more_are_closed(monkeyp
     monkeypatch.setattr(Consumer, "made", [])
     context, source = ReaderContext(), builder().set_stream_ids({"orders"}).build()
 
-    def read(*pieces: ClusterPiece) -> list[str]:
+    def read(*pieces: list[Any]) -> list[str]:
         reader = source.create_reader()
         reader.open(context)
         for piece in pieces:
-            assert list(reader.read(piece.to_json())) == []
+            assert list(reader.read(piece)) == []
         reader.close()
         return [each.of for each in Consumer.made if each.is_closed]
 
     west = {"bootstrap.servers": "west:1"}
-    both = [ClusterPiece("east", EAST.properties, "a-0", 0, 9), ClusterPiece("west", west, "a-0", 0, 9)]
+    both = [["east", EAST.properties, "a-0", 0, 9], ["west", west, "a-0", 0, 9]]
     assert read(*both, both[0]) == []
     assert len(Consumer.made) == 2
-    assert read(ClusterPiece.last("west", west, "a-0")) == ["west:1 a-0"]
-    assert read(both[0], ClusterPiece.last("east", EAST.properties, "a-0")) == ["east:1 a-0", "west:1 a-0"]
+    assert read(["west", west, "a-0", NO_OFFSET, NO_OFFSET]) == ["west:1 a-0"]
+    assert read(both[0], ["east", EAST.properties, "a-0", NO_OFFSET, NO_OFFSET]) == ["east:1 a-0", "west:1 a-0"]
     assert len(Consumer.made) == 2
-
-
-def test_a_piece_is_json() -> None:
-    piece = ClusterPiece("east", EAST.properties, "a-0", 3, 9)
-    assert ClusterPiece(*json.loads(json.dumps(piece.to_json()))) == piece
-    assert ClusterPiece(*ClusterPiece.last("east", {}, "a-0").to_json()).is_last
 
 
 def test_the_topics_of_all_streams_of_a_cluster_are_read() -> None:

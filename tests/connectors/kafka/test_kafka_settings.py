@@ -123,7 +123,7 @@ def test_values_of_settings_are_text() -> None:
     assert made._properties.items() >= {"fetch.wait.max.ms": "10", "check.crcs": "true"}.items()
     servers: Any = ["a:9092", "b:9092"]
     with pytest.raises(InvalidTypeError, match=r"takes text for 'group.id', not \['a:9092'"):
-        builder().set_group_id(servers)
+        builder().set_property("group.id", servers)
 
 
 def test_names_of_java_are_understood() -> None:

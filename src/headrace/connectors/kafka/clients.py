@@ -316,16 +316,26 @@ class MissingMarker(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class WithoutMarker:
-    """The user's decision about epochs whose marker is lost.
+class TransactionSettings:
+    """The settings of a sink's transactions, and the user's decision about epochs whose marker is lost.
 
     Attributes:
-        otherwise: what to do where nothing was said.
+        client: how the cluster is reached.
+        prefix: the beginning of transactional ids; the job's and the sink's when None.
+        marker_topic: at which topic markers are.
+        missing_marker: what to do where a marker is lost and nothing was said about it.
         published_up_to: up to which epoch messages are there, by transactional id; under None, of all other ids.
     """
 
-    otherwise: MissingMarker = MissingMarker.FAIL
+    client: ClientSettings
+    prefix: str | None
+    marker_topic: str
+    missing_marker: MissingMarker = MissingMarker.FAIL
     published_up_to: Mapping[str | None, int] = field(default_factory=dict)
+
+    def transactional_id(self, job_id: str, operator_id: str, subtask: int) -> str:
+        """The id under which a subtask's messages are published, the same over all restarts."""
+        return f"{self.prefix or f'headrace-{job_id}-{operator_id}'}-{subtask}"
 
     def last_published(self, transactional_id: str, epoch: int, waiting: Sequence[int]) -> int | None:
         """The epoch that counts as published last under an id, whose marker is gone.
@@ -344,7 +354,7 @@ class WithoutMarker:
         said = self._said_of(transactional_id)
         if said is not None and epoch in waiting and waiting[0] - 1 <= said <= waiting[-1]:
             return said
-        return epoch - 1 if self.otherwise is MissingMarker.PUBLISH else None
+        return epoch - 1 if self.missing_marker is MissingMarker.PUBLISH else None
 
     def advice(self, transactional_id: str, epoch: int, waiting: Sequence[int]) -> str:
         """Advice for the case that nobody knows; the arguments are those of :meth:`last_published`."""
@@ -361,24 +371,3 @@ class WithoutMarker:
 
     def _said_of(self, transactional_id: str) -> int | None:
         return self.published_up_to.get(transactional_id, self.published_up_to.get(None))
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionSettings:
-    """The settings of a sink's transactions.
-
-    Attributes:
-        client: how the cluster is reached.
-        prefix: the beginning of transactional ids; the job's and the sink's when None.
-        marker_topic: at which topic markers are.
-        without_marker: what counts as published without one.
-    """
-
-    client: ClientSettings
-    prefix: str | None
-    marker_topic: str
-    without_marker: WithoutMarker
-
-    def transactional_id(self, job_id: str, operator_id: str, subtask: int) -> str:
-        """The id under which a subtask's messages are published, the same over all restarts."""
-        return f"{self.prefix or f'headrace-{job_id}-{operator_id}'}-{subtask}"

@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from dataclasses import asdict, dataclass, field, replace
 from threading import Lock, Thread
-from typing import Final, Generic, Self, TypeVar
+from typing import Final, Generic, TypeVar
 
 from headrace.common.errors import ConfigurationError, HeadraceError, InfrastructureError
 from headrace.common.logs import get_logger
@@ -38,18 +38,17 @@ PATIENCE_AFTER_FAILURE_SECONDS: Final = 0.1
 
 
 class RepeatedCalls(Generic[T]):
-    """Makes one call after the other, each on a daemon thread of its own.
+    """Makes one call after the other, each on a daemon thread of its own, so that an epoch need not wait for it.
 
     Args:
-        name: that of the threads.
-
-    Attributes:
-        failures: how many have failed in a row.
+        name: what is called, for errors.
+        threshold: how often in a row it may fail.
     """
 
-    def __init__(self, name: str) -> None:
-        self.failures = 0
-        self._name = name
+    def __init__(self, name: str, threshold: int) -> None:
+        self.name = name
+        self._threshold = threshold
+        self._failures = 0
         self._future: Future[T] | None = None
         self._is_late = False
 
@@ -62,7 +61,7 @@ class RepeatedCalls(Generic[T]):
         """Begin a call, unless one is under way."""
         if self._future is None:
             self._future = Future()
-            Thread(target=_run, args=(call, self._future), name=self._name, daemon=True).start()
+            Thread(target=_run, args=(call, self._future), name=self.name, daemon=True).start()
 
     def has_answer(self, *, waits: bool = False) -> bool:
         """Tell whether there is an answer to take; it is waited for a little, but not again where it was late before.
@@ -79,14 +78,22 @@ class RepeatedCalls(Generic[T]):
         """Take the result of the call, or raise its error."""
         assert self._future is not None, "only what is there is taken"
         future, self._future = self._future, None
-        self.failures += 1
+        self._failures += 1
         answer = future.result()
-        self.failures = 0
+        self._failures = 0
         return answer
 
-    def failed(self) -> str:
-        """The middle of a message: that it has failed, and how often in a row."""
-        return "has failed" if self.failures == 1 else f"has failed {self.failures} times in a row"
+    def tolerate(self, error: Exception, meanwhile: str) -> None:
+        """Log the error of a call; ``meanwhile`` says what goes on without its answer.
+
+        Raises:
+            InfrastructureError: when that was one failure too many.
+        """
+        times = "" if self._failures == 1 else f" {self._failures} times in a row"
+        told = f"{self.name} has failed{times} ({THRESHOLD!r} is {self._threshold})"
+        if self._failures > self._threshold:
+            raise InfrastructureError(f"{told if self._threshold else self.name}: {_told(error)}") from error
+        logger.warning("%s, and %s: %s", told, meanwhile, _told(error))
 
     def then(self, action: Callable[[], None]) -> None:
         """Do something once nothing is under way, on the thread of what is."""
@@ -98,7 +105,7 @@ class RepeatedCalls(Generic[T]):
     def _patience(self) -> float:
         if self._is_late:
             return 0.0
-        return PATIENCE_AFTER_FAILURE_SECONDS if self.failures else PATIENCE_SECONDS
+        return PATIENCE_AFTER_FAILURE_SECONDS if self._failures else PATIENCE_SECONDS
 
 
 def _run(call: Callable[[], T], future: Future[T]) -> None:
@@ -114,42 +121,10 @@ RETENTION: Final = "stream-metadata-removed-cluster-retention-ms"
 MODE: Final = "stream-enumerator-mode"
 OPTIONS: Final = (INTERVAL, THRESHOLD, RETENTION, MODE)
 
+NO_OFFSET: Final = -1
+"""The end of a range of a partition that is not read any more: its task lets go of the connections."""
 
 _PREFIX: Final = "client.id.prefix"
-_NOWHERE: Final = -1
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterPiece:
-    """A range of offsets of a partition of a cluster.
-
-    Attributes:
-        cluster: the id of the cluster.
-        properties: what the metadata says about clients of it. Not shown.
-        partition: the partition, as ``topic-partition``.
-        start: the first offset.
-        end: the offset behind the last one.
-    """
-
-    cluster: str
-    properties: Mapping[str, str] = field(repr=False)
-    partition: str
-    start: int
-    end: int
-
-    @classmethod
-    def last(cls, cluster: str, properties: Mapping[str, str], partition: str) -> Self:
-        """The piece of a partition that is not read any more: its task lets go of the connections."""
-        return cls(cluster, properties, partition, _NOWHERE, _NOWHERE)
-
-    @property
-    def is_last(self) -> bool:
-        """Tell whether nothing is read any more."""
-        return self.end == _NOWHERE
-
-    def to_json(self) -> Json:
-        """For the tasks."""
-        return [self.cluster, dict(self.properties), self.partition, self.start, self.end]
 
 
 def cluster_settings(properties: Mapping[str, str], cluster: str, told: Mapping[str, str]) -> ClientSettings:
@@ -207,7 +182,8 @@ class StreamTopology:
         self._plan = plan
         self._goes_on = goes_on
         self._lock = Lock()
-        self._calls: RepeatedCalls[dict[str, ClusterMetadata]] = RepeatedCalls("streams of Kafka")
+        name = f"the metadata service {type(plan.service).__name__}"
+        self._calls: RepeatedCalls[dict[str, ClusterMetadata]] = RepeatedCalls(name, plan.threshold)
         self._asked_at: int | None = None
         self._known: Mapping[str, ClusterMetadata] | None = None
 
@@ -241,16 +217,12 @@ class StreamTopology:
             with self._lock:
                 return self._plan.service.is_cluster_active(cluster_id)
         except Exception as error:  # that of the cluster, which is why it is asked, is the one to tell
-            logger.warning("%s does not say whether cluster %r is active: %r", self._name, cluster_id, error)
+            logger.warning("%s does not say whether cluster %r is active: %r", self._calls.name, cluster_id, error)
             return True
 
     def close(self) -> None:
         """Close the service; where it is in use, later."""
         self._calls.then(self._plan.service.close)
-
-    @property
-    def _name(self) -> str:
-        return f"the metadata service {type(self._plan.service).__name__}"
 
     def _is_time_to_ask(self, now: int) -> bool:
         if self._asked_at is None:
@@ -274,18 +246,16 @@ class StreamTopology:
             return
         if not self._known and known != self._known:
             logger.warning(
-                "%s knows no cluster of %s: nothing is read until it does", self._name, self._plan.subscriber
+                "%s knows no cluster of %s: nothing is read until it does", self._calls.name, self._plan.subscriber
             )
 
     def _fail(self, error: Exception) -> None:
-        if self._known is None:
-            if not (self._goes_on or isinstance(error, OSError | InfrastructureError)):
-                raise error
-            raise InfrastructureError(f"{self._name} has failed: {_told(error)}") from error
-        told = f"{self._name} {self._calls.failed()} ({THRESHOLD!r} is {self._plan.threshold})"
-        if self._calls.failures > self._plan.threshold:
-            raise InfrastructureError(f"{told}: {_told(error)}") from error
-        logger.warning("%s, and what it said last goes on: %s", told, _told(error))
+        if self._known is not None:
+            self._calls.tolerate(error, "what it said last goes on")
+        elif self._goes_on or isinstance(error, OSError | InfrastructureError):
+            raise InfrastructureError(f"{self._calls.name} has failed: {_told(error)}") from error
+        else:
+            raise error
 
 
 def _told(error: Exception) -> str:
@@ -338,12 +308,10 @@ class ClusterReading:
         threshold: int,
         is_active: Callable[[], bool],
     ) -> None:
-        self._name = name
-        self._threshold = threshold
         self._is_active = is_active
         self.enumerator = PartitionEnumerator(log, plan, copy.deepcopy(state))
         self._state = state
-        self._looks: RepeatedCalls[Sequence[str] | None] = RepeatedCalls(f"look at {name}")
+        self._looks: RepeatedCalls[Sequence[str] | None] = RepeatedCalls(f"cluster {name}", threshold)
         self._splits: Sequence[str] = ()
         self._is_known = False
 
@@ -368,9 +336,9 @@ class ClusterReading:
         try:
             found = self._looks.take()
         except (InfrastructureError, OSError) as error:
-            self._fail(error)
+            self._looks.tolerate(error, "others are read meanwhile")
         except HeadraceError as error:
-            raise type(error)(f"cluster {self._name}: {error}") from error
+            raise type(error)(f"{self._looks.name}: {error}") from error
         else:
             self._is_known = True
             if found is not None:
@@ -402,14 +370,8 @@ class ClusterReading:
         except (HeadraceError, OSError) as error:
             if self._is_active():
                 raise
-            logger.info("cluster %s is not active any more, and not asked: %s", self._name, error)
+            logger.info("%s is not active any more, and not asked: %s", self._looks.name, error)
             return None
-
-    def _fail(self, error: Exception) -> None:
-        told = f"cluster {self._name} {self._looks.failed()} ({THRESHOLD!r} is {self._threshold})"
-        if self._looks.failures > self._threshold:
-            raise InfrastructureError(f"{told if self._threshold else f'cluster {self._name}'}: {error}") from error
-        logger.warning("%s, and others are read meanwhile: %s", told, error)
 
 
 @dataclass(slots=True)
@@ -437,21 +399,18 @@ class DynamicKafkaEnumerator(SplitEnumerator):
     What is not to be read any more ends where it is. Its position is forgotten with that, as in Flink, unless the
     whole cluster has gone, and not for long.
 
+    A piece is JSON: the cluster, what the metadata says about clients of it, the partition, and the range of offsets.
+
     Args:
-        topology: the clusters.
-        plan: what is read of them.
+        plan: which streams are read, and who tells where they lie.
         connect: reaches a cluster.
         state: what :meth:`snapshot` gave.
     """
 
     def __init__(
-        self,
-        topology: StreamTopology,
-        plan: DynamicPlan,
-        connect: Callable[[ClientSettings], PartitionedLog],
-        state: Json | None,
+        self, plan: DynamicPlan, connect: Callable[[ClientSettings], PartitionedLog], state: Json | None
     ) -> None:
-        self._topology = topology
+        self._topology = StreamTopology(plan, goes_on=state is not None)
         self._plan = plan
         self._connect = connect
         self._restored: dict[str, Json] = {} if state is None else dict(state["clusters"])
@@ -494,7 +453,7 @@ class DynamicKafkaEnumerator(SplitEnumerator):
         if read is None:
             return None
         properties = self._wanted[name].properties
-        pieces = tuple(ClusterPiece(name, properties, *piece).to_json() for piece in read.pieces)
+        pieces = tuple([name, dict(properties), *piece] for piece in read.pieces)
         return replace(read, split_id=split_id, pieces=pieces)
 
     def is_finished(self, split_id: str, position: Json) -> bool:
@@ -543,7 +502,7 @@ class DynamicKafkaEnumerator(SplitEnumerator):
     def _last_pieces(self, name: str, partition: str) -> tuple[Json, ...]:
         """The pieces that have tasks let go of a partition; none for a cluster that no task has read in this run."""
         properties = self._were_wanted.get(name)
-        return () if properties is None else (ClusterPiece.last(name, properties, partition).to_json(),)
+        return () if properties is None else ([name, dict(properties), partition, NO_OFFSET, NO_OFFSET],)
 
     def _is_gone(self, split_id: str) -> bool:
         """Tell whether a split is not to be read any more."""

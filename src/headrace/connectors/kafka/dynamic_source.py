@@ -15,13 +15,12 @@ from headrace.connectors.kafka.clients import ClientSettings
 from headrace.connectors.kafka.dynamic_enumerator import (
     INTERVAL,
     MODE,
+    NO_OFFSET,
     OPTIONS,
     RETENTION,
     THRESHOLD,
-    ClusterPiece,
     DynamicKafkaEnumerator,
     DynamicPlan,
-    StreamTopology,
     cluster_settings,
 )
 from headrace.connectors.kafka.dynamic_metadata import (
@@ -30,8 +29,8 @@ from headrace.connectors.kafka.dynamic_metadata import (
     KafkaStreamSubscriber,
     StreamPatternSubscriber,
 )
-from headrace.connectors.kafka.settings import check_known, check_library, whole_number
-from headrace.connectors.kafka.source import KafkaConsumerBuilder, KafkaReader
+from headrace.connectors.kafka.settings import SOURCE, KafkaClientBuilder, check_known, check_library
+from headrace.connectors.kafka.source import KafkaReader
 from headrace.connectors.messages import MessageDeserializationSchema
 from headrace.connectors.partitions import Subscription
 from headrace.connectors.source import (
@@ -42,7 +41,7 @@ from headrace.connectors.source import (
     SourceRecords,
     SplitEnumerator,
 )
-from headrace.connectors.topic_builders import TopicSource
+from headrace.connectors.topic_builders import MessageSourceBuilder, TopicSource, whole_number
 
 
 class DynamicKafkaReader(SourceReader):
@@ -65,29 +64,29 @@ class DynamicKafkaReader(SourceReader):
         self._context = context
 
     def read(self, piece: Json) -> Iterator[SourceRecords]:
-        asked = ClusterPiece(*piece)
-        reader = self._reader(asked)
-        if asked.is_last:
-            reader.let_go(asked.partition)
+        cluster, properties, partition, start, end = piece
+        reader = self._reader(cluster, properties)
+        if end == NO_OFFSET:
+            reader.let_go(partition)
         else:
-            yield from reader.read([asked.partition, asked.start, asked.end])
+            yield from reader.read([partition, start, end])
 
     def close(self) -> None:
         for _, reader in self._readers.values():
             reader.close()
         self._readers.clear()
 
-    def _reader(self, asked: ClusterPiece) -> KafkaReader:
+    def _reader(self, cluster: str, properties: Mapping[str, str]) -> KafkaReader:
         """The reader of a cluster; another one where the cluster is reached in another way now."""
-        settings = cluster_settings(self._properties, asked.cluster, asked.properties)
-        known = self._readers.get(asked.cluster)
+        settings = cluster_settings(self._properties, cluster, properties)
+        known = self._readers.get(cluster)
         if known is not None and known[0] == settings:
             return known[1]
         if known is not None:
             known[1].close()
-        reader = KafkaReader(settings, self._schema, reject=self._reject, place=f"{asked.cluster}/")
+        reader = KafkaReader(settings, self._schema, reject=self._reject, place=f"{cluster}/")
         reader.open(self._context)
-        self._readers[asked.cluster] = settings, reader
+        self._readers[cluster] = settings, reader
         return reader
 
 
@@ -127,8 +126,7 @@ class DynamicKafkaSource(TopicSource[T_co]):
         check_library()
         from headrace.connectors.kafka.partitioned_log import KafkaPartitionedLog
 
-        topology = StreamTopology(self._plan, goes_on=context.state is not None)
-        return DynamicKafkaEnumerator(topology, self._plan, KafkaPartitionedLog, context.state)
+        return DynamicKafkaEnumerator(self._plan, KafkaPartitionedLog, context.state)
 
     def create_reader(self) -> SourceReader:
         return DynamicKafkaReader(self._plan.properties, self._schema, reject=self._dead_letter is not None)
@@ -137,7 +135,7 @@ class DynamicKafkaSource(TopicSource[T_co]):
         return f"DynamicKafkaSource({self._plan.subscriber} by {type(self._plan.service).__name__})"
 
 
-class DynamicKafkaSourceBuilder(KafkaConsumerBuilder, Generic[T_co]):
+class DynamicKafkaSourceBuilder(KafkaClientBuilder, MessageSourceBuilder, Generic[T_co]):
     """Puts a :class:`DynamicKafkaSource` together.
 
     Settings of clients are those of all clusters; what the metadata says of one goes before them. Beside these there
@@ -157,6 +155,7 @@ class DynamicKafkaSourceBuilder(KafkaConsumerBuilder, Generic[T_co]):
     """
 
     _name = "DynamicKafkaSource"
+    _kind = SOURCE
 
     def __init__(self) -> None:
         super().__init__()

@@ -18,104 +18,24 @@ from headrace.connectors.kafka.clients import ClientErrors, ClientSettings, erro
 from headrace.connectors.partitions import PartitionedLog
 from headrace.connectors.source import KeptClients
 
-_GROUP_PURPOSE: Final = "group"
-_CLOSE_SECONDS: Final = 20
-_POLL_SECONDS: Final = 0.05
+T = TypeVar("T")
 
 logger = get_logger(__name__)
 
-
-class GroupOffsets:
-    """The offsets of a consumer group.
-
-    It is a consumer that asks, not an admin client: librdkafka's admin client ends the whole process when the group's
-    coordinator goes while it is asked.
-
-    Args:
-        settings: how the cluster is reached, and the group.
-        errors: what clients tell beside their answers.
-    """
-
-    def __init__(self, settings: ClientSettings, errors: ClientErrors) -> None:
-        self._settings = settings
-        self._errors = errors
-        self._client: Consumer | None = None
-        self._next: Mapping[TopicPartition, int] = {}
-        self._is_under_way = False
-
-    def committed(self, partitions: Sequence[TopicPartition], seconds: float) -> dict[TopicPartition, int]:
-        """The offsets that the group has committed; partitions without one are left out.
-
-        Raises:
-            InfrastructureError: when it is not known now.
-            ConfigurationError: when the client may not ask.
-        """
-        what = f"the offsets of group {self._name} at {self._settings.servers}"
-        try:
-            found = self._consumer().committed([Asked(each.topic, each.partition) for each in partitions], seconds)
-        except KafkaException as error:
-            self._errors.check(what)
-            raise error_of(error.args[0], what) from None
-        for each in found:
-            if each.error is not None:  # its offset says nothing then, not that there is none
-                raise InfrastructureError(f"{what} in {each.topic}-{each.partition}: {each.error.str()}")
-        return {TopicPartition(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
-
-    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Begin to commit offsets; a failure is logged, later. While one is under way, only the newest waits."""
-        self._next = offsets
-        if offsets:
-            self._consumer().poll(0)  # hears how the last commit went
-            self._send()
-
-    def close(self) -> None:
-        """Wait for the last :meth:`commit`, and let go of connections."""
-        if self._client is None:
-            return
-        end = time.monotonic() + _CLOSE_SECONDS
-        while (self._is_under_way or self._next) and time.monotonic() < end:
-            self._send()
-            self._client.poll(_POLL_SECONDS)
-        if self._is_under_way or self._next:
-            logger.warning("the offsets of group %s were not committed: no broker has answered", self._name)
-        self._client.close()
-        self._client = None
-
-    @property
-    def _name(self) -> str:
-        return self._settings.properties["group.id"]
-
-    def _consumer(self) -> Consumer:
-        if self._client is None:
-            self._client = self._settings.consumer(_GROUP_PURPOSE, self._errors, {"on_commit": self._ended})
-        return self._client
-
-    def _send(self) -> None:
-        if self._is_under_way or not self._next:
-            return
-        listed = [Asked(each.topic, each.partition, offset) for each, offset in self._next.items()]
-        self._next, self._is_under_way = {}, True
-        self._consumer().commit(offsets=listed, asynchronous=True)
-
-    def _ended(self, error: KafkaError | None, partitions: Sequence[Any]) -> None:
-        self._is_under_way = False
-        failures = [each for each in (error, *(partition.error for partition in partitions)) if each is not None]
-        if failures:
-            logger.warning("the offsets of group %s were not committed: %s", self._name, failures[0].str())
-
-
-T = TypeVar("T")
-
+_CLOSE_SECONDS: Final = 20
+_POLL_SECONDS: Final = 0.05
 _REQUEST_SECONDS: Final = 20
 _RETRY_SECONDS: Final = 0.2
 _ANSWER_SECONDS: Final = 3
 _NO_RECORD: Final = -1
 """The offset of a timestamp behind which there is nothing."""
-_PURPOSE: Final = "enumerator"
 
 
 class KafkaPartitionedLog(PartitionedLog):
     """A cluster as an enumerator sees it.
+
+    About the consumer group a consumer asks, not an admin client: librdkafka's admin client ends the whole process when
+    the group's coordinator goes while it is asked.
 
     Args:
         settings: how it is reached.
@@ -127,8 +47,10 @@ class KafkaPartitionedLog(PartitionedLog):
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
         self._errors = ClientErrors()
-        self._admin = settings.admin(_PURPOSE, self._errors)
-        self._group = GroupOffsets(settings, self._errors)
+        self._admin = settings.admin("enumerator", self._errors)
+        self._member: Consumer | None = None
+        self._to_commit: Mapping[TopicPartition, int] = {}
+        self._is_committing = False
 
     def topics(self) -> dict[str, int]:
         """The number of partitions of each topic that may be seen; those of Kafka itself are left out.
@@ -168,15 +90,61 @@ class KafkaPartitionedLog(PartitionedLog):
         return {partition: offset for partition, offset in found.items() if offset >= 0}
 
     def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        return self._asked_again(lambda: self._group.committed(partitions, _ANSWER_SECONDS))
+        return self._asked_again(lambda: self._committed_now(partitions))
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Begin to commit offsets of the consumer group, for others to see; a failure is logged, later."""
-        self._group.commit(offsets)
+        """Begin to commit offsets; a failure is logged, later. While one is under way, only the newest waits."""
+        self._to_commit = offsets
+        if offsets:
+            self._group().poll(0)  # hears how the last commit went
+            self._begin_commit()
 
     def close(self) -> None:
-        """Wait for the last :meth:`commit`."""
-        self._group.close()
+        """Wait for the last :meth:`commit`, and let go of connections."""
+        if self._member is None:
+            return
+        end = time.monotonic() + _CLOSE_SECONDS
+        while (self._is_committing or self._to_commit) and time.monotonic() < end:
+            self._begin_commit()
+            self._member.poll(_POLL_SECONDS)
+        if self._is_committing or self._to_commit:
+            logger.warning("the offsets of group %s were not committed: no broker has answered", self._group_id)
+        self._member.close()
+        self._member = None
+
+    @property
+    def _group_id(self) -> str:
+        return self._settings.properties["group.id"]
+
+    def _group(self) -> Consumer:
+        if self._member is None:
+            self._member = self._settings.consumer("group", self._errors, {"on_commit": self._on_commit})
+        return self._member
+
+    def _committed_now(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        what = f"the offsets of group {self._group_id} at {self._settings.servers}"
+        try:
+            found = self._group().committed([Asked(*each) for each in partitions], _ANSWER_SECONDS)
+        except KafkaException as error:
+            self._errors.check(what)
+            raise error_of(error.args[0], what) from None
+        for each in found:
+            if each.error is not None:  # its offset says nothing then, not that there is none
+                raise InfrastructureError(f"{what} in {each.topic}-{each.partition}: {each.error.str()}")
+        return {TopicPartition(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
+
+    def _begin_commit(self) -> None:
+        if self._is_committing or not self._to_commit:
+            return
+        listed = [Asked(*each, offset) for each, offset in self._to_commit.items()]
+        self._to_commit, self._is_committing = {}, True
+        self._group().commit(offsets=listed, asynchronous=True)
+
+    def _on_commit(self, error: KafkaError | None, partitions: Sequence[Any]) -> None:
+        self._is_committing = False
+        failures = [each for each in (error, *(partition.error for partition in partitions)) if each is not None]
+        if failures:
+            logger.warning("the offsets of group %s were not committed: %s", self._group_id, failures[0].str())
 
     def _offsets(self, partitions: Sequence[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
         return self._asked_again(lambda: self._offsets_now(partitions, spec)) if partitions else {}
@@ -200,7 +168,7 @@ class KafkaPartitionedLog(PartitionedLog):
     def _offsets_now(self, partitions: Sequence[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
         reads_all = self._settings.properties.get("isolation.level") == "read_uncommitted"
         answers = self._admin.list_offsets(
-            {Asked(each.topic, each.partition): spec for each in partitions},
+            {Asked(*each): spec for each in partitions},
             isolation_level=IsolationLevel.READ_UNCOMMITTED if reads_all else IsolationLevel.READ_COMMITTED,
             request_timeout=_ANSWER_SECONDS,  # who was asked may be down
         )

@@ -303,6 +303,10 @@ class KafkaClientBuilder:
             self.set_property(key, value)
         return self
 
+    def set_client_id_prefix(self, prefix: str) -> Self:
+        """Set the beginning of the ids of clients, which quotas and logs of brokers show."""
+        return self.set_property(_CLIENT_ID_PREFIX, prefix)
+
     def _check_servers(self) -> None:
         if "bootstrap.servers" not in self._properties:
             raise refused(f"a {self._name} needs set_bootstrap_servers('host:port')", ConfigurationError)
@@ -315,15 +319,3 @@ def _text(key: str, value: object) -> str:
     if isinstance(value, int | float):
         return str(value).lower()
     raise refused(f"set_property takes text for {key!r}, not {value!r}", InvalidTypeError)
-
-
-def whole_number(name: str, text: str) -> int:
-    """A setting that is a whole number.
-
-    Raises:
-        ConfigurationError: when it is none.
-    """
-    try:
-        return int(text)
-    except ValueError:
-        raise refused(f"{name!r} is a whole number, not {text!r}", ConfigurationError) from None

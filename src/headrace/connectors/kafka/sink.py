@@ -13,7 +13,7 @@ from headrace.common.errors import InvalidTypeError
 from headrace.common.output_tag import OutputTag
 from headrace.common.serialization import SerializationSchema
 from headrace.common.type_variables import T_contra
-from headrace.connectors.kafka.clients import ClientSettings, MissingMarker, TransactionSettings, WithoutMarker
+from headrace.connectors.kafka.clients import ClientSettings, MissingMarker, TransactionSettings
 from headrace.connectors.kafka.settings import SINK, KafkaClientBuilder, check_known, check_library
 from headrace.connectors.messages import HeaderFunction, MessageSerializationSchema, PartitionFunction, encode_messages
 from headrace.connectors.sink import Committer, CommitterContext, DeliveryGuarantee, SinkWriter, WriterContext
@@ -216,8 +216,7 @@ class KafkaSinkBuilder(KafkaClientBuilder, TopicSinkBuilder):
                 "a KafkaSink whose topics are chosen by record keeps at one topic which epoch is published: name one "
                 "that is there with set_marker_topic()"
             )
-        said = WithoutMarker(self._missing_marker, dict(self._published_up_to))
-        return TransactionSettings(settings, self._prefix, topic, said)
+        return TransactionSettings(settings, self._prefix, topic, self._missing_marker, dict(self._published_up_to))
 
     def _warn_without_transactions(self) -> None:
         given = {

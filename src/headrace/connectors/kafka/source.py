@@ -15,16 +15,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.common.arguments import expect, refused
+from headrace.common.arguments import expect
 from headrace.common.constants import NO_TIMESTAMP
-from headrace.common.errors import ConfigurationError, InfrastructureError, SourceChangedError
+from headrace.common.errors import InfrastructureError, SourceChangedError
 from headrace.common.messages import TopicPartition
 from headrace.common.output_tag import OutputTag
 from headrace.common.type_variables import T_co
 from headrace.connectors.kafka.clients import ClientErrors, ClientSettings, error_of
-from headrace.connectors.kafka.settings import SOURCE, KafkaClientBuilder, check_known, check_library, whole_number
+from headrace.connectors.kafka.settings import SOURCE, KafkaClientBuilder, check_known, check_library
 from headrace.connectors.messages import METADATA, MessageDecoder, MessageDeserializationSchema, Messages
-from headrace.connectors.partitions import DISCOVERY_MILLIS, PartitionEnumerator, ReadingPlan, Subscription
+from headrace.connectors.partitions import PartitionEnumerator, ReadingPlan
 from headrace.connectors.source import (
     EnumeratorContext,
     Json,
@@ -34,7 +34,7 @@ from headrace.connectors.source import (
     SourceRecords,
     SplitEnumerator,
 )
-from headrace.connectors.topic_builders import MessageSourceBuilder, TopicSource, TopicSourceBuilder
+from headrace.connectors.topic_builders import TopicSource, TopicSourceBuilder
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
@@ -298,59 +298,6 @@ _COLUMNS: Final[Mapping[str, Callable[[list[Message]], pa.Array]]] = {
 """Metadata that is read where somebody asks for it."""
 
 
-_DISCOVERY: Final = "partition.discovery.interval.ms"
-
-
-_COMMITS: Final = "commit.offsets.on.checkpoint"
-
-
-_RESET: Final = "auto.offset.reset"
-
-
-class KafkaConsumerBuilder(KafkaClientBuilder, MessageSourceBuilder):
-    """Puts a source together whose messages are read by clients of Kafka."""
-
-    _kind = SOURCE
-
-    def set_group_id(self, group_id: str) -> Self:
-        """The consumer group whose offsets show how far the job has come; the job itself goes by its checkpoints."""
-        return self.set_property("group.id", group_id)
-
-    def set_client_id_prefix(self, prefix: str) -> Self:
-        """Set the beginning of the ids of clients, which quotas and logs of brokers show."""
-        return self.set_property("client.id.prefix", prefix)
-
-    def _reading_plan(self, subscription: Subscription, properties: dict[str, str]) -> ReadingPlan:
-        """Make the plan.
-
-        Args:
-            subscription: which partitions.
-            properties: the settings, of which those that are no client's are taken out.
-
-        Raises:
-            ConfigurationError: when one of them is malformed.
-        """
-        return self._planned(
-            subscription,
-            has_group="group.id" in properties,
-            commits=_boolean(_COMMITS, properties.pop(_COMMITS, "true")),
-            discovery_millis=whole_number(_DISCOVERY, properties.pop(_DISCOVERY, str(DISCOVERY_MILLIS))),
-            resets_to=_reset_of(properties.pop(_RESET, "none")),
-        )
-
-
-def _boolean(name: str, text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise refused(f"{name!r} is true or false, not {text!r}", ConfigurationError)
-    return text.lower() == "true"
-
-
-def _reset_of(text: str) -> str | None:
-    if text not in ("none", "earliest", "latest"):
-        raise refused(f"{_RESET!r} is earliest, latest or none, not {text!r}", ConfigurationError)
-    return None if text == "none" else text
-
-
 class KafkaSource(TopicSource[T_co]):
     """Reads topics exactly once; every partition is a split, in its own order and with a watermark of its own.
 
@@ -380,9 +327,9 @@ class KafkaSource(TopicSource[T_co]):
         schema: MessageDeserializationSchema,
         dead_letter: OutputTag | None,
     ) -> None:
+        super().__init__(str(plan.subscription), schema, dead_letter, is_bounded=plan.is_bounded)
         self._settings = settings
         self._plan = plan
-        super().__init__(str(plan.subscription), schema, dead_letter, is_bounded=plan.is_bounded)
 
     @staticmethod
     def builder() -> KafkaSourceBuilder:
@@ -402,7 +349,7 @@ class KafkaSource(TopicSource[T_co]):
         return f"KafkaSource({self._plan.subscription} at {self._settings.servers})"
 
 
-class KafkaSourceBuilder(KafkaConsumerBuilder, TopicSourceBuilder, Generic[T_co]):
+class KafkaSourceBuilder(KafkaClientBuilder, TopicSourceBuilder, Generic[T_co]):
     """Puts a :class:`KafkaSource` together.
 
     Examples:
@@ -420,6 +367,7 @@ class KafkaSourceBuilder(KafkaConsumerBuilder, TopicSourceBuilder, Generic[T_co]
     """
 
     _name = "KafkaSource"
+    _kind = SOURCE
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> Self:
         """Set the brokers to connect to first: ``host:port``, several with commas.

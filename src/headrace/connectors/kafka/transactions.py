@@ -8,7 +8,7 @@ coordinator moves.
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotInTime
 from contextlib import closing
@@ -17,6 +17,7 @@ from functools import partial
 from operator import methodcaller
 from typing import Any, Final, TypeVar
 
+import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from headrace.common.errors import (
@@ -173,8 +174,9 @@ class Publisher:
         if self._last is None:
             self._last = self._tried(lambda: self._read_marker(publication))
         if self._last < publication.epoch:
+            marker = Marker(publication.staged.marker_topic, publication.epoch, publication.owner)
             try:
-                self._tried(lambda: self._run_transaction(publication))
+                self._tried(lambda: self._run_transaction(marker, publication.staged.batches(publication.folder)))
             except CommitRefusedError:
                 self._abort()  # who comes next does so too, but readers would wait for him
                 raise
@@ -191,7 +193,7 @@ class Publisher:
             return
         if found is not None:
             logger.warning("transactional id %s of %s is now that of %s", self._id, found.owner, marker.owner)
-        self._tried(lambda: self._set(marker))
+        self._tried(lambda: self._run_transaction(marker))
         self._last = marker.epoch
 
     def may_go_on(self) -> bool:
@@ -233,31 +235,17 @@ class Publisher:
         logger.warning("the marker of transactional id %s is gone: epoch %d is %s", self._id, publication.epoch, done)
         return last
 
-    def _run_transaction(self, publication: Publication) -> None:
-        self._begin()
-        for topic, batch in publication.staged.batches(publication.folder):
+    def _run_transaction(self, marker: Marker, batches: Iterable[tuple[str, pa.RecordBatch]] = ()) -> None:
+        producer, group = self._sender.producer, self._group.consumer_group_metadata()
+        producer.begin_transaction()
+        for topic, batch in batches:
             self._sender.send(topic, batch)
         try:  # the marker and the messages are on their way together
-            self._mark(Marker(publication.staged.marker_topic, publication.epoch, publication.owner))
+            mark = partial(producer.send_offsets_to_transaction, [marker.offset()], group, _MARK_SECONDS)
+            _in_time(mark, f"the marker of {self._id}")
         finally:
             self._sender.flush()  # a message that was not delivered is why the marker was not set
-        self._commit()
-
-    def _set(self, marker: Marker) -> None:
-        self._begin()
-        self._mark(marker)
-        self._commit()
-
-    def _begin(self) -> None:
-        self._sender.producer.begin_transaction()
-
-    def _mark(self, marker: Marker) -> None:
-        group = self._group.consumer_group_metadata()
-        send = self._sender.producer.send_offsets_to_transaction
-        _in_time(lambda: send([marker.offset()], group, _MARK_SECONDS), f"the marker of {self._id}")
-
-    def _commit(self) -> None:
-        self._sender.producer.commit_transaction(_REQUEST_SECONDS)
+        producer.commit_transaction(_REQUEST_SECONDS)
 
     def _abort(self) -> None:
         try:
@@ -390,15 +378,15 @@ class KafkaCommitter(Committer):
         self._close_publishers(list(self._publishers))
 
     def _publication(self, epoch: int, staged: StagedEpoch) -> Publication:
-        said, about = self._settings.without_marker, (staged.transactional_id, epoch, self._context.waiting)
-        last = said.last_published(*about)
+        about = (staged.transactional_id, epoch, self._context.waiting)
+        last = self._settings.last_published(*about)
         return Publication(
             epoch=epoch,
             staged=staged if last is None else self._under_own_id(staged),
             folder=self._folder,
             owner=self._owner,
             without_marker=last,
-            advice=said.advice(*about),
+            advice=self._settings.advice(*about),
         )
 
     def _under_own_id(self, staged: StagedEpoch) -> StagedEpoch:

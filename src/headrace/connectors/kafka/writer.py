@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import repeat
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -261,8 +261,7 @@ _NAME: Final = re.compile(rf"[0-9]+-([0-9]+)-[0-9]+-[0-9a-f]+\{_SUFFIX}")
 _TOPIC: Final = "topic"
 
 
-@dataclass(frozen=True, slots=True)
-class MessageFile:
+class MessageFile(NamedTuple):
     """Messages of one subtask and one epoch, or some of them: a stream of Arrow, with the topic beside each batch.
 
     Attributes:
@@ -319,8 +318,7 @@ class StagedEpoch:
 
     def to_json(self) -> Json:
         """For the manifest."""
-        files = [[file.name, file.size, file.messages] for file in self.files]
-        found = {"id": self.transactional_id, "marker": self.marker_topic, "files": files}
+        found = {"id": self.transactional_id, "marker": self.marker_topic, "files": self.files}
         return found | ({"content": base64.b64encode(self.content).decode()} if self.content else {})
 
     @staticmethod

@@ -41,65 +41,9 @@ from headrace.log.journal import StagedFor, tag_of
 from headrace.log.log import Log
 from headrace.log.records import normalised
 from headrace.log.transactions import ABANDONED, Staged, discard, publish, stage
-from headrace.storage.folder import Folder
 
-_NAME: Final = "published.json"
-
-
-class OutputMarker:
-    """The marker of a sink.
-
-    Args:
-        folder: the sink's in the checkpoint directory; None outside of a job, where nothing is remembered.
-        producer: the id under which the sink commits: job and sink.
-        log: what users call the log.
-    """
-
-    def __init__(self, folder: Folder | None, producer: str, log: str) -> None:
-        self._folder = folder
-        self._producer = producer
-        self._log = log
-
-    def write(self, epoch: int) -> None:
-        """Remember that an epoch is published.
-
-        Raises:
-            OSError: when that cannot be written.
-        """
-        if self._folder is not None:
-            self._folder.make()
-            document = {"producer": self._producer, "log": self._log, "epoch": epoch}
-            self._folder.write(_NAME, (json.dumps(document).encode(),))
-
-    def check(self, known: ProducerState | None) -> None:
-        """Check that the log is as new as the marker.
-
-        Args:
-            known: what the log knows of this sink.
-
-        Raises:
-            CheckpointError: when it is not.
-            OSError: when the marker cannot be read.
-        """
-        if self._folder is None:
-            return
-        try:
-            document = json.loads(self._folder.read(_NAME))
-        except FileNotFoundError:
-            return
-        if document["producer"] != self._producer or (known is not None and known.sequence >= document["epoch"]):
-            return
-        has = f"is at epoch {known.sequence} of this job" if known is not None else "knows nothing of this job"
-        raise CheckpointError(
-            f"{self._log} {has}, but its output up to epoch {document['epoch']} was published to {document['log']}, as "
-            f"{self._folder.locate(_NAME)} says: an older copy of the log, or another log, has taken its place. Put "
-            "the newest copy back; or, to go on without the output that is lost, remove that file"
-        )
-
-    def remove(self) -> None:
-        """Forget it: the job has ended."""
-        if self._folder is not None:
-            self._folder.remove(_NAME)
+_MARKER: Final = "published.json"
+"""The marker of a sink, in its folder of the checkpoint directory: which epoch it has published, and to which log."""
 
 
 _PRODUCER: Final = re.compile("headrace-([0-9a-f]{32})-(.+)")
@@ -120,36 +64,39 @@ class LogCommitter(Committer):
     def __init__(self, log: Log, context: CommitterContext) -> None:
         self._journal = log.journal
         self._producer = producer_of(context.job_id, context.operator_id)
-        self._generation = context.generation
-        self._marker = marker_of(log, context)
+        self._context = context
         self._take_over()
 
     def commit(self, epoch: int, committables: Sequence[Json], processing_time: int) -> None:
         staged = [Staged.from_json(each) for each in committables]
         try:
-            publish(self._journal, Author(self._producer, self._generation, epoch), staged)
+            publish(self._journal, Author(self._producer, self._context.generation, epoch), staged)
         except ProducerFencedError as error:
             raise InfrastructureError(str(error)) from error
         except LogError as error:
             raise CommitRefusedError(f"{self._journal} does not take the output of epoch {epoch}: {error}") from error
-        self._marker.write(epoch)
+        folder = self._context.folder
+        if folder is not None:
+            folder.make()
+            document = {"producer": self._producer, "log": str(self._journal), "epoch": epoch}
+            folder.write(_MARKER, (json.dumps(document).encode(),))
 
     def finish(self) -> None:
-        self._marker.remove()
+        if self._context.folder is not None:
+            self._context.folder.remove(_MARKER)
 
     def _take_over(self) -> None:
         """Have older generations be fenced; what they have committed stays known."""
 
         def describe(state: LogState) -> Commit:
             known = state.producers.get(self._producer)
-            _refuse_abandoned(known, str(self._journal))
-            if known is not None and known.epoch > self._generation:
+            _check_known(known, str(self._journal), self._context)
+            if known is not None and known.epoch > self._context.generation:
                 raise InfrastructureError(
                     f"a younger job manager writes to {self._journal} (generation {known.epoch}, this one is "
-                    f"{self._generation}): this one has to stop"
+                    f"{self._context.generation}): this one has to stop"
                 )
-            self._marker.check(known)
-            author = Author(self._producer, self._generation, 0 if known is None else known.sequence)
+            author = Author(self._producer, self._context.generation, 0 if known is None else known.sequence)
             return Commit(author, self._journal.clock())
 
         self._journal.commit(None, describe)
@@ -166,11 +113,6 @@ def job_and_sink(producer: str) -> tuple[str, str] | None:
     return (found[1], found[2]) if found else None
 
 
-def marker_of(log: Log, context: CommitterContext) -> OutputMarker:
-    """The marker of a sink in the job's checkpoint directory."""
-    return OutputMarker(context.folder, producer_of(context.job_id, context.operator_id), str(log))
-
-
 def refuse_other_times(log: Log, context: CommitterContext) -> None:
     """Notice that the checkpoint is older than the output, or the log older than the checkpoint.
 
@@ -180,8 +122,7 @@ def refuse_other_times(log: Log, context: CommitterContext) -> None:
     with log.journal.lock:
         log.journal.refresh()
         known = log.journal.state().producers.get(producer_of(context.job_id, context.operator_id))
-    _refuse_abandoned(known, str(log))
-    marker_of(log, context).check(known)
+    _check_known(known, str(log), context)
     if known is not None and known.sequence > context.restored_epoch:
         raise CheckpointError(
             f"the checkpoint directory is at epoch {context.restored_epoch}, but {log} holds output of this job up to "
@@ -191,11 +132,37 @@ def refuse_other_times(log: Log, context: CommitterContext) -> None:
         )
 
 
-def _refuse_abandoned(known: ProducerState | None, log: str) -> None:
+def _check_known(known: ProducerState | None, log: str, context: CommitterContext) -> None:
+    """Check that a log takes the output of a sink, and is as new as the sink's marker.
+
+    Args:
+        known: what the log knows of the sink.
+        log: what users call it.
+        context: of the sink; outside of a job there is no marker.
+
+    Raises:
+        CheckpointError: when the output was abandoned, or the log is not.
+        OSError: when the marker cannot be read.
+    """
     if known is not None and known.epoch == ABANDONED:
         raise CheckpointError(
             f"{log} takes no output of this job any more: what waited there for a commit was abandoned, with `headrace "
             "log abandon`, and is lost. Start a new job, with a checkpoint directory of its own"
+        )
+    if context.folder is None:
+        return
+    try:
+        document = json.loads(context.folder.read(_MARKER))
+    except FileNotFoundError:
+        return
+    if document["producer"] != producer_of(context.job_id, context.operator_id):
+        return
+    if known is None or known.sequence < document["epoch"]:
+        has = f"is at epoch {known.sequence} of this job" if known is not None else "knows nothing of this job"
+        raise CheckpointError(
+            f"{log} {has}, but its output up to epoch {document['epoch']} was published to {document['log']}, as "
+            f"{context.folder.locate(_MARKER)} says: an older copy of the log, or another log, has taken its place. "
+            "Put the newest copy back; or, to go on without the output that is lost, remove that file"
         )
 
 
@@ -203,16 +170,17 @@ _STAGED_TOGETHER: Final = 64 << 20
 """A file is written when there are so many bytes, even if the epoch has more."""
 
 
-class StagingWriter(SinkWriter):
+class LogWriter(SinkWriter):
     """Writes records into files of the log that nobody sees before they are committed.
 
     Args:
         log: the log.
         schema: what messages are made of.
         context: which of the writers it is.
+        commits: whether it commits those of an epoch itself, before the checkpoint; otherwise a committer does.
     """
 
-    def __init__(self, log: Log, schema: MessageSerializationSchema, context: WriterContext) -> None:
+    def __init__(self, log: Log, schema: MessageSerializationSchema, context: WriterContext, *, commits: bool) -> None:
         self._journal = log.journal
         self._schema = schema
         self._reject = context.reject
@@ -224,6 +192,7 @@ class StagingWriter(SinkWriter):
         self._pieces: list[tuple[TopicPartition, pa.RecordBatch]] = []
         self._bytes = 0
         self._staged: list[Staged] = []
+        self._author = Author(f"{ANONYMOUS}{uuid.uuid4().hex}") if commits else None
 
     def begin_epoch(self, epoch: WriterEpoch) -> None:
         self._now, self._epoch = epoch.processing_time, epoch.number
@@ -246,6 +215,10 @@ class StagingWriter(SinkWriter):
 
     def prepare_commit(self) -> Sequence[Json]:
         self._stage()
+        if self._author is not None and self._staged:
+            self._author = self._author._replace(sequence=self._author.sequence + 1)
+            publish(self._journal, self._author, self._staged)
+            self._staged = []
         staged, self._staged = self._staged, []
         return [each.to_json() for each in staged]
 
@@ -255,12 +228,11 @@ class StagingWriter(SinkWriter):
 
     def _stage(self) -> None:
         if self._pieces:
-            self._staged += stage(self._journal, merged(self._pieces), self._staged_for())
+            # A later generation of the job may commit the epoch. What the writer commits itself nobody else does:
+            # where that fails, the epoch is run again.
+            staged_for = StagedFor(tag_of(self._producer), None, self._epoch) if self._author is None else None
+            self._staged += stage(self._journal, merged(self._pieces), staged_for)
         self._pieces, self._bytes = [], 0
-
-    def _staged_for(self) -> StagedFor | None:
-        """The commit of the epoch; a later generation of the job may do it."""
-        return StagedFor(tag_of(self._producer), None, self._epoch)
 
     def _check_topic(self, messages: OutgoingMessages) -> None:
         """Check that a topic is there: if a record names one that is not, the record is to blame."""
@@ -269,31 +241,6 @@ class StagingWriter(SinkWriter):
     def _partitions(self, topic: str) -> int:
         with self._journal.lock:
             return len(self._journal.state().topic(topic).partitions)
-
-
-class PublishingWriter(StagingWriter):
-    """Writes records, and commits those of an epoch before its checkpoint.
-
-    Args:
-        log: the log.
-        schema: what messages are made of.
-        context: which of the writers it is.
-    """
-
-    def __init__(self, log: Log, schema: MessageSerializationSchema, context: WriterContext) -> None:
-        super().__init__(log, schema, context)
-        self._author = Author(f"{ANONYMOUS}{uuid.uuid4().hex}")
-
-    def prepare_commit(self) -> Sequence[Json]:
-        self._stage()
-        if self._staged:
-            self._author = Author(self._author.producer, 0, self._author.sequence + 1)
-            publish(self._journal, self._author, self._staged)
-            self._staged = []
-        return ()
-
-    def _staged_for(self) -> None:
-        """The next commit alone publishes it: where that fails, the epoch is run again."""
 
 
 class LogSink(TopicSink[T_contra]):
@@ -347,7 +294,7 @@ class LogSink(TopicSink[T_contra]):
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
         log = Log.open(self._location, options=context.storage_options)
-        return (StagingWriter if self._stages else PublishingWriter)(log, self._schema, context)
+        return LogWriter(log, self._schema, context, commits=not self._stages)
 
     def create_committer(self, context: CommitterContext) -> Committer | None:
         return LogCommitter(self._open(context), context) if self._stages else None

@@ -23,7 +23,6 @@ from headrace.common.time import Duration
 from headrace.common.type_variables import T_co
 from headrace.connectors.messages import METADATA, MessageDecoder, MessageDeserializationSchema, Messages
 from headrace.connectors.partitions import (
-    DISCOVERY_MILLIS,
     OffsetResetStrategy,
     PartitionedLog,
     PartitionEnumerator,
@@ -38,7 +37,7 @@ from headrace.connectors.source import (
     SourceRecords,
     SplitEnumerator,
 )
-from headrace.connectors.topic_builders import TopicSource, TopicSourceBuilder
+from headrace.connectors.topic_builders import DISCOVERY, GROUP, RESET, TopicSource, TopicSourceBuilder
 from headrace.log.groups import CommittedOffset, Group
 from headrace.log.log import Log
 from headrace.log.membership import commit_without_members
@@ -301,9 +300,6 @@ class LogSourceBuilder(TopicSourceBuilder, Generic[T_co]):
     def __init__(self) -> None:
         super().__init__()
         self._location: str | None = None
-        self._group: str | None = None
-        self._discovery_millis = DISCOVERY_MILLIS
-        self._resets_to: str | None = None
 
     def set_log(self, location: str | os.PathLike[str]) -> Self:
         """Say where the log is: a path, or the URI of a folder on an object store or HDFS.
@@ -315,29 +311,16 @@ class LogSourceBuilder(TopicSourceBuilder, Generic[T_co]):
         self._location = location_of(location)
         return self
 
-    def set_group_id(self, group_id: str) -> Self:
-        """The consumer group whose offsets show how far the job has come; the job itself goes by its checkpoints.
-
-        Raises:
-            InvalidTypeError: when it is no text.
-            InvalidProgramError: when it is empty.
-        """
-        expect(group_id, str, "set_group_id")
-        if not group_id:
-            raise refused("set_group_id: the name of the group is empty")
-        self._group = group_id
-        return self
-
     def set_partition_discovery(self, interval: Duration) -> Self:
         """Set how often to look for new topics and partitions: every five minutes by default, never if it is zero."""
         expect(interval, Duration, "set_partition_discovery")
-        self._discovery_millis = interval.to_millis()
+        self._properties[DISCOVERY] = str(interval.to_millis())
         return self
 
     def set_offset_reset(self, strategy: OffsetResetStrategy) -> Self:
         """Set where to go on when records were deleted before they were read. By default the job fails."""
         expect(strategy, OffsetResetStrategy, "set_offset_reset")
-        self._resets_to = None if strategy is OffsetResetStrategy.NONE else strategy.name.lower()
+        self._properties[RESET] = strategy.name.lower()
         return self
 
     def build(self) -> LogSource[T_co]:
@@ -348,11 +331,6 @@ class LogSourceBuilder(TopicSourceBuilder, Generic[T_co]):
         """
         if self._location is None:
             raise refused("a LogSource needs a log: call set_log() with its path")
-        plan = self._planned(
-            self._subscribed(),
-            has_group=self._group is not None,
-            commits=True,
-            discovery_millis=self._discovery_millis,
-            resets_to=self._resets_to,
-        )
-        return LogSource(self._location, self._group, plan, self._needed_schema(), self._dead_letter)
+        properties = dict(self._properties)
+        plan = self._reading_plan(self._subscribed(), properties)
+        return LogSource(self._location, properties.get(GROUP), plan, self._needed_schema(), self._dead_letter)
