@@ -21,7 +21,7 @@ def kafka(*arguments: object) -> Result:
 def test_without_a_cluster_it_says_how_to_make_one(tmp_path: Path) -> None:
     for command in ("status", "stop"):
         ended = kafka(command, "--data", tmp_path / "none")
-        assert ended.exit_code == 1
+        assert ended.exit_code == 2
         assert "make one by headrace kafka start" in ended.stderr
 
 

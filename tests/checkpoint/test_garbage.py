@@ -14,8 +14,8 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
+from headrace.checkpoint.directory import Pin
 from headrace.checkpoint.manifest import Manifest
-from headrace.checkpoint.ownership import Pin
 from headrace.checkpoint.store import LOOK_AT_PINS, CheckpointStore
 from headrace.common.errors import InfrastructureError, JobSupersededError
 from tests.checkpoint.disk import Disk, Power, PowerFailureError

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.checkpoint.ownership import PINS, Pin
+from headrace.checkpoint.directory import PINS, Pin
 from headrace.checkpoint.store import LOOK_AT_PINS, CheckpointStore
 from headrace.common.errors import CheckpointError
 from headrace.storage.folder import Folder, posix_folder

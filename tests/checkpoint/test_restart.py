@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from headrace.checkpoint.directory import Generations
 from headrace.checkpoint.manifest import Manifest
-from headrace.checkpoint.ownership import Generations
 from headrace.checkpoint.store import CheckpointStore, TemporaryStore
 from headrace.common.errors import CheckpointError, JobSupersededError
 from headrace.storage.folder import Folder, posix_folder

@@ -15,10 +15,10 @@ from unittest import mock
 
 import pytest
 
+from headrace.checkpoint.directory import Generations
 from headrace.checkpoint.manifest import (
     Manifest,
 )
-from headrace.checkpoint.ownership import Generations
 from headrace.checkpoint.store import CheckpointStore
 from headrace.common.errors import CheckpointError, CheckpointStorageError, InfrastructureError, JobSupersededError
 from headrace.state.state_file import VersionName

@@ -5,20 +5,20 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
+import pytest
 from rich.console import Console
 
 from headrace.checkpoint.manifest import Manifest, PartitionSnapshot, SourceSnapshot, SplitSnapshot, StageSnapshot
 from headrace.cli.checkpoints import run_checkpoints, run_upgrade, state_bytes, watermark_of
 from headrace.cli.run import run_program
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
+from headrace.common.errors import CheckpointError
 from headrace.state.state_file import VersionRef
 from headrace.storage.folder import Folder, posix_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-    import pytest
 
 
 def manifest(*splits: SplitSnapshot, **more: object) -> Manifest:
@@ -49,14 +49,14 @@ def shown(console: Console) -> str:
 
 def test_it_tells_of_files_that_were_skipped(tmp_path: Path, console: Console) -> None:
     store(tmp_path, manifest(counters={"numFilesMissing": 2}))
-    assert run_checkpoints(str(tmp_path), {}, console) == 0
+    run_checkpoints(str(tmp_path), {}, console)
     assert "when it is run again; 2 missing files skipped" in shown(console)
 
 
 def test_it_lists_manifests_and_where_sources_go_on(tmp_path: Path, console: Console) -> None:
     split = SplitSnapshot("file[0]", 0, {"file": "a.log", "offset": 512}, {"ts": 1_431_857_103_000})
     first = manifest(split, epoch=6, counters={"numRecordsRead": 1000})
-    assert run_checkpoints(str(store(tmp_path, first, manifest(split))), {}, console) == 0
+    run_checkpoints(str(store(tmp_path, first, manifest(split))), {}, console)
     lines = shown(console).splitlines()
     assert lines[0] == (
         "job totals [v2] (job id ab12, 128 key groups), last written 2015-05-17 12:00:00 UTC; "
@@ -71,7 +71,7 @@ def test_foreign_files_beside_manifests_are_not_taken_for_one(tmp_path: Path, co
     folder = store(tmp_path, manifest()) / "manifests"
     for name in ("1-copy.json", "000000000007.json.bak", "README", "7.json"):
         (folder / name).write_text("not ours")
-    assert run_checkpoints(str(tmp_path), {}, console) == 0
+    run_checkpoints(str(tmp_path), {}, console)
 
 
 def test_splits_that_ended_long_ago_are_counted(tmp_path: Path, console: Console) -> None:
@@ -79,7 +79,7 @@ def test_splits_that_ended_long_ago_are_counted(tmp_path: Path, console: Console
         "one": SourceSnapshot(None, (), ("[day]",)),
         "many": SourceSnapshot(None, (SplitSnapshot("now", 3, 1),), ("a", "b", "c")),
     }
-    assert run_checkpoints(str(store(tmp_path, manifest(sources=sources))), {}, console) == 0
+    run_checkpoints(str(store(tmp_path, manifest(sources=sources))), {}, console)
     lines = shown(console).splitlines()
     assert any("one" in line and "[day]" in line and "finished" in line for line in lines)
     assert any("many" in line and "3 splits" in line and "finished" in line for line in lines)
@@ -92,7 +92,7 @@ def test_it_reads_what_a_job_wrote_and_leaves_it_alone(
     settings = {"headrace.runtime": "local", "execution.checkpointing.dir": str(directory)}
     assert run_program(script("execute(doubling(5))\n"), [], settings, console=Console(file=io.StringIO())) == 0
     before = sorted(path for path in directory.rglob("*"))
-    assert run_checkpoints(str(directory), {}, console) == 0
+    run_checkpoints(str(directory), {}, console)
     assert "job doubling" in shown(console)
     assert "ended" in shown(console)
     assert "finished" in shown(console)
@@ -112,7 +112,7 @@ def test_an_older_manifest_that_a_running_job_forgets_meanwhile_is_left_out(
         return read(folder, name)
 
     monkeypatch.setattr(Folder, "read", forgetting)
-    assert run_checkpoints(str(directory), {}, console) == 0
+    run_checkpoints(str(directory), {}, console)
     assert len(forgotten) == 1
     listed = [words[0] for line in shown(console).splitlines() if (words := line.split())]
     assert "6" in listed
@@ -121,15 +121,15 @@ def test_an_older_manifest_that_a_running_job_forgets_meanwhile_is_left_out(
 
 
 def test_a_folder_without_checkpoints(tmp_path: Path, console: Console) -> None:
-    assert run_checkpoints(str(tmp_path), {}, console) == 1
-    assert "holds no checkpoints" in shown(console)
+    with pytest.raises(CheckpointError, match="holds no checkpoints"):
+        run_checkpoints(str(tmp_path), {}, console)
 
 
 def test_a_damaged_manifest_is_named(tmp_path: Path, console: Console) -> None:
     directory = store(tmp_path, manifest())
     (directory / "manifests" / "000000000008.json").write_bytes(b"{")
-    assert run_checkpoints(str(directory), {}, console) == 1
-    assert "000000000008.json is damaged" in shown(console)
+    with pytest.raises(CheckpointError, match=r"000000000008\.json is damaged"):
+        run_checkpoints(str(directory), {}, console)
 
 
 def test_the_watermark_is_that_of_the_slowest_split_that_still_reads() -> None:
@@ -156,8 +156,8 @@ def test_the_state_of_an_older_one_is_counted_in_files_and_in_the_manifest(tmp_p
     assert state_bytes(manifest(stages=(stage,)), posix_folder(directory)) == 130
 
 
-def test_what_is_a_file_is_not_converted(tmp_path: Path, console: Console) -> None:
+def test_what_is_a_file_is_not_converted(tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text("")
     for place in (tmp_path / "job.py", tmp_path, tmp_path / "nowhere"):
-        assert run_upgrade(str(place), {}, 0, console) == 1
-        assert f"error: {place} holds no checkpoints" in shown(console)
+        with pytest.raises(CheckpointError, match=f"{place} holds no checkpoints"):
+            run_upgrade(str(place), {}, 0)

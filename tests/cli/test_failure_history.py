@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from headrace.checkpoint.failure_history import FailureHistory
 from headrace.cli.checkpoints import run_failures
 from headrace.common import FailureOrigin, JobFailure
+from headrace.common.errors import CheckpointError, CheckpointStorageError
 from headrace.storage.folder import posix_folder
 from tests.cli.test_checkpoints import shown
 
@@ -21,7 +24,7 @@ def test_it_shows_what_a_job_has_failed_with(tmp_path: Path, console: Console) -
     message = "operator 'parse [v2]' (uid parse, subtask 1) failed\n  ValueError: x\n  record: 'x'"
     files.add(JobFailure(0, 1_431_864_000_000, 7, "UserFunctionError", message, 2, 1.5, origin, {"owner": "authors"}))
     files.add(JobFailure(0, 1_431_864_009_000, 8, "InfrastructureError", "a node is gone"))
-    assert run_failures(str(tmp_path), {}, console) == 0
+    run_failures(str(tmp_path), {}, console)
     text = shown(console)
     first, second = text.split("2. ")
     assert "1. 2015-05-17 12:00:00" in first
@@ -40,7 +43,7 @@ def test_a_job_that_waits_for_its_restart(tmp_path: Path, console: Console) -> N
     files = FailureHistory(posix_folder(tmp_path))
     for number in range(2):
         files.add(JobFailure(0, 1_000_000 + number, 7, "InfrastructureError", "a node is gone", number, 60.0))
-    assert run_failures(str(tmp_path), {}, console, now=1_060_000) == 0
+    run_failures(str(tmp_path), {}, console, now=1_060_000)
     first, second = shown(console).split("2. ")
     assert "restart 1 of the run followed in 1 min 00 s" in first
     assert "RESTARTING: restart 2 of the run follows in 1 min 00 s" in second
@@ -49,17 +52,17 @@ def test_a_job_that_waits_for_its_restart(tmp_path: Path, console: Console) -> N
 def test_a_directory_without_failures(tmp_path: Path, console: Console) -> None:
     (tmp_path / "generations").mkdir()
     (tmp_path / "generations" / "000000000000").write_text("")
-    assert run_failures(str(tmp_path), {}, console) == 0
+    run_failures(str(tmp_path), {}, console)
     assert "knows of no failures" in shown(console)
     assert [path.name for path in tmp_path.iterdir()] == ["generations"], "it is left alone"
 
 
 def test_a_directory_that_no_job_has_begun_in(tmp_path: Path, console: Console) -> None:
-    assert run_failures(str(tmp_path), {}, console) == 1
-    assert "is no checkpoint directory: no job has begun there" in shown(console)
+    with pytest.raises(CheckpointError, match="is no checkpoint directory: no job has begun there"):
+        run_failures(str(tmp_path), {}, console)
     assert not list(tmp_path.iterdir()), "it is left alone"
 
 
 def test_a_place_that_cannot_be_read(tmp_path: Path, console: Console) -> None:
-    assert run_failures("nowhere://x", {}, console) == 1
-    assert "error: " in shown(console)
+    with pytest.raises(CheckpointStorageError):
+        run_failures("nowhere://x", {}, console)

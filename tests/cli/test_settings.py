@@ -7,18 +7,21 @@ from pathlib import Path
 import pytest
 import typer
 
-from headrace.cli.settings import job_settings, spark_settings
+from headrace.cli.settings import job_settings
 from headrace.common.errors import ConfigurationError
 
 
 def test_named_options_win_over_definitions() -> None:
     settings = job_settings(
         ["parallelism.default=1", "spark.executor.memory=2g", "job.anything=a=b"],
-        parallelism=4,
-        master="local[4]",
-        runtime="local",
-        checkpoint_dir="/var/checkpoints",
-        allow_non_restored_state=True,
+        named={
+            "parallelism.default": "4",
+            "headrace.spark.master": "local[4]",
+            "headrace.runtime": "local",
+            "execution.checkpointing.dir": "/var/checkpoints",
+            "execution.state-recovery.ignore-unclaimed-state": "true",
+            "headrace.log.level": None,
+        },
     )
     assert settings == {
         "parallelism.default": "4",
@@ -36,7 +39,7 @@ def test_a_file_of_settings_as_spark_and_flink_write_them(tmp_path: Path) -> Non
     file.write_text(
         "# secrets\nspark.hadoop.password   s3 cret\nparallelism.default: 2\n\npipeline.name=sums\nspark.ui.port 4041\n"
     )
-    settings = job_settings(["spark.ui.port=4042"], properties_file=file, parallelism=4)
+    settings = job_settings(["spark.ui.port=4042"], properties_file=file, named={"parallelism.default": "4"})
     assert settings == {
         "spark.hadoop.password": "s3 cret",
         "parallelism.default": "4",
@@ -77,11 +80,7 @@ def test_a_misspelled_key_is_refused_before_anything_runs() -> None:
 
 def test_an_unknown_runtime_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="one of spark, local"):
-        job_settings(runtime="flink")
-
-
-def test_spark_gets_its_own_settings_only() -> None:
-    assert spark_settings({"spark.ui.port": "4041", "parallelism.default": "2"}) == {"spark.ui.port": "4041"}
+        job_settings(named={"headrace.runtime": "flink"})
 
 
 def test_an_older_key_is_the_same_option(tmp_path: Path) -> None:
@@ -89,7 +88,7 @@ def test_an_older_key_is_the_same_option(tmp_path: Path) -> None:
     now, older = "execution.checkpointing.dir", "state.checkpoints.dir"
     file.write_text(f"{now} /file\nspark.ui.port 4041\n")
     assert job_settings([f"{older}=/older"], properties_file=file) == {"spark.ui.port": "4041", older: "/older"}
-    assert job_settings([f"{older}=/older"], properties_file=file, checkpoint_dir="/named")[now] == "/named"
+    assert job_settings([f"{older}=/older"], properties_file=file, named={now: "/named"})[now] == "/named"
     for definitions in ([f"{now}=/now", f"{older}=/older"], [f"{older}=/older", f"{now}=/now"]):
         assert job_settings(definitions) == {now: "/now"}
     file.write_text(f"{older} /file\n")

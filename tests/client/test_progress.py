@@ -16,7 +16,7 @@ from headrace.client.progress import JobProgress, RateMeter, last_line, progress
 from headrace.client.wording import trend
 from headrace.common.constants import MIN_WATERMARK
 from headrace.connectors.source import Pending
-from headrace.jobmanager.progress import SourceProgress, SplitProgress, WatermarkProgress
+from headrace.jobmanager.metrics import SourceProgress, SplitProgress, WatermarkProgress
 from headrace.jobmanager.status import (
     CommitsAcknowledged,
     EpochFailed,
@@ -289,8 +289,11 @@ def test_a_job_that_waits_for_its_restart_says_so(job: JobProgress, terminal: Co
 
 
 def test_a_job_whose_splits_are_all_idle_says_so(job: JobProgress) -> None:
-    for idle, told in ((frozenset[int](), "UTC"), (frozenset([1]), "UTC, idle")):
-        splits = (SplitProgress("in", "0", {1: NOON}, idle), SplitProgress("in", "1", {1: NOON}, frozenset([1])))
+    for idle, told in ((frozenset[str](), "UTC"), (frozenset(["times"]), "UTC, idle")):
+        splits = (
+            SplitProgress("in", "0", {"times": NOON}, idle),
+            SplitProgress("in", "1", {"times": NOON}, frozenset(["times"])),
+        )
         progress = WatermarkProgress(None, None, splits)  # type: ignore[arg-type]
         tell(job, epoch(15, event_time=progress))
         assert job.facts["watermark"] == f"2015-05-17 12:00:00 {told}"

@@ -14,7 +14,7 @@ from headrace.common.batch import Batch, concat
 from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.common.types import Row, RowKind
-from headrace.exchange.payload import PayloadDecoder, encode
+from headrace.exchange.envelope import PayloadDecoder, encode
 from tests.draws import draws
 
 PLAIN = Types.ROW_NAMED(["a", "b"], [Types.LONG(), Types.STRING()])

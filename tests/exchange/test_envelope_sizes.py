@@ -9,8 +9,7 @@ from headrace.common.batch import Batch
 from headrace.common.columns import layout_of
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.typeinfo import Types
-from headrace.exchange.envelope import MAX_CELL_BYTES, Envelope, SummaryBook
-from headrace.exchange.payload import PayloadDecoder
+from headrace.exchange.envelope import MAX_CELL_BYTES, Envelope, PayloadDecoder, SummaryBook
 from headrace.exchange.sender import COALESCE_ROWS, MAX_PORTION_BYTES, ROUTING_ROWS, EdgeSender, rows_at_a_time
 from headrace.graph.partitioning import BROADCAST, Receivers
 from headrace.graph.stream_graph import Edge

@@ -15,8 +15,14 @@ from headrace.common.batch import Batch
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.common.types import Row
-from headrace.exchange.envelope import Envelope, EnvelopeKind, from_record_batch, to_record_batch
-from headrace.exchange.payload import PayloadDecoder, encode
+from headrace.exchange.envelope import (
+    Envelope,
+    EnvelopeKind,
+    PayloadDecoder,
+    encode,
+    from_record_batch,
+    to_record_batch,
+)
 from headrace.exchange.sender import keys_of
 from headrace.graph.partitioning import KeySelection
 from headrace.operators.base import KeyedBatch

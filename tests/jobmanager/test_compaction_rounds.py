@@ -55,7 +55,7 @@ def looks(rounds: int, outcome: Any, epochs: int) -> tuple[list[int], list[bool]
         stages=stages, processing_time=0, generation=1, state_files=lambda: [getattr(outcome, "file", "")]
     )
     for backend.epoch in range(1, epochs + 1):
-        coordinator.adoptions()
+        coordinator.adoptions(manifest)
         coordinator.epoch_completed(manifest)
     return backend.looked_at, runtime.gave_way
 

@@ -15,8 +15,8 @@ from headrace.common import Configuration, FailureOrigin, JobFailure, Types
 from headrace.common.errors import ConfigurationError, HeadraceError, UserFunctionError
 from headrace.connectors.driver_sink import CollectSink
 from headrace.datastream import StreamExecutionEnvironment
-from headrace.jobmanager import failure_enricher
-from headrace.jobmanager.failure_enricher import FailureContext, FailureEnricher, labels_of, load_enrichers
+from headrace.jobmanager import failover
+from headrace.jobmanager.failover import FailureContext, FailureEnricher, labels_of, load_enrichers
 from headrace.storage.folder import posix_folder
 from tests.docs.documents import DOCS, example
 
@@ -203,7 +203,7 @@ class AlsoOwner(Owner):
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     kinds = {kind.__name__.lower(): kind for kind in (Owner, Raises, Hangs, GivesNothing, AlsoOwner)}
-    monkeypatch.setattr(failure_enricher, "FAILURE_ENRICHERS", _Installed(kinds))
+    monkeypatch.setattr(failover, "FAILURE_ENRICHERS", _Installed(kinds))
     yield
     Hangs.released.set()
 
@@ -221,7 +221,7 @@ class _Installed:
 def test_an_enricher_that_misbehaves_hides_nothing(
     installed: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(failure_enricher, "ENRICHER_SECONDS", 0.2)
+    monkeypatch.setattr(failover, "ENRICHER_SECONDS", 0.2)
     names = {"jobmanager.failure-enrichers": "raises, hangs,givesnothing;owner"}
     client = run(tmp_path, times=2, restarts=1, **names)
     assert isinstance(client.get_job_execution_result().exception(), UserFunctionError)

@@ -81,8 +81,7 @@ def test_the_same_parallelism_reads_its_own_state() -> None:
     for number in range(3):
         context = contexts[1, number]
         assert [ref.name for ref in context.versions] == [f"state-{number}"]
-        assert set(context.watermarks.values()) == {100 + number}
-        assert set(context.outputs.values()) == {50 + number}
+        assert set(context.progress.values()) == {OperatorProgress(100 + number, 50 + number)}
 
 
 @given(*(st.integers(1, 6) for _ in range(4)), st.integers(6, 20))
@@ -90,7 +89,6 @@ def test_every_key_group_is_read_by_the_task_that_owns_it(
     first: int, second: int, new_first: int, new_second: int, first_groups: int
 ) -> None:
     job = plan(new_first, new_second, first_groups=first_groups)
-    nodes = {operator.uid: operator.node.id for operator in job.operators()}
     held = manifest(first, second, first_groups=first_groups)
     check_compatible(held, job)
     contexts = partition_contexts(held, job)
@@ -101,7 +99,7 @@ def test_every_key_group_is_read_by_the_task_that_owns_it(
             sources = [n for n in range(old) if mine & set(range_of_partition(n, old, groups))]
             context = contexts[1, number]
             assert {f"state-{n}" for n in sources} <= {ref.name for ref in context.versions}
-            assert context.watermarks[nodes[uid]] == 100 + min(sources), "the slowest one counts"
+            assert context.reached(uid).watermark == 100 + min(sources), "the slowest one counts"
 
 
 @pytest.mark.parametrize(
@@ -160,8 +158,7 @@ def test_key_groups_may_change_while_there_is_no_state() -> None:
     job = plan(3, 1, first_groups=3)
     check_compatible(held, job)
     contexts = partition_contexts(held, job)
-    node = next(operator.node.id for operator in job.operators() if operator.uid == "first")
-    assert [contexts[1, number].watermarks[node] for number in range(3)] == [100, 102, 104]
+    assert [contexts[1, number].reached("first").watermark for number in range(3)] == [100, 102, 104]
 
 
 def test_operators_without_state_may_come_and_go() -> None:

@@ -14,8 +14,7 @@ from headrace.connectors.ranges import NumberSequenceSource
 from headrace.connectors.source import Pending
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.jobmanager.epoch_size import EpochLimits, EpochSizer
-from headrace.jobmanager.metrics import by_shown_name
-from headrace.jobmanager.progress import LastRead, ReadingHistory, SourceProgress
+from headrace.jobmanager.metrics import LastRead, ReadingHistory, SourceProgress, by_shown_name
 from headrace.jobmanager.settings import job_settings
 from headrace.jobmanager.status import EpochStatistics
 from headrace.testing import JobHarness

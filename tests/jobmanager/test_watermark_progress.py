@@ -8,8 +8,7 @@ from headrace.client.progress import JobProgress
 from headrace.common import Configuration, Types, WatermarkStrategy
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.datastream import StreamExecutionEnvironment
-from headrace.jobmanager.metrics import by_shown_name
-from headrace.jobmanager.progress import SplitProgress, WatermarkProgress
+from headrace.jobmanager.metrics import SplitProgress, WatermarkProgress, by_shown_name
 from headrace.jobmanager.status import EpochStatistics, JobStatusStore
 from tests.jobmanager.steady import SHARE, TIMES, Driven, Steady
 
@@ -81,7 +80,7 @@ def test_without_event_time_there_is_nothing_to_tell_of_splits() -> None:
 
 
 def test_a_split_shows_itself() -> None:
-    assert str(SplitProgress("orders", "3", {1: 5})) == "orders[3]"
+    assert str(SplitProgress("orders", "3", {"times": 5})) == "orders[3]"
 
 
 def test_the_client_tells_it_of_every_operator() -> None:

@@ -8,8 +8,7 @@ import pytest
 
 from headrace.common.errors import InvalidProgramError
 from headrace.metrics import MetricGroup
-from headrace.metrics.own_names import OWN_NAMES
-from headrace.metrics.registry import MetricRegistry
+from headrace.metrics.registry import OWN_NAMES, MetricRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Callable

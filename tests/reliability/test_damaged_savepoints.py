@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.checkpoint.ownership import PINS
+from headrace.checkpoint.directory import PINS
 from headrace.savepoint.metadata import METADATA, read_metadata
 from headrace.storage.locations import open_storage
 from tests.reliability.support.damage_table import DAMAGES, EXACT, NOT_THERE, SAVEPOINTS

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headrace.checkpoint.ownership import Generations
+from headrace.checkpoint.directory import Generations
 from headrace.checkpoint.store import CheckpointStore, TemporaryStore
 from headrace.client import running, submission
 from headrace.client.defaults import submission_defaults

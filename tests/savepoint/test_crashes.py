@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.checkpoint.ownership import PINS
+from headrace.checkpoint.directory import PINS
 from headrace.common.errors import SavepointMissingError
 from headrace.savepoint.disposal import dispose
 from headrace.savepoint.metadata import IN_PROGRESS, METADATA, read_metadata

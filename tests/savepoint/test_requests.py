@@ -13,8 +13,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from headrace.checkpoint.directory import has_begun, may_begin
-from headrace.checkpoint.ownership import Generations
+from headrace.checkpoint.directory import Generations, has_begun, may_begin
 from headrace.client import submission
 from headrace.common import Configuration
 from headrace.common.errors import InfrastructureError, SavepointError

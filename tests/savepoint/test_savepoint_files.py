@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from headrace.checkpoint.ownership import Pin
+from headrace.checkpoint.directory import Pin
 from headrace.checkpoint.store import CheckpointStore
 from headrace.common import JobStatus
 from headrace.common.errors import CheckpointStorageError, ConfigurationError, SavepointError, StateMigrationError

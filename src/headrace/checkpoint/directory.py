@@ -1,13 +1,22 @@
-"""A checkpoint directory as a place: whether it keeps the promises that exactness rests on, and who may write to it."""
+"""A checkpoint directory as a place: whether it keeps the promises that exactness rests on, and who may write to it.
+
+That is the job manager that has started last. Each claims a generation before it writes anything: a file with the job's
+id and its own mark, made exclusively and kept for ever. One that finds a younger generation of somebody else's has been
+superseded. The names of manifests alone would not do as a fence: old ones are deleted, so one that wakes up after a
+long time finds the name of its next manifest free again.
+"""
 
 import errno
 import hashlib
+import json
 import re
 import time
 import uuid
+import zlib
+from dataclasses import asdict, dataclass
 from typing import Final
 
-from headrace.common.errors import CheckpointStorageError
+from headrace.common.errors import CheckpointError, CheckpointStorageError
 from headrace.common.logs import get_logger
 from headrace.storage.folder import Folder
 
@@ -122,3 +131,228 @@ def _remove_left_probes(folder: Folder) -> None:
 
     folder.remove_all([name for name in folder.names() if is_left(name)])
     folder.remove_unfinished(is_left)
+
+
+_NUMBER: Final = re.compile("0|[1-9][0-9]*")
+_CLAIM: Final = re.compile(r"([!-~]+) ([0-9a-f]{32})")
+
+
+class Generations:
+    """The generations of one checkpoint directory.
+
+    Args:
+        folder: where they are kept.
+    """
+
+    def __init__(self, folder: Folder) -> None:
+        self.folder = folder
+        self._mark = uuid.uuid4().hex
+        folder.make()
+
+    def claim(self, at_least: int, job_id: str) -> int:
+        """A generation that nobody had, and younger than all others.
+
+        Args:
+            at_least: the first that nobody can have had, by the newest manifest; files may have been lost.
+            job_id: whose it is.
+        """
+        generation = max([at_least, *(taken + 1 for taken in self._taken())])
+        while not self._create(generation, job_id):
+            generation += 1
+        return generation
+
+    def renew(self, job_id: str) -> int | None:
+        """The generation after one's own; None when the youngest is somebody else's.
+
+        Raises:
+            CheckpointError: when there is none any more.
+        """
+        if not self._taken():
+            raise CheckpointError(
+                f"the generations have been removed from {self.folder} while the job was running: whether another job "
+                "manager has taken over cannot be told; see to it that there is none, and start the job again"
+            )
+        while self._is_own(youngest := max(self._taken())):
+            if self._create(youngest + 1, job_id):
+                return youngest + 1
+        return None
+
+    def is_current(self, generation: int) -> bool:
+        """Whether nobody else has a younger one; they are claimed one after the other, so the next one tells.
+
+        One's own may be younger: claimed, but not known to be, as an error came after its file had come into being.
+        """
+        younger = generation + 1
+        while self.folder.size(str(younger)) is not None:
+            if not self._is_own(younger):
+                return False
+            younger += 1
+        return True
+
+    def job_id(self) -> str | None:
+        """The job that the directory belongs to, by the youngest generation of ours; None when nobody had it yet."""
+        owners = (self._read(generation)[0] for generation in sorted(self._taken(), reverse=True))
+        return next(filter(None, owners), None)
+
+    def remove_unfinished(self, generation: int) -> None:
+        """Remove what was left by job managers that were killed while they claimed a generation before this one."""
+        self.folder.remove_unfinished(lambda name: _NUMBER.fullmatch(name) is not None and int(name) < generation)
+
+    def check(self, generation: int, job_id: str, manifest: str) -> None:
+        """Refuse a manifest that somebody has put here from the checkpoint directory of another job.
+
+        Raises:
+            CheckpointError: naming both files, when the generation was claimed by another job.
+        """
+        try:
+            found, _ = self._read(generation)
+        except FileNotFoundError:  # nothing depends on it: the next generation is above those of all manifests
+            return
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            where = self.folder.locate(str(generation))
+            logger.warning("%s cannot be read: whether %s is another job's cannot be told (%s)", where, manifest, error)
+            return
+        if found != job_id:
+            raise CheckpointError(
+                f"manifest {manifest} is of job {job_id} and says that it has generation {generation}, but "
+                f"{self.folder.locate(str(generation))} is damaged or of another job: put back what belongs together"
+            )
+
+    def _create(self, generation: int, job_id: str) -> bool:
+        try:
+            return self.folder.create(str(generation), f"{job_id} {self._mark}".encode())
+        except OSError:
+            # Whoever has taken it removes what others left unfinished, and one of these may just have been slow.
+            if self.folder.size(str(generation)) is not None and not self._is_own(generation):
+                return False
+            raise
+
+    def _is_own(self, generation: int) -> bool:
+        return self._read(generation)[1] == self._mark
+
+    def _read(self, generation: int) -> tuple[str, str]:
+        """The job and the mark of whoever claimed it; empty when it is a stranger's file, or a folder."""
+        try:
+            claim = _CLAIM.match(self.folder.read(str(generation)).decode(errors="replace"))
+        except IsADirectoryError:
+            claim = None
+        return (claim[1], claim[2]) if claim else ("", "")
+
+    def _taken(self) -> list[int]:
+        return [int(name) for name in self.folder.names() if _NUMBER.fullmatch(name)]
+
+
+PINS: Final = "pins"
+"""The folder of pins in a checkpoint directory."""
+
+NAMES: Final = "savepoint-"
+"""What the names of savepoints begin with, and of their pins; whatever else is in the folder is somebody else's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """Files that stay.
+
+    Attributes:
+        savepoint: which savepoint needs them.
+        files: their names.
+        lasts: whether it is that of a native savepoint which is complete.
+    """
+
+    savepoint: str
+    files: tuple[str, ...]
+    lasts: bool
+
+
+class Pins:
+    """The pins of one checkpoint directory, as its owner knows them.
+
+    Args:
+        folder: where they are.
+    """
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._known: dict[str, Pin] = {}
+        self._left: frozenset[str] = frozenset()
+
+    def take_over(self) -> None:
+        """Learn of the pins that earlier owners have left.
+
+        Raises:
+            CheckpointError: when one cannot be read: what it keeps is not known then.
+        """
+        self._folder.make()
+        found = {name: read_pin(self._folder, name) for name in self._folder.names() if name.startswith(NAMES)}
+        self._known = {name: pin for name, pin in found.items() if pin is not None}
+        self._left = frozenset(name for name, pin in self._known.items() if not pin.lasts)
+
+    def left(self) -> dict[str, Pin]:
+        """The pins of savepoints that earlier owners were taking, of which nobody has told what became of them."""
+        return {name: pin for name, pin in self._known.items() if name in self._left}
+
+    def lasting(self) -> dict[str, Pin]:
+        """The pins of native savepoints that are complete."""
+        return {name: pin for name, pin in self._known.items() if pin.lasts}
+
+    def add(self, name: str, pin: Pin) -> None:
+        """Keep files from now on; one that has the name is replaced."""
+        self._known[name] = pin
+        self._left -= {name}
+        self._folder.make()
+        document = asdict(pin)
+        self._folder.write(name, [json.dumps({**document, "checksum": _checksum(name, document)}).encode()])
+
+    def remove(self, name: str) -> frozenset[str]:
+        """Let go of files; returns those that no other pin keeps."""
+        self._left -= {name}
+        pin = self._known.pop(name, None)
+        self._folder.remove(name)
+        return frozenset() if pin is None else frozenset(pin.files) - self.files
+
+    def forget_disposed(self) -> frozenset[str]:
+        """Forget the pins of native savepoints that somebody else has disposed of; returns the files that they kept."""
+        lasting = self.lasting()
+        if not lasting:
+            return frozenset()
+        try:
+            disposed = lasting.keys() - self._folder.names()
+        except FileNotFoundError:  # all of them at once, as nobody disposes of savepoints
+            return frozenset()
+        return frozenset(file for name in disposed for file in self._known.pop(name).files)
+
+    @property
+    def files(self) -> frozenset[str]:
+        """All files that are kept."""
+        return frozenset(file for pin in self._known.values() for file in pin.files)
+
+
+def read_pin(folder: Folder, name: str) -> Pin | None:
+    """A pin; None when there is none (any more).
+
+    Args:
+        folder: the pins of a checkpoint directory.
+        name: the pin.
+
+    Raises:
+        CheckpointError: when it cannot be read: what it keeps is not known then.
+    """
+    try:
+        document = json.loads(folder.read(name))
+        if document.pop("checksum", None) != _checksum(name, document):
+            raise ValueError("its checksum is that of something else")
+        return Pin(document["savepoint"], tuple(document["files"]), document["lasts"])
+    except FileNotFoundError:  # somebody has just disposed of the savepoint
+        return None
+    except (ValueError, KeyError, TypeError, AttributeError, IsADirectoryError) as error:
+        raise CheckpointError(
+            f"{folder.locate(name)} is damaged, so which files a savepoint needs is not known: put it back, "
+            "or remove it if there is no native savepoint of this checkpoint directory"
+        ) from error
+
+
+def _checksum(name: str, document: dict[str, object]) -> str:
+    """That of a pin under its name: it is of no other savepoint."""
+    return f"{zlib.crc32(f'{name} {json.dumps(document)}'.encode()):08x}"

@@ -68,10 +68,10 @@ class SplitSnapshot:
 
     split_id: str
     channel: int
-    position: Any
+    position: object
     watermarks: Mapping[str, int] = field(default_factory=dict)
     finished: bool = False
-    generators: Mapping[str, Any] = field(default_factory=dict)
+    generators: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class SourceSnapshot:
         identity: which source it was; None where nothing is known of that.
     """
 
-    enumerator: Any
+    enumerator: object
     splits: tuple[SplitSnapshot, ...] = ()
     finished: tuple[str, ...] = ()
     identity: SourceIdentity | None = None
@@ -124,7 +124,7 @@ class OperatorProgress:
 
     watermark: int = MIN_WATERMARK
     output: int = MIN_WATERMARK
-    generator: Any = None
+    generator: object = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class PartitionSnapshot:
         earliest_timer: its earliest pending processing-time timer in milliseconds.
     """
 
-    version: VersionRef | None
+    version: VersionRef | None = None
     progress: Mapping[str, OperatorProgress] = field(default_factory=dict)
     earliest_timer: int | None = None
 
@@ -177,7 +177,7 @@ class PendingCommit:
     epoch: int
     sink: str
     processing_time: int
-    committables: tuple[Any, ...]
+    committables: tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +215,7 @@ class Manifest:
     sources: Mapping[str, SourceSnapshot] = field(default_factory=dict)
     stages: tuple[StageSnapshot, ...] = ()
     pending: tuple[PendingCommit, ...] = ()
-    in_progress: Mapping[str, Any] = field(default_factory=dict)
+    in_progress: Mapping[str, object] = field(default_factory=dict)
     finished: bool = False
     counters: Mapping[str, int] = field(default_factory=dict)
     operator_counters: OperatorCounters = field(default_factory=dict)
@@ -305,7 +305,7 @@ class Manifest:
             raise CheckpointError(f"manifest {name} is damaged: {type(error).__name__}: {error}") from error
 
 
-def _verified(content: bytes, name: str) -> tuple[dict[str, Any], int]:
+def _verified(content: bytes, name: str) -> tuple[Document, int]:
     """A manifest's document in the current format, and the format that it was in."""
     document = json.loads(content)
     body = content[: -len(_CHECKSUM % 0)] + b"}"
@@ -314,7 +314,7 @@ def _verified(content: bytes, name: str) -> tuple[dict[str, Any], int]:
     return upgraded(document, name), document["format"]
 
 
-def _source_to_json(source: SourceSnapshot) -> dict[str, Any]:
+def _source_to_json(source: SourceSnapshot) -> Document:
     splits = [_split_to_json(split) for split in source.splits]
     identity = None if source.identity is None else [source.identity.kind, list(source.identity.locations)]
     return {
@@ -325,24 +325,24 @@ def _source_to_json(source: SourceSnapshot) -> dict[str, Any]:
     }
 
 
-def _split_to_json(split: SplitSnapshot) -> list[Any]:
+def _split_to_json(split: SplitSnapshot) -> list[object]:
     known = [split.split_id, split.channel, split.position, dict(split.watermarks), split.finished]
     return [*known, dict(split.generators)] if split.generators else known
 
 
-def _progress_to_json(reached: OperatorProgress) -> list[Any]:
-    known = [reached.watermark, reached.output]
+def _progress_to_json(reached: OperatorProgress) -> list[object]:
+    known: list[object] = [reached.watermark, reached.output]
     return known if reached.generator is None else [*known, reached.generator]
 
 
-def _source_from_json(document: dict[str, Any]) -> SourceSnapshot:
+def _source_from_json(document: Document) -> SourceSnapshot:
     splits = tuple(SplitSnapshot(*split) for split in document["splits"])
     known = document["identity"]
     identity = None if known is None else SourceIdentity(known[0], tuple(known[1]))
     return SourceSnapshot(document["enumerator"], splits, tuple(document["finished"]), identity)
 
 
-def _stage_to_json(stage: StageSnapshot) -> dict[str, Any]:
+def _stage_to_json(stage: StageSnapshot) -> Document:
     operators = {
         uid: [operator.parallelism, operator.max_parallelism, names_of(operator.state_kinds)]
         for uid, operator in stage.operators.items()
@@ -350,7 +350,7 @@ def _stage_to_json(stage: StageSnapshot) -> dict[str, Any]:
     return {"operators": operators, "partitions": [_partition_to_json(partition) for partition in stage.partitions]}
 
 
-def _stage_from_json(document: dict[str, Any]) -> StageSnapshot:
+def _stage_from_json(document: Document) -> StageSnapshot:
     operators = {
         uid: OperatorSnapshot(parallelism, max_parallelism, frozenset(map(StateKind, kinds)))
         for uid, (parallelism, max_parallelism, kinds) in document["operators"].items()
@@ -358,7 +358,7 @@ def _stage_from_json(document: dict[str, Any]) -> StageSnapshot:
     return StageSnapshot(operators, tuple(_partition_from_json(partition) for partition in document["partitions"]))
 
 
-def _partition_to_json(partition: PartitionSnapshot) -> dict[str, Any]:
+def _partition_to_json(partition: PartitionSnapshot) -> Document:
     return {
         "version": None if partition.version is None else partition.version.to_json(),
         "progress": {uid: _progress_to_json(reached) for uid, reached in partition.progress.items()},
@@ -366,7 +366,7 @@ def _partition_to_json(partition: PartitionSnapshot) -> dict[str, Any]:
     }
 
 
-def _partition_from_json(document: dict[str, Any]) -> PartitionSnapshot:
+def _partition_from_json(document: Document) -> PartitionSnapshot:
     version = document["version"]
     return PartitionSnapshot(
         None if version is None else VersionRef.from_json(version),

@@ -11,8 +11,8 @@ from functools import partial
 from typing import Final
 from zlib import crc32
 
+from headrace.checkpoint.directory import Generations
 from headrace.checkpoint.manifest import Manifest
-from headrace.checkpoint.ownership import Generations
 from headrace.common.errors import CheckpointError, CheckpointStorageError
 from headrace.common.logs import get_logger
 from headrace.storage.folder import Folder

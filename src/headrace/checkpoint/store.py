@@ -13,10 +13,18 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
 
-from headrace.checkpoint.directory import probe, sink_folder, source_folder, warn_if_open_to_others
+from headrace.checkpoint.directory import (
+    PINS,
+    Generations,
+    Pin,
+    Pins,
+    probe,
+    sink_folder,
+    source_folder,
+    warn_if_open_to_others,
+)
 from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.manifest_folder import ManifestFolder
-from headrace.checkpoint.ownership import PINS, Generations, Pin, Pins
 from headrace.common.durable import TemporaryFolder
 from headrace.common.errors import CheckpointError, InfrastructureError, JobSupersededError
 from headrace.state.state_file import CompactedName, SharedName, VersionName

@@ -12,11 +12,11 @@ from headrace.checkpoint.directory import has_begun
 from headrace.checkpoint.failure_history import FailureHistory
 from headrace.checkpoint.manifest import FORMAT_VERSION, Manifest, SplitSnapshot
 from headrace.checkpoint.manifest_folder import retained_manifests
-from headrace.cli.output import FAILED, OK, new_table, output
+from headrace.cli.output import new_table, output
 from headrace.client import wording
 from headrace.client.progress import skipped_files
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
-from headrace.common.errors import CheckpointError, HeadraceError
+from headrace.common.errors import CheckpointError
 from headrace.common.job_execution_result import JobFailure
 from headrace.common.job_status import JobStatus
 from headrace.savepoint.upgrade import upgrade
@@ -26,7 +26,7 @@ from headrace.storage.locations import open_storage
 _POSITION_WIDTH = 60
 
 
-def run_checkpoints(location: str, options: Mapping[str, str], console: Console | None = None) -> int:
+def run_checkpoints(location: str, options: Mapping[str, str], console: Console | None = None) -> None:
     """Print the manifests in a checkpoint directory, the newest last.
 
     Args:
@@ -34,50 +34,33 @@ def run_checkpoints(location: str, options: Mapping[str, str], console: Console 
         options: what the client of an object store is told.
         console: where to print.
 
-    Returns:
-        The exit code: 1 when there are none, or one is damaged.
+    Raises:
+        CheckpointError: when there are none, or one is damaged.
     """
-    errors, console = console or Console(stderr=True), console or output()
-    try:
-        directory = open_storage(location, options=options)
-        manifests = retained_manifests(directory)
-    except (CheckpointError, OSError) as error:
-        errors.print(Text.assemble(("error: ", "bold red"), str(error)), soft_wrap=True)
-        return FAILED
+    console, directory = console or output(), open_storage(location, options=options)
+    manifests = retained_manifests(directory)
     if not manifests:
-        errors.print(Text(f"{directory} holds no checkpoints"), soft_wrap=True)
-        return FAILED
+        raise CheckpointError(f"{directory} holds no checkpoints")
     console.print(_headline(manifests[-1]), soft_wrap=True)
     console.print(manifests_table(manifests, directory))
     console.print(splits_table(manifests[-1]))
-    return OK
 
 
-def run_upgrade(location: str, options: Mapping[str, str], timeout: float, console: Console | None = None) -> int:
+def run_upgrade(location: str, options: Mapping[str, str], timeout: float) -> None:
     """Convert what earlier versions have written into a checkpoint directory, and print what was done.
 
     Args:
         location: the directory.
         options: what the client of an object store is told.
         timeout: how many seconds a job that runs there has to say so.
-        console: where to print.
-
-    Returns:
-        The exit code: 1 when it cannot be converted.
     """
-    errors, console = console or Console(stderr=True), console or output()
-    try:
-        done = upgrade(open_storage(location, options=options), timeout)
-    except (HeadraceError, OSError) as error:
-        errors.print(Text.assemble(("error: ", "bold red"), str(error)), soft_wrap=True)
-        return FAILED
+    done = upgrade(open_storage(location, options=options), timeout)
     if done.formats:
         earlier = ", ".join(map(str, done.formats))
         told = f"is of format {FORMAT_VERSION} now (before: {earlier})"
     else:
         told = "is of the present format: nothing is to be done"
-    console.print(Text(f"{location}: epoch {done.epoch} of job {done.name!r} {told}"), soft_wrap=True)
-    return OK
+    output().print(Text(f"{location}: epoch {done.epoch} of job {done.name!r} {told}"), soft_wrap=True)
 
 
 def manifests_table(manifests: list[Manifest], directory: Folder) -> Table:
@@ -157,7 +140,7 @@ def _shortened(text: str) -> str:
 
 def run_failures(
     location: str, options: Mapping[str, str], console: Console | None = None, now: float | None = None
-) -> int:
+) -> None:
     """Print the failures that a checkpoint directory knows of, the latest last.
 
     Args:
@@ -166,21 +149,14 @@ def run_failures(
         console: where to print.
         now: the time in milliseconds; that of the system when left out.
 
-    Returns:
-        The exit code: 1 when the directory cannot be read, or is none of checkpoints.
+    Raises:
+        CheckpointError: when the directory cannot be read, or is none of checkpoints.
     """
-    errors, console = console or Console(stderr=True), console or output()
+    console, directory = console or output(), open_storage(location, options=options)
     now = time.time() * 1000 if now is None else now
-    try:
-        directory = open_storage(location, options=options)
-        failures = FailureHistory(directory).read()
-        is_any = bool(failures) or has_begun(directory)
-    except (CheckpointError, OSError) as error:
-        errors.print(Text.assemble(("error: ", "bold red"), str(error)), soft_wrap=True)
-        return FAILED
-    if not is_any:
-        errors.print(Text(f"{directory} is no checkpoint directory: no job has begun there"), soft_wrap=True)
-        return FAILED
+    failures = FailureHistory(directory).read()
+    if not (failures or has_begun(directory)):
+        raise CheckpointError(f"{directory} is no checkpoint directory: no job has begun there")
     if not failures:
         console.print(Text(f"{directory} knows of no failures"), soft_wrap=True)
     for failure in failures:
@@ -188,7 +164,6 @@ def run_failures(
         console.print(_failure_line(failure, waits=waits), soft_wrap=True)
         for line in _details(failure):
             console.print(Text(f"  {line}"), soft_wrap=True)
-    return OK
 
 
 def _failure_line(failure: JobFailure, *, waits: bool) -> Text:

@@ -9,9 +9,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from headrace.cli.output import FAILED, OK, report
 from headrace.client.dependencies import JobArchive, TargetPython, package_job
-from headrace.common.errors import HeadraceError
 from headrace.runtime.spark.diagnosis import Check, diagnose
 
 _FOLDER: Final = "job"
@@ -28,7 +26,7 @@ def run_package(
     extras: Sequence[str],
     target: TargetPython,
     console: Console | None = None,
-) -> int:
+) -> None:
     """Make the archive of a job and print the commands that run it.
 
     Args:
@@ -37,20 +35,12 @@ def run_package(
         extras: of headrace.
         target: the Python of the executors.
         console: where to print; the standard output when left out.
-
-    Returns:
-        The exit code.
     """
     console = console or Console()
     archive = archive or Path(f"{job.resolve().name}.zip")
-    try:
-        with console.status("pip installs what the job needs"):
-            made = package_job(job, archive, extras, target)
-    except HeadraceError as error:
-        report(error, Console(stderr=True))
-        return FAILED
+    with console.status("pip installs what the job needs"):
+        made = package_job(job, archive, extras, target)
     console.print(_told(made, _program_of(job)), soft_wrap=True, highlight=False, markup=False)
-    return OK
 
 
 def _told(made: JobArchive, program: Path) -> str:

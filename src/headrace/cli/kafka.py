@@ -3,16 +3,12 @@
 import os
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from headrace.cli.output import FAILED, OK, report
-from headrace.common.errors import HeadraceError
+from headrace.cli.output import FAILED, OK
 from headrace.common.java import cache_directory
 
 kafka = typer.Typer(
@@ -37,17 +33,16 @@ def start(
     """Start it and print its bootstrap servers; topics and data are those of its last time."""
     from headrace.broker import KafkaCluster
 
-    with _failures_told():
-        cluster = KafkaCluster(_folder(data), brokers, port)
-        if cluster.is_running:
-            typer.echo(cluster.bootstrap_servers)
-            return
-        typer.echo(f"starting Kafka in {_folder(data)}", err=True)
-        cluster.start(detached=not foreground)
+    cluster = KafkaCluster(_folder(data), brokers, port)
+    if cluster.is_running:
         typer.echo(cluster.bootstrap_servers)
-        if foreground:
-            _wait_for_signal()
-            cluster.stop()
+        return
+    typer.echo(f"starting Kafka in {_folder(data)}", err=True)
+    cluster.start(detached=not foreground)
+    typer.echo(cluster.bootstrap_servers)
+    if foreground:
+        _wait_for_signal()
+        cluster.stop()
 
 
 @kafka.command()
@@ -58,12 +53,11 @@ def stop(
     """Stop it; what it keeps is there again at the next start."""
     from headrace.broker import KafkaCluster
 
-    with _failures_told():
-        cluster = KafkaCluster.existing(_folder(data))
-        if delete:
-            cluster.remove()
-        else:
-            cluster.stop()
+    cluster = KafkaCluster.existing(_folder(data))
+    if delete:
+        cluster.remove()
+    else:
+        cluster.stop()
 
 
 @kafka.command()
@@ -71,23 +65,12 @@ def status(data: _Data = None) -> None:
     """Print its bootstrap servers if it runs, and which of its nodes do; the exit code is 1 if none does."""
     from headrace.broker import KafkaCluster
 
-    with _failures_told():
-        cluster = KafkaCluster.existing(_folder(data))
-        for node in cluster.nodes:
-            typer.echo(f"{node}: {'running' if node.is_running else 'stopped'}", err=True)
-        if cluster.is_running:
-            typer.echo(cluster.bootstrap_servers)
-        raise typer.Exit(OK if cluster.is_running else FAILED)
-
-
-@contextmanager
-def _failures_told() -> Iterator[None]:
-    """Tells an error of headrace or of the system as other commands do, and gives its exit code."""
-    try:
-        yield
-    except (HeadraceError, OSError) as error:
-        told = error if isinstance(error, HeadraceError) else HeadraceError(str(error))
-        raise typer.Exit(report(told, Console(stderr=True))) from None
+    cluster = KafkaCluster.existing(_folder(data))
+    for node in cluster.nodes:
+        typer.echo(f"{node}: {'running' if node.is_running else 'stopped'}", err=True)
+    if cluster.is_running:
+        typer.echo(cluster.bootstrap_servers)
+    raise typer.Exit(OK if cluster.is_running else FAILED)
 
 
 def _folder(data: Path | None) -> Path:

@@ -6,16 +6,15 @@ Each imports what it needs when it runs, so that ``run`` has Java started before
 import platform as machine
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
-from rich.console import Console
 from typer.core import TyperGroup
 
 import headrace
 from headrace.cli.kafka import kafka
 from headrace.cli.log import log_app
-from headrace.cli.settings import PlanFormat, SavepointKind, job_settings, spark_settings
+from headrace.cli.settings import PlanFormat, SavepointKind, job_settings
 from headrace.cli.state import state_app
 from headrace.common import options
 from headrace.common.configuration import Configuration
@@ -24,10 +23,22 @@ from headrace.common.errors import HeadraceError
 _SHOW: Final = "show"
 
 
+class _Commands(TyperGroup):
+    """All commands: what one of them raises is told in one way, and gives its exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (HeadraceError, OSError, KeyboardInterrupt) as error:
+            from headrace.cli.output import exit_code_of
+
+            raise typer.Exit(exit_code_of(error)) from None
+
+
 class _ShowsByDefault(TyperGroup):
     """``headrace checkpoints DIR`` is ``headrace checkpoints show DIR``."""
 
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override] # click's own type
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in self.commands and "--help" not in args:
             args = [_SHOW, *args]
         return super().parse_args(ctx, args)
@@ -40,6 +51,7 @@ checkpoints_app = typer.Typer(
 )
 
 app = typer.Typer(
+    cls=_Commands,
     help="Apache Flink's programming model and guarantees, in Python, on Spark.",
     no_args_is_help=True,
     add_completion=False,
@@ -161,16 +173,18 @@ def run(  # noqa: PLR0913, PLR0917 - an option is an argument
     """Run a program. Ctrl-C or SIGTERM stops its jobs at the end of an epoch; the same command goes on from there."""
     from headrace.cli.run import run_program
 
-    start = {
+    named = {
+        options.PARALLELISM.key: None if parallelism is None else str(parallelism),
+        options.SPARK_MASTER.key: master,
+        options.RUNTIME.key: runtime,
+        options.CHECKPOINT_DIR.key: checkpoint_dir,
         options.RECOVERY_PATH.key: from_savepoint,
         options.CLAIM_MODE.key: claim_mode,
         options.UID_MAPPING.key: ";".join(map_uid) if map_uid else None,
         options.CHANGED_WINDOWS.key: ";".join(changed_windows) if changed_windows else None,
+        options.IGNORE_UNCLAIMED_STATE.key: "true" if allow_non_restored_state else None,
     }
-    define = [*(define or []), *(f"{key}={value}" for key, value in start.items() if value is not None)]
-    settings = _settings(
-        define, properties_file, parallelism, master, runtime, checkpoint_dir, allow_non_restored_state
-    )
+    settings = job_settings(define, properties_file, named)
     raise typer.Exit(run_program(script, args or [], settings, progress=progress, full_traceback=traceback))
 
 
@@ -190,7 +204,8 @@ def explain(  # noqa: PLR0913, PLR0917 - as above
     """Show the job that a program would run, without running it."""
     from headrace.cli.explain import explain_program
 
-    settings = _settings(define, properties_file, parallelism)
+    named = {options.PARALLELISM.key: None if parallelism is None else str(parallelism)}
+    settings = job_settings(define, properties_file, named)
     raise typer.Exit(explain_program(script, args or [], settings, fmt=fmt, logical=logical, full_traceback=traceback))
 
 
@@ -199,8 +214,8 @@ def doctor(define: Definitions = None, properties_file: PropertiesFile = None, m
     """Look whether headrace can run here, and say what to do where it cannot."""
     from headrace.cli.install import run_doctor
 
-    settings = _settings(define, properties_file)
-    raise typer.Exit(run_doctor(spark_settings(settings), master))
+    settings = Configuration.from_dict(job_settings(define, properties_file))
+    raise typer.Exit(run_doctor(settings.spark_options(), master))
 
 
 @app.command()
@@ -212,7 +227,7 @@ def failures(
     """Show what the job of a checkpoint directory has failed with."""
     from headrace.cli.checkpoints import run_failures
 
-    raise typer.Exit(run_failures(directory, _storage_options(define, properties_file)))
+    run_failures(directory, _storage_options(define, properties_file))
 
 
 @app.command()
@@ -231,13 +246,14 @@ def savepoint(
     from headrace.cli.savepoint import run_dispose, run_savepoint
     from headrace.savepoint.requests import JobRequest
 
-    configuration = Configuration.from_dict(_settings(define, properties_file))
+    configuration = Configuration.from_dict(job_settings(define, properties_file))
     if dispose:
         if target is not None or kind is not None:
             raise typer.BadParameter("it removes the savepoint DIR: give nothing else", param_hint="--dispose")
-        raise typer.Exit(run_dispose(directory, configuration))
+        run_dispose(directory, configuration)
+        return
     request = JobRequest("", (kind or SavepointKind.CANONICAL).value, needs_savepoint=True)
-    raise typer.Exit(run_savepoint(directory, target, request, configuration, timeout))
+    run_savepoint(directory, target, request, configuration, timeout)
 
 
 @app.command()
@@ -265,11 +281,11 @@ def stop(
     from headrace.cli.savepoint import run_savepoint
     from headrace.savepoint.requests import JobRequest
 
-    configuration = Configuration.from_dict(_settings(define, properties_file))
+    configuration = Configuration.from_dict(job_settings(define, properties_file))
     wants_one = kind is not None
     kind = kind or SavepointKind.CANONICAL
     request = JobRequest("", kind.value, stops=True, drains=drain, needs_savepoint=wants_one)
-    raise typer.Exit(run_savepoint(directory, savepoint_path, request, configuration, timeout))
+    run_savepoint(directory, savepoint_path, request, configuration, timeout)
 
 
 @app.command()
@@ -285,8 +301,8 @@ def rescale(
     """Have a running job go on at another parallelism, from the end of its epoch; its session stays."""
     from headrace.cli.savepoint import run_rescale
 
-    configuration = Configuration.from_dict(_settings(define, properties_file))
-    raise typer.Exit(run_rescale(directory, parallelism, configuration, timeout))
+    configuration = Configuration.from_dict(job_settings(define, properties_file))
+    run_rescale(directory, parallelism, configuration, timeout)
 
 
 @checkpoints_app.command(_SHOW)
@@ -294,7 +310,7 @@ def show(directory: Directory, define: Definitions = None, properties_file: Prop
     """Show what a checkpoint directory holds; `headrace checkpoints DIR` does as well."""
     from headrace.cli.checkpoints import run_checkpoints
 
-    raise typer.Exit(run_checkpoints(directory, _storage_options(define, properties_file)))
+    run_checkpoints(directory, _storage_options(define, properties_file))
 
 
 @checkpoints_app.command("upgrade")
@@ -309,7 +325,7 @@ def upgrade_(
     """Convert what earlier versions have written, so that this one and later ones read it."""
     from headrace.cli.checkpoints import run_upgrade
 
-    raise typer.Exit(run_upgrade(directory, _storage_options(define, properties_file), timeout))
+    run_upgrade(directory, _storage_options(define, properties_file), timeout)
 
 
 @app.command("package")
@@ -333,7 +349,7 @@ def package_(
     from headrace.cli.install import run_package
     from headrace.client.dependencies import TargetPython
 
-    raise typer.Exit(run_package(job, output, extra or [], TargetPython(python, platform)))
+    run_package(job, output, extra or [], TargetPython(python, platform))
 
 
 @app.command("version")
@@ -343,34 +359,8 @@ def show_version() -> None:
     typer.echo(f"headrace {headrace.__version__} (Python {machine.python_version()}, {others})")
 
 
-def _settings(
-    define: list[str] | None,
-    properties_file: Path | None,
-    parallelism: int | None = None,
-    master: str | None = None,
-    runtime: str | None = None,
-    checkpoint_dir: str | None = None,
-    allow_non_restored_state: bool = False,
-) -> dict[str, str]:
-    try:
-        return job_settings(
-            define or [],
-            properties_file=properties_file,
-            parallelism=parallelism,
-            master=master,
-            runtime=runtime,
-            checkpoint_dir=checkpoint_dir,
-            allow_non_restored_state=allow_non_restored_state,
-        )
-    except HeadraceError as error:
-        from headrace.cli.output import NOT_UNDERSTOOD, report
-
-        report(error, Console(stderr=True))
-        raise typer.Exit(NOT_UNDERSTOOD) from None
-
-
 def _storage_options(define: list[str] | None, properties_file: Path | None) -> dict[str, str]:
-    return Configuration.from_dict(_settings(define, properties_file)).storage_options()
+    return Configuration.from_dict(job_settings(define, properties_file)).storage_options()
 
 
 def _version(package: str) -> str:

@@ -14,7 +14,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from headrace.client.running import PIPE_CLOSED
-from headrace.common.errors import MISTAKES, HeadraceError, OutputClosedError, program_line
+from headrace.common.errors import MISTAKES, ConfigurationError, HeadraceError, OutputClosedError, program_line
 from headrace.common.logs import get_logger, prints_json
 
 logger = get_logger(__name__)
@@ -52,6 +52,17 @@ def report(error: BaseException, console: Console, script: Path | None = None, *
     else:
         _print_traceback(console, error, _traceback(error, script, full=full).rstrip("\n"))
     return FAILED
+
+
+def exit_code_of(error: BaseException) -> int:
+    """Say why a command ended that is no program; returns the exit code."""
+    if isinstance(error, BrokenPipeError):  # as after ``| head``
+        sys.stdout = None
+        return PIPE_CLOSED
+    if isinstance(error, KeyboardInterrupt):
+        return INTERRUPTED
+    _print_error(Console(stderr=True), str(error) or type(error).__name__)
+    return NOT_UNDERSTOOD if isinstance(error, ConfigurationError) else FAILED
 
 
 def without_job(script: Path, console: Console) -> int:

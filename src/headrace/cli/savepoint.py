@@ -1,7 +1,6 @@
 """``headrace savepoint``, ``stop`` and ``rescale``: ask a job that runs elsewhere, by its checkpoint directory."""
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,10 +10,9 @@ from rich.console import Console
 from rich.text import Text
 
 from headrace.checkpoint.directory import has_begun, may_begin
-from headrace.cli.output import FAILED, OK
 from headrace.common import options
 from headrace.common.configuration import Configuration
-from headrace.common.errors import ConfigurationError, HeadraceError, SavepointError
+from headrace.common.errors import SavepointError
 from headrace.jobmanager.savepoints import EMPTY_PLACE
 from headrace.savepoint.disposal import dispose
 from headrace.savepoint.requests import JobAnswer, JobRequest, ask
@@ -29,7 +27,7 @@ _LOOK_SECONDS: Final = 0.1
 
 def run_savepoint(
     directory: str, target: str | None, request: JobRequest, configuration: Configuration, timeout: float
-) -> int:
+) -> None:
     """Have a job take a savepoint, or stop, and print where the savepoint is.
 
     Args:
@@ -39,39 +37,27 @@ def run_savepoint(
         configuration: how storages are reached.
         timeout: how many seconds the job has.
 
-    Returns:
-        The exit code.
+    Raises:
+        SavepointError: when none is taken.
     """
-    return _reporting(partial(_ask, directory, target, request, configuration, timeout))
-
-
-def run_rescale(directory: str, parallelism: int, configuration: Configuration, timeout: float) -> int:
-    """Have a job go on at another parallelism; arguments and result as of :func:`run_savepoint`."""
-
-    def rescale() -> str:
-        _answered(directory, JobRequest("", parallelism=parallelism), configuration, timeout)
-        return f"the job goes on at parallelism {parallelism}"
-
-    return _reporting(rescale)
-
-
-def run_dispose(savepoint: str, configuration: Configuration) -> int:
-    """Remove a savepoint; returns the exit code."""
-
-    def remove() -> str:
-        open_ = partial(open_storage, options=configuration.storage_options())
-        kept = dispose(open_(_place(savepoint)), open_)
-        return f"{savepoint} is disposed of" + (f"; {kept}" if kept else "")
-
-    return _reporting(remove)
-
-
-def _ask(directory: str, target: str | None, request: JobRequest, configuration: Configuration, timeout: float) -> str:
     if target is not None and not target.strip():
-        raise ConfigurationError(EMPTY_PLACE)
+        raise SavepointError(EMPTY_PLACE)
     where = target or configuration.get(options.SAVEPOINT_DIR)
     wanted = replace(request, directory=_place(where) if where else "")
-    return _answered(directory, wanted, configuration, timeout).savepoint or "the job has stopped"
+    _print(_answered(directory, wanted, configuration, timeout).savepoint or "the job has stopped")
+
+
+def run_rescale(directory: str, parallelism: int, configuration: Configuration, timeout: float) -> None:
+    """Have a job go on at another parallelism; arguments as of :func:`run_savepoint`."""
+    _answered(directory, JobRequest("", parallelism=parallelism), configuration, timeout)
+    _print(f"the job goes on at parallelism {parallelism}")
+
+
+def run_dispose(savepoint: str, configuration: Configuration) -> None:
+    """Remove a savepoint."""
+    open_ = partial(open_storage, options=configuration.storage_options())
+    kept = dispose(open_(_place(savepoint)), open_)
+    _print(f"{savepoint} is disposed of" + (f"; {kept}" if kept else ""))
 
 
 def _answered(directory: str, wanted: JobRequest, configuration: Configuration, timeout: float) -> JobAnswer:
@@ -116,10 +102,5 @@ def _place(location: str) -> str:
     return location if "://" in location else str(Path(location).absolute())
 
 
-def _reporting(work: Callable[[], str]) -> int:
-    try:
-        Console().print(Text(work()), soft_wrap=True)
-    except (HeadraceError, OSError) as error:
-        Console(stderr=True).print(Text.assemble(("error: ", "bold red"), str(error)), soft_wrap=True)
-        return FAILED
-    return OK
+def _print(text: str) -> None:
+    Console().print(Text(text), soft_wrap=True)

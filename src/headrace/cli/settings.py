@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
+from types import MappingProxyType
 
 import typer
 
@@ -29,39 +30,23 @@ class SavepointKind(StrEnum):
 
 
 def job_settings(
-    definitions: Sequence[str] = (),
-    *,
+    definitions: Sequence[str] | None = (),
     properties_file: Path | None = None,
-    parallelism: int | None = None,
-    master: str | None = None,
-    runtime: str | None = None,
-    checkpoint_dir: str | None = None,
-    allow_non_restored_state: bool = False,
+    named: Mapping[str, str | None] = MappingProxyType({}),
 ) -> dict[str, str]:
     """The configuration that the options of a command stand for; named options win over ``-D``, both over the file.
 
     Args:
         definitions: ``key=value`` of each ``-D``.
         properties_file: of ``--properties-file``.
-        parallelism: of ``-p``.
-        master: of ``--master``.
-        runtime: of ``--runtime``.
-        checkpoint_dir: of ``--checkpoint-dir``.
-        allow_non_restored_state: whether there is ``--allow-non-restored-state``.
+        named: what options of their own say, by key; None where they are left out.
 
     Raises:
         typer.BadParameter: when a definition has no ``=``.
         ConfigurationError: when a key is unknown, or a value or the file cannot be read.
     """
     settings = {} if properties_file is None else _over({}, _settings_in(properties_file))
-    settings = _over(settings, dict(map(_definition, definitions)))
-    named = {
-        options.PARALLELISM.key: None if parallelism is None else str(parallelism),
-        options.SPARK_MASTER.key: master,
-        options.RUNTIME.key: runtime,
-        options.CHECKPOINT_DIR.key: checkpoint_dir,
-        options.IGNORE_UNCLAIMED_STATE.key: "true" if allow_non_restored_state else None,
-    }
+    settings = _over(settings, dict(map(_definition, definitions or ())))
     settings = _over(settings, {key: value for key, value in named.items() if value is not None})
     Configuration.from_dict(settings).validate()
     return settings
@@ -77,11 +62,6 @@ def _over(settings: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str
 def _present_key(key: str) -> str:
     older = options.DEPRECATED.get(key)
     return key if older is None else older.key
-
-
-def spark_settings(settings: dict[str, str]) -> dict[str, str]:
-    """Those of the settings that are Spark's own."""
-    return Configuration.from_dict(settings).spark_options()
 
 
 def _definition(text: str) -> tuple[str, str]:

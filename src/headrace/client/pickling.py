@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import CodeType, FunctionType, MethodType
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from headrace.common.call_site import of_function
 from headrace.common.errors import InvalidProgramError
@@ -25,7 +25,7 @@ _WHAT_TO_DO: Final = (
     "like in open()"
 )
 
-_Attempt: TypeAlias = Callable[[Any], Any]
+_Attempt: TypeAlias = Callable[[object], object]
 """What fails of a value that cannot travel: pickling it, or unpickling it as well."""
 
 _OWN: Final = __name__.split(".", maxsplit=1)[0]
@@ -50,7 +50,7 @@ def pickled(plan: JobPlan) -> bytes:
     return data
 
 
-def _there_and_back(value: Any) -> Any:
+def _there_and_back(value: object) -> object:
     return pickle.loads(pickle_by_value(value))
 
 
@@ -74,7 +74,7 @@ def _told(operator: PlannedOperator, cause: Exception, attempt: _Attempt) -> str
     return "\n".join(line for line in lines if line)
 
 
-def _failure(value: Any, attempt: _Attempt) -> Exception | None:
+def _failure(value: object, attempt: _Attempt) -> Exception | None:
     try:
         attempt(value)
     except Exception as error:
@@ -98,7 +98,7 @@ class _FoundAt:
         return f"{self.holder} holds it as {self.path}" if self.holder and self.path else ""
 
 
-def _find(value: Any, attempt: _Attempt) -> str:
+def _find(value: object, attempt: _Attempt) -> str:
     """Which variable or field below ``value``, of which an attempt fails, is the innermost of which it does."""
     place, seen, left = _FoundAt(), {id(value): value}, _MOST_LOOKED_AT
     while True:
@@ -113,7 +113,7 @@ def _find(value: Any, attempt: _Attempt) -> str:
             return str(place)
 
 
-def _entered(value: Any, place: _FoundAt) -> _FoundAt:
+def _entered(value: object, place: _FoundAt) -> _FoundAt:
     """A function, and the first object of a class of the program, is what holds all that is found below it."""
     site = of_function(value) if isinstance(value, FunctionType | MethodType | functools.partial) else None
     if site is not None:
@@ -127,7 +127,7 @@ def _joined(path: str, part: str) -> str:
     return f"{path}{part}" if part.startswith("[") or not path else f"{path}.{part}"
 
 
-def _parts(value: Any) -> Iterator[tuple[str, Any]]:
+def _parts(value: object) -> Iterator[tuple[str, object]]:
     """What an object is pickled with, and how that is called in it."""
     if isinstance(value, FunctionType):
         yield from _variables(value)
@@ -151,11 +151,11 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
         yield type(value).__qualname__, type(value)
 
 
-def _plain(attribute: Any) -> Any:
+def _plain(attribute: object) -> object:
     return attribute.__func__ if isinstance(attribute, staticmethod | classmethod) else attribute
 
 
-def _variables(function: FunctionType) -> Iterator[tuple[str, Any]]:
+def _variables(function: FunctionType) -> Iterator[tuple[str, object]]:
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         with contextlib.suppress(ValueError):  # the variable has no value yet
             yield name, cell.cell_contents

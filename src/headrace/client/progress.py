@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from html import escape
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from headrace.client import wording
 from headrace.common.job_status import JobStatus
 from headrace.common.notebooks import framed
 from headrace.jobmanager.status import EpochStatistics, JobEnd, JobEvent, JobSnapshot, JobStart, RuntimeStarting
-from headrace.metrics.own_names import FILES_CORRUPT, FILES_MISSING, LATE_DROPPED
+from headrace.metrics.registry import FILES_CORRUPT, FILES_MISSING, LATE_DROPPED
 
 RATE: Final = "records/s"
 
@@ -254,7 +254,7 @@ _END_SECONDS: Final = 5.0
 class Handle(Protocol):
     """What stands in the output of a cell, and can be replaced."""
 
-    def update(self, obj: Any) -> object:
+    def update(self, obj: object) -> object:
         """Show something else in its place."""
 
 

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from types import FrameType
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from headrace.common.completable_future import CompletableFuture
 from headrace.common.errors import JobCancelledError, OutputClosedError
@@ -37,10 +37,10 @@ class Job(Protocol):
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
         """What comes of it."""
 
-    def interrupt(self) -> Any:
+    def interrupt(self) -> object:
         """End it at the end of its epoch, which its program has not asked for."""
 
-    def cancel(self) -> Any:
+    def cancel(self) -> object:
         """Give up the epoch that runs."""
 
     def abandon(self) -> threading.Thread:

@@ -31,7 +31,7 @@ from headrace.common.typeinfo.composite import declares_changes
 from headrace.connectors.sink import Reject, encode_or_reject
 from headrace.connectors.source import SourceRecords
 from headrace.formats.bad_records import BadRecords, without_unreadable
-from headrace.metrics.own_names import RECORDS_IN_ERRORS
+from headrace.metrics.registry import RECORDS_IN_ERRORS
 
 METADATA: Final[Mapping[str, TypeInformation]] = {
     "topic": Types.STRING(),

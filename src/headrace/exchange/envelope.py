@@ -1,16 +1,33 @@
-"""Envelopes: the rows that Spark moves between stages, each with a batch inside, or with summaries of channels."""
+"""Envelopes: the rows that Spark moves between stages, each with a batch inside, or with summaries of channels.
+
+The payload of a batch is a small header and one Arrow message: the columns of the records, their timestamps, and their
+keys where a key is not a column anyway. Watermarks rise rarely, so they travel as runs. What has no columns travels as
+one pickle. What records do in a changelog travels as one byte each where some are no insertions, else not at all.
+"""
 
 import enum
+import pickle
+import struct
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.common.batch import Batch, joined_kinds
+from headrace.common.columns import schema_of
 from headrace.common.constants import MIN_WATERMARK
+from headrace.common.pickling import pickle_by_value
+from headrace.common.typeinfo import TypeInformation
+from headrace.graph.partitioning import KeySelection
+from headrace.operators.base import KeyedBatch
 from headrace.plan.job_plan import PlannedEdge
+from headrace.state.keys import KeyColumn
+
+Numbers = npt.NDArray[np.int64]
+Kinds = npt.NDArray[np.int8]
 
 
 class EnvelopeKind(enum.IntEnum):
@@ -179,3 +196,137 @@ def summaries_of(payload: bytes | pa.Buffer) -> Iterator[ChannelSummary]:
     summaries = np.frombuffer(payload, np.int64).reshape(-1, _FIELDS)
     for edge, channel, piece, start, final, status, envelopes in summaries.tolist():
         yield ChannelSummary(edge, channel, piece, start, final, _STATUSES[status], envelopes)
+
+
+_LENGTHS = struct.Struct("<qqq")
+"""The number of runs of watermarks, the size of the Arrow message, and the number of kinds."""
+
+_TIMESTAMPS = "__timestamp"
+_KEY = "__key"
+_ROWS = "__rows"
+
+
+def encode(batch: Batch, keys: KeyColumn | None, key: KeySelection | None) -> bytes:
+    """A batch as bytes.
+
+    Args:
+        batch: the records; a type with columns is sent as columns, any other as one pickle.
+        keys: the records' keys, for a keyed edge.
+        key: how the receiver will find the keys; when they are one plain column, they are not sent twice.
+    """
+    lengths, values = _runs(batch.watermarks)
+    body = _to_arrow(batch, keys if has_key(key) else None).serialize()
+    kinds = b"" if batch.kinds_beside_columns is None else batch.kinds_beside_columns.tobytes()
+    head = _LENGTHS.pack(len(lengths), body.size, len(kinds))
+    return b"".join((head, lengths.tobytes(), values.tobytes(), memoryview(body), kinds))
+
+
+class PayloadDecoder:
+    """Reads what :func:`encode` wrote of one edge.
+
+    Args:
+        record_type: the type of the records.
+        key: as :func:`encode` was told.
+    """
+
+    def __init__(self, record_type: TypeInformation, key: KeySelection | None) -> None:
+        self._type = record_type
+        self._key = key
+        self._has_key = has_key(key)
+        self._schema = _schema(record_type, key if self._has_key else None)
+        self._columns = pa.schema(list(self._schema)[2 if self._has_key else 1 :])
+
+    def decode(self, payloads: Sequence[bytes | pa.Buffer]) -> tuple[Batch, list[int]]:
+        """The records of several payloads (at least one) as one batch, and how many are of each payload.
+
+        For a keyed edge the batch is a :class:`KeyedBatch`.
+        """
+        parts = [self._part(payload) for payload in payloads]
+        tables, lengths, values, kinds = zip(*parts, strict=True)
+        counts = [len(table) for table in tables]
+        watermarks = np.repeat(np.concatenate(values), np.concatenate(lengths))
+        return self._batch(tables, watermarks, joined_kinds(list(zip(counts, kinds, strict=True)))), counts
+
+    def _part(self, payload: bytes | pa.Buffer) -> tuple[pa.RecordBatch, Numbers, Numbers, Kinds | None]:
+        """The columns; the lengths of runs of records that meet the same watermark, and these; the kinds of changes."""
+        view = memoryview(payload)
+        runs, size, changes = _LENGTHS.unpack_from(view)
+        offset = _LENGTHS.size
+        lengths = np.frombuffer(view, np.int64, runs, offset)
+        values = np.frombuffer(view, np.int64, runs, offset + 8 * runs)
+        end = offset + 16 * runs + size
+        body = pa.py_buffer(view[end - size : end])
+        kinds = np.frombuffer(view, np.int8, changes, end) if changes else None
+        return pa.ipc.read_record_batch(body, self._schema), lengths, values, kinds
+
+    def _batch(self, tables: Sequence[pa.RecordBatch], watermarks: Numbers, kinds: Kinds | None) -> Batch:
+        table = tables[0] if len(tables) == 1 else pa.concat_batches(tables)
+        timestamps = table.column(0).to_numpy()
+        first = 2 if self._has_key else 1
+        if self._type.arrow_type is None:
+            rows = [row for each in tables for row in pickle.loads(each.column(first)[0].as_buffer())]
+            return self._keyed(Batch(self._type, timestamps, watermarks, rows=rows), table)
+        columns = pa.RecordBatch.from_arrays(table.columns[first:], schema=self._columns)
+        return self._keyed(Batch(self._type, timestamps, watermarks, columns=columns, kinds=kinds), table)
+
+    def _keyed(self, batch: Batch, table: pa.RecordBatch) -> Batch:
+        key = self._key
+        if key is None or key.only_routes:
+            return batch
+        if self._has_key:
+            return KeyedBatch.of(batch, KeyColumn.of(table.column(1)))
+        assert key.fields is not None
+        return KeyedBatch.of(batch, key.codec.from_array(batch.columns.column(self._type.field_index(key.fields[0]))))
+
+
+def _runs(values: Numbers) -> tuple[Numbers, Numbers]:
+    """The lengths of runs of equal values, and their values."""
+    bounds = np.concatenate(((0,), np.flatnonzero(values[1:] != values[:-1]) + 1, (len(values),)))
+    return np.diff(bounds).astype(np.int64), values[bounds[:-1]]
+
+
+def has_key(key: KeySelection | None) -> bool:
+    """Whether keys travel beside the records: not where the key is a column of these, so that the receiver can look."""
+    if key is None or key.only_routes:
+        return False
+    return key.fields is None or not key.is_single or len(key.fields) != 1
+
+
+def _schema(record_type: TypeInformation, key: KeySelection | None) -> pa.Schema:
+    fields = [pa.field(_TIMESTAMPS, pa.int64())]
+    if key is not None:
+        fields.append(pa.field(_KEY, key.codec.arrow_type))
+    if record_type.arrow_type is None:
+        return pa.schema([*fields, pa.field(_ROWS, pa.binary())])
+    return pa.schema([*fields, *schema_of(record_type)])
+
+
+def _to_arrow(batch: Batch, keys: KeyColumn | None) -> pa.RecordBatch:
+    arrays: list[pa.Array] = [pa.array(batch.timestamps)]
+    names = [_TIMESTAMPS]
+    if keys is not None:
+        arrays.append(keys.values)
+        names.append(_KEY)
+    if batch.type.arrow_type is None:
+        arrays.append(_pickled(batch.rows))
+        names.append(_ROWS)
+    else:
+        columns = batch.columns
+        arrays.extend(columns.columns)
+        names.extend(columns.schema.names)
+    return pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def _pickled(rows: list[Any]) -> pa.Array:
+    """All rows as one pickle in the first cell: a pickle for each record would cost many times as much."""
+    cells: list[bytes | None] = [None] * len(rows)
+    cells[0] = dumps(rows)
+    return pa.array(cells, pa.binary())
+
+
+def dumps(value: object) -> bytes:
+    """A pickle; classes of the user's main program, which plain pickle cannot name elsewhere, travel by value."""
+    try:
+        return pickle.dumps(value, protocol=5)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return pickle_by_value(value)

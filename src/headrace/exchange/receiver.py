@@ -21,8 +21,7 @@ import numpy.typing as npt
 from headrace.common.batch import Batch
 from headrace.common.constants import MAX_WATERMARK
 from headrace.common.errors import InfrastructureError
-from headrace.exchange.envelope import ChannelStatus, ChannelSummary, Envelope
-from headrace.exchange.payload import PayloadDecoder
+from headrace.exchange.envelope import ChannelStatus, ChannelSummary, Envelope, PayloadDecoder
 from headrace.operators.base import concat_keyed
 from headrace.plan.job_plan import PlannedEdge
 

@@ -11,8 +11,16 @@ import pyarrow.compute as pc
 from headrace.common.batch import Batch, concat
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import EvaluationError, InvalidTypeError
-from headrace.exchange.envelope import MAX_CELL_BYTES, ChannelStatus, Envelope, EnvelopeKind, SummaryBook
-from headrace.exchange.payload import dumps, encode, has_key
+from headrace.exchange.envelope import (
+    MAX_CELL_BYTES,
+    ChannelStatus,
+    Envelope,
+    EnvelopeKind,
+    SummaryBook,
+    dumps,
+    encode,
+    has_key,
+)
 from headrace.expressions import Bound, evaluate
 from headrace.graph.partitioning import KeySelection, Sending
 from headrace.operators.base import KeyedBatch
@@ -43,7 +51,7 @@ def keys_of(batch: Batch, key: KeySelection) -> KeyColumn:
         raise RecordError(_record_of_misfit(batch, selected, key), key.call_site) from error
 
 
-def _record_of_misfit(batch: Batch, keys: list[Any], key: KeySelection) -> Any:
+def _record_of_misfit(batch: Batch, keys: list[Any], key: KeySelection) -> object:
     """The first record whose key does not fit the declared type."""
     for record, found in zip(batch.rows, keys, strict=True):
         try:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from headrace.graph.partitioning import KeySelection, Partitioning
 from headrace.graph.stream_graph import Node, StreamGraph
@@ -428,12 +428,12 @@ class _Input(Protocol):
     def side_output(self) -> str | None: ...
 
 
-def graph_document(graph: StreamGraph) -> dict[str, Any]:
+def graph_document(graph: StreamGraph) -> dict[str, object]:
     """The document of the logical graph."""
     return {"nodes": [node_document(node, node.inputs, node.parallelism, node.uid) for node in graph]}
 
 
-def node_document(node: Node, inputs: Iterable[_Input], parallelism: int | None, uid: str | None) -> dict[str, Any]:
+def node_document(node: Node, inputs: Iterable[_Input], parallelism: int | None, uid: str | None) -> dict[str, object]:
     """Return what the document says of one operator.
 
     Args:
@@ -442,7 +442,7 @@ def node_document(node: Node, inputs: Iterable[_Input], parallelism: int | None,
         parallelism: how many subtasks it has; None when that is not known yet.
         uid: the user's; None when there is none.
     """
-    document: dict[str, Any] = {
+    document: dict[str, object] = {
         "id": node.id,
         "type": node.name,
         "pact": node.role,
@@ -454,7 +454,7 @@ def node_document(node: Node, inputs: Iterable[_Input], parallelism: int | None,
     return {key: value for key, value in document.items() if key == "parallelism" or value not in (None, [])}
 
 
-def _predecessor(edge: _Input) -> dict[str, Any]:
+def _predecessor(edge: _Input) -> dict[str, object]:
     document = {
         "id": edge.source,
         "ship_strategy": edge.partitioning.label,

@@ -305,7 +305,7 @@ HASH: Final = Hash()
 BROADCAST: Final = Broadcast()
 
 
-def _checked(target: Any, count: int) -> int:
+def _checked(target: object, count: int) -> int:
     """The number of a subtask that a function of the user gave.
 
     Raises:
@@ -383,7 +383,7 @@ class KeySelection:
         return _selector_name(self.selector) if self.expression is None else self.expression.text
 
 
-def _selector_name(selector: Any) -> str:
+def _selector_name(selector: object) -> str:
     if isinstance(found := getattr(selector, "field", None), str | int):
         return str(found)
     if inspect.ismethod(selector):

@@ -10,6 +10,7 @@ from headrace.common.typeinfo import TypeInformation, Types
 from headrace.graph.specs import FunctionSpec, InputKind, InputSchema, OperatorParameters, OperatorSpec
 from headrace.operators.base import Operator
 from headrace.operators.functions import INPUTS, TWO_INPUTS
+from headrace.operators.process import KeyedProcessOperator, ProcessOperator
 from headrace.state.descriptors import MapStateDescriptor
 from headrace.state.protocols import KEYED, NO_STATE, StateKind, StateKinds
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from headrace.operators.asynchronous.requests import Grouping, RequestSettings
     from headrace.operators.lookup.lookup_operator import LookupSettings
     from headrace.operators.lookup.readers import LookupReader
-    from headrace.operators.process import KeyedProcessOperator, ProcessOperator
 
 
 _LIST: Final = frozenset({StateKind.LIST})

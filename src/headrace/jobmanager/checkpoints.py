@@ -6,12 +6,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
+from typing import Final
 
 from headrace.checkpoint.manifest import (
     Manifest,
-    OperatorProgress,
     OperatorSnapshot,
-    PartitionSnapshot,
     PendingCommit,
     SourceSnapshot,
     StageSnapshot,
@@ -21,9 +20,15 @@ from headrace.common import options
 from headrace.common.errors import CheckpointError, ConfigurationError, HeadraceError, JobSupersededError
 from headrace.common.logs import get_logger
 from headrace.jobmanager.metrics import next_operator_counters
-from headrace.jobmanager.recovery import check_compatible, check_declared, heads_of_manifest, without_unclaimed
+from headrace.jobmanager.recovery import (
+    check_compatible,
+    check_declared,
+    copy_source_files,
+    heads_of_manifest,
+    with_renamed_state,
+    without_unclaimed,
+)
 from headrace.jobmanager.runtime import Runtime
-from headrace.jobmanager.savepoint_start import copy_source_files, with_renamed_state
 from headrace.jobmanager.settings import PlannedJob
 from headrace.jobmanager.sinks import JobSinks, SinkOutput
 from headrace.plan.job_plan import JobPlan, Stage
@@ -76,7 +81,8 @@ class CheckpointCoordinator:
         """
         found = self._found()
         if found is None:
-            self._check_nothing_to_map()
+            if self._uids:
+                raise ConfigurationError(_NOTHING_TO_MAP)
             self.newest = self._store.begin(self._first())
             if self.newest is not None:
                 self._sinks.check_output(self.newest)
@@ -93,14 +99,6 @@ class CheckpointCoordinator:
 
     def _check_compatible(self, manifest: Manifest) -> None:
         check_compatible(manifest, self._plan, ignore_unclaimed=self._job.settings.ignore_unclaimed_state)
-
-    def _check_nothing_to_map(self) -> None:
-        if self._uids:
-            raise ConfigurationError(
-                f"{options.UID_MAPPING.key} is of what a job goes on from, and it has no checkpoint yet: set "
-                f"{options.CHECKPOINT_DIR.key} to the directory of the job, or {options.RECOVERY_PATH.key} (-s) to a "
-                "savepoint, or to the checkpoint directory of a stopped job"
-            )
 
     def _first(self) -> Manifest:
         first = first_manifest(self._plan)
@@ -211,6 +209,13 @@ class CheckpointCoordinator:
             )
 
 
+_NOTHING_TO_MAP: Final = (
+    f"{options.UID_MAPPING.key} is of what a job goes on from, and it has no checkpoint yet: set "
+    f"{options.CHECKPOINT_DIR.key} to the directory of the job, or {options.RECOVERY_PATH.key} (-s) to a "
+    "savepoint, or to the checkpoint directory of a stopped job"
+)
+
+
 def _epochs(manifest: Manifest) -> int:
     """How many epochs a job has completed; manifests of job managers that took over do not count."""
     return manifest.counters.get("numEpochs", 0)
@@ -255,24 +260,16 @@ def next_manifest(
         in_progress=sinks.in_progress,
         finished=context.is_last,
         counters=_counters(manifest.counters, reports, read),
-        operator_counters=next_operator_counters(manifest.operator_counters, plan, reports),
-        state_bytes=sum(report.state.size for report in reports),
+        operator_counters=next_operator_counters(manifest.operator_counters, reports),
+        state_bytes=sum(report.state_bytes for report in reports),
     )
 
 
 def _stage(stage: Stage, reports: Mapping[tuple[int, int], TaskReport]) -> StageSnapshot:
     kept = [operator for operator in stage.operators if stage.index or operator.state_kinds]
     operators = {op.uid: OperatorSnapshot(op.parallelism, op.max_parallelism, op.state_kinds) for op in kept}
-    uids = {operator.node.id: operator.uid for operator in kept}
-    partitions = []
-    for number in range(stage.parallelism if kept else 0):
-        report = reports[stage.index, number]
-        progress = {
-            uids[node]: OperatorProgress(watermark, report.outputs[node], report.generators.get(node))
-            for node, watermark in report.watermarks.items()
-        }
-        partitions.append(PartitionSnapshot(report.state.version, progress, report.state.earliest_timer))
-    return StageSnapshot(operators, tuple(partitions))
+    partitions = range(stage.parallelism if kept else 0)
+    return StageSnapshot(operators, tuple(reports[stage.index, number].snapshot for number in partitions))
 
 
 def _counters(totals: Mapping[str, int], reports: Sequence[TaskReport], read: int) -> dict[str, int]:
@@ -311,27 +308,28 @@ class CompactionCoordinator:
         self._offered: list[CompactionOutcome] = []
         self._epochs = 0
         self._has_more = False
-        self._partitions: dict[int, int] = {}
         self._is_stale = False
 
-    def adoptions(self) -> Mapping[tuple[int, int], tuple[CompactionOutcome, ...]]:
-        """What the next epoch has to adopt, by stage and partition."""
-        self._look_at_running()
+    def adoptions(self, manifest: Manifest) -> Mapping[tuple[int, int], tuple[CompactionOutcome, ...]]:
+        """What the epoch after a manifest has to adopt, by stage and partition."""
+        if self._running is not None and self._running.done():
+            self._take_results(self._running)
         by_task: dict[tuple[int, int], tuple[CompactionOutcome, ...]] = {}
         for result in self._offered:
-            for partition in self._partitions_of(result.task):
-                where = (result.task.stage, partition)
-                by_task[where] = (*by_task.get(where, ()), result)
+            task = result.task
+            shared = range(len(manifest.stages[task.stage].partitions)) if task.is_shared else (task.partition,)
+            for partition in shared:
+                by_task[task.stage, partition] = (*by_task.get((task.stage, partition), ()), result)
         return by_task
 
-    def _partitions_of(self, work: CompactionWork) -> range:
-        """The partitions whose tasks adopt the outcome."""
-        return range(self._partitions[work.stage]) if work.is_shared else range(work.partition, work.partition + 1)
-
     def epoch_completed(self, manifest: Manifest) -> None:
-        """An epoch's manifest exists: forget what it has adopted, and look for more work now and then."""
-        self._forget_offered(manifest)
-        self._partitions = {number: len(stage.partitions) for number, stage in enumerate(manifest.stages)}
+        """An epoch's manifest exists: forget what it has adopted, and look for more work now and then.
+
+        What was offered to the epoch was adopted by it, or came too late and is a file that nobody needs.
+        """
+        if self._offered:
+            self._delete(self._offered, set(manifest.state_files()))
+            self._offered = []
         self._epochs += 1
         if self._running is None and (self._has_more or self._epochs % EPOCHS_BETWEEN_LOOKS == 0):
             tasks = self._plan(manifest)
@@ -345,12 +343,9 @@ class CompactionCoordinator:
         self._offered = []
         self._is_stale = self._running is not None
 
-    def _look_at_running(self) -> None:
-        running, is_stale = self._running, self._is_stale
-        if running is None or not running.done():
-            return
-        self._running, self._is_stale = None, False
-        results = _results_of(running)
+    def _take_results(self, done: Future[list[CompactionOutcome | None]]) -> None:
+        is_stale, self._running, self._is_stale = self._is_stale, None, False
+        results = _results_of(done)
         if is_stale:
             self._delete(results, needed=())
         else:
@@ -371,11 +366,6 @@ class CompactionCoordinator:
                 {uid: progress.watermark for uid, progress in partition.progress.items()},
             )
         ]
-
-    def _forget_offered(self, manifest: Manifest) -> None:
-        """What was offered to an epoch was adopted by it, or came too late and is a file that nobody needs."""
-        offered, self._offered = self._offered, []
-        self._delete(offered, set(manifest.state_files()))
 
     def _delete(self, results: Iterable[CompactionOutcome], needed: Collection[str]) -> None:
         for result in results:

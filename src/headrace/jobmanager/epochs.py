@@ -72,13 +72,13 @@ class EpochPlan:
 
     Attributes:
         context: what the tasks are told.
-        splits: by node id of the source, what is read of each of its splits.
+        splits: by uid of the source, what is read of each of its splits.
         records: how many records will be read, by the enumerators' word.
         seconds: how long the planning took.
     """
 
     context: EpochContext
-    splits: Mapping[int, list[SplitPlan]]
+    splits: Mapping[str, list[SplitPlan]]
     records: int
     seconds: float
 
@@ -96,7 +96,7 @@ class EpochPlanner:
         self._plan = job.plan
         self._sources = sources
         self._previous = _NO_EPOCH
-        alignments = {node: way for source in sources for node, way in source.alignments.items()}
+        alignments = {uid: way for source in sources for uid, way in source.alignments.items()}
         self._aligner = WatermarkAligner(alignments) if alignments else None
         self._waits_for = sources_to_wait_for(job.plan) if job.plan.settings.is_batch else {}
 
@@ -122,11 +122,11 @@ class EpochPlanner:
 
     def last(self) -> EpochPlan:
         """The next epoch when all sources are to end where they are."""
-        splits = {source.planned.node.id: source.ending() for source in self._sources}
+        splits = {source.planned.uid: source.ending() for source in self._sources}
         return self._planned(self._job.checkpoints.known(), self._job.now(), splits, time.monotonic(), is_last=True)
 
     def _planned(
-        self, manifest: Manifest, now: int, splits: dict[int, list[SplitPlan]], started: float, *, is_last: bool
+        self, manifest: Manifest, now: int, splits: dict[str, list[SplitPlan]], started: float, *, is_last: bool
     ) -> EpochPlan:
         context = EpochContext(
             job_id=manifest.job_id,
@@ -136,7 +136,7 @@ class EpochPlanner:
             processing_time=now,
             assignments=self._assignments(splits),
             partitions=partition_contexts(
-                manifest, self._plan, self._job.compaction.adoptions(), is_start=self._previous == _NO_EPOCH
+                manifest, self._plan, self._job.compaction.adoptions(manifest), is_start=self._previous == _NO_EPOCH
             ),
             stalled=frozenset() if is_last else self._stalled(splits),
             is_last=is_last,
@@ -145,35 +145,35 @@ class EpochPlanner:
         reads = (planned.read for plans in splits.values() for planned in plans if planned.read is not None)
         return EpochPlan(context, splits, sum(read.records for read in reads), time.monotonic() - started)
 
-    def _splits(self, budget: ReadBudget, now: int) -> dict[int, list[SplitPlan]]:
-        """By node id of the source, what is read of each split; none runs away from others that it is aligned with."""
+    def _splits(self, budget: ReadBudget, now: int) -> dict[str, list[SplitPlan]]:
+        """By uid of the source, what is read of each split; none runs away from others that it is aligned with."""
         held_back = self._waiting_for_broadcast() if self._waits_for else frozenset()
         if self._aligner is not None:
             held_back |= self._aligner.held_back(split for source in self._sources for split in source.unfinished())
-        splits = {source.planned.node.id: source.plan(budget, now, held_back) for source in self._sources}
+        splits = {source.planned.uid: source.plan(budget, now, held_back) for source in self._sources}
         if self._aligner is not None:
             self._shorten(splits, self._aligner, now)
         return splits
 
-    def _shorten(self, splits: dict[int, list[SplitPlan]], aligner: WatermarkAligner, now: int) -> None:
+    def _shorten(self, splits: dict[str, list[SplitPlan]], aligner: WatermarkAligner, now: int) -> None:
         """Let no split run too far ahead of others with what is planned."""
         limits = aligner.limits(planned for plans in splits.values() for planned in plans)
         for source in self._sources if limits else ():
-            node = source.planned.node.id
-            splits[node] = [
+            uid = source.planned.uid
+            splits[uid] = [
                 source.shortened(planned, limits[planned.split.channel], now)
                 if planned.split.channel in limits
                 else planned
-                for planned in splits[node]
+                for planned in splits[uid]
             ]
 
     def _waiting_for_broadcast(self) -> frozenset[int]:
         """The channels of records that are not read before the streams that are broadcast to them have ended."""
-        going_on = {source.planned.node.id for source in self._sources if _may_bring_more(source)}
+        going_on = {source.planned.uid for source in self._sources if _may_bring_more(source)}
         return frozenset(
             split.channel
             for source in self._sources
-            if self._waits_for.get(source.planned.node.id, frozenset()) & going_on
+            if self._waits_for.get(source.planned.uid, frozenset()) & going_on
             for split in source.unfinished()
         )
 
@@ -194,7 +194,7 @@ class EpochPlanner:
         if due is not None:
             yield due
 
-    def _stalled(self, splits: Mapping[int, list[SplitPlan]]) -> frozenset[int]:
+    def _stalled(self, splits: Mapping[str, list[SplitPlan]]) -> frozenset[str]:
         """The operators that read from stage 0 what comes of a source that has no split for now, but will have one.
 
         As in Flink such a source is silent, not idle and not at its end, so it holds event time where it is.
@@ -202,20 +202,20 @@ class EpochPlanner:
         reached = {
             source.planned.node.id
             for source in self._sources
-            if not source.enumerator.is_complete() and all(planned.ends for planned in splits[source.planned.node.id])
+            if not source.enumerator.is_complete() and all(planned.ends for planned in splits[source.planned.uid])
         }
         for operator in self._plan.stages[0].operators if reached else ():
             if any(edge.source in reached for edge in operator.inputs):
                 reached.add(operator.node.id)
         later = (operator for stage in self._plan.stages[1:] for operator in stage.operators)
-        behind = (operator.node.id for operator in later if any(edge.source in reached for edge in operator.inputs))
+        behind = (operator.uid for operator in later if any(edge.source in reached for edge in operator.inputs))
         return frozenset(behind)
 
-    def _assignments(self, splits: Mapping[int, list[SplitPlan]]) -> dict[int, tuple[SplitAssignment, ...]]:
+    def _assignments(self, splits: Mapping[str, list[SplitPlan]]) -> dict[int, tuple[SplitAssignment, ...]]:
         """Splits stick to tasks by their number; the pieces of a split go round from there."""
         tasks: list[list[SplitAssignment]] = [[] for _ in range(self._plan.stages[0].parallelism)]
         for source in self._sources:
-            for planned in splits[source.planned.node.id]:
+            for planned in splits[source.planned.uid]:
                 for assignment in source.assignments(planned):
                     tasks[(assignment.channel + assignment.piece) % source.planned.parallelism].append(assignment)
         return {subtask: tuple(assignments) for subtask, assignments in enumerate(tasks)}
@@ -234,9 +234,9 @@ def _may_bring_more(source: SourceCoordinator) -> bool:
     return not source.enumerator.is_complete() or any(source.unfinished())
 
 
-def sources_to_wait_for(plan: JobPlan) -> Mapping[int, Set[int]]:
-    """By node id of a source, the sources that have to end before it is read; none where that would go in a circle."""
-    waits_for: dict[int, set[int]] = {}
+def sources_to_wait_for(plan: JobPlan) -> Mapping[str, Set[str]]:
+    """By uid of a source, the sources that have to end before it is read; none where that would go in a circle."""
+    waits_for: dict[str, set[str]] = {}
     for records, broadcast in _met(plan):
         for source in records:
             waits_for.setdefault(source, set()).update(broadcast)
@@ -246,24 +246,24 @@ def sources_to_wait_for(plan: JobPlan) -> Mapping[int, Set[int]]:
     }
 
 
-def _met(plan: JobPlan) -> Iterator[tuple[Set[int], Set[int]]]:
+def _met(plan: JobPlan) -> Iterator[tuple[Set[str], Set[str]]]:
     """Of each operator with broadcast state, the sources of its records, and those of its state."""
-    origins: dict[int, frozenset[int]] = {}
+    origins: dict[int, frozenset[str]] = {}
     for operator in plan.operators():
-        own = frozenset() if operator.inputs else frozenset({operator.node.id})
+        own = frozenset() if operator.inputs else frozenset({operator.uid})
         origins[operator.node.id] = own.union(*(origins[edge.source] for edge in operator.inputs))
         if isinstance(operator.node.spec, BroadcastProcessSpec):
             yield _of_input(operator, origins, is_broadcast=False), _of_input(operator, origins, is_broadcast=True)
 
 
-def _of_input(operator: PlannedOperator, origins: Mapping[int, Set[int]], *, is_broadcast: bool) -> Set[int]:
+def _of_input(operator: PlannedOperator, origins: Mapping[int, Set[str]], *, is_broadcast: bool) -> Set[str]:
     edges = (edge for edge in operator.inputs if (edge.input_index == BROADCAST) is is_broadcast)
     return frozenset().union(*(origins[edge.source] for edge in edges))
 
 
-def _behind(source: int, waits_for: Mapping[int, Set[int]]) -> Set[int]:
+def _behind(source: str, waits_for: Mapping[str, Set[str]]) -> Set[str]:
     """All sources that one waits for, directly or through others."""
-    found: set[int] = set()
+    found: set[str] = set()
     ahead = [source]
     while ahead:
         new = waits_for.get(ahead.pop(), set()) - found
@@ -347,16 +347,16 @@ def raise_reported(reports: Sequence[TaskReport]) -> None:
 
 def records_read(plan: JobPlan, reports: Sequence[TaskReport]) -> int:
     """How many records the sources gave; the enumerators' word for it is an estimate."""
-    sources = {planned.node.id for planned in plan.operators() if not planned.node.inputs}
-    return sum(count for report in reports for node, count in report.records.items() if node in sources)
+    sources = {planned.uid for planned in plan.operators() if not planned.node.inputs}
+    return sum(count for report in reports for uid, count in report.records.items() if uid in sources)
 
 
-def committables_by_sink(plan: JobPlan, reports: Sequence[TaskReport]) -> dict[str, list[object]]:
+def committables_by_sink(reports: Sequence[TaskReport]) -> dict[str, list[object]]:
     """What the sinks of all tasks want committed, by uid, in the order of the tasks."""
     found: dict[str, list[object]] = {}
     for report in sorted(reports, key=lambda report: (report.stage, report.partition)):
-        for node, committables in report.committables.items():
-            found.setdefault(plan.operator(node).uid, []).extend(committables)
+        for uid, committables in report.committables.items():
+            found.setdefault(uid, []).extend(committables)
     return found
 
 
@@ -377,7 +377,7 @@ def check_broadcast_state(plan: JobPlan, reports: Sequence[TaskReport]) -> None:
     """
     sharing = [operator for operator in plan.operators() if operator.shares_broadcast_state]
     for operator in sharing:
-        versions = {report.partition: report.state.version for report in reports if report.stage == operator.stage}
+        versions = {report.partition: report.snapshot.version for report in reports if report.stage == operator.stage}
         _check(operator, {task: dict(version.shared) if version else {} for task, version in versions.items()})
 
 

@@ -20,8 +20,7 @@ from headrace.jobmanager.epochs import (
     records_read,
     run_epoch,
 )
-from headrace.jobmanager.metrics import FunctionMetrics
-from headrace.jobmanager.progress import SourceProgress, WatermarkProgress
+from headrace.jobmanager.metrics import FunctionMetrics, SourceProgress, WatermarkProgress
 from headrace.jobmanager.sinks import CommitCoordinator
 from headrace.jobmanager.sources import SourceCoordinator, restore_sources
 from headrace.jobmanager.status import EpochStatistics
@@ -113,7 +112,7 @@ class JobExecution:
         read = records_read(job.plan, reports)
         manifest = self._checkpoint(planned, reports, read)
         done = time.monotonic()
-        self.measured = self.measured.after(job.plan, reports, job.now())
+        self.measured = self.measured.after(reports, job.now())
         self.commits.hold_back()
         waited = time.monotonic()
         job.sizer.observe(read, planned.seconds + waited - started)
@@ -147,18 +146,16 @@ class JobExecution:
         """How far each source is behind when an epoch is complete."""
         now = self.job.now()
         for source in self.sources:
-            splits = planned.splits[source.planned.node.id]
+            splits = planned.splits[source.planned.uid]
             source.has_read(splits, reports, planned.context.processing_time, now)
         return tuple(source.reading(now, self.job.planned.settings.backlog_lag) for source in self.sources)
 
     def event_time(self, manifest: Manifest) -> WatermarkProgress:
         """Where event time is, as of the newest manifest."""
         splits = tuple(split for source in self.sources for split in source.progress())
-        waiting = {node for split in splits for node in split.watermarks}
-        going_on = {
-            node for source in self.sources if not source.enumerator.is_complete() for node in source.timestamps
-        }
-        made = {node for source in self.sources for node in source.timestamps}
+        waiting = {uid for split in splits for uid in split.watermarks}
+        going_on = {uid for source in self.sources if not source.enumerator.is_complete() for uid in source.timestamps}
+        made = {uid for source in self.sources for uid in source.timestamps}
         return WatermarkProgress(self.job.plan, manifest, splits, frozenset(made - waiting - going_on))
 
     def _checkpoint(self, planned: EpochPlan, reports: list[TaskReport], read: int) -> Manifest:
@@ -167,11 +164,11 @@ class JobExecution:
         self.is_checkpointing = True
         for source in self.sources:
             source.completed(
-                planned.splits[source.planned.node.id],
+                planned.splits[source.planned.uid],
                 [channel for report in reports for channel in report.channels],
                 context.processing_time,
             )
-        written = committables_by_sink(job.plan, reports)
+        written = committables_by_sink(reports)
         output = job.sinks.pre_commit(before, context.epoch, context.processing_time, written, is_last=context.is_last)
         manifest = next_manifest(
             before,

@@ -35,8 +35,7 @@ from headrace.jobmanager.epoch_size import EpochSizer
 from headrace.jobmanager.epochs import JobServices
 from headrace.jobmanager.execution import JobExecution
 from headrace.jobmanager.failover import FailureHandler, FailureRecorder
-from headrace.jobmanager.metrics import FunctionMetrics, MetricKey, by_shown_name, counters_of
-from headrace.jobmanager.progress import WatermarkProgress
+from headrace.jobmanager.metrics import FunctionMetrics, MetricKey, WatermarkProgress, by_shown_name, counters_of
 from headrace.jobmanager.recovery import check_compatible, holds_state
 from headrace.jobmanager.runtime import Runtime
 from headrace.jobmanager.savepoints import LOOK_SECONDS, SavepointCoordinator, SavepointRequest, recover, too_late
@@ -237,7 +236,8 @@ class JobManager:
         self._has_unseen_state = holds_state(manifest)
         restored_epoch = None if restored is None else restored.epoch
         self._log_fields.job_id, self._log_fields.epoch = manifest.job_id, restored_epoch
-        self._status.publish(events.JobStart.of(self.plan, manifest, restored_epoch))
+        known = manifest.job_id, restored_epoch, manifest.generation, manifest.finished, manifest.restored_from
+        self._status.publish(events.JobStart(self.plan.name, *known, self.plan))
         if self._store.outlasts_job:  # else nobody knows the directory in which requests are left
             self._requests.begin(manifest.generation)
         try:
@@ -431,14 +431,6 @@ class JobManager:
             meanwhile=partial(self._requests.look, self, only_stops=True),
         )
 
-    def _adapt(self) -> None:
-        """In reactive mode, go on at the parallelism that the cluster offers."""
-        if self._slots is not None:
-            settings = self.plan.settings
-            wanted = self._slots.wanted(settings.parallelism, settings.max_parallelism)
-            if wanted is not None:
-                self._rescale(wanted)
-
     # --- the loop ----------------------------------------------------------------------------------------------------
 
     def _run(self) -> Manifest:
@@ -481,9 +473,15 @@ class JobManager:
                 self._commands.run_all()
             if self._stop.is_set():  # behind the savepoint that the job ends with, nothing may be shown any more
                 break
-            self._adapt()
+            if self._slots is not None:  # in reactive mode the job goes on at the parallelism that the cluster offers
+                settings = self.plan.settings
+                wanted = self._slots.wanted(settings.parallelism, settings.max_parallelism)
+                if wanted is not None:
+                    self._rescale(wanted)
             statistics = self._guard(self._step)
-            self._serve()
+            if self._execution is not None:
+                self._savepoints.look(self._execution)
+            self._requests.look(self)
             if self._stop.is_set():
                 break
             if statistics is None:
@@ -494,12 +492,6 @@ class JobManager:
         self.complete_commits()
         if self._execution is not None:
             self._savepoints.finish(self._execution)
-
-    def _serve(self) -> None:
-        """Go on with savepoints, and look what other processes ask for."""
-        if self._execution is not None:
-            self._savepoints.look(self._execution)
-        self._requests.look(self)
 
     def _step(self) -> EpochStatistics | None:
         """Run an epoch if there is a reason to; else look whose the job is, and what has been committed."""

@@ -1,17 +1,28 @@
-"""The metrics of a job by operator, subtask and name: totals of the manifest, and what functions measure in a run."""
+"""The metrics of a job by operator, subtask and name: totals, what functions measure, event time, sources that lag."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import NamedTuple, TypeVar
 
-from headrace.checkpoint.manifest import Manifest, OperatorCounters
-from headrace.metrics.own_names import RECORDS_IN
-from headrace.metrics.registry import EVENTS, Rate, Summary
-from headrace.plan.job_plan import JobPlan
+from headrace.checkpoint.manifest import Manifest, OperatorCounters, OperatorProgress
+from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
+from headrace.connectors.source import Pending
+from headrace.graph.specs import TimestampsSpec
+from headrace.metrics.registry import (
+    ALIGNMENT_DRIFT,
+    EVENTS,
+    INPUT_WATERMARK,
+    OUTPUT_WATERMARK,
+    RECORDS_IN,
+    WATERMARK_LAG,
+    Rate,
+    Summary,
+)
+from headrace.plan.job_plan import JobPlan, PlannedOperator
 from headrace.runtime.task.messages import TaskReport
 
 N = TypeVar("N", bound=float)
@@ -58,30 +69,29 @@ def counters_of(manifest: Manifest) -> dict[MetricKey, int]:
 
 
 def next_operator_counters(
-    known: OperatorCounters, plan: JobPlan, reports: Iterable[TaskReport]
+    known: OperatorCounters, reports: Iterable[TaskReport]
 ) -> dict[str, dict[str, tuple[int, ...]]]:
     """The totals of operators after an epoch; those of subtasks that there are no more stay in the sums."""
     totals = {uid: {name: list(values) for name, values in counters.items()} for uid, counters in known.items()}
-    for uid, subtask, name, amount in _counted(plan, reports):
+    for uid, subtask, name, amount in _counted(reports):
         values = totals.setdefault(uid, {}).setdefault(name, [])
         values.extend([0] * (subtask + 1 - len(values)))
         values[subtask] += amount
     return {uid: {name: tuple(values) for name, values in counters.items()} for uid, counters in totals.items()}
 
 
-def _counted(plan: JobPlan, reports: Iterable[TaskReport]) -> Iterator[tuple[str, int, str, int]]:
-    uids = {planned.node.id: planned.uid for planned in plan.operators()}
+def _counted(reports: Iterable[TaskReport]) -> Iterator[tuple[str, int, str, int]]:
     for report in reports:
-        for node, records in report.records.items():
-            yield uids[node], report.partition, RECORDS_IN, records
-        for node, counts in report.counters.items():
+        for uid, records in report.records.items():
+            yield uid, report.partition, RECORDS_IN, records
+        for uid, counts in report.counters.items():
             for name, amount in counts.items():
-                yield uids[node], report.partition, name, amount
-        for node, measured in report.metrics.items():
+                yield uid, report.partition, name, amount
+        for uid, measured in report.metrics.items():
             for name, amount in measured.counters.items():
-                yield uids[node], report.partition, name, amount
+                yield uid, report.partition, name, amount
             for name, (events, _) in measured.meters.items():
-                yield uids[node], report.partition, name + EVENTS, events
+                yield uid, report.partition, name + EVENTS, events
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +105,13 @@ class FunctionMetrics:
     rates: Mapping[MetricKey, Rate] = field(default_factory=dict)
     distributions: Mapping[MetricKey, Summary] = field(default_factory=dict)
 
-    def after(self, plan: JobPlan, reports: Iterable[TaskReport], now: int) -> FunctionMetrics:
+    def after(self, reports: Iterable[TaskReport], now: int) -> FunctionMetrics:
         """The same after an epoch whose manifest exists; ``now`` is the clock's reading in milliseconds."""
         gauges: dict[MetricKey, float] = {}
         rates, distributions = dict(self.rates), dict(self.distributions)
-        uids = {planned.node.id: planned.uid for planned in plan.operators()}
         for report in reports:
-            for node, measured in report.metrics.items():
-                of = (uids[node], report.partition)
+            for uid, measured in report.metrics.items():
+                of = (uid, report.partition)
                 gauges |= {MetricKey(*of, name): value for name, value in measured.gauges.items()}
                 for name, (events, seconds) in measured.meters.items():
                     key = MetricKey(*of, name)
@@ -129,3 +138,274 @@ class FunctionMetrics:
             shown = reduce(Summary.and_of, several).shown(key.name)
             found |= {key._replace(name=name): value for name, value in shown.items()}
         return found
+
+
+_NO_TIMES = (MIN_WATERMARK, MAX_WATERMARK)
+
+
+@dataclass(frozen=True, slots=True)
+class LastRead:
+    """The last epoch that read records of a source.
+
+    Attributes:
+        event_time: the timestamp of the last record of the split that is furthest behind; None without event time.
+        fetched_at: when the epoch began, in milliseconds of the job's clock.
+        emitted_at: when it was complete.
+    """
+
+    event_time: int | None
+    fetched_at: int
+    emitted_at: int
+
+    def lags(self) -> tuple[int | None, int | None]:
+        """How far the timestamp was behind the clock at the two times; None without event time."""
+        if self.event_time is None:
+            return None, None
+        return self.fetched_at - self.event_time, self.emitted_at - self.event_time
+
+
+@dataclass(frozen=True, slots=True)
+class SourceProgress:
+    """A source at the end of an epoch.
+
+    Attributes:
+        name: its name.
+        pending: what is there and not read yet, of all splits; records may be an estimate.
+        watermark: the lowest of the splits that count.
+        idle_since: since when nothing has come, in milliseconds of the job's clock.
+        is_processing_backlog: whether it reads what is history, so that epochs may be longer.
+        last: the last epoch in which there were records; None as long as there was none in this run.
+        more: what else the source tells, by name.
+        uid: its uid.
+    """
+
+    name: str
+    pending: Pending
+    watermark: int
+    idle_since: int
+    is_processing_backlog: bool = False
+    last: LastRead | None = None
+    more: Mapping[str, int] = field(default_factory=dict)
+    uid: str = ""
+
+    def metrics(self, now: int) -> dict[MetricKey, float]:
+        """Records, bytes and milliseconds, as of a reading of the job's clock; none of what is not known.
+
+        ``pendingRecords`` and ``pendingBytes``; ``currentFetchEventTimeLag`` and ``currentEmitEventTimeLag``: how far
+        the timestamps of the last records were behind the clock when the epoch that read them began, and when it was
+        complete; ``watermarkLag``; ``sourceIdleTime``; ``isProcessingBacklog``, 1 or 0; and what else the source tells.
+        """
+        fetch, emit = (None, None) if self.last is None else self.last.lags()
+        found = {
+            "pendingRecords": self.pending.records,
+            "pendingBytes": self.pending.bytes,
+            "currentFetchEventTimeLag": fetch,
+            "currentEmitEventTimeLag": emit,
+            WATERMARK_LAG: None if self.watermark in _NO_TIMES else now - self.watermark,
+            "sourceIdleTime": max(0, now - self.idle_since),
+            "isProcessingBacklog": int(self.is_processing_backlog),
+            **self.more,
+        }
+        return {MetricKey(self.uid, None, name): value for name, value in found.items() if value is not None}
+
+
+class ReadingHistory:
+    """What a source has read in this run: when last, and how many bytes a record takes.
+
+    Args:
+        now: the reading of the job's clock in milliseconds.
+
+    Attributes:
+        last: as in :class:`SourceProgress`.
+        idle_since: likewise.
+    """
+
+    def __init__(self, now: int) -> None:
+        self.last: LastRead | None = None
+        self.idle_since = now
+        self._records = 0
+        self._bytes = 0
+
+    def add(self, records: int, size: int, event_times: Iterable[int | None], fetched_at: int, emitted_at: int) -> None:
+        """An epoch is complete.
+
+        Args:
+            records: how many records it read.
+            size: how many bytes these were, by the enumerator's word.
+            event_times: of each split, the timestamp of the last record.
+            fetched_at: as in :class:`LastRead`.
+            emitted_at: likewise.
+        """
+        if records:
+            known = (time for time in event_times if time is not None and time != NO_TIMESTAMP)
+            self.last = LastRead(min(known, default=None), fetched_at, emitted_at)
+            self.idle_since = emitted_at
+            self._records += records
+            self._bytes += size
+
+    def total(self, splits: Iterable[Pending]) -> Pending:
+        """What all splits have together; records follow from the bytes where these alone are known."""
+        every = list(splits)
+        records = [split.records for split in every]
+        sizes = [split.bytes for split in every]
+        size = None if None in sizes else sum(filter(None, sizes))
+        if None not in records:
+            return Pending(sum(filter(None, records)), size)
+        found = Pending(None, size)
+        if size == 0:
+            return replace(found, records=0)
+        if size is None or not self._bytes:
+            return found
+        return replace(found, records=round(size * self._records / self._bytes))
+
+
+@dataclass(frozen=True, slots=True)
+class SplitProgress:
+    """One split at the end of an epoch.
+
+    Attributes:
+        source: the name of its source.
+        split_id: the enumerator's id for it.
+        watermarks: by uid of the operators that make them.
+        idle: those of these operators that do not wait for it.
+        is_held_back: whether it waits for others that it is aligned with.
+        uid: the uid of its source.
+    """
+
+    source: str
+    split_id: str
+    watermarks: Mapping[str, int]
+    idle: frozenset[str] = frozenset()
+    is_held_back: bool = False
+    uid: str = ""
+
+    @property
+    def watermark(self) -> int:
+        """The lowest one."""
+        return min(self.watermarks.values(), default=MIN_WATERMARK)
+
+    @property
+    def is_idle(self) -> bool:
+        """Return whether nothing waits for it."""
+        return bool(self.watermarks) and self.idle >= self.watermarks.keys()
+
+    def __str__(self) -> str:
+        """``orders[3]``."""
+        return f"{self.source}[{self.split_id}]"
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkProgress:
+    """Event time in all of a job at the end of an epoch.
+
+    Attributes:
+        plan: the job.
+        manifest: of the epoch.
+        splits: those from which something may still come.
+        ended: by uid, the operators that make watermarks of sources that have ended.
+    """
+
+    plan: JobPlan
+    manifest: Manifest
+    splits: tuple[SplitProgress, ...] = ()
+    ended: frozenset[str] = frozenset()
+
+    def slowest(self) -> SplitProgress | None:
+        """The split that holds event time; None where there is no split with event time that counts."""
+        counting = (split for split in self.splits if split.watermarks and not split.is_idle)
+        return min(counting, key=lambda split: split.watermark, default=None)
+
+    def metrics(self) -> dict[MetricKey, int]:
+        """Milliseconds by key: of each operator, of its subtasks behind a shuffle, and of each split of a source.
+
+        ``currentInputWatermark`` and ``currentOutputWatermark``, of an operator those of its slowest subtask.
+        ``watermarkLag``: how far the output is behind the job's clock, where there is a watermark.
+        ``<split>.currentWatermark``. ``watermarkAlignmentDrift``: how far the fastest split is ahead of the slowest
+        one of its group.
+        """
+        found: dict[MetricKey, int] = {}
+        for planned, operator in self._operators():
+            found |= self._of(MetricKey(planned.uid, None, ""), operator)
+            if planned.stage:
+                for subtask, reached in self._of_subtasks(planned):
+                    found |= self._of(MetricKey(planned.uid, subtask, ""), reached)
+        for split in self.splits:
+            if split.watermarks:
+                found[MetricKey(split.uid, None, f"{split.split_id}.currentWatermark")] = split.watermark
+        return found | dict(self._drifts())
+
+    def _of(self, key: MetricKey, reached: OperatorProgress) -> dict[MetricKey, int]:
+        told = {INPUT_WATERMARK: reached.watermark, OUTPUT_WATERMARK: reached.output}
+        if reached.output not in (MIN_WATERMARK, MAX_WATERMARK):
+            told[WATERMARK_LAG] = self.manifest.processing_time - reached.output
+        return {key._replace(name=name): millis for name, millis in told.items()}
+
+    def of_operator(self, uid: str) -> OperatorProgress | None:
+        """The slowest subtask of an operator; None before it has begun, and for sources."""
+        return next((found for planned, found in self._operators() if planned.uid == uid), None)
+
+    def _operators(self) -> Iterator[tuple[PlannedOperator, OperatorProgress]]:
+        """Operators and their progress, in topological order.
+
+        There are none behind a source that waits for its next split, and none at all before the first epoch.
+        """
+        if not self.manifest.stages:
+            return
+        reached: dict[int, OperatorProgress] = {}
+        for planned in self.plan.operators():
+            found = self._of_later_stage(planned) if planned.stage else self._of_first_stage(planned, reached)
+            if found is not None:
+                reached[planned.node.id] = found
+                if planned.inputs:
+                    yield planned, found
+
+    def _of_first_stage(
+        self, planned: PlannedOperator, reached: Mapping[int, OperatorProgress]
+    ) -> OperatorProgress | None:
+        """Event time is kept by split there."""
+        if not planned.inputs:
+            return OperatorProgress()
+        if any(edge.source not in reached for edge in planned.inputs):
+            return None
+        entered = min(reached[edge.source].output for edge in planned.inputs)
+        if not isinstance(planned.node.spec, TimestampsSpec):
+            return OperatorProgress(entered, entered)
+        made = self._made(planned.uid)
+        return None if made is None else OperatorProgress(entered, made)
+
+    def _made(self, uid: str) -> int | None:
+        """The watermark that an operator makes of all its splits; that of the fastest one where all are idle."""
+        splits = [split for split in self.splits if uid in split.watermarks]
+        if not splits:
+            return MAX_WATERMARK if uid in self.ended else None
+        counting = [split.watermarks[uid] for split in splits if uid not in split.idle]
+        return min(counting) if counting else max(split.watermarks[uid] for split in splits)
+
+    def _of_later_stage(self, planned: PlannedOperator) -> OperatorProgress | None:
+        known = [reached for _, reached in self._of_subtasks(planned)]
+        if not known:
+            return None
+        return OperatorProgress(min(each.watermark for each in known), min(each.output for each in known))
+
+    def _of_subtasks(self, planned: PlannedOperator) -> Iterator[tuple[int, OperatorProgress]]:
+        if planned.stage >= len(self.manifest.stages):  # before the first epoch of a program that has changed
+            return
+        for subtask, partition in enumerate(self.manifest.stages[planned.stage].partitions):
+            reached = partition.progress.get(planned.uid)
+            if reached is not None:
+                output = reached.watermark if planned.node.is_sink else reached.output
+                yield subtask, OperatorProgress(reached.watermark, output)
+
+    def _drifts(self) -> Iterator[tuple[MetricKey, int]]:
+        groups: dict[str, dict[str, list[int]]] = {}
+        for planned in self.plan.stages[0].operators:
+            spec, uid = planned.node.spec, planned.uid
+            if isinstance(spec, TimestampsSpec) and spec.strategy.alignment is not None:
+                counting = [s.watermarks[uid] for s in self.splits if uid in s.watermarks and uid not in s.idle]
+                if counting:
+                    groups.setdefault(spec.strategy.alignment.group, {})[uid] = counting
+        for members in groups.values():
+            slowest = min(map(min, members.values()))
+            if slowest > MIN_WATERMARK:
+                for uid, reached in members.items():
+                    yield MetricKey(uid, None, ALIGNMENT_DRIFT), max(reached) - slowest

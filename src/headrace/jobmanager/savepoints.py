@@ -16,8 +16,8 @@ from functools import partial
 from itertools import chain, count
 from typing import Final
 
+from headrace.checkpoint.directory import NAMES, PINS, Pin, read_pin
 from headrace.checkpoint.manifest import Manifest
-from headrace.checkpoint.ownership import NAMES, PINS, Pin, read_pin
 from headrace.common import options
 from headrace.common.completable_future import CompletableFuture
 from headrace.common.errors import (

@@ -15,13 +15,14 @@ from headrace.jobmanager.epoch_size import EpochLimits
 from headrace.jobmanager.failover import (
     NO_RESTART,
     ExponentialDelay,
+    FailureEnricher,
     FailureRate,
     FailureRules,
     FixedDelay,
     RestartStrategy,
+    load_enrichers,
 )
-from headrace.jobmanager.failure_enricher import FailureEnricher, load_enrichers
-from headrace.jobmanager.savepoint_start import SavepointStart
+from headrace.jobmanager.recovery import SavepointStart
 from headrace.plan.job_plan import JobPlan
 from headrace.plan.window_paths import BY_COLUMNS, is_join, path_of, spills
 from headrace.runtime.task.messages import SerializedJob

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from headrace.checkpoint.directory import sink_folder
 from headrace.checkpoint.manifest import Manifest, PendingCommit
@@ -109,33 +109,19 @@ class CommitCoordinator:
             return [commit for commit in self._unacknowledged if commit.sink not in self._durable]
 
     def start(self) -> None:
-        """Commit what was to be committed before.
-
-        Raises:
-            CommitRefusedError: when a commit was refused for good.
-            InfrastructureError: when a commit could not be done in many attempts.
-            UserFunctionError: when a committer raised something else.
-            JobCancelledError: when the job is cancelled while this waits.
-        """
-        self._commit_all(list(self._unacknowledged))
+        """Commit what was to be committed before; raises as :meth:`drain`."""
+        self._enqueue([partial(self._commit, commit) for commit in self._unacknowledged])
         self.hold_back()
 
     def submit(self, commits: Sequence[PendingCommit]) -> None:
         """The manifest that holds these exists: have them committed; :meth:`hold_back` comes before the next epoch."""
         with self._lock:
             self._unacknowledged.extend(commits)
-        self._commit_all(commits)
+        self._enqueue([partial(self._commit, commit) for commit in commits])
 
     def hold_back(self) -> None:
-        """Wait while too many epochs are pending: sinks are slower than the job.
-
-        Raises:
-            CommitRefusedError: when an earlier commit was refused for good.
-            InfrastructureError: when an earlier commit could not be done in many attempts.
-            UserFunctionError: when a committer raised something else.
-            JobCancelledError: when the job is cancelled while this waits.
-        """
-        self._wait_until(lambda: self._waiting_epochs <= MAX_PENDING_EPOCHS)
+        """Wait while too many epochs are pending: sinks are slower than the job. Raises as :meth:`drain`."""
+        self._wait(MAX_PENDING_EPOCHS)
 
     def check(self) -> None:
         """Raise what a commit failed with."""
@@ -151,9 +137,9 @@ class CommitCoordinator:
             UserFunctionError: when a committer raised something else.
             JobCancelledError: when the job is cancelled while this waits.
         """
-        self._wait_until(lambda: not self._waiting_epochs)
+        self._wait(0)
 
-    def recover(self, in_progress: Mapping[str, Any]) -> None:
+    def recover(self, in_progress: Mapping[str, object]) -> None:
         """After everything pending is committed: let sinks check what is in progress, and remove what attempts left."""
         self._have_done("recovery", lambda sink, committer: committer.recover(in_progress.get(sink)))
 
@@ -190,10 +176,6 @@ class CommitCoordinator:
             )
             self._failure = self._failure or JobCancelledError("the job is over")  # nothing follows when it wakes up
 
-    def _commit_all(self, commits: Sequence[PendingCommit]) -> None:
-        if commits:
-            self._enqueue([partial(self._commit, commit) for commit in commits])
-
     def _have_done(self, what: str, call: Callable[[str, Committer], None]) -> None:
         self.drain()
         for sink, committer in self._committers.items():
@@ -202,17 +184,19 @@ class CommitCoordinator:
         self.drain()
 
     def _enqueue(self, steps: list[_Step]) -> None:
-        with self._lock:
-            self._waiting_epochs += 1
-            self._work.put(steps)
+        if steps:
+            with self._lock:
+                self._waiting_epochs += 1
+                self._work.put(steps)
 
-    def _wait_until(self, is_over: Callable[[], bool]) -> None:
+    def _wait(self, most: int) -> None:
+        """Wait until so many epochs are pending at most."""
         with self._lock:
-            while not (is_over() or self._failure is not None or self._cancelled.is_set()):
+            while self._waiting_epochs > most and self._failure is None and not self._cancelled.is_set():
                 self._lock.wait(_LOOK_SECONDS)
-            over = is_over()
+            is_over = self._waiting_epochs <= most
         self.check()
-        if not over:
+        if not is_over:
             raise JobCancelledError(f"the job was cancelled during {self._doing}")
 
     def _run(self) -> None:
@@ -253,30 +237,24 @@ class CommitCoordinator:
             self._unacknowledged.remove(commit)
 
     def _attempt(self, what: str, call: _Step, *, attempts: int = _ATTEMPTS) -> None:
+        """Call a committer; what it raises besides is told as the failure of a user's function."""
         delay = _FIRST_RETRY_SECONDS
         for left in reversed(range(attempts)):
             try:
                 self._check_owner()
-                self._call(what, call)
+                self._doing = what
+                call()
                 return
+            except HeadraceError:
+                raise
             except OSError as error:
-                if isinstance(error, HeadraceError):
-                    raise
                 if not left or self._closing.is_set():
                     raise told(what, error) from error
                 logger.warning("%s failed and is tried again in %g s: %s", what, delay, error)
                 self._sleep(delay)
                 delay = min(delay * 2, _LAST_RETRY_SECONDS)
-
-    def _call(self, what: str, call: _Step) -> None:
-        """Call a committer; what it raises besides is told as the failure of a user's function."""
-        self._doing = what
-        try:
-            call()
-        except (HeadraceError, OSError):
-            raise
-        except Exception as error:
-            raise told(what, error) from error
+            except Exception as error:
+                raise told(what, error) from error
 
 
 def label_of(name: str, uid: str) -> str:
@@ -315,7 +293,7 @@ class SinkOutput:
     """
 
     commits: tuple[PendingCommit, ...]
-    in_progress: Mapping[str, Any]
+    in_progress: Mapping[str, object]
 
 
 class JobSinks:
@@ -381,7 +359,7 @@ class JobSinks:
                 )
 
     def pre_commit(
-        self, manifest: Manifest, epoch: int, now: int, written: Mapping[str, Sequence[Any]], *, is_last: bool
+        self, manifest: Manifest, epoch: int, now: int, written: Mapping[str, Sequence[object]], *, is_last: bool
     ) -> SinkOutput:
         """Decide what is committed with an epoch.
 
@@ -394,7 +372,7 @@ class JobSinks:
         """
         commits, in_progress = [], {}
         for uid, pre_commit in self._pre_commits.items():
-            ready: Sequence[Any] = written.get(uid, ())
+            ready: Sequence[object] = written.get(uid, ())
             if pre_commit is not None:
                 with _calling(self._sinks[uid][0], "the pre-commit"):
                     found = pre_commit.prepare(manifest.in_progress.get(uid), ready, now, is_last=is_last)
@@ -414,13 +392,13 @@ class JobSinks:
 
     def next_due(self, manifest: Manifest) -> int | None:
         """When something in progress becomes ready by itself, in milliseconds; None for never."""
-        times = []
+        times: list[int] = []
         for uid, pre_commit in self._pre_commits.items():
             if pre_commit is not None and uid in manifest.in_progress:
                 with _calling(self._sinks[uid][0], "the pre-commit"):
-                    due = pre_commit.due(manifest.in_progress[uid])
-                    times.append(checked_time(pre_commit, "due", due))
-        return min((time for time in times if time is not None), default=None)
+                    due = checked_time(pre_commit, "due", pre_commit.due(manifest.in_progress[uid]))
+                times += [] if due is None else [due]
+        return min(times, default=None)
 
     def _context(self, planned: PlannedOperator, manifest: Manifest, restored_epoch: int) -> CommitterContext:
         return CommitterContext(

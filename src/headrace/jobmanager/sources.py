@@ -4,7 +4,7 @@ import itertools
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 from headrace.checkpoint.manifest import Manifest, SourceIdentity, SourceSnapshot, SplitSnapshot
 from headrace.checkpoint.store import CheckpointStore, TemporaryStore
@@ -12,7 +12,7 @@ from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.logs import get_logger
 from headrace.connectors.source import Boundedness, EnumeratorContext, ReadBudget, Source, SplitRead
 from headrace.graph.specs import SourceSpec, TimestampsSpec
-from headrace.jobmanager.progress import ReadingHistory, SourceProgress, SplitProgress
+from headrace.jobmanager.metrics import ReadingHistory, SourceProgress, SplitProgress
 from headrace.operators.user_code import NamingSource
 from headrace.plan.job_plan import JobPlan, PlannedOperator
 from headrace.runtime.task.messages import ChannelReport, SplitAssignment, TaskReport
@@ -28,10 +28,10 @@ class Split:
         split_id: the enumerator's id for it.
         channel: its number within the job.
         position: where the next epoch goes on.
-        watermarks: by node id of the operator that makes them.
-        generators: by node id of the operator, the memory of its generator, if that has one.
-        active_since: by node id, when that operator last saw a record, in milliseconds of the job's clock.
-        paces: by node id of the operators whose watermarks are aligned: milliseconds of event time in a record, as the
+        watermarks: by uid of the operator that makes them.
+        generators: by uid of the operator, the memory of its generator, if that has one.
+        active_since: by uid, when that operator last saw a record, in milliseconds of the job's clock.
+        paces: by uid of the operators whose watermarks are aligned: milliseconds of event time in a record, as the
             last shares of the split tell; None before two watermarks are known.
         idle: the operators whose idleness the tasks have been told of.
         finished: whether the tasks have been told that nothing will come any more.
@@ -40,12 +40,12 @@ class Split:
 
     split_id: str
     channel: int
-    position: Any
-    watermarks: dict[int, int] = field(default_factory=dict)
-    generators: dict[int, Any] = field(default_factory=dict)
-    active_since: dict[int, int] = field(default_factory=dict)
-    paces: dict[int, float | None] = field(default_factory=dict)
-    idle: frozenset[int] = frozenset()
+    position: object
+    watermarks: dict[str, int] = field(default_factory=dict)
+    generators: dict[str, object] = field(default_factory=dict)
+    active_since: dict[str, int] = field(default_factory=dict)
+    paces: dict[str, float | None] = field(default_factory=dict)
+    idle: frozenset[str] = frozenset()
     finished: bool = False
     is_held_back: bool = False
 
@@ -54,19 +54,19 @@ class Split:
         """The lowest watermark that was made of its records."""
         return min(self.watermarks.values(), default=MIN_WATERMARK)
 
-    def reaches(self, operator: int, watermark: int) -> None:
+    def reaches(self, operator: str, watermark: int) -> None:
         """An operator has come so far with its records; it never goes back."""
         self.watermarks[operator] = max(watermark, self.watermarks.get(operator, MIN_WATERMARK))
 
-    def has_read(self, records: int, before: Mapping[int, int]) -> None:
+    def has_read(self, records: int, before: Mapping[str, int]) -> None:
         """So many records have brought the watermarks of aligned operators from ``before`` to where they are now.
 
         A slow stretch counts half.
         """
-        for node, pace in self.paces.items():
-            start, end = before.get(node, MIN_WATERMARK), self.watermarks.get(node, MIN_WATERMARK)
+        for uid, pace in self.paces.items():
+            start, end = before.get(uid, MIN_WATERMARK), self.watermarks.get(uid, MIN_WATERMARK)
             if records > 0 and start > MIN_WATERMARK and end < MAX_WATERMARK:
-                self.paces[node] = max((end - start) / records, (pace or 0.0) / 2)
+                self.paces[uid] = max((end - start) / records, (pace or 0.0) / 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class SplitPlan:
     split: Split
     read: SplitRead | None
     ends: bool
-    idle: frozenset[int]
+    idle: frozenset[str]
     is_held_back: bool = False
 
     @property
@@ -94,7 +94,7 @@ class _Member:
     """A split in one of its groups, and how far it comes with what is planned."""
 
     split: Split
-    node: int
+    operator: str
     alignment: WatermarkAlignment
     expected: int
     counts: bool
@@ -108,10 +108,10 @@ class WatermarkAligner:
     same is not read.
 
     Args:
-        alignments: by node id of the operators that make watermarks, those that are in a group.
+        alignments: by uid of the operators that make watermarks, those that are in a group.
     """
 
-    def __init__(self, alignments: Mapping[int, WatermarkAlignment]) -> None:
+    def __init__(self, alignments: Mapping[str, WatermarkAlignment]) -> None:
         self._alignments = alignments
 
     def held_back(self, splits: Iterable[Split]) -> frozenset[int]:
@@ -121,8 +121,8 @@ class WatermarkAligner:
             splits: those of all sources from which something may still come.
         """
         members = [
-            _Member(split, node, self._alignments[node], _reached(split, node), node not in split.idle)
-            for split, node in self._pairs(splits)
+            _Member(split, uid, self._alignments[uid], _reached(split, uid), uid not in split.idle)
+            for split, uid in self._pairs(splits)
         ]
         lowest = _lowest(members)
         return frozenset(
@@ -141,37 +141,37 @@ class WatermarkAligner:
         members = [
             _Member(
                 split,
-                node,
-                self._alignments[node],
-                _expected(planned[split.channel], node),
-                node not in planned[split.channel].idle and not planned[split.channel].ends,
+                uid,
+                self._alignments[uid],
+                _expected(planned[split.channel], uid),
+                uid not in planned[split.channel].idle and not planned[split.channel].ends,
             )
-            for split, node in self._pairs(plan.split for plan in planned.values())
+            for split, uid in self._pairs(plan.split for plan in planned.values())
         ]
         lowest = _lowest(members)
         found: dict[int, int] = {}
         for member in members:
             goal = lowest.get(member.alignment.group, MAX_WATERMARK) + member.alignment.max_drift
             if planned[member.split.channel].read is not None and member.expected > goal:
-                pace = member.split.paces[member.node]
+                pace = member.split.paces[member.operator]
                 # One is ahead of the goal already where a split has come back that was idle, and is behind.
-                enough = max(1, int((goal - _reached(member.split, member.node)) / pace)) if pace else 1
+                enough = max(1, int((goal - _reached(member.split, member.operator)) / pace)) if pace else 1
                 found[member.split.channel] = min(enough, found.get(member.split.channel, enough))
         return found
 
-    def _pairs(self, splits: Iterable[Split]) -> Iterator[tuple[Split, int]]:
+    def _pairs(self, splits: Iterable[Split]) -> Iterator[tuple[Split, str]]:
         for split in splits:
-            for node in split.paces:
-                yield split, node
+            for uid in split.paces:
+                yield split, uid
 
 
-def _reached(split: Split, node: int) -> int:
-    return split.watermarks.get(node, MIN_WATERMARK)
+def _reached(split: Split, operator: str) -> int:
+    return split.watermarks.get(operator, MIN_WATERMARK)
 
 
-def _expected(plan: SplitPlan, node: int) -> int:
+def _expected(plan: SplitPlan, operator: str) -> int:
     """Where a split is after what is planned; where it is now as long as its pace is not known."""
-    reached, pace = _reached(plan.split, node), plan.split.paces[node]
+    reached, pace = _reached(plan.split, operator), plan.split.paces[operator]
     if plan.read is None or pace is None or reached == MIN_WATERMARK:
         return reached
     return reached + int(pace * plan.read.records)
@@ -204,7 +204,7 @@ class SourceCoordinator:
     Attributes:
         planned: as above.
         enumerator: discovers its splits.
-        timestamps: by node id, the operators that make watermarks of its records before the first shuffle, with their
+        timestamps: by uid, the operators that make watermarks of its records before the first shuffle, with their
             strategies.
         alignments: those of them whose watermarks are aligned in a group.
     """
@@ -225,9 +225,8 @@ class SourceCoordinator:
         self._identity = identity_of(self._source)
         self.timestamps = timestamps_operators(plan, planned)
         ways = self.timestamps.items()
-        self._idle_timeouts = {node: way.idle_timeout for node, way in ways if way.idle_timeout is not None}
-        self.alignments = {node: way.alignment for node, way in ways if way.alignment is not None}
-        self._uids = {node: plan.operator(node).uid for node in self.timestamps}
+        self._idle_timeouts = {uid: way.idle_timeout for uid, way in ways if way.idle_timeout is not None}
+        self.alignments = {uid: way.alignment for uid, way in ways if way.alignment is not None}
         self._is_read_whole = has_to_be_read_whole(plan, planned)
         self._channels = channels
         self._named_in_errors = NamingSource(planned.node.name, planned.node.call_site)
@@ -305,7 +304,7 @@ class SourceCoordinator:
     def progress(self) -> Iterator[SplitProgress]:
         """How far each split has come."""
         for split in self.unfinished():
-            watermarks = {node: split.watermarks.get(node, MIN_WATERMARK) for node in self.timestamps}
+            watermarks = {uid: split.watermarks.get(uid, MIN_WATERMARK) for uid in self.timestamps}
             idle, held_back = split.idle, split.is_held_back
             yield SplitProgress(self._name, split.split_id, watermarks, idle, held_back, self.planned.uid)
 
@@ -317,7 +316,7 @@ class SourceCoordinator:
         event_times: dict[int, int] = {}
         records = 0
         for report in reports:
-            records += report.records.get(self.planned.node.id, 0)
+            records += report.records.get(self.planned.uid, 0)
             for channel in report.channels:
                 if channel.event_time is not None and channel.channel in reads:
                     later = max(channel.event_time, event_times.get(channel.channel, MIN_WATERMARK))
@@ -362,9 +361,9 @@ class SourceCoordinator:
                     split.split_id,
                     split.channel,
                     split.position,
-                    {self._uids[node]: watermark for node, watermark in split.watermarks.items()},
+                    dict(split.watermarks),
                     split.finished,
-                    {self._uids[node]: state for node, state in split.generators.items()},
+                    dict(split.generators),
                 )
                 for split in self._splits.values()
             ),
@@ -405,26 +404,26 @@ class SourceCoordinator:
             self.discover(now)
         if split_id in self._finished:
             return
-        for node in self.timestamps:
-            self._splits[split_id].reaches(node, watermark)
+        for uid in self.timestamps:
+            self._splits[split_id].reaches(uid, watermark)
 
     def next_idle_at(self) -> int | None:
         """When the next split becomes idle if nothing comes, in milliseconds; None for never."""
         times = [
-            split.active_since[node] + timeout
+            split.active_since[uid] + timeout
             for split in self.unfinished()
-            for node, timeout in self._idle_timeouts.items()
-            if node not in split.idle and node in split.active_since
+            for uid, timeout in self._idle_timeouts.items()
+            if uid not in split.idle and uid in split.active_since
         ]
         return min(times, default=None)
 
     def assignments(self, planned: SplitPlan) -> list[SplitAssignment]:
         """What tasks do with a split in an epoch: its pieces in order, or nothing to read."""
-        split, node = planned.split, self.planned.node.id
+        split, uid = planned.split, self.planned.uid
         starts = {operator: split.watermarks.get(operator, MIN_WATERMARK) for operator in self.timestamps}
         reads = () if planned.read is None else planned.read.pieces
         first = SplitAssignment(
-            node, split.channel, 0, reads, starts, dict(split.generators), ends=planned.ends, idle=planned.idle
+            uid, split.channel, 0, reads, starts, dict(split.generators), ends=planned.ends, idle=planned.idle
         )
         if len(reads) <= 1 or self._is_read_whole:
             return [first]
@@ -452,12 +451,12 @@ class SourceCoordinator:
         idle = frozenset() if read is not None else self._idle(split, now)
         return SplitPlan(split, read, ends, idle)
 
-    def _idle(self, split: Split, now: int) -> frozenset[int]:
+    def _idle(self, split: Split, now: int) -> frozenset[str]:
         """The operators that have been silent for their timeout, while there was nothing to read."""
         return frozenset(
-            node
-            for node, timeout in self._idle_timeouts.items()
-            if now - split.active_since.setdefault(node, now) >= timeout
+            uid
+            for uid, timeout in self._idle_timeouts.items()
+            if now - split.active_since.setdefault(uid, now) >= timeout
         )
 
     def _held_back(self, split: Split, now: int) -> SplitPlan:
@@ -477,12 +476,9 @@ class SourceCoordinator:
         self._finished = {split_id: None for split_id in self._finished if split_id in listed}
 
     def _restore(self, snapshot: SplitSnapshot, now: int) -> None:
-        watermarks = {node: snapshot.watermarks[uid] for node, uid in self._uids.items() if uid in snapshot.watermarks}
-        generators = {
-            node: snapshot.generators[uid]
-            for node, uid in self._uids.items()
-            if uid in snapshot.generators and self.timestamps[node].has_memory
-        }
+        watermarks = {uid: reached for uid, reached in snapshot.watermarks.items() if uid in self.timestamps}
+        have_memory = {uid for uid, strategy in self.timestamps.items() if strategy.has_memory}
+        generators = {uid: memory for uid, memory in snapshot.generators.items() if uid in have_memory}
         split = Split(snapshot.split_id, snapshot.channel, snapshot.position, watermarks, generators)
         split.finished = snapshot.finished
         self._add(split, now)
@@ -550,15 +546,15 @@ def _goes_by_order(planned: PlannedOperator, plan: JobPlan) -> bool:
     return planned.stage == 0 and (bool(planned.state_kinds) or has_memory)
 
 
-def timestamps_operators(plan: JobPlan, source: PlannedOperator) -> dict[int, WatermarkStrategy]:
-    """The watermark-making operators of stage 0 that records of a source reach, by node id, with their strategies."""
+def timestamps_operators(plan: JobPlan, source: PlannedOperator) -> dict[str, WatermarkStrategy]:
+    """The watermark-making operators of stage 0 that records of a source reach, by uid, with their strategies."""
     reached = {source.node.id}
-    found: dict[int, WatermarkStrategy] = {}
+    found: dict[str, WatermarkStrategy] = {}
     for planned in plan.stages[0].operators:
         if any(edge.source in reached for edge in planned.inputs):
             reached.add(planned.node.id)
             if isinstance(planned.node.spec, TimestampsSpec):
-                found[planned.node.id] = planned.node.spec.strategy
+                found[planned.uid] = planned.node.spec.strategy
     return found
 
 

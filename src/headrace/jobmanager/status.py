@@ -8,14 +8,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from headrace.checkpoint.manifest import Manifest, OperatorCounters
+from headrace.checkpoint.manifest import OperatorCounters
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import JobCancelledError, JobSupersededError
 from headrace.common.job_execution_result import JobFailure
 from headrace.common.job_status import JobStatus
 from headrace.common.logs import get_logger
-from headrace.jobmanager.metrics import FunctionMetrics, MetricKey
-from headrace.jobmanager.progress import SourceProgress, WatermarkProgress
+from headrace.jobmanager.metrics import FunctionMetrics, MetricKey, SourceProgress, WatermarkProgress
 from headrace.plan.job_plan import JobPlan
 from headrace.time.clock import SystemClock
 
@@ -64,12 +63,6 @@ class JobStart(JobEvent):
     finished: bool = False
     savepoint: str = ""
     plan: JobPlan | None = field(default=None, repr=False)
-
-    @staticmethod
-    def of(plan: JobPlan, manifest: Manifest, restored_epoch: int | None) -> JobStart:
-        """The start of a job from a manifest; ``restored_epoch`` is that of the one that was found, if any."""
-        known = manifest.job_id, restored_epoch, manifest.generation, manifest.finished, manifest.restored_from
-        return JobStart(plan.name, *known, plan)
 
     def __str__(self) -> str:
         """Return whether the job starts afresh or goes on."""
@@ -326,7 +319,14 @@ class JobSnapshot:
             case JobStart():
                 after = replace(self, start=event, plan=event.plan)
             case EpochStatistics():
-                after = self._with_epoch(event)
+                after = replace(
+                    self,
+                    latest=event,
+                    epochs=(*self.epochs, event.summary())[-_EPOCHS_KEPT:],
+                    completed=self.completed + 1,
+                    records=self.records + event.records,
+                    failure=None,
+                )
             case CommitsAcknowledged() if self.latest is not None:
                 after = replace(self, latest=replace(self.latest, epoch=event.epoch, pending=event.pending))
             case EpochFailed():
@@ -341,16 +341,6 @@ class JobSnapshot:
             case JobEnd():
                 after = replace(self, end=event)
         return after
-
-    def _with_epoch(self, epoch: EpochStatistics) -> JobSnapshot:
-        return replace(
-            self,
-            latest=epoch,
-            epochs=(*self.epochs, epoch.summary())[-_EPOCHS_KEPT:],
-            completed=self.completed + 1,
-            records=self.records + epoch.records,
-            failure=None,
-        )
 
     def _moved(self, event: JobEvent, time: int) -> JobSnapshot:
         status = event.status if isinstance(event, JobEnd) else _STATUS_AFTER.get(type(event), self.status)

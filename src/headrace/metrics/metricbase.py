@@ -7,8 +7,7 @@ from collections.abc import Callable
 from headrace.common.arguments import expect, refused, shown
 from headrace.common.errors import InvalidTypeError
 from headrace.common.public_module import public_module
-from headrace.metrics.own_names import OWN_NAMES
-from headrace.metrics.registry import Counter, Distribution, Meter, Metric, MetricRegistry
+from headrace.metrics.registry import OWN_NAMES, Counter, Distribution, Meter, Metric, MetricRegistry
 
 __all__ = ["Counter", "Distribution", "Meter", "Metric", "MetricGroup"]
 

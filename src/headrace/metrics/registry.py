@@ -1,4 +1,7 @@
-"""The metrics of one operator in one subtask: their kinds, their names, and what they have come to in an epoch."""
+"""The metrics of one operator in one subtask: their kinds, their names, and what they have come to in an epoch.
+
+Some names are those of what headrace itself tells of operators; functions cannot give them to metrics of theirs.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from numbers import Integral, Real
 from operator import index
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 
@@ -279,7 +282,7 @@ class Gauge(Metric):
 
     __slots__ = ("_name", "_value")
 
-    def __init__(self, name: str, value: Callable[[], Any]) -> None:
+    def __init__(self, name: str, value: Callable[[], object]) -> None:
         self._name = name
         self._value = value
 
@@ -344,7 +347,7 @@ class MetricRegistry:
             raise refused(f"there is {_described(known, name)} already: give the {kind.__name__} another name")
         return known
 
-    def register_gauge(self, name: str, value: Callable[[], Any]) -> None:
+    def register_gauge(self, name: str, value: Callable[[], object]) -> None:
         """Have a value asked for, in place of an earlier one of this name.
 
         Raises:
@@ -407,3 +410,74 @@ def _of(kind: type[M], metrics: list[tuple[str, Metric]]) -> Iterator[tuple[str,
 
 def _described(metric: Metric, name: str) -> str:
     return f"{with_article(type(metric))} {name!r}"
+
+
+RECORDS_IN: Final = "numRecordsIn"
+"""Records that went into an operator; of a source, that it has read."""
+
+RECORDS_IN_ERRORS: Final = "numRecordsInErrors"
+"""Messages that no record could be made of."""
+
+SEND_ERRORS: Final = "numRecordsSendErrors"
+"""Records that no message could be made of."""
+
+LATE_DROPPED: Final = "numLateRecordsDropped"
+"""Records that came too late and went to no side output."""
+
+ROWS_DROPPED: Final = "numRowsOfChangedWindowsDropped"
+"""What windows that are declared otherwise now held, and was given up."""
+
+ROWS_MOVED: Final = "numRowsOfChangedWindowsMoved"
+"""The same, where it has gone to the windows that there are now."""
+
+FILES_MISSING: Final = "numFilesMissing"
+"""Files that were gone when they were to be read."""
+
+FILES_CORRUPT: Final = "numFilesCorrupt"
+"""Files that could not be read to their end."""
+
+LOOKUP_CACHE_HITS: Final = "numLookupCacheHits"
+"""Records whose key was found in the cache."""
+
+LOOKUP_MISSES: Final = "numLookupMisses"
+"""Records whose key nothing was found for."""
+
+ASYNC_TIMEOUTS: Final = "numAsyncTimeouts"
+"""Requests that had no result in time."""
+
+ASYNC_RETRIES: Final = "numAsyncRetries"
+"""Attempts that were not the first."""
+
+INPUT_WATERMARK: Final = "currentInputWatermark"
+"""What the slowest subtask has reached, in milliseconds."""
+
+OUTPUT_WATERMARK: Final = "currentOutputWatermark"
+"""What it has passed on."""
+
+WATERMARK_LAG: Final = "watermarkLag"
+"""How far that is behind the job's clock, in milliseconds."""
+
+ALIGNMENT_DRIFT: Final = "watermarkAlignmentDrift"
+"""How far the fastest split is ahead of the slowest one of its group, in milliseconds."""
+
+OWN_NAMES: Final = frozenset(
+    {
+        RECORDS_IN,
+        RECORDS_IN_ERRORS,
+        SEND_ERRORS,
+        LATE_DROPPED,
+        ROWS_DROPPED,
+        ROWS_MOVED,
+        FILES_MISSING,
+        FILES_CORRUPT,
+        LOOKUP_CACHE_HITS,
+        LOOKUP_MISSES,
+        ASYNC_TIMEOUTS,
+        ASYNC_RETRIES,
+        INPUT_WATERMARK,
+        OUTPUT_WATERMARK,
+        WATERMARK_LAG,
+        ALIGNMENT_DRIFT,
+    }
+)
+"""All of them."""

@@ -23,7 +23,7 @@ from headrace.connectors.sink import (
     checked_writer,
     writer_state_type,
 )
-from headrace.metrics.own_names import SEND_ERRORS
+from headrace.metrics.registry import SEND_ERRORS
 from headrace.operators.base import EpochScope, Operator, OperatorContext, Output
 from headrace.operators.user_code import NO_RECORD, UserCodeGuard, record_text, text_of
 from headrace.state.descriptors import ListStateDescriptor

@@ -28,7 +28,7 @@ output).
 
 import re
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from headrace.graph.diagram import Arrow, Box, Diagram, Frame, count_of, node_document, ship_label
 from headrace.graph.window_specs import LocalWindowSpec
@@ -116,7 +116,7 @@ def _arrow(edge: PlannedEdge) -> Arrow:
     return Arrow(edge.source, edge.target, label, edge.is_exchange)
 
 
-def execution_plan_document(plan: JobPlan) -> dict[str, Any]:
+def execution_plan_document(plan: JobPlan) -> dict[str, object]:
     """The plan in the shape of Flink's execution plan; see :mod:`headrace.graph.diagram`."""
     operators = sorted(plan.operators(), key=lambda operator: operator.node.id)
     uids = [operator.uid if operator.has_explicit_uid else None for operator in operators]
@@ -124,7 +124,7 @@ def execution_plan_document(plan: JobPlan) -> dict[str, Any]:
     return {"nodes": nodes}
 
 
-def plan_document(plan: JobPlan) -> dict[str, Any]:
+def plan_document(plan: JobPlan) -> dict[str, object]:
     """The plan with all that headrace knows of it."""
     return {
         "name": plan.name,
@@ -136,7 +136,7 @@ def plan_document(plan: JobPlan) -> dict[str, Any]:
     }
 
 
-def _stage(stage: Stage) -> dict[str, Any]:
+def _stage(stage: Stage) -> dict[str, object]:
     return {
         "index": stage.index,
         "parallelism": stage.parallelism,
@@ -144,7 +144,7 @@ def _stage(stage: Stage) -> dict[str, Any]:
     }
 
 
-def _operator(operator: PlannedOperator) -> dict[str, Any]:
+def _operator(operator: PlannedOperator) -> dict[str, object]:
     node, output_type = operator.node, operator.node.outputs.output_type
     path, windows = path_of(node.spec), windows_of(node.spec)
     return {
@@ -166,7 +166,7 @@ def _operator(operator: PlannedOperator) -> dict[str, Any]:
     }
 
 
-def _windows(windows: WindowDefinition) -> dict[str, Any]:
+def _windows(windows: WindowDefinition) -> dict[str, object]:
     return {
         "assigner": _told(windows.assigner),
         "trigger": _told(windows.trigger),
@@ -177,7 +177,7 @@ def _windows(windows: WindowDefinition) -> dict[str, Any]:
     }
 
 
-def _edge(edge: PlannedEdge) -> dict[str, Any]:
+def _edge(edge: PlannedEdge) -> dict[str, object]:
     return {
         "source": edge.source,
         "target": edge.target,

@@ -24,7 +24,6 @@ from headrace.common.options import RuntimeExecutionMode
 from headrace.connectors.sink import Sink
 from headrace.connectors.source import Boundedness
 from headrace.graph import specs
-from headrace.graph.join_specs import IntervalJoinSpec
 from headrace.graph.partitioning import FORWARD, ForwardByKey, Receivers
 from headrace.graph.process_specs import AsyncSpec, CoProcessSpec, KeyedProcessSpec, LookupSpec, ProcessSpec
 from headrace.graph.specs import InputSchema, SinkSpec, SourceSpec, TimestampsSpec
@@ -33,6 +32,7 @@ from headrace.graph.window_specs import (
     AggregatedWindowSpec,
     ColumnarWindowSpec,
     GlobalWindowSpec,
+    IntervalJoinSpec,
     LocalWindowSpec,
     TriggeredWindowSpec,
 )
@@ -78,33 +78,27 @@ def _derived_uid(node: Node, made: StreamGraph, taken: Collection[str]) -> str:
 
 
 def with_columnar_windows(graph: StreamGraph) -> StreamGraph:
-    """Have built-in aggregates computed column by column where the results are the same."""
+    """Have built-in aggregates computed column by column where the results are the same, in two phases where they can.
 
-    def pick(node: Node, _: StreamGraph) -> Iterator[Node]:
-        spec = columnar_spec(node.spec) if isinstance(node.spec, AggregatedWindowSpec) else None
-        yield node if spec is None else replace(node, spec=spec)
-
-    return graph.transform(pick)
-
-
-def with_two_phase_windows(graph: StreamGraph) -> StreamGraph:
-    """Sum up before the shuffle what a window with built-in aggregates would sum up behind it.
-
-    Only where there is one, and it changes nothing: without allowed lateness and without a side output for late
-    records, which both want records as they came, and for aggregates that do not depend on the order of records.
+    Then windows sum up before the shuffle what they would sum up behind it. Only where there is one, and it changes
+    nothing: without allowed lateness and without a side output for late records, which both want records as they came,
+    and for aggregates that do not depend on the order of records.
     """
 
-    def split(node: Node, made: StreamGraph) -> Iterator[Node]:
-        spec = node.spec
-        if isinstance(spec, ColumnarWindowSpec) and _can_be_split(spec, node, made):
+    def pick(node: Node, made: StreamGraph) -> Iterator[Node]:
+        spec = columnar_spec(node.spec) if isinstance(node.spec, AggregatedWindowSpec) else None
+        if spec is None:
+            yield node
+        elif _can_be_split(spec, node, made):
             local = [_local_window(spec, node, number, made.new_id()) for number in range(len(node.inputs))]
             yield from local
             edges = zip(local, node.inputs, strict=True)
             inputs = tuple(edge for window, given in edges for edge in _edges_between(window, given))
-            node = replace(node, spec=GlobalWindowSpec(spec), inputs=inputs)
-        yield node
+            yield replace(node, spec=GlobalWindowSpec(spec), inputs=inputs)
+        else:
+            yield replace(node, spec=spec)
 
-    return graph.transform(split)
+    return graph.transform(pick)
 
 
 def _can_be_split(spec: ColumnarWindowSpec, node: Node, made: StreamGraph) -> bool:
@@ -151,7 +145,7 @@ def with_parallelism(graph: StreamGraph, parallelism: int, max_parallelism: int)
     """
 
     def place(node: Node, made: StreamGraph) -> Iterator[Node]:
-        producers = [_subtasks(made[edge.source]) for edge in node.inputs]
+        producers = [made[edge.source].parallelism or parallelism for edge in node.inputs]
         is_chained = bool(node.inputs) and not any(edge.partitioning.redistributes for edge in node.inputs)
         inherited = max(producers) if is_chained else parallelism
         subtasks = inherited if node.parallelism is None else node.parallelism
@@ -186,18 +180,15 @@ def _placed(edge: Edge, senders: int, receivers: int | None) -> Edge:
     return edge if partitioning is edge.partitioning else replace(edge, partitioning=partitioning)
 
 
-def _subtasks(node: Node) -> int:
-    assert node.parallelism is not None, "producers are placed first"
-    return node.parallelism
-
-
 def mode_of(graph: StreamGraph, mode: RuntimeExecutionMode) -> tuple[bool, str]:
     """Return whether a job runs in batch mode, and why, where the program leaves that open (else an empty text).
 
     Raises:
         InvalidProgramError: when it has to, and a source has no end.
     """
-    endless = next((node for node in graph if isinstance(node.spec, SourceSpec) and not _ends(node.spec)), None)
+    described = ((node, node.spec) for node in graph)
+    sources = [(node, spec.source) for node, spec in described if isinstance(spec, SourceSpec)]
+    endless = next((node for node, source in sources if source.boundedness is not Boundedness.BOUNDED), None)
     if mode is RuntimeExecutionMode.AUTOMATIC:
         reason = "all sources are bounded" if endless is None else f"source {endless.name!r} is unbounded"
         return endless is None, f"AUTOMATIC: {reason}"
@@ -207,10 +198,6 @@ def mode_of(graph: StreamGraph, mode: RuntimeExecutionMode) -> tuple[bool, str]:
             "RuntimeExecutionMode.AUTOMATIC or STREAMING"
         )
     return mode is RuntimeExecutionMode.BATCH, ""
-
-
-def _ends(spec: SourceSpec) -> bool:
-    return spec.source.boundedness is Boundedness.BOUNDED
 
 
 def check_clock(graph: StreamGraph) -> None:
@@ -405,7 +392,7 @@ def plan_job(graph: StreamGraph, settings: PlanSettings) -> JobPlan:
     graph = with_uids(graph)
     if settings.is_batch:
         graph = with_batch_windows(graph)
-    graph = with_two_phase_windows(with_columnar_windows(graph))
+    graph = with_columnar_windows(graph)
     graph = with_parallelism(graph, settings.parallelism, settings.max_parallelism)
     stage_of = stages_of(graph, is_batch=settings.is_batch)
     _check_partitioned(graph, stage_of)

@@ -4,12 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headrace.graph.join_specs import CoGroupSpec, IntervalJoinSpec
 from headrace.graph.specs import OperatorSpec
 from headrace.graph.window_specs import (
     AggregatedWindowSpec,
+    CoGroupSpec,
     ColumnarWindowSpec,
     GlobalWindowSpec,
+    IntervalJoinSpec,
     LocalWindowSpec,
     RowWindowSpec,
     TriggeredWindowSpec,
@@ -45,6 +46,8 @@ from headrace.windowing.triggers import (
     Trigger,
 )
 
+Assigner = WindowAssigner[Any, Any]
+
 BY_RECORDS: Final = "record by record"
 BY_COLUMNS: Final = "columnar"
 
@@ -65,20 +68,20 @@ class _Obstacle:
     is_met: Callable[[WindowDefinition], bool]
 
 
-def _is_of_sessions(assigner: WindowAssigner[Any, Any]) -> bool:
+def _is_of_sessions(assigner: Assigner) -> bool:
     """Whether windows are sessions of event time with one gap for all records."""
     return type(assigner) is EventTimeSessionWindows
 
 
-def _is_of_the_clock(assigner: WindowAssigner[Any, Any]) -> bool:
+def _is_of_the_clock(assigner: Assigner) -> bool:
     return isinstance(assigner, ProcessingTimeAssigner)
 
 
-def _is_staggered(assigner: WindowAssigner[Any, Any]) -> bool:
+def _is_staggered(assigner: Assigner) -> bool:
     return isinstance(assigner, TumblingProcessingTimeWindows) and assigner.stagger is not WindowStagger.ALIGNED
 
 
-def _as_arithmetic(assigner: WindowAssigner[Any, Any]) -> ColumnarWindows | None:
+def _as_arithmetic(assigner: Assigner) -> ColumnarWindows | None:
     """The windows as arithmetic; None where only the assigner knows which there are."""
     if isinstance(assigner, EventTimeSessionWindows):
         return SessionGap(assigner.session_gap) if _is_of_sessions(assigner) else None
@@ -89,7 +92,7 @@ def _as_arithmetic(assigner: WindowAssigner[Any, Any]) -> ColumnarWindows | None
     return assigner.regular
 
 
-def _own_trigger(assigner: WindowAssigner[Any, Any]) -> Trigger[Any, Any]:
+def _own_trigger(assigner: Assigner) -> Trigger[Any, Any]:
     """The trigger with which windows are computed column by column."""
     if isinstance(assigner, CountTumblingWindowAssigner | CountSlidingWindowAssigner):
         return CountTrigger(assigner.window_size)

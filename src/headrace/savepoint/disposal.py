@@ -6,7 +6,7 @@ Nothing else that lies in their directories is touched, whatever it is.
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
-from headrace.checkpoint.ownership import NAMES, PINS, read_pin
+from headrace.checkpoint.directory import NAMES, PINS, read_pin
 from headrace.common.errors import HeadraceError, SavepointError, SavepointMissingError
 from headrace.common.logs import get_logger
 from headrace.savepoint.metadata import DISPOSED, IN_PROGRESS, METADATA, SavepointMetadata, read_metadata

@@ -8,8 +8,8 @@ import zlib
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
+from headrace.checkpoint.directory import NAMES
 from headrace.checkpoint.manifest import Manifest
-from headrace.checkpoint.ownership import NAMES
 from headrace.common.errors import CheckpointError, ConfigurationError, SavepointError, SavepointMissingError
 from headrace.storage.folder import Folder
 

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from functools import partial
 
+from headrace.checkpoint.directory import Generations
 from headrace.checkpoint.manifest import FORMAT_VERSION, Manifest
 from headrace.checkpoint.manifest_folder import ManifestFolder
-from headrace.checkpoint.ownership import Generations
 from headrace.common.errors import CheckpointError, StateCorruptedError
 from headrace.savepoint.metadata import is_savepoint, read_metadata
 from headrace.savepoint.requests import is_job_running

@@ -118,7 +118,7 @@ class StoredState:
         starts = partition_contexts(self._manifest, self._plan)
         for number in range(planned.parallelism):
             start = starts[planned.stage, number]
-            watermark = start.event_time_of(planned.node)
+            watermark = start.event_time_of(planned)
             states = open_state(self._plan, planned.stage, number, self._blob.state, start)
             try:
                 context = operator_context(self._plan, planned, number, states)

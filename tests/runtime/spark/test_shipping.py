@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.checkpoint.manifest import OperatorProgress
 from headrace.common.durable import Permissions
 from headrace.common.errors import InfrastructureError, JobExecutionError
 from headrace.runtime.spark.shipping import Parts, ShippedFiles, read_job
@@ -32,13 +33,14 @@ def context(parallelism: int) -> EpochContext:
     """One with two stages behind the first; each of their tasks has a small state in it."""
     starts = {
         (stage, partition): PartitionContext(
-            (VersionRef(stage, partition, 1, inline=os.urandom(INLINE)),), dict.fromkeys(range(5), 1)
+            (VersionRef(stage, partition, 1, inline=os.urandom(INLINE)),),
+            dict.fromkeys("abcde", OperatorProgress(1, 1)),
         )
         for stage in (1, 2)
         for partition in range(parallelism)
     }
     assignments = {
-        subtask: (SplitAssignment(0, subtask, 0, (f"file-{subtask}",), {}),) for subtask in range(parallelism)
+        subtask: (SplitAssignment("in", subtask, 0, (f"file-{subtask}",), {}),) for subtask in range(parallelism)
     }
     return EpochContext("job", 2, 1, 0, 0, assignments, starts)
 

@@ -22,7 +22,7 @@ from headrace.common.errors import (
 )
 from headrace.common.logs import get_logger
 from headrace.connectors.source import SourceRecords
-from headrace.metrics.own_names import FILES_CORRUPT, FILES_MISSING
+from headrace.metrics.registry import FILES_CORRUPT, FILES_MISSING
 from headrace.storage.files import FileStatus, FileStore, has_wildcards, is_hidden, matches, shown
 from headrace.storage.locations import HDFS, OBJECT_STORES, REMOTE, bucket_of, file_system_of, place_of, usual_spelling
 

@@ -20,7 +20,7 @@ from headrace.datastream.streams.stream import Stream
 from headrace.datastream.streams.types import Role, TypeOrigin, origin_of, result_type
 from headrace.datastream.streams.windowed_stream import WindowSettings, WindowsOfStream
 from headrace.expressions import Expression
-from headrace.graph.join_specs import CoGroupSpec
+from headrace.graph.window_specs import CoGroupSpec
 from headrace.operators.join.results import INNER, Outer
 from headrace.windowing.assigners import WindowAssigner
 from headrace.windowing.definition import WindowFunctions

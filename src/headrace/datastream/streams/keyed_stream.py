@@ -42,12 +42,11 @@ from headrace.datastream.streams.types import (
 from headrace.datastream.streams.windowed_stream import WindowedStream, check_aggregates, full_windows
 from headrace.expressions import Bound, Expression
 from headrace.graph import specs
-from headrace.graph.join_specs import IntervalJoinSpec
 from headrace.graph.partitioning import HASH, KeySelection, Partitioning
 from headrace.graph.process_specs import KeyedProcessSpec
 from headrace.graph.specs import OperatorSpec
 from headrace.graph.stream_graph import Edge
-from headrace.graph.window_specs import GroupAggregateSpec
+from headrace.graph.window_specs import GroupAggregateSpec, IntervalJoinSpec
 from headrace.operators.aggregates.aggregate import Aggregate
 from headrace.operators.join.find_pairs import LEFT, RIGHT, JoinInterval
 from headrace.operators.join.results import INNER, Outer

@@ -19,7 +19,7 @@ from headrace.common.arguments import method_of_object
 from headrace.common.batch import Batch
 from headrace.common.logs import get_logger
 from headrace.common.typeinfo import TypeInformation
-from headrace.metrics.own_names import ASYNC_RETRIES, ASYNC_TIMEOUTS
+from headrace.metrics.registry import ASYNC_RETRIES, ASYNC_TIMEOUTS
 from headrace.operators.asynchronous.event_loop import LOOK_AROUND_SECONDS, EventLoopThread
 from headrace.operators.asynchronous.requests import (
     Answers,

@@ -11,7 +11,7 @@ from headrace.common.batch import Batch
 from headrace.common.output_tag import OutputTag
 from headrace.common.typeinfo import TupleTypeInfo, TypeInformation
 from headrace.common.values import handler_of
-from headrace.metrics.own_names import LOOKUP_CACHE_HITS, LOOKUP_MISSES
+from headrace.metrics.registry import LOOKUP_CACHE_HITS, LOOKUP_MISSES
 from headrace.operators.asynchronous.requesting_operator import RequestingOperator
 from headrace.operators.asynchronous.requests import (
     Answers,

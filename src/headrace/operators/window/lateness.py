@@ -8,7 +8,7 @@ import numpy.typing as npt
 from headrace.common.batch import Batch
 from headrace.common.constants import MAX_WATERMARK, NO_TIMESTAMP
 from headrace.common.errors import InvalidProgramError
-from headrace.metrics.own_names import LATE_DROPPED
+from headrace.metrics.registry import LATE_DROPPED
 from headrace.operators.base import Operator, OperatorContext
 from headrace.operators.user_code import record_text
 from headrace.windowing.intervals import Assignment

@@ -21,7 +21,7 @@ from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import StateMigrationError
 from headrace.common.logs import get_logger
 from headrace.common.typeinfo import TypeInformation
-from headrace.metrics.own_names import ROWS_DROPPED, ROWS_MOVED
+from headrace.metrics.registry import ROWS_DROPPED, ROWS_MOVED
 from headrace.operators.base import EpochScope, Operator, OperatorContext, Output, cannot_go_on
 from headrace.operators.window.lateness import passed_end
 from headrace.state.keyed.backend import NAMESPACED_PREFIX, STORE_PREFIX

@@ -178,7 +178,7 @@ def _divided(divide: Divide, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.R
         if outcome.error is not None:
             yield _row(0, source, _FAILED, outcome.to_bytes())
             return
-        for partition, payload in outcome.value:
+        for partition, payload in outcome.result():
             yield _row(partition, source, sequence, payload)
             sequence += 1
 

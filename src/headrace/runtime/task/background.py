@@ -27,7 +27,7 @@ class Outcome:
         error: what was raised instead.
     """
 
-    value: Any = None
+    value: object = None
     error: Exception | None = None
 
     def result(self) -> Any:
@@ -49,7 +49,7 @@ class Outcome:
         return pickle.dumps(Outcome(error=error), protocol=5)
 
 
-def attempt(work: Callable[[Any], Any], item: Any) -> Outcome:
+def attempt(work: Callable[[Any], object], item: object) -> Outcome:
     """What the work gives for an item, or what it has raised."""
     try:
         return Outcome(work(item))

@@ -13,13 +13,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from headrace.checkpoint.manifest import OperatorProgress, PartitionSnapshot
 from headrace.common import errors
-from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import FailureOrigin, program_lines, shows_all
 from headrace.common.logs import UNCONFIGURED, LogSettings
-from headrace.graph.stream_graph import Node
 from headrace.metrics.registry import Measurements
 from headrace.operators.user_code import RecordError, text_of
+from headrace.plan.job_plan import PlannedOperator
 from headrace.runtime.task.dependencies import NOTHING, JobDependencies
 from headrace.state.backend import CompactionOutcome
 from headrace.state.state_file import VersionRef
@@ -65,25 +65,25 @@ class SplitAssignment:
     """One piece of one split, or all of them, to be read by one task of stage 0.
 
     Attributes:
-        node: node id of the source.
+        source: uid of the source.
         channel: the number of the split within the job.
         piece: its number among the split's pieces in this epoch.
         reads: what the reader needs, one after the other; none when the split has no input in this epoch.
-        starts: for each operator that makes watermarks, what it has reached; for pieces after the first nothing is
-            known of the pieces before, so all start from the beginning and the receivers make it whole.
+        starts: by uid of the operators that make watermarks, what each has reached; for pieces after the first nothing
+            is known of the pieces before, so all start from the beginning and the receivers make it whole.
         generators: for each of them whose generator has a memory, that memory.
         ends: whether the split ends with this piece.
         idle: the watermark-making operators that have been silent for their idle timeout.
     """
 
-    node: int
+    source: str
     channel: int
     piece: int
     reads: tuple[Any, ...]
-    starts: Mapping[int, int]
-    generators: Mapping[int, Any] = field(default_factory=dict)
+    starts: Mapping[str, int]
+    generators: Mapping[str, object] = field(default_factory=dict)
     ends: bool = False
-    idle: frozenset[int] = frozenset()
+    idle: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,32 +92,28 @@ class PartitionContext:
 
     Attributes:
         versions: the state to read; several after a change of parallelism.
-        watermarks: by node id, the watermark that all inputs of each operator have reached.
-        outputs: by node id, the watermark that each operator has passed on.
+        progress: by uid of the operators, how far each has come.
         adoptions: runs that were compacted in the background and now replace others.
         dealt: by uid, the operators whose state without keys is dealt out again, with the numbers of subtasks that they
             had; only in the first epoch after a start of the job.
-        generators: by node id, the memory of the generators of watermarks.
     """
 
     versions: tuple[VersionRef, ...] = ()
-    watermarks: Mapping[int, int] = field(default_factory=dict)
-    outputs: Mapping[int, int] = field(default_factory=dict)
+    progress: Mapping[str, OperatorProgress] = field(default_factory=dict)
     adoptions: tuple[CompactionOutcome, ...] = ()
     dealt: Mapping[str, int] = field(default_factory=dict)
-    generators: Mapping[int, Any] = field(default_factory=dict)
 
-    def watermark_of(self, node: int) -> int:
-        """The watermark that all inputs of an operator have reached."""
-        return self.watermarks.get(node, MIN_WATERMARK)
+    def reached(self, uid: str) -> OperatorProgress:
+        """How far an operator has come."""
+        return self.progress.get(uid, _NOT_BEGUN)
 
-    def output_of(self, node: int) -> int:
-        """The watermark that an operator has passed on."""
-        return self.outputs.get(node, MIN_WATERMARK)
-
-    def event_time_of(self, node: Node) -> int:
+    def event_time_of(self, operator: PlannedOperator) -> int:
         """The event time that an operator has reached: that of its inputs, or, behind these, what it has passed on."""
-        return self.output_of(node.id) if node.spec.event_time_lag else self.watermark_of(node.id)
+        reached = self.reached(operator.uid)
+        return reached.output if operator.node.spec.event_time_lag else reached.watermark
+
+
+_NOT_BEGUN: Final = OperatorProgress()
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +128,7 @@ class EpochContext:
         processing_time: the clock's reading in milliseconds.
         assignments: for each task of stage 0, what it reads.
         partitions: what each task of a later stage starts from; and each of stage 0, if that holds state.
-        stalled: node ids of operators behind a source that waits for its next split: their event time stands still.
+        stalled: uids of operators behind a source that waits for its next split: their event time stands still.
         is_last: whether every source ends in this epoch.
         goes_on_from: the checkpoint that it begins with; None where no epoch of the job was ever completed.
     """
@@ -144,7 +140,7 @@ class EpochContext:
     processing_time: int
     assignments: Mapping[int, tuple[SplitAssignment, ...]]
     partitions: Mapping[tuple[int, int], PartitionContext]
-    stalled: frozenset[int] = frozenset()
+    stalled: frozenset[str] = frozenset()
     is_last: bool = False
     goes_on_from: int | None = None
 
@@ -173,7 +169,7 @@ class ChannelReport:
     """How far one piece of a split brought one watermark-making operator.
 
     Attributes:
-        operator: node id of the operator.
+        operator: uid of the operator.
         channel: the split.
         watermark: what it has reached, as far as the piece alone tells.
         saw_records: whether any record reached it.
@@ -181,64 +177,41 @@ class ChannelReport:
         event_time: the timestamp of the last record that reached it, in milliseconds; None where there was none.
     """
 
-    operator: int
+    operator: str
     channel: int
     watermark: int
     saw_records: bool
-    generator: Any = None
+    generator: object = None
     event_time: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class StateReport:
-    """The state that one task has come to.
-
-    Attributes:
-        version: what it wrote; None for a task whose operators hold none.
-        earliest_timer: the earliest pending processing-time timer in milliseconds; None when there is none.
-        size: bytes in all runs of the version.
-    """
-
-    version: VersionRef | None = None
-    earliest_timer: int | None = None
-    size: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class TaskReport:
-    """What one task has done in an epoch.
+    """What one task has done in an epoch; operators are known by their uids.
 
     Attributes:
         stage: its stage.
         partition: its number within the stage.
-        state: the state that it wrote.
-        watermarks: by node id, the event time that each operator has reached.
-        outputs: by node id, the watermark that each operator has passed on.
-        generators: by node id, the memory of generators of watermarks, in later stages.
+        snapshot: what the manifest keeps of it.
+        state_bytes: bytes in all runs of its state.
         channels: stage 0 only.
-        committables: by node id of the sink.
-        counters: by node id, the epoch's counters.
-        records: by node id, records that went into the operator.
-        metrics: by node id, those of the user's functions.
+        committables: those of each sink.
+        counters: the epoch's counters.
+        records: records that went into the operator.
+        metrics: those of the user's functions.
         error: why the epoch cannot be finished, told to the user; the task itself has not failed.
     """
 
     stage: int
     partition: int
-    state: StateReport = field(default_factory=StateReport)
-    watermarks: Mapping[int, int] = field(default_factory=dict)
-    outputs: Mapping[int, int] = field(default_factory=dict)
-    generators: Mapping[int, Any] = field(default_factory=dict)
+    snapshot: PartitionSnapshot = field(default_factory=PartitionSnapshot)
+    state_bytes: int = 0
     channels: tuple[ChannelReport, ...] = ()
-    committables: Mapping[int, list[Any]] = field(default_factory=dict)
-    counters: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
-    records: Mapping[int, int] = field(default_factory=dict)
-    metrics: Mapping[int, Measurements] = field(default_factory=dict)
+    committables: Mapping[str, list[object]] = field(default_factory=dict)
+    counters: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    records: Mapping[str, int] = field(default_factory=dict)
+    metrics: Mapping[str, Measurements] = field(default_factory=dict)
     error: TaskFailure | None = None
-
-    def watermark_of(self, node: int) -> int:
-        """The event time that an operator has reached."""
-        return self.watermarks.get(node, MIN_WATERMARK)
 
 
 REPORTED = (

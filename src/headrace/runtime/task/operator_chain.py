@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from headrace.checkpoint.manifest import PartitionSnapshot
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import CheckpointFailedError, StateMigrationError
 from headrace.common.logs import get_logger
@@ -26,7 +27,7 @@ from headrace.operators.timestamps import TimestampsOperator
 from headrace.operators.user_code import NamingSource, calling_user_code
 from headrace.operators.window.stored_windows import drop_changed
 from headrace.plan.job_plan import JobPlan, PlannedOperator
-from headrace.runtime.task.messages import EpochContext, PartitionContext, SerializedJob, StateReport, TaskReport
+from headrace.runtime.task.messages import EpochContext, PartitionContext, SerializedJob, TaskReport
 from headrace.runtime.task.outputs import BroadcastingOutput, ChainingOutput, EdgeOutput, wire_forks
 from headrace.runtime.task.watermark_valve import WatermarkValve
 from headrace.state.backend import StateOwner, TaskStates
@@ -113,7 +114,7 @@ class OperatorChain:
         clients: those that the process keeps for readers and writers.
 
     Attributes:
-        sources: by node id; none but in stage 0.
+        sources: by uid; none but in stage 0.
         members: the operators that are in this task, by node id, in topological order.
         cache: as above, with what those of this chain have cached.
     """
@@ -141,16 +142,16 @@ class OperatorChain:
         if start is not None and self.stage.holds_state:
             self.state = open_state(plan, stage, partition, blob.state, start)
             self._closing.append(self.state.close)
-        self.sources: dict[int, ChainedSource] = {}
+        self.sources: dict[str, ChainedSource] = {}
         self.members: dict[int, ChainedOperator] = {}
         self.cache = cache
         task = task_parameters(plan, blob, partition, clients, context.job_id, context.generation)
         reader_context = ReaderContext(blob.storage_options, clients)
         for planned in _with_own_functions(self.stage.operators, blob.plan):
             if not planned.node.inputs:
-                self.sources[planned.node.id] = self._source(planned, reader_context)
+                self.sources[planned.uid] = self._source(planned, reader_context)
             elif partition < planned.parallelism:
-                watermark = MIN_WATERMARK if start is None else start.event_time_of(planned.node)
+                watermark = MIN_WATERMARK if start is None else start.event_time_of(planned)
                 self.members[planned.node.id] = self._member(planned, task, watermark)
         self._closing += [source.close for source in self.sources.values()]
         contexts = (member.context for member in self.members.values())
@@ -251,28 +252,30 @@ class OperatorChain:
 
     def report(self, context: EpochContext) -> TaskReport:
         """Write the state, and say what all kinds of tasks have to say."""
-        members, sources = self.members.items(), self.sources.items()
-        sinks = ((node, member.operator) for node, member in members if isinstance(member.operator, SinkOperator))
+        members, sources = self.members.values(), self.sources.values()
+        sinks = ((each.planned.uid, each.operator) for each in members if isinstance(each.operator, SinkOperator))
+        snapshot, size = self._snapshot(context)
         return TaskReport(
             stage=self.stage.index,
             partition=self.partition,
-            state=self._snapshot(context),
-            committables={node: sink.committables for node, sink in sinks if sink.committables},
+            snapshot=snapshot,
+            state_bytes=size,
+            committables={uid: sink.committables for uid, sink in sinks if sink.committables},
             counters={
-                **{node: dict(member.operator.counters) for node, member in members},
-                **{node: dict(source.counters) for node, source in sources if source.counters},
+                **{each.planned.uid: dict(each.operator.counters) for each in members},
+                **{each.planned.uid: dict(each.counters) for each in sources if each.counters},
             },
             records={
-                **{node: member.valve.records for node, member in members},
-                **{node: source.records for node, source in sources if source.records},
+                **{each.planned.uid: each.valve.records for each in members},
+                **{each.planned.uid: each.records for each in sources if each.records},
             },
-            metrics={node: _measured(member.context) for node, member in members if member.context.metrics.by_name},
+            metrics={each.planned.uid: _measured(each.context) for each in members if each.context.metrics.by_name},
         )
 
-    def _snapshot(self, context: EpochContext) -> StateReport:
-        """End the epoch of all state, and write what has changed."""
+    def _snapshot(self, context: EpochContext) -> tuple[PartitionSnapshot, int]:
+        """End the epoch of all state, and write what has changed; returns its size as well."""
         if self.state is None:
-            return StateReport()
+            return PartitionSnapshot(), 0
         for state in self._states:
             state.end_epoch()
         try:
@@ -284,7 +287,7 @@ class OperatorChain:
         timers = [time for time in times if time is not None]
         # In batch mode timers wait for the end of the input, so there is no time to look for them.
         earliest = None if self.plan.settings.is_batch else min(timers, default=None)
-        return StateReport(version, earliest, self.state.size_in_bytes())
+        return PartitionSnapshot(version, earliest_timer=earliest), self.state.size_in_bytes()
 
     def stands_at(self, start: PartitionContext | None) -> bool:
         """Return whether what it holds in memory is what an epoch starts from."""
@@ -315,8 +318,8 @@ class OperatorChain:
     def _wire(self) -> None:
         """Connects the outputs with the operators and senders behind them."""
         edges: dict[int, EdgeOutput] = {}
-        chained: dict[int, ChainNode] = {**self.sources, **self.members}
-        for each in chained.values():
+        chained: list[ChainNode] = [*self.sources.values(), *self.members.values()]
+        for each in chained:
             for edge in each.planned.outputs:
                 if edge.is_exchange:
                     guard = partial(calling_user_code, each.context)
@@ -328,7 +331,7 @@ class OperatorChain:
                     continue
                 each.output.add(edge.side_output, edges[edge.id])
         if self.stage.forks:
-            wire_forks(self.stage, self.members, {node: each.output for node, each in chained.items()}, edges)
+            wire_forks(self.stage, self.members, {each.planned.node.id: each.output for each in chained}, edges)
 
 
 def _with_own_functions(operators: Sequence[PlannedOperator], pickled: bytes) -> Iterator[PlannedOperator]:

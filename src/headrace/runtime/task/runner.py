@@ -1,29 +1,309 @@
-"""The entry point of a task on every runtime: envelopes in, envelopes out; chains are kept from epoch to epoch."""
+"""The tasks of an epoch on every runtime: envelopes in, envelopes out; chains are kept from epoch to epoch.
+
+Those of stage 0 read splits, assign timestamps, run what is chained to the sources, and fill the exchange. Those of
+every later stage take envelopes in order, drive the operators, and write their state.
+"""
 
 from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
 
-from headrace.common.constants import MIN_WATERMARK
+import numpy as np
+import numpy.typing as npt
+
+from headrace.checkpoint.manifest import OperatorProgress
+from headrace.common.batch import Batch
+from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
+from headrace.common.errors import HeadraceError
 from headrace.common.garbage import gc_relaxed
 from headrace.common.logs import note_epoch
-from headrace.connectors.source import KeptClients
-from headrace.exchange.envelope import Envelope, EnvelopeKind
+from headrace.connectors.source import KeptClients, SourceRecords
+from headrace.exchange.envelope import ChannelStatus, Envelope, EnvelopeKind, summaries_of
+from headrace.exchange.receiver import ExchangeReceiver
 from headrace.operators.base import ProcessLocalCache
-from headrace.operators.user_code import EpochCancelledError
+from headrace.operators.user_code import EpochCancelledError, name_source, user_error
 from headrace.plan.job_plan import JobPlan
-from headrace.runtime.task.messages import REPORTED, EpochContext, SerializedJob, TaskFailure, TaskReport, hands_on
-from headrace.runtime.task.operator_chain import OperatorChain
-from headrace.runtime.task.source_task import SourceTask
-from headrace.runtime.task.stage_task import StageTask
+from headrace.runtime.task.messages import (
+    REPORTED,
+    ChannelReport,
+    EpochContext,
+    PartitionContext,
+    SerializedJob,
+    SplitAssignment,
+    TaskFailure,
+    TaskReport,
+    hands_on,
+)
+from headrace.runtime.task.operator_chain import ChainedOperator, ChainedSource, ChainNode, OperatorChain
+from headrace.runtime.task.watermark_valve import EXCHANGE
 from headrace.storage.folder import Folder
 
 Task = tuple[int, int]
 """A stage, and a task of it."""
 Mark = tuple[str, int, int]
 """The epoch that a chain has done: the job's id, the generation, the epoch's number."""
+
+
+_MANY: Final = 4096
+"""Fewer times are written sooner than numpy has said that one stands for all."""
+
+
+class SourceTask:
+    """One task of stage 0 in one epoch.
+
+    Args:
+        chain: the operators.
+        context: the epoch.
+    """
+
+    def __init__(self, chain: OperatorChain, context: EpochContext) -> None:
+        self._chain = chain
+        self._context = context
+        self._channels: list[ChannelReport] = []
+        self._paths = {uid: _SourcePath(source, chain.members) for uid, source in chain.sources.items()}
+
+    def run(self) -> Iterator[None]:
+        """Work through the task's pieces; yields whenever envelopes may be taken from the chain."""
+        chain = self._chain
+        chain.begin_epoch(self._context, {})
+        for assignment in self._context.assignments[chain.partition]:
+            yield from self._read_assignment(assignment)
+        chain.end_epoch(self._context)
+        for chained in (*chain.sources.values(), *chain.members.values()):
+            for sender in chained.senders:
+                sender.flush()
+        chain.seal_summaries()
+
+    def report(self) -> TaskReport:
+        """Write the state and say what was done."""
+        return replace(self._chain.report(self._context), channels=tuple(self._channels))
+
+    def _read_assignment(self, assignment: SplitAssignment) -> Iterator[None]:
+        source, path = self._chain.sources[assignment.source], self._paths[assignment.source]
+        path.begin(assignment, self._context.epoch)
+        for read in assignment.reads:
+            for records in _records(source, read):
+                _emit(source, records)
+                yield
+        source.output.advance_watermark(MAX_WATERMARK if assignment.ends else MIN_WATERMARK)
+        self._channels.extend(path.end(assignment))
+        yield
+
+
+def _records(source: ChainedSource, read: Any) -> Iterator[SourceRecords]:
+    """What the reader gives; what it raises is told of the source, as a generator may be the user's."""
+    reading: Iterator[SourceRecords] | None = None
+    while True:
+        try:
+            reading = reading or iter(source.reader().read(read))
+            records = next(reading, None)
+        except HeadraceError as error:
+            name_source(error, source.context.name, source.context.call_site)
+            raise
+        except OSError:
+            raise
+        except BaseException as error:
+            raise user_error(error, source.context) from error
+        if records is None:
+            return
+        yield records
+
+
+def _emit(source: ChainedSource, records: SourceRecords) -> None:
+    count = len(records)
+    source.records += count + len(records.rejected)
+    for name, amount in records.counters.items():
+        source.counters[name] = source.counters.get(name, 0) + amount
+    if count:
+        type_, timestamps = source.planned.output_type, records.timestamps
+        if timestamps is None:
+            timestamps = _repeated(NO_TIMESTAMP, count)
+        watermarks = _repeated(MIN_WATERMARK, count)
+        source.output.emit(Batch(type_, timestamps, watermarks, rows=records.rows, columns=records.columns))
+    if records.rejected:
+        _emit_rejected(source, records.rejected)
+
+
+def _repeated(time: int, count: int) -> npt.NDArray[np.int64]:
+    """The same time for all records; of many it is not written, since the next operator replaces it as a rule."""
+    return np.full(count, time) if count < _MANY else np.broadcast_to(np.int64(time), count)
+
+
+def _emit_rejected(source: ChainedSource, rejected: list[tuple[str, str, str]]) -> None:
+    ((tag_id, type_),) = source.planned.node.outputs.side_types.items()
+    times = np.full(len(rejected), NO_TIMESTAMP, dtype=np.int64)
+    source.output.emit_side(tag_id, Batch(type_, times, times, rows=list(rejected)))
+
+
+class _SourcePath:
+    """What the records of one source can reach within the stage.
+
+    Args:
+        source: the source.
+        members: the operators of the task, in topological order.
+    """
+
+    def __init__(self, source: ChainedSource, members: Mapping[int, ChainedOperator]) -> None:
+        self._source = source
+        self._reached: dict[int, ChainNode] = {source.planned.node.id: source}
+        self._members: dict[int, ChainedOperator] = {}
+        self._inputs: dict[int, dict[int, int]] = {}  # by operator and edge that the records can come by, the producer
+        for node, member in members.items():
+            inputs = {edge.id: edge.source for edge in member.planned.inputs if edge.source in self._reached}
+            if inputs:
+                self._reached[node] = self._members[node] = member
+                self._inputs[node] = inputs
+
+    def begin(self, assignment: SplitAssignment, epoch: int) -> None:
+        """What follows is this piece: set every watermark to where the piece starts."""
+        self._source.output.watermark = MIN_WATERMARK
+        for node, member in self._members.items():
+            inputs = {edge: self._reached[source].output.watermark for edge, source in self._inputs[node].items()}
+            start = min(inputs.values())
+            member.valve.begin(inputs, start, MIN_WATERMARK)
+            if (timestamps := member.timestamps) is not None:
+                start = assignment.starts.get(member.planned.uid, MIN_WATERMARK)
+                timestamps.restore_generator(assignment.generators.get(member.planned.uid))
+            member.operator.begin_channel(start)
+            member.output.watermark = start
+        for chained in self._reached.values():
+            for sender in chained.senders:
+                sender.begin_channel(assignment.channel, assignment.piece, chained.output.watermark, epoch)
+
+    def end(self, assignment: SplitAssignment) -> Iterator[ChannelReport]:
+        """The piece is over: close the channels and say how far it came."""
+        idle: set[int] = set()  # the operators that make watermarks; others when all are that they read from
+        for node, member in self._members.items():
+            if member.timestamps is not None:
+                is_idle = member.planned.uid in assignment.idle
+            else:
+                is_idle = idle.issuperset(self._inputs[node].values())
+            if is_idle:
+                idle.add(node)
+        for node, chained in self._reached.items():
+            status = ChannelStatus.IDLE if node in idle else ChannelStatus.ACTIVE
+            for sender in chained.senders:
+                sender.end_channel(chained.output.watermark, ChannelStatus.FINISHED if assignment.ends else status)
+        for member in self._members.values():
+            if (timestamps := member.timestamps) is not None:
+                yield ChannelReport(
+                    member.planned.uid,
+                    assignment.channel,
+                    timestamps.watermark,
+                    timestamps.saw_records,
+                    timestamps.generator_state(),
+                    timestamps.event_time,
+                )
+
+
+class StageTask:
+    """One task of a later stage in one epoch.
+
+    Args:
+        chain: the operators.
+        context: the epoch, as far as this task is concerned.
+    """
+
+    def __init__(self, chain: OperatorChain, context: EpochContext) -> None:
+        self._chain = chain
+        self._context = context
+        self._start = context.partitions.get((chain.stage.index, chain.partition), PartitionContext())
+        self._receivers: dict[int, ExchangeReceiver] = {}
+        self._of_edge: dict[int, ExchangeReceiver] = {}
+        self._statuses: dict[int, ChannelStatus] = {}
+        self._has_begun = False
+        for node, member in chain.members.items():
+            edges = [edge for edge in member.planned.inputs if edge.is_exchange]
+            if edges:
+                uid, deliver = member.planned.uid, partial(member.valve.accept, EXCHANGE)
+                watermark, is_stalled = self._start.reached(uid).watermark, uid in context.stalled
+                receiver = ExchangeReceiver(edges, watermark, deliver, is_stalled=is_stalled)
+                self._receivers[node] = receiver
+                self._of_edge.update(dict.fromkeys([edge.id for edge in edges], receiver))
+
+    def take(self, envelope: Envelope) -> None:
+        """Records; or, before the first of these, how channels fare."""
+        if envelope.kind == EnvelopeKind.SUMMARY:
+            for summary in summaries_of(envelope.payload):
+                self._of_edge[summary.edge].summary(summary)
+        else:
+            self._begin()
+            self._of_edge[envelope.edge].data(envelope)
+
+    def end(self) -> None:
+        """No more envelopes: bring every operator to the end of the epoch."""
+        self._begin()
+        for node, member in self._chain.members.items():
+            if node in self._receivers:
+                member.valve.advance(EXCHANGE, self._receivers[node].end())
+        self._chain.end_epoch(self._context)
+        for node, member in self._chain.members.items():
+            for sender in member.senders:
+                sender.end_channel(member.output.watermark, self._statuses[node])
+        self._chain.seal_summaries()
+
+    def report(self) -> TaskReport:
+        """Write the state and say what was done."""
+        report = self._chain.report(self._context)
+        progress = {member.planned.uid: _progress(member) for member in self._chain.members.values()}
+        return replace(report, snapshot=replace(report.snapshot, progress=progress))
+
+    def _begin(self) -> None:
+        """Set every valve to where the last epoch ended, then start the operators (due timers fire)."""
+        if self._has_begun:
+            return
+        self._has_begun = True
+        chain, start = self._chain, self._start
+        watermarks: dict[int, int] = {}
+        for node, member in chain.members.items():
+            reached = start.reached(member.planned.uid)
+            watermarks[node] = start.event_time_of(member.planned)
+            member.valve.begin(self._inputs(node, member, reached.watermark), reached.watermark, watermarks[node])
+            if (timestamps := member.timestamps) is not None:
+                watermarks[node] = reached.output
+                timestamps.restore_generator(reached.generator)
+            member.output.watermark = reached.output
+            for sender in member.senders:
+                sender.begin_channel(chain.partition, 0, reached.output, self._context.epoch)
+        chain.begin_epoch(self._context, watermarks)
+
+    def _inputs(self, node: int, member: ChainedOperator, reached: int) -> dict[int, int]:
+        """The operator's inputs that are not idle, each with what it has reached; all of them when all are idle.
+
+        A chained producer of lower parallelism is not in every task; where it is missing it has no say. The operator is
+        finished when all inputs are, and idle when nothing but idle and finished inputs is left.
+        """
+        inputs: dict[int, int] = {}
+        active: dict[int, int] = {}
+        statuses: set[ChannelStatus] = set()
+        for edge in member.planned.inputs:
+            if edge.is_exchange:
+                key, watermark, status = EXCHANGE, reached, self._receivers[node].status
+            elif edge.source not in self._statuses:
+                continue
+            else:
+                producer = self._chain.members[edge.source].planned.uid
+                key, watermark, status = edge.id, self._start.reached(producer).output, self._statuses[edge.source]
+            inputs[key] = watermark
+            statuses.add(status)
+            if status is not ChannelStatus.IDLE:
+                active[key] = watermark
+        if statuses == {ChannelStatus.FINISHED}:
+            self._statuses[node] = ChannelStatus.FINISHED
+        else:
+            is_active = ChannelStatus.ACTIVE in statuses or member.timestamps is not None
+            self._statuses[node] = ChannelStatus.ACTIVE if is_active else ChannelStatus.IDLE
+        return active or inputs
+
+
+def _progress(member: ChainedOperator) -> OperatorProgress:
+    timestamps = member.timestamps
+    generator = None if timestamps is None else timestamps.generator_state()
+    return OperatorProgress(member.valve.watermark, member.output.watermark, generator)
 
 
 _MOST_CACHED_BYTES: Final = 128 << 20

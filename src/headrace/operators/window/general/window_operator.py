@@ -17,7 +17,7 @@ from typing import Any, cast
 from headrace.common.constants import MAX_WATERMARK
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.typeinfo import TypeInformation
-from headrace.metrics.own_names import LATE_DROPPED
+from headrace.metrics.registry import LATE_DROPPED
 from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext, cannot_go_on
 from headrace.operators.collector import RowCollector
 from headrace.operators.functions import FunctionOperator
