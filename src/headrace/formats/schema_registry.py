@@ -375,17 +375,6 @@ def without_header(messages: pa.Array) -> pa.Array:
     return pc.binary_slice(messages.cast(pa.binary()), HEADER_BYTES)
 
 
-def header_of(schema_id: int) -> bytes:
-    """The header of messages of a schema."""
-    return b"\x00" + schema_id.to_bytes(HEADER_BYTES - 1, "big")
-
-
-def with_header(schema_id: int, messages: pa.Array, more: bytes = b"") -> pa.Array:
-    """Messages behind headers, and ``more`` behind these; those without a value stay so."""
-    head = pa.scalar(header_of(schema_id) + more, pa.binary())
-    return pc.binary_join_element_wise(head, messages, pa.scalar(b"", pa.binary()))
-
-
 @dataclass(frozen=True, slots=True)
 class SchemaHeader:
     """The id of a schema, for which the registry is asked in the task, before the first message.
@@ -408,18 +397,17 @@ class SchemaHeader:
     references: tuple[ReferencedSchema, ...] = ()
     more: bytes = b""
 
-    def schema_id(self) -> int:
-        """The id, asked for once in a process."""
+    def content(self) -> bytes:
+        """What is in front of every message; the id is asked for once in a process."""
         client = registry_client(self.registry)
-        return client.id_of(self.subject, self.text, self.kind, register=self.register, references=self.references)
-
-    def before(self, message: bytes) -> bytes:
-        """A message behind the header."""
-        return header_of(self.schema_id()) + self.more + message
+        schema_id = client.id_of(self.subject, self.text, self.kind, register=self.register, references=self.references)
+        return b"\x00" + schema_id.to_bytes(HEADER_BYTES - 1, "big") + self.more
 
     def before_all(self, messages: pa.Array) -> pa.Array:
         """Messages behind the header; those without a value stay so."""
-        return with_header(self.schema_id(), messages, self.more)
+        return pc.binary_join_element_wise(
+            pa.scalar(self.content(), pa.binary()), messages, pa.scalar(b"", pa.binary())
+        )
 
 
 class RegistrySerializationSchema(SerializationSchema):
@@ -437,7 +425,7 @@ class RegistrySerializationSchema(SerializationSchema):
     def serialize(self, element: Any) -> bytes | None:
         """The header and the message of one record."""
         message = self._inner.serialize(element)
-        return None if message is None else self._header.before(message)
+        return None if message is None else self._header.content() + message
 
     def serialize_batch(self, batch: Batch) -> pa.Array:
         return self._header.before_all(self._inner.serialize_batch(batch))

@@ -13,6 +13,7 @@ import lzma
 import os
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 from functools import lru_cache
@@ -176,101 +177,70 @@ class FileBlock:
     stored: int
 
 
-def read_header(file: InputFile) -> Header:
-    """The header of a file.
+class AvroFile:
+    """An open file: its header, and its blocks.
 
-    Raises:
-        CorruptFileError: when there is none, or nobody can read such a file.
-    """
-    with file.open() as stream:
-        return _header(_Window(stream, file.size), shown(file.path))
+    Args:
+        stream: the file.
+        size: its size in bytes; None for all that is there.
+        path: what it is called, for messages.
 
-
-def read_blocks(file: InputFile, start: int, end: int) -> Iterator[FileBlock | CorruptFileError]:
-    """The blocks that begin in ``[start, end)``, in order; an error in the place of each that is damaged.
+    Attributes:
+        header: what it says of itself.
 
     Raises:
         CorruptFileError: when there is no header.
         OSError: when the file is gone, or on a passing fault.
     """
-    with file.open() as stream:
-        window, path = _Window(stream, file.size), shown(file.path)
-        header = _header(window, path)
-        at: int | None = header.end
-        if start > header.end:
-            at = window.behind(header.marker, start - MARKER_BYTES)
-        while at is not None and at < min(end, file.size):
-            try:
-                block = _block(window, header, at)
-                yield block
-                at += block.stored
-            except _DamagedBlockError as error:
-                yield _damaged(path, at, error)
-                at = window.behind(header.marker, at) if error.behind is None else error.behind
 
+    def __init__(self, stream: io.RawIOBase | BinaryIO, size: int | None, path: str) -> None:
+        self._window = _Window(stream, stream.seek(0, io.SEEK_END) if size is None else size)
+        self._path = path
+        self.header = _header(self._window, path)
 
-def open_blocks(stream: BinaryIO, path: str) -> tuple[Header, Iterator[FileBlock]]:
-    """The header of a file that is whole, and its blocks.
+    def blocks(self, start: int = 0, end: int | None = None) -> Iterator[FileBlock | CorruptFileError]:
+        """The blocks that begin in ``[start, end)``, in order; an error in the place of each that is damaged."""
+        stop = self._window.size if end is None else min(end, self._window.size)
+        at: int | None = self.header.end
+        if start > self.header.end:
+            at = self._window.behind(self.header.marker, start - MARKER_BYTES)
+        while at is not None and at < stop:
+            block, at = self._block(at)
+            yield block
 
-    Args:
-        stream: the file.
-        path: what it is called, for messages.
-
-    Raises:
-        CorruptFileError: when there is no header, or at a block that is damaged.
-    """
-    window = _Window(stream, stream.seek(0, io.SEEK_END))
-    header = _header(window, path)
-    return header, _whole_blocks(window, header, path)
-
-
-def _whole_blocks(window: _Window, header: Header, path: str) -> Iterator[FileBlock]:
-    at = header.end
-    while at < window.size:
+    def _block(self, at: int) -> tuple[FileBlock | CorruptFileError, int | None]:
+        """A block, or what is wrong with it, and where the next one begins."""
+        window, marker = self._window, self.header.marker
+        head = window.read(at, _NUMBERS_BYTES)
         try:
-            block = _block(window, header, at)
-        except _DamagedBlockError as error:
-            raise _damaged(path, at, error) from error
-        yield block
-        at += block.stored
+            count, place = read_integer(head, 0)
+            size, place = read_integer(head, place)
+        except (IndexError, ValueError):
+            return self._damaged(at, "it does not say how long it is"), window.behind(marker, at)
+        behind = at + place + size + MARKER_BYTES
+        reason = ""
+        if count < 0 or size < 0 or behind > window.size:
+            reason = "it says that it is longer than the file, or it was cut"
+        elif window.read(behind - MARKER_BYTES, MARKER_BYTES) != marker:
+            reason = "there is no marker at its end"
+        if reason:
+            return self._damaged(at, reason), window.behind(marker, at)
+        stored, codec = window.read(at + place, size), self.header.codec
+        try:
+            data = CODECS[codec].decompress(stored, max(_MOST_BYTES, _MOST_TIMES * size))
+        except DAMAGED as error:
+            return self._damaged(at, f"what is compressed with {codec} cannot be read: {error}"), behind
+        return FileBlock(at, count, data, behind - at), behind
+
+    def _damaged(self, at: int, reason: str) -> CorruptFileError:
+        return CorruptFileError(f"{self._path} is damaged: in the block at byte {at}, {reason}")
 
 
-class _DamagedBlockError(Exception):
-    """A block cannot be read; ``behind`` is where the next one begins, as far as that is known."""
-
-    def __init__(self, reason: str, behind: int | None = None) -> None:
-        super().__init__(reason)
-        self.behind = behind
-
-
-def _damaged(path: str, at: int, error: _DamagedBlockError) -> CorruptFileError:
-    return CorruptFileError(f"{path} is damaged: in the block at byte {at}, {error}")
-
-
-def _block(window: _Window, header: Header, at: int) -> FileBlock:
-    """The block at a place."""
-    head = window.read(at, _NUMBERS_BYTES)
-    try:
-        count, place = read_integer(head, 0)
-        size, place = read_integer(head, place)
-    except (IndexError, ValueError):
-        raise _DamagedBlockError("it does not say how long it is") from None
-    marker_at = at + place + size
-    if count < 0 or size < 0 or marker_at + MARKER_BYTES > window.size:
-        raise _DamagedBlockError("it says that it is longer than the file, or it was cut")
-    if window.read(marker_at, MARKER_BYTES) != header.marker:
-        raise _DamagedBlockError("there is no marker at its end")
-    behind = marker_at + MARKER_BYTES
-    data = _decompressed(header, window.read(at + place, size), behind)
-    return FileBlock(at, count, data, behind - at)
-
-
-def _decompressed(header: Header, stored: bytes, behind: int) -> bytes:
-    try:
-        data = CODECS[header.codec].decompress(stored, max(_MOST_BYTES, _MOST_TIMES * len(stored)))
-    except DAMAGED as error:
-        raise _DamagedBlockError(f"what is compressed with {header.codec} cannot be read: {error}", behind) from error
-    return data
+@contextmanager
+def open_avro(file: InputFile) -> Iterator[AvroFile]:
+    """Open a file; errors as of :class:`AvroFile`."""
+    with file.open() as stream:
+        yield AvroFile(stream, file.size, shown(file.path))
 
 
 def _header(window: _Window, path: str) -> Header:
@@ -436,48 +406,40 @@ class AvroFormat(SelfDescribingFormat):
     def _resolved(self, file: InputFile) -> Self:
         resolved = copy(self)
         try:
-            resolved._schema = AvroSchema(read_header(file).schema)
+            with open_avro(file) as found:
+                resolved._schema = AvroSchema(found.header.schema)
             resolved._type = resolved._type_of(resolved._schema)
         except (InvalidProgramError, InvalidTypeError) as error:
             raise InvalidTypeError(f"{shown(file.path)}: {error}") from error
         return resolved
 
     def extent(self, file: InputFile) -> FileExtent:
-        self._reader(file)
-        first = next(read_blocks(file, 0, file.size), None)
+        with open_avro(file) as found:
+            self._reader(found, file)
+            first = next(found.blocks(), None)
         per_byte = first.count / first.stored if isinstance(first, FileBlock) else 1 / max(file.size, 1)
         return FileExtent(file.size, records_per_unit=per_byte)
 
     def read(self, part: FileRange, *, reject: bool) -> Iterator[Decoded]:
-        reader, boundaries = self._reader(part.file)
-        kind, decode = self.produced_type, self._columns(reader)
-        waiting = _Blocks(shown(part.file.path), boundaries, decode, kind, reject=reject)
-        for block in read_blocks(part.file, part.start, part.end):
-            damage = block if isinstance(block, CorruptFileError) else waiting.add(block)
-            if damage is not None or waiting.bytes >= _BATCH_BYTES:
-                yield from waiting.decoded()
-            if damage is not None:
-                yield Decoded(damage=damage)
-        yield from waiting.decoded()
+        with open_avro(part.file) as file:
+            reader, boundaries = self._reader(file, part.file)
+            waiting = _Blocks(shown(part.file.path), boundaries, reader, self.produced_type, reject=reject)
+            for block in file.blocks(part.start, part.end):
+                damage = block if isinstance(block, CorruptFileError) else waiting.add(block)
+                if damage is not None or waiting.bytes >= _BATCH_BYTES:
+                    yield from waiting.decoded()
+                if damage is not None:
+                    yield Decoded(damage=damage)
+            yield from waiting.decoded()
 
-    def _reader(self, file: InputFile) -> tuple[AvroReader, Boundaries]:
-        """The reader of a file's records, and the finder of their boundaries.
-
-        Raises:
-            CorruptFileError: when they cannot be read as those of the format's schema.
-        """
+    def _reader(self, opened: AvroFile, file: InputFile) -> tuple[AvroReader, Boundaries]:
         assert self._schema is not None
-        written = read_header(file).schema
         try:
-            return _reader_of(written, self._schema, self._legacy, self.as_dicts)
+            return _reader_of(opened.header.schema, self._schema, self._legacy, self.as_dicts)
         except InvalidProgramError as error:
             raise CorruptFileError(
                 f"{shown(file.path)} does not fit the schema that it is read with: {error}"
             ) from error
-
-    def _columns(self, reader: AvroReader) -> Callable[[pa.Array], pa.RecordBatch]:
-        kind = self.produced_type
-        return lambda messages: columns_under(reader(messages, 0), kind)
 
 
 @lru_cache(maxsize=64)
@@ -488,29 +450,26 @@ def _reader_of(written: str, schema: AvroSchema, legacy: bool, as_dicts: bool) -
 
 
 class _Blocks:
-    """Blocks that are read together.
+    """Blocks of a file whose records are waiting to be decoded together.
 
     Args:
         path: the file, for messages.
-        boundaries: finds their records.
-        decode: reads records as columns of the produced type.
-        kind: the produced type.
-        reject: whether records that cannot be read are handed over; else they are an error.
+        boundaries: finds the records of a block.
+        reader: reads records.
+        kind: their type.
+        reject: whether to hand over bad records instead of failing.
+
+    Attributes:
+        bytes: the size of what waits.
     """
 
     def __init__(
-        self,
-        path: str,
-        boundaries: Boundaries,
-        decode: Callable[[pa.Array], pa.RecordBatch],
-        kind: TypeInformation,
-        *,
-        reject: bool,
+        self, path: str, boundaries: Boundaries, reader: AvroReader, kind: TypeInformation, *, reject: bool
     ) -> None:
         self._type = kind
         self._path = path
         self._boundaries = boundaries
-        self._decode = decode
+        self._reader = reader
         self._bad_records = BadRecords(reject, "record", WAY_OUT)
         self._blocks: list[FileBlock] = []
         self._starts: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
@@ -533,7 +492,8 @@ class _Blocks:
             return
         data = np.frombuffer(b"".join(block.data for block in self._blocks), np.uint8)
         messages = binary_array(data, np.concatenate([*self._starts, [self.bytes]]))
-        read = without_unreadable(decode_good_messages(self._decode, messages), self._type)
+        read = decode_good_messages(lambda some: columns_under(self._reader(some, 0), self._type), messages)
+        read = without_unreadable(read, self._type)
         rejected = [self._bad(messages, index, reason) for index, reason in read.rejected]
         self._blocks, self._starts, self.bytes = [], [], 0
         yield Decoded(read.columns, rejected=rejected)

@@ -15,12 +15,12 @@ import pyarrow.compute as pc
 
 from headrace.common.batch import Batch
 from headrace.common.columns import array_to_values, values_to_array
-from headrace.common.errors import ConfigurationError, InvalidTypeError
+from headrace.common.errors import ConfigurationError, CorruptFileError, InvalidTypeError
 from headrace.common.typeinfo import CompositeTypeInfo, TypeInformation, Types
 from headrace.common.values import handler_of
 from headrace.common.values.handler import TypeHandler
 from headrace.formats.avro.encoding import binary_array, to_stored, write_integer, write_varints, zigzag
-from headrace.formats.avro.files import CODECS, MAGIC, open_blocks
+from headrace.formats.avro.files import CODECS, MAGIC, AvroFile
 from headrace.formats.avro.schema import (
     Array,
     AvroSchema,
@@ -391,9 +391,11 @@ def join(files: Iterable[BinaryIO], out: BinaryIO, *, codec: str) -> Iterator[No
     written: AvroBlocks | None = None
     count, waiting, size = 0, [], 0
     for file in files:
-        header, blocks = open_blocks(file, "a file that is joined")
-        written = written or AvroBlocks(out, header.schema, codec)
-        for block in blocks:
+        opened = AvroFile(file, None, "a file that is joined")
+        written = written or AvroBlocks(out, opened.header.schema, codec)
+        for block in opened.blocks():
+            if isinstance(block, CorruptFileError):
+                raise block
             count, size = count + block.count, size + len(block.data)
             waiting.append(block.data)
             if size >= BLOCK_BYTES:

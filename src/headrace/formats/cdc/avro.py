@@ -13,7 +13,7 @@ from headrace.formats.avro.writer import encode_records
 from headrace.formats.bad_records import ColumnarSerializationSchema
 from headrace.formats.cdc.changes import rows_of_changes
 from headrace.formats.cdc.json import BeforeAndAfterSchema, DebeziumJsonDeserializationSchema, are_removed
-from headrace.formats.schema_registry import SchemaHeader, SchemaRegistry, registry_of, with_header
+from headrace.formats.schema_registry import SchemaHeader, SchemaRegistry, registry_of
 
 
 class DebeziumAvroDeserializationSchema(BeforeAndAfterSchema):
@@ -85,7 +85,7 @@ class DebeziumAvroSerializationSchema(ColumnarSerializationSchema):
         ]
         names = pa.array(["c", "d"]).take(pa.array(removed.astype(np.int64)))
         envelope = pa.RecordBatch.from_arrays([*images, names], names=["before", "after", "op"])
-        return with_header(self._header.schema_id(), encode_records(self._node, envelope))
+        return self._header.before_all(encode_records(self._node, envelope))
 
 
 def envelope_schema(kind: TypeInformation) -> AvroSchema:
