@@ -15,11 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.common.errors import BadRecordError, ConfigurationError, InvalidProgramError, InvalidTypeError
+from headrace.common.logical_types import decimal
 from headrace.common.typeinfo import Types
 from headrace.common.types import Row
 from headrace.connectors.source import EnumeratorContext, ReadBudget
 from headrace.datastream.connectors.file_system import BucketAssigner, FileSink, FileSource, RollingPolicy
 from headrace.formats.avro.schema import AvroSchema, GenericRecordAvroTypeInfo
+from headrace.formats.bulk_files import type_of_schema
 from headrace.formats.csv.schema import CsvSchema
 from headrace.formats.csv.writer import CsvBulkWriters
 from headrace.formats.parquet import (
@@ -87,6 +89,7 @@ def test_the_type_is_that_of_the_first_file(tmp_path: Path) -> None:
         "big": (pa.large_string(), "x", "x"),
         "dict": (pa.dictionary(pa.int32(), pa.string()), "y", "y"),
         "dec": (pa.decimal128(10, 2), Decimal("1.00"), Decimal("1.00")),
+        "wide": (pa.decimal256(50, 2), Decimal("1.00"), Decimal("1.00")),
         "date": (pa.date32(), datetime.date(2020, 1, 2), datetime.date(2020, 1, 2)),
         "time": (pa.time64("us"), datetime.time(1), datetime.time(1)),
         "ms": (pa.timestamp("ms"), datetime.datetime(2020, 1, 2), datetime.datetime(2020, 1, 2)),
@@ -106,6 +109,12 @@ def test_the_type_is_that_of_the_first_file(tmp_path: Path) -> None:
     full, empty = read_all(source(tmp_path), tmp_path / ".state")
     assert full == Row(**{name: value for name, (_, _, value) in columns.items()})
     assert list(empty) == [None] * len(columns)
+
+
+def test_decimals_are_those_of_sql_up_to_38_digits() -> None:
+    columns = {"d": pa.decimal128(10, 2), "whole": pa.decimal128(38, 0), "wide": pa.decimal256(50, 2)}
+    kinds = [Types.of(decimal(10, 2)), Types.of(decimal(38, 0)), Types.BIG_DEC()]
+    assert type_of_schema(pa.schema(list(columns.items()))) == Types.ROW_NAMED(list(columns), kinds)
 
 
 def test_columns_can_be_chosen(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from headrace.common.call_site import warn_caller
 from headrace.common.columns import layout_of
 from headrace.common.errors import CorruptFileError, InvalidTypeError
+from headrace.common.logical_types import MAX_PRECISION, decimal
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.formats.bad_records import BadRecords, good_records, without_unreadable
 from headrace.formats.file_format import BulkFormat, BulkWriterFactory, Decoded
@@ -36,7 +37,17 @@ _SIMPLE: list[tuple[Callable[[pa.DataType], bool], Callable[[], TypeInformation]
     (pa.types.is_fixed_size_binary, Types.BYTES),
     (pa.types.is_date, Types.SQL_DATE),
     (pa.types.is_time, Types.SQL_TIME),
-    (pa.types.is_decimal, Types.BIG_DEC),
+]
+
+
+def _decimal(kind: pa.DataType) -> TypeInformation:
+    is_of_sql = 0 <= kind.scale <= kind.precision <= MAX_PRECISION
+    return Types.of(decimal(kind.precision, kind.scale)) if is_of_sql else Types.BIG_DEC()
+
+
+_DETAILED: list[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], TypeInformation]]] = [
+    (pa.types.is_decimal, _decimal),
+    (pa.types.is_timestamp, lambda kind: Types.SQL_TIMESTAMP() if kind.tz is None else Types.TIMESTAMP_LTZ()),
 ]
 
 
@@ -54,8 +65,9 @@ def _type_of(field: pa.Field) -> TypeInformation:
     for test, make in _SIMPLE:
         if test(kind):
             return make()
-    if pa.types.is_timestamp(kind):
-        return Types.SQL_TIMESTAMP() if kind.tz is None else Types.TIMESTAMP_LTZ()
+    for test, make_of in _DETAILED:
+        if test(kind):
+            return make_of(kind)
     if pa.types.is_dictionary(kind):
         return _type_of(field.with_type(kind.value_type))
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
