@@ -16,6 +16,7 @@ import hashlib
 import io
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Generic, NamedTuple, Protocol, cast
@@ -273,60 +274,68 @@ class EncodedFiles(BulkWriterFactory):
     """Makes writers of files that are a header and, behind it, one record after the other.
 
     Args:
-        encoder: writes the records, and the header if it is a :class:`BatchEncoder`.
+        encoder: encodes the records, and the header if it is a :class:`BatchEncoder`.
         begins_with_header: whether a writer writes the header; not where what it writes is joined to larger files.
     """
 
     def __init__(self, encoder: Encoder, *, begins_with_header: bool = True) -> None:
-        self.encoder = encoder
+        self.encoder = encoder if isinstance(encoder, BatchEncoder) else _RecordEncoder(encoder)
         self.begins_with_header = begins_with_header
-
-    def header(self, input_type: TypeInformation) -> bytes:
-        """The beginning of a file."""
-        return self.encoder.header(input_type) if isinstance(self.encoder, BatchEncoder) else b""
+        self._kind = FileKind.of(BYTES, f"{type(encoder).__module__}.{type(encoder).__qualname__}")
 
     def file_kind(self, input_type: TypeInformation) -> FileKind:
-        return FileKind.of(BYTES, f"{type(self.encoder).__module__}.{type(self.encoder).__qualname__}")
+        return self._kind
 
     def create(self, out: BinaryIO, input_type: TypeInformation) -> BulkWriter:
         if self.begins_with_header:
-            out.write(self.header(input_type))
+            out.write(self.encoder.header(input_type))
         return _EncodedFile(self.encoder, out)
 
+    def without_header(self) -> EncodedFiles:
+        """Makes writers of the rest of such files."""
+        found = copy(self)
+        found.begins_with_header = False
+        return found
+
     def takes_changes(self, input_type: TypeInformation) -> bool:
-        return self.encoder.takes_changes if isinstance(self.encoder, BatchEncoder) else True
+        return self.encoder.takes_changes
 
     def validate(self, input_type: TypeInformation) -> None:
-        if isinstance(self.encoder, BatchEncoder):
-            self.encoder.validate(input_type)
+        self.encoder.validate(input_type)
 
 
 class _EncodedFile(BulkWriter):
-    def __init__(self, encoder: Encoder, out: BinaryIO) -> None:
+    def __init__(self, encoder: BatchEncoder, out: BinaryIO) -> None:
         self._encoder = encoder
         self._out = out
 
     def add_batch(self, batch: Batch) -> None:
-        self._out.write(encode_records(self._encoder, batch))
+        self._out.write(self._encoder.encode_batch(batch))
 
     def finish(self) -> None:
         """Nothing comes at the end."""
 
 
-def encode_records(encoder: Encoder, batch: Batch) -> bytes:
-    """The bytes of a batch under any encoder."""
-    if isinstance(encoder, BatchEncoder):
-        return encoder.encode_batch(batch)
-    encode = encoder.for_type(batch.type)
-    # No map(): an encoder that raises StopIteration would end it, and the other records would be lost.
-    encoded: list[Any] = [encode(row) for row in batch.rows]
-    try:
-        return b"".join(encoded)
-    except TypeError:
-        wrong = next(part for part in encoded if not isinstance(part, bytes | bytearray | memoryview))
-        raise InvalidTypeError(
-            f"{type(encoder).__name__} gave {wrong!r:.200} for a record: return bytes, as text.encode() gives"
-        ) from None
+class _RecordEncoder(BatchEncoder):
+    """Encodes the records of batches one by one."""
+
+    __slots__ = ("_encoder",)
+    takes_changes = True
+
+    def __init__(self, encoder: Encoder) -> None:
+        self._encoder = encoder
+
+    def encode_batch(self, batch: Batch) -> bytes:
+        encode = self._encoder.for_type(batch.type)
+        # No map(): an encoder that raises StopIteration would end it, and the other records would be lost.
+        encoded: list[Any] = [encode(row) for row in batch.rows]
+        try:
+            return b"".join(encoded)
+        except TypeError:
+            wrong = next(part for part in encoded if not isinstance(part, bytes | bytearray | memoryview))
+            raise InvalidTypeError(
+                f"{type(self._encoder).__name__} gave {wrong!r:.200} for a record: return bytes, as text.encode() gives"
+            ) from None
 
 
 def simple_text(column: pa.Array) -> pa.Array:

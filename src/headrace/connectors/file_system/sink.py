@@ -148,7 +148,7 @@ class FileSink(Sink[T_contra]):
         self._assigner = assigner
         self._joins_chunks = policy.merges or compaction is not None
         if self._joins_chunks and isinstance(factory, EncodedFiles):
-            factory = EncodedFiles(factory.encoder, begins_with_header=False)
+            factory = factory.without_header()
         self._factory = factory
         self._config = config.with_default_suffix(factory.suffix)
         self._policy = policy
@@ -176,7 +176,7 @@ class FileSink(Sink[T_contra]):
         kind = self._factory.file_kind(context.input_type) if self._joins_chunks else None
         header = None
         if isinstance(self._factory, EncodedFiles) and not self._factory.begins_with_header:
-            header = self._factory.header(context.input_type)
+            header = self._factory.encoder.header(context.input_type)
         config = self._config
         form = PartForm(config.part_prefix, config.get_part_suffix(), (header or b"").decode("latin-1"), kind)
         staging = self._staging(context)

@@ -7,7 +7,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import chain
 from typing import Any, Self
 
 import pyarrow as pa
@@ -82,18 +81,21 @@ class CsvEncoder(BatchEncoder):
 
 def csv_texts(batch: pa.RecordBatch, schema: CsvSchema) -> pa.Array:
     """The records of columns as strings, each a line with its end."""
-    columns = zip(batch.columns, schema.columns, strict=True)
-    texts = [_column_text(array, column.kind, schema.separator_of(column)) for array, column in columns]
-    return _line_texts([_quoted(text, schema) for text in texts], schema)
+    texts = []
+    for array, column in zip(batch.columns, schema.columns, strict=True):
+        if isinstance(column.kind, SequenceTypeInfo):
+            text = _list_text(array, column.kind, schema.separator_of(column))
+        else:
+            text = _text(array, column.kind)
+        texts.append(_quoted(text, schema))
+    return _line_texts(texts, schema)
 
 
-def _column_text(column: pa.Array, kind: TypeInformation, separator: str) -> pa.Array:
-    if not isinstance(kind, SequenceTypeInfo):
-        return _value_text(column, kind)
+def _list_text(column: pa.Array, kind: SequenceTypeInfo, separator: str) -> pa.Array:
     offsets = column.offsets.to_numpy()
     values = column.values.slice(offsets[0], offsets[-1] - offsets[0])
     texts = pa.ListArray.from_arrays(
-        pa.array(offsets - offsets[0]), _value_text(values, kind.element_type), mask=column.is_null()
+        pa.array(offsets - offsets[0]), _text(values, kind.element_type), mask=column.is_null()
     )
     if not texts.values.null_count:
         return pc.binary_join(texts, separator)
@@ -101,7 +103,7 @@ def _column_text(column: pa.Array, kind: TypeInformation, separator: str) -> pa.
     return pa.array(joined, pa.string())
 
 
-def _value_text(column: pa.Array, kind: TypeInformation) -> pa.Array:
+def _text(column: pa.Array, kind: TypeInformation) -> pa.Array:
     """The values of a column of simple values as strings; bytes are Base64, as in Flink."""
     if kind == Types.BIG_INT():
         return whole_number_text(column)
@@ -135,8 +137,10 @@ def _escaped(column: pa.Array, quote: str, escape: str | None) -> pa.Array:
 
 
 def _line_texts(columns: Sequence[pa.Array], schema: CsvSchema) -> pa.Array:
-    separated = chain.from_iterable((column, schema.delimiter) for column in columns)
-    return join_text([*list(separated)[:-1], schema.line_separator])
+    parts: list[pa.Array | str] = []
+    for column in columns:
+        parts += [column, schema.delimiter]
+    return join_text([*parts[:-1], schema.line_separator])
 
 
 class CsvBulkWriters:
