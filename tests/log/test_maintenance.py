@@ -92,15 +92,15 @@ def test_small_segments_are_merged(log: Log) -> None:
 def test_a_record_is_rewritten_as_often_as_the_log_doubles(log: Log) -> None:
     log.create_topic("one", config={"compression.type": "none"})
     rewritten = 0
-    for _ in range(400):
+    for _ in range(200):
         with Producer(log) as producer:
             producer.append("one", pa.table({"value": [b"x" * 10_000]}))
         before = segments(log)
         log.maintain()
         rewritten += 0 if segments(log) == before else before
     assert segments(log) < 60
-    assert rewritten < 400 * 4
-    assert [offset for offset, _, _ in read(log)] == list(range(400))
+    assert rewritten < 200 * 4
+    assert [offset for offset, _, _ in read(log)] == list(range(200))
 
 
 def test_large_merges_are_cut(log: Log) -> None:
@@ -110,7 +110,7 @@ def test_large_merges_are_cut(log: Log) -> None:
             producer.append("one", pa.table({"value": [b"x"] * 20_000}))
     log.maintain()
     assert segments(log) == 4
-    assert [offset for offset, _, _ in read(log)] == list(range(400_000))
+    assert log.read("one").read_all().column("offset").to_pylist() == list(range(400_000))
 
 
 def test_records_go_by_time(log: Log, clock: Clock) -> None:

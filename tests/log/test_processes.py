@@ -62,7 +62,7 @@ def numbers(location: Path) -> list[list[tuple[str, int]]]:
     return found
 
 
-@pytest.mark.parametrize("kills", [4, pytest.param(100, marks=[pytest.mark.slow, pytest.mark.timeout(3_600)])])
+@pytest.mark.parametrize("kills", [2, pytest.param(100, marks=[pytest.mark.slow, pytest.mark.timeout(3_600)])])
 def test_kill_9(tmp_path: Path, kills: int) -> None:
     """Two producers, one of which is always killed and begins anew behind what it has heard of."""
     noise = random.Random(kills)
@@ -84,7 +84,8 @@ def test_kill_9(tmp_path: Path, kills: int) -> None:
             left, right = ([number for writer, number in each if writer == name] for each in numbers(location))
             assert left == right == list(range(len(left)))
             assert len(left) - 1 in {heard[name], heard[name] + 1}
-            running[name] = start(location, name, len(left))
+            if killed < kills:
+                running[name] = start(location, name, len(left))
     finally:
         for process in running.values():
             process.kill()

@@ -65,7 +65,7 @@ class TopicConfig(NamedTuple):
         """As Arrow calls it."""
         return None if self.compression_type == "none" else self.compression_type
 
-    def with_settings(self, settings: Mapping[str, Any]) -> TopicConfig:
+    def with_settings(self, settings: Mapping[str, object]) -> TopicConfig:
         """The same with some settings of their own.
 
         Args:
@@ -88,7 +88,7 @@ class TopicConfig(NamedTuple):
                 raise ConfigurationError(f"setting {key!r} of a topic is {value!r}; expected {error}") from error
         return TopicConfig(**values)
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, object]:
         """All settings by Kafka's names."""
         return {name.replace("_", "."): value for name, value in self._asdict().items()}
 
@@ -292,7 +292,7 @@ def _description(partitions: int, config: Sequence[Any]) -> TopicDescription:
     return TopicDescription(partitions, TopicConfig(*config))
 
 
-def framed(document: Mapping[str, Any], inlined: bytes = b"") -> bytes:
+def framed(document: Mapping[str, object], inlined: bytes = b"") -> bytes:
     """A document as a file, behind records if there are any."""
     text = json.dumps(document, separators=(",", ":")).encode()
     return _HEADER.pack(_MAGIC, FORMAT, crc32(text), HEADER_BYTES + len(inlined)) + inlined + text
@@ -559,7 +559,7 @@ class LogState:
         for producer in anonymous[:-_REMEMBERED_PRODUCERS]:
             del self.producers[producer]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """As JSON has it; parts of it change with the state."""
         return {
             "version": self.version,

@@ -177,7 +177,7 @@ class Group:
         assigned = {each: assigned.get(each, now) for member in changed.values() for each in member.owned}
         return replace(self, generation=now, members=changed, assigned=assigned)
 
-    def to_json(self) -> list[Any]:
+    def to_json(self) -> list[object]:
         """As JSON has it."""
         return [self.generation, self.members, list(self.offsets.items()), list(self.assigned.items())]
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -193,7 +193,7 @@ class Log:
 
     # --- topics ------------------------------------------------------------------------------------------------------
 
-    def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, Any] | None = None) -> None:
+    def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, object] | None = None) -> None:
         """Make a topic.
 
         Args:
@@ -215,7 +215,7 @@ class Log:
 
         self.journal.change(describe)
 
-    def alter_topic(self, name: str, config: Mapping[str, Any] | None = None, partitions: int | None = None) -> None:
+    def alter_topic(self, name: str, config: Mapping[str, object] | None = None, partitions: int | None = None) -> None:
         """Change settings of a topic, or give it more partitions.
 
         Args:

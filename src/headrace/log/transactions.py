@@ -137,7 +137,7 @@ class Staged:
     segments: tuple[Placed, ...]
     content: pa.Buffer | None
 
-    def to_json(self) -> list[Any]:
+    def to_json(self) -> list[object]:
         """As JSON has it."""
         content = None if self.content is None else base64.b85encode(self.content).decode()
         return [self.segments, content]

@@ -20,27 +20,27 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
 
-_FIXED: Final[Mapping[str, Any]] = {
+_FIXED: Final[Mapping[str, object]] = {
     "enable.auto.commit": False,
     "enable.partition.eof": True,
     "auto.offset.reset": "error",
     "allow.auto.create.topics": False,
 }
-_DEFAULTS: Final[Mapping[str, Any]] = {
+_DEFAULTS: Final[Mapping[str, object]] = {
     "isolation.level": "read_committed",
     "queued.max.messages.kbytes": 32 << 10,  # each partition that a task reads has such a queue
     "fetch.wait.max.ms": 100,  # one that is under way holds up a consumer that has to read from somewhere else
     "fetch.queue.backoff.ms": 10,  # librdkafka's second is as long as some epochs
     "group.id": "headrace",  # librdkafka asks for one; nothing joins it
 }
-_DEFAULTS_OF_PRODUCERS: Final[Mapping[str, Any]] = {
+_DEFAULTS_OF_PRODUCERS: Final[Mapping[str, object]] = {
     "enable.idempotence": True,  # what is sent again is neither there twice nor out of order
     "partitioner": "murmur2_random",  # that of Java's clients
 }
-_DEFAULTS_OF_SENDERS: Final[Mapping[str, Any]] = {"message.timeout.ms": 120_000}  # as theirs
-_DEFAULTS_OF_TRANSACTIONS: Final[Mapping[str, Any]] = {"transaction.timeout.ms": 120_000}  # messages have as long
+_DEFAULTS_OF_SENDERS: Final[Mapping[str, object]] = {"message.timeout.ms": 120_000}  # as theirs
+_DEFAULTS_OF_TRANSACTIONS: Final[Mapping[str, object]] = {"transaction.timeout.ms": 120_000}  # messages have as long
 _TRANSACTIONAL_ID: Final = "transactional.id"
-_NOTHING: Final[Mapping[str, Any]] = {}
+_NOTHING: Final[Mapping[str, object]] = {}
 
 _FILES: Final = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.keystore.location")
 """The settings that are names of files."""
@@ -61,7 +61,7 @@ class ClientSettings:
 
     properties: Mapping[str, str] = field(repr=False)
 
-    def consumer(self, purpose: str, errors: ClientErrors, more: Mapping[str, Any] = _NOTHING) -> Consumer:
+    def consumer(self, purpose: str, errors: ClientErrors, more: Mapping[str, object] = _NOTHING) -> Consumer:
         """A consumer that commits nothing by itself, and tells when it comes to the end of a partition.
 
         Args:
@@ -74,16 +74,14 @@ class ClientSettings:
         """
         from confluent_kafka import Consumer
 
-        return self._create(
-            Consumer, {**_DEFAULTS, **librdkafka_settings(self.properties, purpose), **_FIXED, **more}, errors
-        )
+        return self._create(Consumer, {**_DEFAULTS, **self._given(purpose), **_FIXED, **more}, errors)
 
     def producer(
         self,
         purpose: str,
         errors: ClientErrors,
         on_delivery: Callable[[KafkaError, Message], None],
-        more: Mapping[str, Any] = _NOTHING,
+        more: Mapping[str, object] = _NOTHING,
     ) -> Producer:
         """A producer.
 
@@ -100,10 +98,8 @@ class ClientSettings:
 
         reports = {"on_delivery": on_delivery, "delivery.report.only.error": True}
         defaults = _DEFAULTS_OF_TRANSACTIONS if _TRANSACTIONAL_ID in more else _DEFAULTS_OF_SENDERS
-        settings = librdkafka_settings(self.properties, purpose)
-        own = {name: value for name, value in settings.items() if not is_of_consumers(name)}
-        given = {**_DEFAULTS_OF_PRODUCERS, **defaults, **own, **more}
-        return self._create(Producer, {**given, **reports}, errors)
+        own = self._given(purpose, is_of_consumers)
+        return self._create(Producer, {**_DEFAULTS_OF_PRODUCERS, **defaults, **own, **more, **reports}, errors)
 
     def group(self, group: str, errors: ClientErrors, *, waits: bool) -> Consumer:
         """A consumer for what a producer commits for a group, and for reading it: it reads no messages.
@@ -118,11 +114,9 @@ class ClientSettings:
         """
         from confluent_kafka import Consumer
 
-        settings = librdkafka_settings(self.properties, group)
-        shared = {name: value for name, value in settings.items() if not is_of_producers(name)}
         isolation = "read_committed" if waits else "read_uncommitted"
         own = {"group.id": group, "isolation.level": isolation, "enable.auto.commit": False}
-        return self._create(Consumer, {**shared, **own}, errors)
+        return self._create(Consumer, {**self._given(group, is_of_producers), **own}, errors)
 
     def admin(self, purpose: str, errors: ClientErrors) -> AdminClient:
         """A client that looks at topics and offsets.
@@ -132,9 +126,7 @@ class ClientSettings:
         """
         from confluent_kafka.admin import AdminClient
 
-        settings = librdkafka_settings(self.properties, purpose)
-        shared = {name: value for name, value in settings.items() if not is_of_consumers(name)}
-        return self._create(AdminClient, shared, errors)
+        return self._create(AdminClient, self._given(purpose, is_of_consumers), errors)
 
     def number(self, name: str, default: int) -> int:
         """A setting that is a number, under librdkafka's name.
@@ -158,7 +150,12 @@ class ClientSettings:
         """The bootstrap servers."""
         return self.properties["bootstrap.servers"]
 
-    def _create(self, client: Any, settings: dict[str, Any], errors: ClientErrors) -> Any:
+    def _given(self, purpose: str, is_foreign: Callable[[str], bool] = lambda _: False) -> dict[str, str]:
+        """The settings of the program under librdkafka's names, without those that mean nothing to a client."""
+        given = librdkafka_settings(self.properties, purpose)
+        return {name: value for name, value in given.items() if not is_foreign(name)}
+
+    def _create(self, client: Any, settings: Mapping[str, object], errors: ClientErrors) -> Any:
         from confluent_kafka import KafkaException
 
         errors.shows_lines = _shows_lines(settings)
@@ -170,24 +167,24 @@ class ClientSettings:
             ) from None
 
 
-def _unreadable(settings: Mapping[str, Any]) -> str:
+def _unreadable(settings: Mapping[str, object]) -> str:
     """The files in settings that cannot be read here, as the end of a message: librdkafka does not name them."""
     found = []
     for name, value in settings.items():
         if name in _FILES:
             try:
-                Path(value).open("rb").close()
+                Path(str(value)).open("rb").close()
             except OSError as error:
                 found.append(f"; '{name}' is {value}: {error.strerror}")
     return "".join(found)
 
 
-def _shows_lines(settings: Mapping[str, Any]) -> bool:
+def _shows_lines(settings: Mapping[str, object]) -> bool:
     """Tell whether lines of a client are asked for."""
     return "debug" in settings or "log_level" in settings
 
 
-def _lines(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+def _lines(settings: Mapping[str, object]) -> Mapping[str, object]:
     """The settings by which a client writes the lines that are needed of it."""
     if _TRANSACTIONAL_ID in settings:
         level = {} if "debug" in settings else {"log_level": _INFO}

@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Final, Self
+from typing import ClassVar, Final, Self
 
 from headrace.common.arguments import refused
 from headrace.common.call_site import warn_caller
@@ -76,7 +76,7 @@ def check_properties(properties: Mapping[str, str], of: str = SOURCE) -> None:
             _translated(name, value)
 
 
-def librdkafka_settings(properties: Mapping[str, str], purpose: str) -> dict[str, Any]:
+def librdkafka_settings(properties: Mapping[str, str], purpose: str) -> dict[str, str]:
     """Settings under librdkafka's names, with secrets in the place of what refers to them.
 
     Args:
@@ -86,7 +86,7 @@ def librdkafka_settings(properties: Mapping[str, str], purpose: str) -> dict[str
     Raises:
         ConfigurationError: when a secret is not there.
     """
-    settings: dict[str, Any] = {}
+    settings: dict[str, str] = {}
     for name, value in properties.items():
         settings.update(_translated(name, _REFERENCE.sub(_secret, value)))
     prefix = settings.pop(_CLIENT_ID_PREFIX, None)

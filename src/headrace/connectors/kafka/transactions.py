@@ -15,10 +15,10 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import methodcaller
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import pyarrow as pa
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from headrace.common.errors import (
     CheckpointError,
@@ -58,7 +58,7 @@ class Marker:
         return TopicPartition(self.topic, _PARTITION, self.epoch, self.owner)
 
 
-def marker_in(group: Any, topic: str) -> Marker | None:
+def marker_in(group: Consumer, topic: str) -> Marker | None:
     """The marker that a consumer of the group sees; None where there is none.
 
     A broker that has just become the group's coordinator is asked again for a while.
@@ -76,7 +76,7 @@ def marker_in(group: Any, topic: str) -> Marker | None:
         time.sleep(_RETRY_SECONDS)
 
 
-def _committed(group: Any, topic: str) -> Marker | None:
+def _committed(group: Consumer, topic: str) -> Marker | None:
     (found,) = group.committed([TopicPartition(topic, _PARTITION)], timeout=_ANSWER_SECONDS)
     if found.error is not None:
         raise KafkaException(found.error)

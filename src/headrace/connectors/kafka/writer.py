@@ -56,7 +56,7 @@ class MessageSender:
         ConfigurationError: when the settings are wrong.
     """
 
-    def __init__(self, settings: ClientSettings, purpose: str, more: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, settings: ClientSettings, purpose: str, more: Mapping[str, str] | None = None) -> None:
         self._servers = settings.servers
         self._errors = ClientErrors()
         self._undelivered: HeadraceError | None = None
@@ -239,7 +239,7 @@ class SendingWriter(SinkWriter):
             self._sender.close()
 
 
-def _sizes(messages: OutgoingMessages) -> Any:
+def _sizes(messages: OutgoingMessages) -> pa.Array:
     sizes = pc.fill_null(pc.binary_length(messages.values), 0)
     if messages.keys is not None:
         sizes = pc.add(sizes, pc.fill_null(pc.binary_length(messages.keys), 0))
@@ -382,7 +382,7 @@ def remove_staged_before(folder: Folder, generation: int) -> None:
     folder.remove_all([name for name in folder.names() if is_older(name)])
 
 
-def _digest(content: Any) -> str:
+def _digest(content: bytes | pa.Buffer) -> str:
     digest = ContentDigest()
     digest.update(content)
     return digest.text()
@@ -420,7 +420,7 @@ class TransactionalWriter(SinkWriter):
         self._folder = folder_of(context.folder)
         self._transactional_id = transactional_id
         self._marker_topic = marker_topic
-        self._epoch: WriterEpoch | None = None
+        self._epoch = WriterEpoch(0, 0)
         self._in_manifest = _IN_MANIFEST_BYTES // context.parallelism
         self._pieces: list[tuple[str, pa.RecordBatch]] = []
         self._bytes = 0
@@ -430,7 +430,6 @@ class TransactionalWriter(SinkWriter):
         self._epoch = epoch
 
     def write(self, batch: Batch) -> None:
-        assert self._epoch is not None
         for messages in self._encode(batch):
             self._pieces.append((messages.topic, columns_of(messages, self._epoch.processing_time)))
             self._bytes += messages.size
@@ -453,7 +452,6 @@ class TransactionalWriter(SinkWriter):
         self._clear()  # files stay: another attempt of the task has written the same ones, perhaps
 
     def _stage(self, content: pa.Buffer) -> None:
-        assert self._epoch is not None
         messages = sum(messages.num_rows for _, messages in self._pieces)
         self._staged.append(stage(self._folder, f"{self._epoch.number}-{self._place}", content, messages))
         self._pieces, self._bytes = [], 0
