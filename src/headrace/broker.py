@@ -60,7 +60,7 @@ _IN_SYNC: Final = ("min.insync.replicas", "transaction.state.log.min.isr", "shar
 
 
 class NodeAddress(NamedTuple):
-    """Where a node is.
+    """The address of a node.
 
     Attributes:
         node_id: its number, from 1.
@@ -145,12 +145,12 @@ class BrokerNode:
 
     @property
     def data(self) -> Path:
-        """Where it keeps its data."""
+        """The folder of its data."""
         return self._folder / "data"
 
     @property
     def log(self) -> Path:
-        """What it prints."""
+        """The file that it logs to."""
         return self._folder / "server.log"
 
     def prepare(self, cluster_id: str, settings: Mapping[str, object]) -> None:
@@ -213,14 +213,14 @@ class BrokerNode:
         return False
 
     def ask_to_stop(self) -> None:
-        """Have it begin to end in an orderly way."""
+        """Ask it to shut down."""
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
         else:
             self._signal(signal.SIGTERM)
 
     def stop(self) -> None:
-        """End it in an orderly way, or by force where it waits for others of its cluster that have ended before.
+        """Shut it down, by force if it waits for nodes of its cluster that have ended before.
 
         Raises:
             InfrastructureError: when it does not end.
@@ -231,17 +231,17 @@ class BrokerNode:
             self.kill()
 
     def kill(self) -> None:
-        """End it as a failing machine would."""
+        """Kill it, as if the machine had failed."""
         self._signal(signal.SIGKILL)
         if not self._ends():
             raise InfrastructureError(f"Kafka's {self} does not end: kill process group {self._pid.read_text()}")
 
     def pause(self) -> None:
-        """Have it stand still, as a machine that hangs."""
+        """Suspend it, as if the machine hung."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Have it go on after :meth:`pause`."""
+        """Resume it after :meth:`pause`."""
         self._signal(signal.SIGCONT)
 
     def __str__(self) -> str:
@@ -289,7 +289,7 @@ class BrokerNode:
         return True
 
     def _leaves(self) -> bool:
-        """Tell whether something is left of the process that was signalled: it gives its data back before it ends."""
+        """Tell whether the process that was signalled is still there: it unlocks its data before it ends."""
         if self._signalled is None:
             return False
         with contextlib.suppress(ChildProcessError):
@@ -457,14 +457,14 @@ class KafkaCluster:
             started.pop_all()
 
     def stop(self) -> None:
-        """End all nodes; what was acknowledged is there again after :meth:`start`."""
+        """Shut down all nodes; acknowledged messages are there again after :meth:`start`."""
         for node in self.nodes:  # all at once: the last ones alone could not agree on anything any more
             node.ask_to_stop()
         for node in self.nodes:
             node.stop()
 
     def remove(self) -> None:
-        """End all nodes, and delete what they have kept."""
+        """Shut down all nodes, and delete their data."""
         self.stop()
         for node in self.nodes:
             shutil.rmtree(node.data.parent, ignore_errors=True)

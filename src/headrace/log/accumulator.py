@@ -28,7 +28,7 @@ _FULL_BATCHES: Final = 4
 
 
 class RecordAccumulator:
-    """Batches in the order in which they were begun. Any number of threads add to it, one at a time takes all.
+    """The queue of batches that wait for delivery. Any number of threads add to it; one thread at a time drains it.
 
     Args:
         linger: how many seconds a record may wait for others.
@@ -68,7 +68,7 @@ class RecordAccumulator:
                 self._wait_for_room()
 
     def has_grown(self, batch: ProducerBatch) -> None:
-        """Count what one's own batch has become larger by; waits while there is too much."""
+        """Account for what the calling thread has added to its batch; waits while too much is queued."""
         with self._waits:
             size, batch.size = batch.size, 0
             if batch.is_sealed:
@@ -86,7 +86,7 @@ class RecordAccumulator:
             return not batch.holds(place)
 
     def seal(self) -> None:
-        """Let nothing be added to the batches that wait, so that the next record is told what is the matter."""
+        """Seal the batches that wait, so that whoever sends the next record has the producer check its state."""
         with self._waits:
             for batch in self._queue:
                 batch.seal()
@@ -94,7 +94,7 @@ class RecordAccumulator:
     # --- who takes ---------------------------------------------------------------------------------------------------
 
     def wait_until_due(self) -> bool:
-        """Wait until there is something that has lingered, or is much.
+        """Wait until a batch has lingered for long enough, or much is queued.
 
         Returns:
             Whether there will ever be; not once it is closed.
@@ -105,7 +105,7 @@ class RecordAccumulator:
             return not self._closed
 
     def take(self) -> tuple[list[ProducerBatch], int]:
-        """All batches with records, and how large they are; nothing waits then."""
+        """Drain the queue: all batches with records, and their size in bytes."""
         with self._waits:
             taken, size = self._queue, self._size
             self._queue, self._size = [], 0
@@ -115,14 +115,14 @@ class RecordAccumulator:
             return [batch for batch in taken if len(batch)], size
 
     def put_back(self, batches: list[ProducerBatch], size: int) -> None:
-        """Have batches wait again, in front of the others."""
+        """Put batches back at the head of the queue."""
         with self._waits:
             self._queue = batches + self._queue
             self._size += size
             self._waits.notify_all()
 
     def fail(self, error: BaseException | None) -> None:
-        """Have the next who adds something be told of an error; None forgets it."""
+        """Raise an error in the next call of :meth:`add`; None forgets an earlier one."""
         with self._waits:
             self._error = error
             for batch in self._queue if error is not None else ():
@@ -130,7 +130,7 @@ class RecordAccumulator:
             self._waits.notify_all()
 
     def close(self) -> None:
-        """Take nothing any more."""
+        """Refuse further batches."""
         with self._waits:
             self._closed = True
             for batch in self._queue:
@@ -159,7 +159,7 @@ Details = tuple["Headers", int | None]
 
 
 class ProducerBatch:
-    """Records of one topic that were sent one after another, and where they have come to be.
+    """Records of one topic in the order in which they were sent, and their offsets once they are committed.
 
     Records that are sent one by one are added by one thread, without a lock, which would be a quarter of all that
     ``send`` takes. Another thread seals the batch; who has added a record and finds the batch sealed asks whether it
@@ -262,11 +262,11 @@ class ProducerBatch:
         ]
 
     def forget_partitions(self) -> None:
-        """Choose partitions anew: the topic is another one."""
+        """Choose partitions anew, as the topic was deleted and made again."""
         self._ids = None
 
     def committed(self, bases: Mapping[int, int]) -> None:
-        """Take the offset of the first record in each partition."""
+        """Remember the offset of the batch's first record in each partition."""
         self._bases = bases
 
     def metadata(self, place: int) -> RecordMetadata:
@@ -304,7 +304,7 @@ class ProducerBatch:
         return self.records[field : self._rows * _FIELDS : _FIELDS]
 
     def _details(self) -> list[tuple[int, Details]]:
-        """The rows with details."""
+        """The details of the rows that have some."""
         details = self._values(3)
         if details.count(None) == len(details):
             return []
@@ -312,14 +312,14 @@ class ProducerBatch:
 
 
 def stable_order(ids: NDArray[np.int32]) -> NDArray[np.int64]:
-    """The rows by their partitions, those of one in their order; there are at most 10,000 partitions."""
+    """Sort rows by partition, stably; there are at most 10,000 partitions."""
     return np.argsort(ids.astype(np.int16), kind="stable")  # by radix, which wider integers are not sorted by
 
 
 def merged(
     pieces: Iterable[tuple[TopicPartition, pa.RecordBatch]],
 ) -> list[tuple[TopicPartition, pa.RecordBatch]]:
-    """The records of each partition together, in their order."""
+    """Join the records of each partition, in their order."""
     batches = dict[TopicPartition, list[pa.RecordBatch]]()
     for partition, batch in pieces:
         batches.setdefault(partition, []).append(batch)
@@ -330,7 +330,7 @@ def merged(
 
 
 def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """Batches as one, if they are alike and not more than one can hold."""
+    """Join batches if they have one schema and fit into one batch."""
     alike = all(batch.schema == batches[0].schema for batch in batches)
     if len(batches) == 1 or not alike or sum(batch.nbytes for batch in batches) > _JOINED_BYTES:
         return batches
@@ -340,7 +340,7 @@ def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
 def bases_of(
     batches: Sequence[tuple[ProducerBatch, list[tuple[TopicPartition, int]]]], firsts: Mapping[TopicPartition, int]
 ) -> None:
-    """Tell batches their offsets.
+    """Assign offsets to batches that were committed.
 
     Args:
         batches: each with the number of its records in each partition.

@@ -32,7 +32,7 @@ _POLICIES: Final = ("delete", "compact", "compact,delete")
 
 
 class TopicConfig(NamedTuple):
-    """How records of a topic are kept.
+    """Settings of a topic: how long its records are kept, and how they are stored.
 
     Attributes:
         cleanup_policy: ``delete`` by time and size, ``compact`` to the latest value of each key, or ``compact,delete``.
@@ -62,11 +62,11 @@ class TopicConfig(NamedTuple):
 
     @property
     def arrow_compression(self) -> str | None:
-        """As Arrow calls it."""
+        """The compression under Arrow's name."""
         return None if self.compression_type == "none" else self.compression_type
 
     def with_settings(self, settings: Mapping[str, object]) -> TopicConfig:
-        """The same with some settings of their own.
+        """A copy with some settings changed.
 
         Args:
             settings: by Kafka's names, ``retention.ms`` say. Durations and sizes may have units: ``7 days``, ``1 gb``.
@@ -94,7 +94,7 @@ class TopicConfig(NamedTuple):
 
 
 def checked_topic(name: str) -> str:
-    """A name, if a topic can have it.
+    """Check the name of a topic.
 
     Raises:
         ConfigurationError: when it cannot.
@@ -107,7 +107,7 @@ def checked_topic(name: str) -> str:
 
 
 def checked_partitions(partitions: int) -> int:
-    """A number of partitions, if a topic can have so many.
+    """Check a number of partitions.
 
     Raises:
         ConfigurationError: when it cannot.
@@ -175,7 +175,7 @@ class TopicDescription(NamedTuple):
 
 
 class Replacement(NamedTuple):
-    """Segments of a partition that others take the place of.
+    """Segments that replace others of a partition.
 
     Attributes:
         partition: the partition.
@@ -192,7 +192,7 @@ class Replacement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """All that one commit record says.
+    """The content of one commit record: a change of the log.
 
     Attributes:
         author: who has written it.
@@ -241,7 +241,7 @@ class Commit:
 
     @classmethod
     def from_bytes(cls, content: bytes, where: str) -> Commit:
-        """Read a commit that :meth:`to_bytes` has written.
+        """Decode what :meth:`to_bytes` gave.
 
         Args:
             content: the whole file.
@@ -273,7 +273,7 @@ class Commit:
 
 
 def placed_from_json(pairs: Iterable[Sequence[Any]]) -> tuple[Placed, ...]:
-    """Read the pairs of partitions and segments that JSON had."""
+    """Decode pairs of partitions and segments."""
     return tuple((TopicPartition(*partition), Segment(*segment)) for partition, segment in pairs)
 
 
@@ -293,19 +293,19 @@ def _description(partitions: int, config: Sequence[Any]) -> TopicDescription:
 
 
 def framed(document: Mapping[str, object], inlined: bytes = b"") -> bytes:
-    """A document as a file, behind records if there are any."""
+    """Encode a document as a file, behind the records that lie in the same file."""
     text = json.dumps(document, separators=(",", ":")).encode()
     return _HEADER.pack(_MAGIC, FORMAT, crc32(text), HEADER_BYTES + len(inlined)) + inlined + text
 
 
 def checksum_of(content: bytes) -> int:
-    """The checksum that a file of :func:`framed` says its document has."""
+    """The checksum in the header of a file that :func:`framed` made."""
     checksum: int = _HEADER.unpack_from(content)[2]
     return checksum
 
 
 def unframed(content: bytes, where: str) -> dict[str, Any]:
-    """The document of a file.
+    """Decode a file that :func:`framed` made.
 
     Raises:
         LogCorruptedError: when it is damaged.
@@ -377,14 +377,14 @@ class Partition:
         return [segment for segment in self.segments if segment.max_timestamp >= timestamp]
 
     def start_at(self, offset: int) -> None:
-        """Let go of what lies before an offset."""
+        """Drop the segments before an offset."""
         self.start_offset = max(self.start_offset, offset)
         first = bisect_right(self.segments, self.start_offset, key=attrgetter("end_offset"))
         del self.segments[:first]
 
     @property
     def bytes(self) -> int:
-        """How large its segments are in their files."""
+        """The bytes of its segments in their files."""
         return sum(segment.length for segment in self.segments)
 
 
@@ -421,7 +421,7 @@ class ProducerState(NamedTuple):
 
 @dataclass(slots=True)
 class LogState:
-    """All that commits up to one of them have said.
+    """The state of a log at a version: the sum of all commits up to it.
 
     Attributes:
         version: the number of the last of these.
@@ -481,7 +481,7 @@ class LogState:
         return {segment.file for _, partition in self.partitions() for segment in partition.segments}
 
     def apply(self, commit: Commit, checksum: int, where: str) -> None:
-        """Take in what the next commit says.
+        """Apply the next commit.
 
         Args:
             commit: the commit that follows.
@@ -560,7 +560,7 @@ class LogState:
             del self.producers[producer]
 
     def to_json(self) -> dict[str, object]:
-        """As JSON has it; parts of it change with the state."""
+        """Encode it for JSON. The result shares its parts with the state: encode it before that changes."""
         return {
             "version": self.version,
             "topics": {
@@ -580,7 +580,7 @@ class LogState:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> LogState:
-        """Read a state that :meth:`to_json` has written."""
+        """Decode what :meth:`to_json` gave."""
         return cls(
             document["version"],
             {name: _topic(*values) for name, values in document["topics"].items()},

@@ -40,7 +40,7 @@ PartitionsCallback = Callable[[list[TopicPartition]], None]
 
 
 def _ignore(partitions: list[TopicPartition]) -> None:
-    """The callback of programs that give none."""
+    """Do nothing, as the callback of a program that gives none."""
 
 
 @dataclass(slots=True)
@@ -265,7 +265,7 @@ class Consumer:
         return {partition: self._log.offset_for_time(partition, at) for partition, at in timestamps.items()}
 
     def lag(self) -> dict[TopicPartition, int]:
-        """How many offsets each partition is ahead."""
+        """How many offsets the end of each partition is ahead of the position."""
         ends = self._log.end_offsets(self._partitions)
         return {each: end - self.position(each) for each, end in ends.items()}
 
@@ -429,7 +429,7 @@ class Consumer:
         return found
 
     def _next(self, partition: TopicPartition, count: int) -> list[pa.RecordBatch]:
-        """The next records of a partition, of those that were fetched together."""
+        """The next records of a partition, at first those that an earlier fetch left."""
         position = self.position(partition)
         state = self._partitions[partition]
         waiting, state.fetched = state.fetched, []
@@ -479,7 +479,7 @@ class Consumer:
     # --- inside: partitions that come and go -------------------------------------------------------------------------
 
     def _keep_up(self) -> None:
-        """Commit what was consumed, if it is time to, and see which partitions come and go."""
+        """Commit if the interval has passed, and follow changes of the assignment."""
         if self._auto_commit is not None and self._clock() >= self._commit_due:
             self._commit_by_itself()
             self._commit_due = self._clock() + self._auto_commit
@@ -524,14 +524,14 @@ class Consumer:
         return membership.group()
 
     def _lose(self, partitions: list[TopicPartition], *, is_told: bool = True) -> None:
-        """Read partitions no more; the program is told, unless it has been."""
+        """Stop reading partitions; the program is told, unless it has been."""
         if partitions and is_told:
             self._on_revoke(partitions)
         for each in partitions:
             del self._partitions[each]
 
     def _gain(self, partitions: list[TopicPartition], known_topics: set[str]) -> None:
-        """Begin with partitions, where the group has come to; with new ones of known topics at their beginning."""
+        """Begin to read partitions at the group's offsets; new partitions of known topics at their beginning."""
         if not partitions:
             return
         found = self._log.committed(self._group) if self._group is not None else {}
@@ -546,7 +546,7 @@ class Consumer:
         self._on_assign(partitions)
 
     def _commit_by_itself(self) -> None:
-        """Commit what was consumed, if the program does not; of what others have taken over it is read again."""
+        """Commit what was consumed, if the consumer commits by itself. Others read again what they took over before."""
         consumed = self._uncommitted() if self._auto_commit is not None else {}
         if consumed:
             with suppress(CommitFailedError):
@@ -589,7 +589,7 @@ class Consumer:
                 self._partitions[each] = PartitionState(position=0, paused=state.paused)
 
     def _remember_topics(self) -> None:
-        """Remember which topics positions are of."""
+        """Remember the versions with which the topics came that positions are of."""
         with self._log.journal.lock:
             topics = self._log.journal.state().topics
             for name in {each.topic for each in self._partitions} & set(topics):
@@ -618,7 +618,7 @@ class Consumer:
         return self._checked(partitions) or list(self._partitions)
 
     def _checked(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Partitions, if all of them are read.
+        """Check that all of some partitions are read.
 
         Raises:
             InvalidProgramError: when one is not.

@@ -30,7 +30,7 @@ class Member(NamedTuple):
 
 
 class CommittedOffset(NamedTuple):
-    """How far a group has come in a partition.
+    """An offset that a group has committed in a partition.
 
     Attributes:
         offset: of the next record to read.
@@ -92,7 +92,7 @@ class Group:
     assigned: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     def member(self, member_id: str) -> Member:
-        """A member; one that is none owns nothing."""
+        """A member; an unknown id is one that owns nothing."""
         return self.members.get(member_id, Member(()))
 
     def owner(self, partition: TopicPartition) -> str | None:
@@ -167,7 +167,7 @@ class Group:
         )
 
     def _handed_over(self, members: Mapping[str, Member]) -> Group:
-        """Members own of their targets what nobody else owns."""
+        """Let members own those partitions of their targets that nobody owns."""
         assigned = {each: self.assigned.get(each, 0) for member in members.values() for each in member.owned}
         changed = {}
         for member_id, member in members.items():
@@ -178,12 +178,12 @@ class Group:
         return replace(self, generation=now, members=changed, assigned=assigned)
 
     def to_json(self) -> list[object]:
-        """As JSON has it."""
+        """Encode it for JSON."""
         return [self.generation, self.members, list(self.offsets.items()), list(self.assigned.items())]
 
     @classmethod
     def from_json(cls, values: Sequence[Any]) -> Group:
-        """Read a group that :meth:`to_json` has written."""
+        """Decode what :meth:`to_json` gave."""
         generation, members, offsets, assigned = values
         return cls(
             generation,
@@ -222,7 +222,7 @@ def assign(members: Mapping[str, Member], partitions: Mapping[str, int]) -> dict
 
 
 def _move_one(found: dict[str, list[TopicPartition]], subscribers: Mapping[str, Sequence[str]]) -> bool:
-    """Move a partition from a member to one that has less by two or more; whether there was such a one."""
+    """Move a partition from a member to one that has two or more fewer; False if there is none."""
     for giver in sorted(found.values(), key=len, reverse=True):
         for at in range(len(giver) - 1, -1, -1):
             taker = min((found[member_id] for member_id in subscribers[giver[at].topic]), key=len)
@@ -233,7 +233,7 @@ def _move_one(found: dict[str, list[TopicPartition]], subscribers: Mapping[str, 
 
 
 def offsets_from_json(pairs: Iterable[Sequence[Any]]) -> dict[TopicPartition, CommittedOffset]:
-    """Read the pairs of partitions and offsets that JSON had."""
+    """Decode pairs of partitions and offsets."""
     return {TopicPartition(*partition): CommittedOffset(*offset) for partition, offset in pairs}
 
 

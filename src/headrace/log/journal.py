@@ -50,7 +50,7 @@ _NAME: Final = re.compile(
 
 
 class StagedFor(NamedTuple):
-    """The one commit that records were written for; nobody has them but in their file.
+    """The only commit that may publish a file of records, which are nowhere else.
 
     Attributes:
         tag: stands for the producer who commits them; see :func:`tag_of`.
@@ -64,7 +64,7 @@ class StagedFor(NamedTuple):
 
 
 def new_chunk(version: int, staged_for: StagedFor | None = None) -> str:
-    """A name for a file of records.
+    """Make a name for a file of records.
 
     Args:
         version: of the log as its writer knows it.
@@ -119,7 +119,7 @@ def abandoned(names: list[str], state: LogState) -> list[str]:
 
 
 def tag_of(producer: str) -> str:
-    """The tag of a producer in names of files, as its id may have any characters."""
+    """The tag of a producer in file names: a hash, as its id may have any characters."""
     return hashlib.blake2b(producer.encode(), digest_size=8).hexdigest()
 
 
@@ -133,7 +133,7 @@ _BEAT: Final = 256
 
 
 class MaintenanceClaim:
-    """The claim of one process.
+    """The claim of one process to do a log's maintenance, so that of many processes one does it.
 
     Args:
         folder: where it lies.
@@ -146,7 +146,7 @@ class MaintenanceClaim:
 
     @contextlib.contextmanager
     def held(self, version: int) -> Iterator[bool]:
-        """Hold the claim for a round, if it is to be had; gives whether it is.
+        """Hold the claim for a round; gives False if another process has it.
 
         Args:
             version: of the log.
@@ -161,7 +161,7 @@ class MaintenanceClaim:
                 self._folder.remove(_CLAIM)
 
     def renew(self, version: int) -> None:
-        """Show that whoever holds the claim lives; nothing where nobody does, or has just done so."""
+        """Renew the claim if this process holds it and has not renewed it of late."""
         if self._version is not None and version >= self._version + _BEAT:
             self._version = version
             self._folder.write(_CLAIM, (self._content(version),), durable=False)
@@ -176,7 +176,7 @@ class MaintenanceClaim:
         return self._folder.create(_CLAIM, self._content(version))
 
     def _read(self) -> tuple[str, int]:
-        """The holder of the claim, and the version of its last renewal; oneself where that cannot be told."""
+        """The holder of the claim and the version of its last renewal; this process where it cannot be read."""
         with contextlib.suppress(FileNotFoundError, ValueError):
             owner, version = self._folder.read(_CLAIM).decode().split()
             return owner, int(version)
@@ -220,7 +220,7 @@ def make_log(folder: Folder) -> bool:
 
 
 def _has_others(folder: Folder) -> bool:
-    """Tell whether there is more in a folder than somebody leaves who is killed while he makes it a log."""
+    """Tell whether a folder holds more than what a killed call of :func:`make_log` leaves."""
     names = set(folder.names()) - {_MARK}
     return not names <= set(_FOLDERS) or any(folder.folder(name).names() for name in names)
 
@@ -251,7 +251,7 @@ _THOROUGH_SECONDS: Final = 5
 
 
 class Journal:
-    """The commits of a log, and what they come to. All threads of a process can use one.
+    """The commits of a log, and the state that they add up to. All threads of a process can use one.
 
     Args:
         folder: of the log.
@@ -285,7 +285,7 @@ class Journal:
         return str(self.folder)
 
     def refresh(self, *, thoroughly: bool = True) -> int:
-        """Take in what has been committed.
+        """Read the commits that have been made since the last call.
 
         Args:
             thoroughly: whether to look for a snapshot too where there is no next commit: its record may be removed when
@@ -327,7 +327,7 @@ class Journal:
         return self._lock
 
     def look(self, view: Callable[[LogState], T]) -> T:
-        """The part of the log's present state that a view gives; errors as with :meth:`refresh`."""
+        """Refresh the state and give what a view takes from it; errors as with :meth:`refresh`."""
         with self._lock:
             self.refresh()
             return view(self.state())
@@ -358,7 +358,7 @@ class Journal:
     def commit(
         self, author: Author | None, describe: Callable[[LogState], Commit | tuple[Commit, bytes]]
     ) -> ProducerState:
-        """Change the log, in one step.
+        """Commit a change of the log, atomically.
 
         Who does not know whether a commit was done, after an ``OSError`` say, calls again with the same author: it is
         not done twice.
@@ -401,7 +401,7 @@ class Journal:
         return known
 
     def change(self, describe: Callable[[Commit, LogState], Commit]) -> None:
-        """Change the log in a way that is of no producer.
+        """Commit a change that no producer makes, such as one of topics or groups.
 
         Args:
             describe: makes of an empty commit, and what the log holds, the one that is to be.
@@ -421,7 +421,7 @@ class Journal:
         return is_mine
 
     def read_commits(self, number: int, count: int) -> list[tuple[Commit, int]]:
-        """Some commits that follow each other, with the checksums of their files; see the rule at the beginning.
+        """Read consecutive commits, with the checksums of their files; see the rule at the beginning.
 
         Args:
             number: the first one.
@@ -438,7 +438,7 @@ class Journal:
         return found
 
     def _where(self, number: int) -> str:
-        """The path or URI by which users know a commit record."""
+        """The path or URI of a commit record."""
         return self._commits.locate(commit_name(number))
 
     def remove_commits(self, needed: set[str]) -> list[str]:
@@ -512,7 +512,7 @@ class Journal:
     # --- inside ------------------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Know nothing yet; in a fork nothing any more, where nobody holds the lock who held it before."""
+        """Forget all state and locks; a fork does so as well, as threads that hold locks are not in it."""
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._state: LogState | None = None
@@ -537,7 +537,7 @@ class Journal:
         return self._state
 
     def _check_not_put_back(self, version: int) -> None:
-        """See whether what this process has seen is still there.
+        """Check that the newest commit that this process has seen is still there.
 
         Raises:
             LogCorruptedError: when it is not; the next look begins with what there is.
@@ -574,7 +574,7 @@ os.register_at_fork(after_in_child=_begin_all)
 
 
 def _done(state: LogState, author: Author) -> ProducerState | None:
-    """The state of an author whose commit was done already; None where it was not.
+    """The state of an author whose commit is in the log already; None if it is not.
 
     Raises:
         ProducerFencedError: when the id is another's now.

@@ -28,7 +28,7 @@ logger = get_logger(__name__)
 
 
 class BackgroundRounds:
-    """Rounds of work by name: of one name never two at once, and one that is asked for meanwhile comes next.
+    """Runs background work by name: one round of a name at a time; a request during a round runs next.
 
     A thread comes with the first round and goes with the last. The interpreter waits for it at its end; a process that
     is killed may leave a round half done.
@@ -39,7 +39,7 @@ class BackgroundRounds:
         os.register_at_fork(after_in_child=self._forget)
 
     def request(self, name: str, work: Callable[[], None]) -> None:
-        """Have a round done soon.
+        """Request a round of work.
 
         Args:
             name: what it is about.
@@ -59,7 +59,7 @@ class BackgroundRounds:
                 self._threads[name] = thread
 
     def wait(self, name: str) -> None:
-        """Wait until nothing is under way."""
+        """Wait until no round of a name is running."""
         with self._lock:
             thread = self._threads.get(name)
         if thread is not None:
@@ -78,7 +78,7 @@ class BackgroundRounds:
                 logger.exception("%s: what is done in the background has failed", name)
 
     def _forget(self) -> None:
-        """Threads do not outlive a fork."""
+        """Start with no threads, as a fork has none of its parent's."""
         self._lock = threading.Lock()
         self._threads = dict[str, threading.Thread]()
         self._waiting = dict[str, "Callable[[], None]"]()

@@ -46,7 +46,7 @@ _WITHOUT_DELETIONS: Final = 0
 
 
 def small_segments(segments: Sequence[Segment], *, fully: bool = False) -> Iterator[list[Segment]]:
-    """Runs of segments that are to be merged.
+    """Select runs of small segments to merge.
 
     Of each run of small segments those at its end are taken that together are as large as the one before them: so a
     record is rewritten as often as the size doubles, and not with every merge.
@@ -69,14 +69,14 @@ def small_segments(segments: Sequence[Segment], *, fully: bool = False) -> Itera
 
 
 def merge(segments: Sequence[Segment], read: Callable[[Sequence[Segment]], Iterator[pa.RecordBatch]]) -> Rewritten:
-    """The records of segments together."""
+    """Join the records of segments."""
     batch = joined(read(segments))
     has_gaps = batch.num_rows != segments[-1].end_offset - segments[0].base_offset
     return batch if has_gaps else batch.drop_columns([OFFSET.name]), _NOT_YET
 
 
 def joined(batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
-    """Batches as one; without headers if there are none."""
+    """Join batches; the column of headers is dropped if all are null."""
     batch = pa.concat_batches(list(batches))
     headers = batch.column(HEADERS_FIELD.name)
     return batch.drop_columns([HEADERS_FIELD.name]) if headers.null_count == len(headers) else batch
@@ -101,7 +101,7 @@ def compact(
     *,
     fully: bool = False,
 ) -> tuple[list[Segment], Iterator[Rewritten]] | None:
-    """Leave the latest record of each key.
+    """Compact a partition to the latest record of each key.
 
     Args:
         segments: of a partition.
@@ -214,7 +214,7 @@ class Maintained(NamedTuple):
 
 
 def maintain(journal: Journal, topics: Iterable[str] | None = None, *, fully: bool = False) -> Maintained:
-    """Keep a log small.
+    """Apply retention, compaction and merging to a log, and remove files that nothing needs.
 
     Args:
         journal: of the log.
@@ -247,7 +247,7 @@ def maintain(journal: Journal, topics: Iterable[str] | None = None, *, fully: bo
 
 
 def maintain_in_turn(journal: Journal) -> None:
-    """Write a snapshot, and keep the log small unless another process is about to; what goes wrong is a warning."""
+    """Write a snapshot, and maintain the log unless another process does; failures are logged."""
     journal.write_snapshot()
     try:
         with journal.claim.held(journal.state().version) as is_mine:
@@ -341,7 +341,7 @@ def _segments(journal: Journal, partition: TopicPartition) -> list[Segment]:
 def _rewrite(
     journal: Journal, partition: TopicPartition, segments: Sequence[Segment], parts: Iterable[Rewritten]
 ) -> int:
-    """Put other segments in the place of some.
+    """Replace segments by others with the given records.
 
     Returns:
         How many records these have.
@@ -391,7 +391,7 @@ class _SupersededError(Exception):
 
 
 def _remove_files(journal: Journal, before: set[str]) -> int:
-    """Remove the files that nothing refers to: those that something did, and those that nobody can commit any more."""
+    """Remove files that nothing refers to any more, and staged ones that nobody can commit any more."""
     oldest = _oldest_staged(journal.state(), journal.clock())
     if oldest > journal.state().oldest_staged:
         journal.change(lambda commit, _: replace(commit, oldest_staged=oldest))

@@ -16,7 +16,7 @@ _BEATS_A_SESSION: Final = 3
 
 
 class Membership:
-    """A consumer's part in its group: it joins, shows that it lives, takes partitions over and gives them up.
+    """A consumer's membership in its group: joining, heartbeats, taking partitions over and giving them up.
 
     A group has no coordinator: it is a value in the journal, and each member changes it when it sees a reason to. A
     heartbeat is a number in a file. Members take one for dead whose number has not changed for the session timeout, by
@@ -52,14 +52,14 @@ class Membership:
         self._seen: dict[str, tuple[int, float]] = {}
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Say which topics to read; joins the group if this is no member yet."""
+        """Subscribe to topics; joins the group if this is no member yet."""
         self._topics = tuple(sorted(set(topics)))
         self._beat()
         self._change(lambda group, partitions: group.joined(self.member_id, self._topics, partitions))
         self._expire()
 
     def keep_up(self) -> Group | None:
-        """Show that this member lives, and see whether the others do.
+        """Send a heartbeat if one is due, and look after the group.
 
         Returns:
             The group; None when the others have taken this member for dead.
@@ -81,7 +81,7 @@ class Membership:
             return self._journal.state().groups.get(self._group, Group())
 
     def release(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
-        """Give up what others are to read.
+        """Release the partitions that others are to read.
 
         Args:
             offsets: how far it has been read.
@@ -135,7 +135,7 @@ class Membership:
                 self._heartbeats.remove(self._heartbeat_of(member_id))
 
     def _beats_of(self, member_id: str) -> int:
-        """How often a member has shown that it lives; -1 where that is not known."""
+        """The number in a member's heartbeat; -1 if there is none."""
         try:
             return int(self._heartbeats.read(self._heartbeat_of(member_id)))
         except (FileNotFoundError, ValueError):
@@ -176,7 +176,7 @@ def commit_without_members(
 def may_commit(
     metadata: GroupMetadata, offsets: Mapping[TopicPartition, CommittedOffset], state: LogState
 ) -> dict[TopicPartition, CommittedOffset]:
-    """Offsets that are committed on somebody's behalf, without those that have no meaning any more.
+    """Check offsets that are committed for a group, and drop those of topics that are gone.
 
     Every way to commit offsets asks this first, in the step that commits them.
 
@@ -205,7 +205,7 @@ def may_commit(
 
 
 def _check_alone(metadata: GroupMetadata, wanted: Mapping[TopicPartition, CommittedOffset], group: Group) -> None:
-    """See whether somebody who is no member may commit offsets of a group."""
+    """Check that one who is no member may commit offsets of a group."""
     name = metadata.group_id
     advice = "send_offsets_to_transaction(offsets, consumer.group_metadata())"
     if group.members:
@@ -227,7 +227,7 @@ def _check_alone(metadata: GroupMetadata, wanted: Mapping[TopicPartition, Commit
 def of_these_topics(
     offsets: Mapping[TopicPartition, CommittedOffset], created: Mapping[str, int], state: LogState
 ) -> dict[TopicPartition, CommittedOffset]:
-    """Offsets without those of topics that were deleted, and maybe made again: these have no meaning any more.
+    """Drop offsets of topics that were deleted since, and maybe made again.
 
     Args:
         offsets: by their partitions.

@@ -118,7 +118,7 @@ class PartitionConsumer:
         return self._consumer
 
     def _fetch(self, consumer: Consumer, end: int, seconds: float) -> None:
-        """Take what has come, of many messages those that come within some seconds; waits until something has."""
+        """Wait for messages; of many, take those that come within some seconds."""
         started = time.monotonic()
         wanted = max(1, min(_FETCH_RECORDS, end - self._fetched))
         while not self._take(consumer.consume(wanted, seconds) or consumer.consume(1, _WAIT_SECONDS)):
@@ -130,7 +130,7 @@ class PartitionConsumer:
                 )
 
     def _take(self, messages: list[Message]) -> bool:
-        """Keep what has come; whether it leads on."""
+        """Keep the messages that have come; False if there were none."""
         good = list(filterfalse(type(messages[0]).error, messages)) if messages else messages
         if good:
             self._ahead += good
@@ -210,7 +210,7 @@ class KafkaReader(SourceReader):
             yield self._decoder.decode(_together(fetched))
 
     def let_go(self, split_id: str) -> None:
-        """A partition is not read any more: let go of its connections."""
+        """Close the connections of a partition that is not read any more."""
         consumer = self._consumers.pop(split_id, None) or self._clients.take(self._key(split_id), PartitionConsumer)
         if consumer is not None:
             consumer.close()
@@ -278,7 +278,7 @@ def _timestamps(messages: list[Message]) -> npt.NDArray[np.int64]:
 
 
 def _headers(messages: list[Message]) -> pa.Array:
-    """The headers, of each name the last one."""
+    """The headers; of several with one name, the last."""
     return pa.array([list(dict(each.headers() or ()).items()) for each in messages], METADATA["headers"].storage_type)
 
 

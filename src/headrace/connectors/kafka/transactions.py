@@ -197,7 +197,7 @@ class Publisher:
         self._last = marker.epoch
 
     def may_go_on(self) -> bool:
-        """Tell whether another epoch may be published by it: not once a connection of its broke.
+        """Tell whether it may publish another epoch: not once a connection of its broke.
 
         librdkafka sends again what it got no answer to. The first request may still be on its way, and be carried out
         in the middle of a later transaction, which it would commit without its marker. A producer that begins anew
@@ -254,7 +254,7 @@ class Publisher:
             logger.warning("the transaction of transactional id %s was not aborted: %s", self._id, error)
 
     def _tried(self, step: Callable[[], T]) -> T:
-        """Have errors say whether there is any use in trying again."""
+        """Run a step, and turn its errors into ``OSError`` (may pass) or ``CommitRefusedError`` (will not)."""
         what = f"transactional id {self._id} at {self._servers}"
         try:
             return step()
@@ -267,7 +267,7 @@ class Publisher:
         raise CommitRefusedError(str(failure)) from failure
 
     def _cause(self, error: KafkaException, what: str) -> HeadraceError:
-        """A wrong password, say, is a request in vain for librdkafka; what it was about it tells beside it."""
+        """The cause of an error: for a wrong password, say, librdkafka tells it apart from the failed request."""
         try:
             self._sender.check(what)
         except HeadraceError as lasting:
@@ -276,7 +276,7 @@ class Publisher:
 
 
 def _in_time(step: Callable[[], T], what: str) -> T:
-    """Leave a step behind that does not return, as librdkafka may when a broker is killed in the middle of it.
+    """Run a step with a deadline, as a call of librdkafka may not return when a broker is killed meanwhile.
 
     Raises:
         InfrastructureError: when it has not ended some seconds after it should have.
@@ -406,7 +406,7 @@ class KafkaCommitter(Committer):
         return replace(staged, transactional_id=f"{self._ids[0]}-{former}")
 
     def _claim(self, ids: Sequence[str], epoch: int) -> None:
-        """Have ids get markers of this job, so that one that is missing later was lost.
+        """Set markers of this job for ids, so that one that is missing later is known to be lost.
 
         Nothing of this job may be in the middle of being published under them.
         """
@@ -421,7 +421,7 @@ class KafkaCommitter(Committer):
         return time.monotonic() - self._set_at.get(id_, time.monotonic()) > _QUIET_SECONDS
 
     def _do_here(self, work: Mapping[str, Callable[[Publisher], None]]) -> None:
-        """Have publishers in this process do something, by transactional id, side by side."""
+        """Run work of publishers in this process, by transactional id, in parallel."""
         with ThreadPoolExecutor(_THREADS, thread_name_prefix="headrace-publisher") as pool:
             done = [pool.submit(self._do, id_, each) for id_, each in work.items()]
         for future in done:
@@ -447,7 +447,7 @@ class KafkaCommitter(Committer):
 
 
 def refuse_future(settings: TransactionSettings, context: CommitterContext) -> None:
-    """Notice that a checkpoint is older than what is published.
+    """Refuse a checkpoint that is older than what is published.
 
     Raises:
         CheckpointError: naming the epoch of that.

@@ -42,7 +42,7 @@ _POLL_ROWS: Final = 10_000
 
 
 class MessageSender:
-    """A producer, and what it could not deliver.
+    """Sends messages by a producer, and raises the first error of a delivery.
 
     Args:
         settings: how the cluster is reached.
@@ -103,7 +103,7 @@ class MessageSender:
         return self._errors.lost_connection
 
     def check(self, what: str) -> None:
-        """Raise the error because of which librdkafka tries in vain, if there is one.
+        """Raise a lasting error of the client, because of which librdkafka retries in vain.
 
         Args:
             what: what was tried.
@@ -125,7 +125,7 @@ class MessageSender:
             raise self._undelivered
 
     def _serve(self) -> None:
-        """Have librdkafka tell what it has not told yet."""
+        """Let librdkafka run its callbacks."""
         with suppress(KafkaException):  # that it is of no use any more is known to whoever asks
             self.producer.poll(0)
 
@@ -317,13 +317,13 @@ class StagedEpoch:
             yield from _batches(self.content)
 
     def to_json(self) -> Json:
-        """For the manifest."""
+        """Encode it for the manifest."""
         found = {"id": self.transactional_id, "marker": self.marker_topic, "files": self.files}
         return found | ({"content": base64.b64encode(self.content).decode()} if self.content else {})
 
     @staticmethod
     def from_json(found: Json) -> StagedEpoch:
-        """Read what :meth:`to_json` gave."""
+        """Decode what :meth:`to_json` gave."""
         files = tuple(MessageFile(*each) for each in found["files"])
         return StagedEpoch(found["id"], found["marker"], files, base64.b64decode(found.get("content", "")))
 

@@ -86,7 +86,7 @@ class LogCommitter(Committer):
             self._context.folder.remove(_MARKER)
 
     def _take_over(self) -> None:
-        """Have older generations be fenced; what they have committed stays known."""
+        """Fence older generations of the job; what they have committed stays known."""
 
         def describe(state: LogState) -> Commit:
             known = state.producers.get(self._producer)
@@ -114,7 +114,7 @@ def job_and_sink(producer: str) -> tuple[str, str] | None:
 
 
 def refuse_other_times(log: Log, context: CommitterContext) -> None:
-    """Notice that the checkpoint is older than the output, or the log older than the checkpoint.
+    """Refuse a checkpoint that is older than the output, and a log that is older than the checkpoint.
 
     Raises:
         CheckpointError: naming the epochs of both; or when what waited in the log was abandoned.

@@ -205,7 +205,7 @@ class LogReader(SourceReader):
 
 
 def _headers(batch: pa.RecordBatch) -> pa.Array:
-    """Headers by their names; of those with one name, the last."""
+    """The headers; of several with one name, the last."""
     found = [{pair["key"]: pair["value"] for pair in pairs or ()} for pairs in batch.column("headers").to_pylist()]
     return pa.array([list(each.items()) for each in found], METADATA[_HEADERS].storage_type)
 
