@@ -35,16 +35,7 @@ _NO_JAVA_TYPES: Final = "no record is ever a Java object"
 _ENDS_WITH_EPOCH: Final = "a job that is cancelled gives up its epoch, and is left behind after a quarter of a minute"
 _SENT_WITH_EPOCH: Final = "records travel at the end of an epoch; see headrace.epoch.target-duration"
 _IS_A_LOG: Final = "state is a log of changes as it is"
-_IN_BATCHES: Final = "functions are handed whole Arrow batches, whose size follows from that of the epoch"
-_KEYS_AT_ONCE: Final = "state is looked up for all keys of a batch at once, and kept in memory for an epoch"
 _AS_STREAMS: Final = "in batch mode records and state are worked on as in streaming mode"
-_ONE_FILE: Final = "a task writes one state file in an epoch, or none"
-_ONE_PLACE: Final = "tasks map state files from the checkpoint directory, and keep them open"
-_DRAWN: Final = "plans are drawn in a way of their own; see headrace explain"
-_LOGGING: Final = "the processes of tasks log as headrace.log.level and headrace.log.format say"
-_OF_PYFLINK: Final = "it is for processes of PyFlink's own, which do not exist here"
-_IS_THE_DRIVER: Final = "the program itself is the driver, and its jobs run while it does"
-_BY_TIME: Final = "the split with the lowest watermark is read first"
 
 
 def _buffer_timeout(text: str) -> int:
@@ -112,169 +103,177 @@ CANCELLATION_INTERVAL: Final = _option(
 )
 CANCELLATION_TIMEOUT: Final = _option("task.cancellation.timeout", duration, 180_000, _ENDS_WITH_EPOCH)
 
-_WITHOUT_SETTERS: Final = (
-    _option("python.fn-execution.bundle.size", integer(1, _COUNT), 1000, _IN_BATCHES),
-    _option("python.fn-execution.bundle.time", duration, 1000, _SENT_WITH_EPOCH),
-    _option("python.fn-execution.arrow.batch.size", integer(1, _COUNT), 1000, _IN_BATCHES),
-    _option(
-        "python.fn-execution.memory.managed",
-        boolean,
-        True,
-        "no memory is managed: spark.executor.pyspark.memory limits that of Python",
+_WITHOUT_SETTERS: Final[dict[str, tuple[tuple[Any, ...], ...]]] = {
+    "functions are handed whole Arrow batches, whose size follows from that of the epoch": (
+        ("python.fn-execution.bundle.size", integer(1, _COUNT), 1000),
+        ("python.fn-execution.arrow.batch.size", integer(1, _COUNT), 1000),
     ),
-    _option("python.metric.enabled", boolean, True, "what jobs count is counted by batch, and always"),
-    _option("python.profile.enabled", boolean, False, "there is no profiler"),
-    _option("python.systemenv.enabled", boolean, True, "workers have the environment of executors"),
-    _option("python.operator-chaining.enabled", boolean, True, _CHAINS),
-    _option("python.client.executable", str, "python", "a program runs in the Python that it is started with"),
-    _option("python.execution-mode", choice("process", "thread"), "process", "it follows from headrace.runtime"),
-    _option("python.state.cache-size", integer(0, _COUNT), 1000, _KEYS_AT_ONCE),
-    _option("python.map-state.read-cache-size", integer(0, _COUNT), 1000, _KEYS_AT_ONCE),
-    _option("python.map-state.write-cache-size", integer(0, _COUNT), 1000, _KEYS_AT_ONCE),
-    _option("python.map-state.iterate-response-batch-size", integer(1, _COUNT), 1000, _KEYS_AT_ONCE),
-    _option("python.logging.default.level", str, None, _LOGGING),
-    _option("python.logging.level.overrides", str, None, _LOGGING),
-    _option("python.job-options", str, None, _OF_PYFLINK),
-    _option("python.internal.files-key-map", str, None, _OF_PYFLINK),
-    _option("python.internal.requirements-file-key", str, None, _OF_PYFLINK),
-    _option("python.internal.archives-key-map", str, None, _OF_PYFLINK),
-    _option("python.loopback-server.address", str, None, _OF_PYFLINK),
-    _option("pipeline.force-kryo-avro", boolean, False, _NO_JAVA_TYPES),
-    _option("pipeline.serialization-config", str, None, _NO_JAVA_TYPES),
-    _option("pipeline.vertex-description-mode", choice("TREE", "CASCADING"), "TREE", _DRAWN),
-    _option("pipeline.vertex-name-include-index-prefix", boolean, False, _DRAWN),
-    _option("pipeline.watermark-alignment.allow-unaligned-source-splits", boolean, False, _BY_TIME),
-    _option("pipeline.watermark-alignment.buffer-size", integer(1, _COUNT), 3, _BY_TIME),
-    _option("pipeline.sources.pause-until-first-checkpoint", boolean, False, "the first epoch is a checkpoint"),
-    _option("execution.buffer-timeout.enabled", boolean, True, _SENT_WITH_EPOCH),
-    _option(
-        "execution.batch-shuffle-mode",
-        choice(
-            "ALL_EXCHANGES_PIPELINED",
+    _SENT_WITH_EPOCH: (
+        ("python.fn-execution.bundle.time", duration, 1000),
+        ("execution.buffer-timeout.enabled", boolean, True),
+    ),
+    "no memory is managed: spark.executor.pyspark.memory limits that of Python": (
+        ("python.fn-execution.memory.managed", boolean, True),
+    ),
+    "what jobs count is counted by batch, and always": (("python.metric.enabled", boolean, True),),
+    "there is no profiler": (("python.profile.enabled", boolean, False),),
+    "workers have the environment of executors": (("python.systemenv.enabled", boolean, True),),
+    _CHAINS: (("python.operator-chaining.enabled", boolean, True),),
+    "a program runs in the Python that it is started with": (("python.client.executable", str, "python"),),
+    "it follows from headrace.runtime": (("python.execution-mode", choice("process", "thread"), "process"),),
+    "state is looked up for all keys of a batch at once, and kept in memory for an epoch": (
+        ("python.state.cache-size", integer(0, _COUNT), 1000),
+        ("python.map-state.read-cache-size", integer(0, _COUNT), 1000),
+        ("python.map-state.write-cache-size", integer(0, _COUNT), 1000),
+        ("python.map-state.iterate-response-batch-size", integer(1, _COUNT), 1000),
+        ("execution.async-state.total-buffer-size", integer(1, _COUNT), 6000),
+        ("execution.async-state.active-buffer-size", integer(1, _COUNT), 1000),
+        ("execution.async-state.active-buffer-timeout", duration, 1000),
+    ),
+    "the processes of tasks log as headrace.log.level and headrace.log.format say": (
+        ("python.logging.default.level", str, None),
+        ("python.logging.level.overrides", str, None),
+    ),
+    "it is for processes of PyFlink's own, which do not exist here": (
+        ("python.job-options", str, None),
+        ("python.internal.files-key-map", str, None),
+        ("python.internal.requirements-file-key", str, None),
+        ("python.internal.archives-key-map", str, None),
+        ("python.loopback-server.address", str, None),
+    ),
+    _NO_JAVA_TYPES: (
+        ("pipeline.force-kryo-avro", boolean, False),
+        ("pipeline.serialization-config", str, None),
+    ),
+    "plans are drawn in a way of their own; see headrace explain": (
+        ("pipeline.vertex-description-mode", choice("TREE", "CASCADING"), "TREE"),
+        ("pipeline.vertex-name-include-index-prefix", boolean, False),
+    ),
+    "the split with the lowest watermark is read first": (
+        ("pipeline.watermark-alignment.allow-unaligned-source-splits", boolean, False),
+        ("pipeline.watermark-alignment.buffer-size", integer(1, _COUNT), 3),
+    ),
+    "the first epoch is a checkpoint": (("pipeline.sources.pause-until-first-checkpoint", boolean, False),),
+    "there is a shuffle of Spark between all stages": (
+        (
+            "execution.batch-shuffle-mode",
+            choice(
+                "ALL_EXCHANGES_PIPELINED",
+                "ALL_EXCHANGES_BLOCKING",
+                "ALL_EXCHANGES_HYBRID_FULL",
+                "ALL_EXCHANGES_HYBRID_SELECTIVE",
+            ),
             "ALL_EXCHANGES_BLOCKING",
-            "ALL_EXCHANGES_HYBRID_FULL",
-            "ALL_EXCHANGES_HYBRID_SELECTIVE",
         ),
-        "ALL_EXCHANGES_BLOCKING",
-        "there is a shuffle of Spark between all stages",
     ),
-    _option("execution.sort-partition.memory", memory_size, 128 << 20, _AS_STREAMS),
-    _option("execution.sort-keyed-partition.memory", memory_size, 128 << 20, _AS_STREAMS),
-    _option("execution.sorted-inputs.enabled", boolean, True, _AS_STREAMS),
-    _option("execution.sorted-inputs.memory", memory_size, 128 << 20, _AS_STREAMS),
-    _option("execution.batch-state-backend.enabled", boolean, True, _AS_STREAMS),
-    _option("execution.async-state.total-buffer-size", integer(1, _COUNT), 6000, _KEYS_AT_ONCE),
-    _option("execution.async-state.active-buffer-size", integer(1, _COUNT), 1000, _KEYS_AT_ONCE),
-    _option("execution.async-state.active-buffer-timeout", duration, 1000, _KEYS_AT_ONCE),
-    _option("execution.attached", boolean, False, _IS_THE_DRIVER),
-    _option("execution.shutdown-on-attached-exit", boolean, False, _IS_THE_DRIVER),
-    _option("execution.shutdown-on-application-finish", boolean, True, _IS_THE_DRIVER),
-    _option("execution.submit-failed-job-on-application-error", boolean, False, _IS_THE_DRIVER),
-    _option("execution.terminate-application-on-any-job-terminated-exceptionally", boolean, True, _IS_THE_DRIVER),
-    _option("execution.program-config.enabled", boolean, True, _IS_THE_DRIVER),
-    _option("execution.program-config.wildcards", str, None, _IS_THE_DRIVER),
-    _option("execution.allow-client-job-configurations", boolean, True, _IS_THE_DRIVER),
-    _option(
-        "execution.checkpointing.storage",
-        choice("filesystem", "jobmanager"),
-        "filesystem",
-        "execution.checkpointing.dir alone says where checkpoints are",
-        "state.checkpoint-storage",
+    _AS_STREAMS: (
+        ("execution.sort-partition.memory", memory_size, 128 << 20),
+        ("execution.sort-keyed-partition.memory", memory_size, 128 << 20),
+        ("execution.sorted-inputs.enabled", boolean, True),
+        ("execution.sorted-inputs.memory", memory_size, 128 << 20),
+        ("execution.batch-state-backend.enabled", boolean, True),
     ),
-    _option(
-        "execution.checkpointing.incremental",
-        boolean,
-        True,
-        "a checkpoint has what has changed, and refers to the files of earlier ones",
-        "state.backend.incremental",
+    "the program itself is the driver, and its jobs run while it does": (
+        ("execution.attached", boolean, False),
+        ("execution.shutdown-on-attached-exit", boolean, False),
+        ("execution.shutdown-on-application-finish", boolean, True),
+        ("execution.submit-failed-job-on-application-error", boolean, False),
+        ("execution.terminate-application-on-any-job-terminated-exceptionally", boolean, True),
+        ("execution.program-config.enabled", boolean, True),
+        ("execution.program-config.wildcards", str, None),
+        ("execution.allow-client-job-configurations", boolean, True),
     ),
-    _option(
-        "execution.checkpointing.create-subdir",
-        boolean,
-        False,
-        "execution.checkpointing.dir is the directory of one job",
-        "state.checkpoints.create-subdir",
+    "execution.checkpointing.dir alone says where checkpoints are": (
+        (
+            "execution.checkpointing.storage",
+            choice("filesystem", "jobmanager"),
+            "filesystem",
+            "state.checkpoint-storage",
+        ),
     ),
-    _option(
-        "execution.checkpointing.cleaner.parallel-mode",
-        boolean,
-        True,
-        "the job manager deletes old files between epochs",
-        "state.checkpoint.cleaner.parallel-mode",
+    "a checkpoint has what has changed, and refers to the files of earlier ones": (
+        ("execution.checkpointing.incremental", boolean, True, "state.backend.incremental"),
     ),
-    _option(
-        "execution.checkpointing.write-buffer-size",
-        integer(1, _COUNT),
-        4096,
-        _ONE_FILE,
-        "state.storage.fs.write-buffer-size",
-        "state.backend.fs.write-buffer-size",
+    "execution.checkpointing.dir is the directory of one job": (
+        ("execution.checkpointing.create-subdir", boolean, False, "state.checkpoints.create-subdir"),
     ),
-    _option("execution.checkpointing.file-merging.enabled", boolean, False, _ONE_FILE),
-    _option("execution.checkpointing.file-merging.across-checkpoint-boundary", boolean, False, _ONE_FILE),
-    _option("execution.checkpointing.file-merging.max-file-size", memory_size, 32 << 20, _ONE_FILE),
-    _option("execution.checkpointing.file-merging.pool-blocking", boolean, False, _ONE_FILE),
-    _option("execution.checkpointing.file-merging.max-subtasks-per-file", integer(1, _COUNT), 4, _ONE_FILE),
-    _option("execution.checkpointing.file-merging.max-space-amplification", number(), 2.0, _ONE_FILE),
-    _option("execution.checkpointing.local-backup.enabled", boolean, False, _ONE_PLACE),
-    _option("execution.checkpointing.local-backup.dirs", str, None, _ONE_PLACE, "taskmanager.state.local.root-dirs"),
-    _option("execution.state-recovery.from-local", boolean, False, _ONE_PLACE, "state.backend.local-recovery"),
-    _option(
-        "execution.state-recovery.approximate-local-recovery",
-        boolean,
-        False,
-        "a failure never loses what an operator has taken in",
-        "execution.checkpointing.approximate-local-recovery",
+    "the job manager deletes old files between epochs": (
+        ("execution.checkpointing.cleaner.parallel-mode", boolean, True, "state.checkpoint.cleaner.parallel-mode"),
     ),
-    _option(
-        "execution.state-recovery.without-channel-state.checkpoint-id",
-        integer(-1, 2**63 - 1),
-        -1,
-        _NO_BARRIERS,
-        "execution.checkpointing.recover-without-channel-state.checkpoint-id",
+    "a task writes one state file in an epoch, or none": (
+        (
+            "execution.checkpointing.write-buffer-size",
+            integer(1, _COUNT),
+            4096,
+            "state.storage.fs.write-buffer-size",
+            "state.backend.fs.write-buffer-size",
+        ),
+        ("execution.checkpointing.file-merging.enabled", boolean, False),
+        ("execution.checkpointing.file-merging.across-checkpoint-boundary", boolean, False),
+        ("execution.checkpointing.file-merging.max-file-size", memory_size, 32 << 20),
+        ("execution.checkpointing.file-merging.pool-blocking", boolean, False),
+        ("execution.checkpointing.file-merging.max-subtasks-per-file", integer(1, _COUNT), 4),
+        ("execution.checkpointing.file-merging.max-space-amplification", number(), 2.0),
     ),
-    _option("execution.checkpointing.unaligned.interruptible-timers.enabled", boolean, False, _NO_BARRIERS),
-    _option(
-        "execution.checkpointing.unaligned.max-subtasks-per-channel-state-file", integer(1, _COUNT), 5, _NO_BARRIERS
+    "tasks map state files from the checkpoint directory, and keep them open": (
+        ("execution.checkpointing.local-backup.enabled", boolean, False),
+        ("execution.checkpointing.local-backup.dirs", str, None, "taskmanager.state.local.root-dirs"),
+        ("execution.state-recovery.from-local", boolean, False, "state.backend.local-recovery"),
     ),
-    _option("execution.checkpointing.unaligned.recover-output-on-downstream.enabled", boolean, False, _NO_BARRIERS),
-    _option("execution.checkpointing.during-recovery.enabled", boolean, False, _NO_BARRIERS),
-    _option(
-        "execution.checkpointing.checkpoints-after-tasks-finish",
-        boolean,
-        True,
-        "every epoch is a checkpoint, to the last",
-        "execution.checkpointing.checkpoints-after-tasks-finish.enabled",
+    "a failure never loses what an operator has taken in": (
+        (
+            "execution.state-recovery.approximate-local-recovery",
+            boolean,
+            False,
+            "execution.checkpointing.approximate-local-recovery",
+        ),
     ),
-    _option(
-        "state.changelog.periodic-materialize.enabled",
-        boolean,
-        True,
-        _IS_A_LOG,
-        "state.backend.changelog.periodic-materialize.enabled",
+    _NO_BARRIERS: (
+        (
+            "execution.state-recovery.without-channel-state.checkpoint-id",
+            integer(-1, 2**63 - 1),
+            -1,
+            "execution.checkpointing.recover-without-channel-state.checkpoint-id",
+        ),
+        ("execution.checkpointing.unaligned.interruptible-timers.enabled", boolean, False),
+        ("execution.checkpointing.unaligned.max-subtasks-per-channel-state-file", integer(1, _COUNT), 5),
+        ("execution.checkpointing.unaligned.recover-output-on-downstream.enabled", boolean, False),
+        ("execution.checkpointing.during-recovery.enabled", boolean, False),
     ),
-    _option(
-        "state.changelog.periodic-materialize.interval",
-        duration,
-        600_000,
-        _IS_A_LOG,
-        "state.backend.changelog.periodic-materialize.interval",
+    "every epoch is a checkpoint, to the last": (
+        (
+            "execution.checkpointing.checkpoints-after-tasks-finish",
+            boolean,
+            True,
+            "execution.checkpointing.checkpoints-after-tasks-finish.enabled",
+        ),
     ),
-    _option(
-        "state.changelog.max-failures-allowed",
-        integer(0, _COUNT),
-        3,
-        _IS_A_LOG,
-        "state.backend.changelog.max-failures-allowed",
+    _IS_A_LOG: (
+        (
+            "state.changelog.periodic-materialize.enabled",
+            boolean,
+            True,
+            "state.backend.changelog.periodic-materialize.enabled",
+        ),
+        (
+            "state.changelog.periodic-materialize.interval",
+            duration,
+            600_000,
+            "state.backend.changelog.periodic-materialize.interval",
+        ),
+        ("state.changelog.max-failures-allowed", integer(0, _COUNT), 3, "state.backend.changelog.max-failures-allowed"),
+        ("state.changelog.storage", str, "memory", "state.backend.changelog.storage"),
     ),
-    _option("state.changelog.storage", str, "memory", _IS_A_LOG, "state.backend.changelog.storage"),
-    _option("task.cancellation.timers.timeout", duration, 7_500, _ENDS_WITH_EPOCH),
-)
-"""Those that only a configuration sets."""
+    _ENDS_WITH_EPOCH: (("task.cancellation.timers.timeout", duration, 7_500),),
+}
+"""Those that only a configuration sets, by the reason: key, how it is read, its default, and its older keys."""
 
 FLINK_OPTIONS: Final[dict[str, FlinkOption[Any]]] = {
     key: option
-    for option in (*tuple(globals().values()), *_WITHOUT_SETTERS)
+    for option in (
+        *tuple(globals().values()),
+        *(_option(*row[:3], reason, *row[3:]) for reason, rows in _WITHOUT_SETTERS.items() for row in rows),
+    )
     if isinstance(option, FlinkOption)
     for key in (option.key, *option.deprecated_keys)
 }

@@ -18,7 +18,7 @@ from headrace.datastream.streams.checks import check_function, check_instance, c
 from headrace.datastream.streams.keying import check_same_keys
 from headrace.datastream.streams.stream import Stream
 from headrace.datastream.streams.types import Role, TypeOrigin, origin_of, result_type
-from headrace.datastream.streams.windowed_stream import WindowSettings, WindowsOfStream
+from headrace.datastream.streams.windowed_stream import WindowsOfStream
 from headrace.expressions import Expression
 from headrace.graph.window_specs import CoGroupSpec
 from headrace.operators.join.results import INNER, Outer
@@ -148,12 +148,12 @@ class WindowsOfTwo(WindowsOfStream[T_co, K_co], Generic[T_co, V_co, K_co]):
     def __init__(
         self, first: KeyedStream[T_co, K_co], second: KeyedStream[V_co, K_co], assigner: WindowAssigner[Any, Any]
     ) -> None:
-        super().__init__(first, WindowSettings(assigner))
+        super().__init__(first, assigner)
         self._second = second
 
     def __repr__(self) -> str:
         types = f"{self.get_input_type()}, {self._second.get_type()}"
-        return f"{type(self).__name__}({types}, {self._settings.assigner})"
+        return f"{type(self).__name__}({types}, {self._assigner})"
 
     def _applied(self, name: str, adapter: Any, function: Any, output_type: Any, role: Role) -> Any:
         found = result_type(output_type, function, role)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, overload
 
@@ -58,71 +57,25 @@ if TYPE_CHECKING:
     from headrace.datastream.streams.keyed_stream import KeyedStream
 
 
-@dataclass(slots=True)
-class WindowSettings:
-    """The settings of windows, as far as the program has made them.
-
-    Attributes:
-        assigner: puts records into windows.
-        trigger: says when windows are shown; None leaves it to the assigner.
-        evictor: removes records from a window that fires; None removes none.
-        lateness: how long after its end a window still takes records, in milliseconds.
-        late_tag: the side output for records that come too late; None drops and counts them.
-        mode: what windows show when they fire again.
-    """
-
-    assigner: WindowAssigner[Any, Any]
-    trigger: Trigger[Any, Any] | None = None
-    evictor: Evictor[Any, Any] | None = None
-    lateness: int = 0
-    late_tag: OutputTag | None = None
-    mode: AccumulationMode = AccumulationMode.ACCUMULATING
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.assigner, WindowAssigner):
-            offered = "TumblingEventTimeWindows.of(...) or another WindowAssigner"
-            raise refused(f"window takes {offered}, not {self.assigner!r}", InvalidTypeError)
-
-    def check_merges(self, trigger: Trigger[Any, Any]) -> None:
-        """Refuse a trigger that cannot merge, of windows that do.
-
-        Raises:
-            InvalidProgramError: when it is one.
-        """
-        if isinstance(self.assigner, MergingWindowAssigner) and not trigger.can_merge():
-            raise refused(
-                f"{trigger} cannot be used with windows that merge ({self.assigner}): its can_merge() is False"
-            )
-
-    def definition(self, environment: StreamExecutionEnvironment) -> WindowDefinition:
-        """The windows, with the assigner's own trigger where the program has set none."""
-        trigger = self._trigger_or_default(environment)
-        return WindowDefinition(self.assigner, trigger, self.evictor, self.lateness, self.late_tag, self.mode)
-
-    def _trigger_or_default(self, environment: StreamExecutionEnvironment) -> Trigger[Any, Any]:
-        if self.trigger is not None:
-            return self.trigger
-        trigger = self.assigner.get_default_trigger(environment)
-        if not isinstance(trigger, Trigger):
-            name = type(self.assigner).__name__
-            raise refused(f"{name}.get_default_trigger has to return a Trigger, not {trigger!r}", InvalidTypeError)
-        self.check_merges(trigger)
-        if isinstance(trigger, NeverTrigger):
-            warn_caller(f"{self.assigner} show nothing by themselves: say when, with .trigger(...)")
-        return trigger
-
-
 class WindowsOfStream(Generic[T_co, K_co]):
     """The root of streams that are cut into windows. Its settings change the stream, and return it, as in PyFlink.
 
     Args:
         keyed_stream: the keyed stream.
-        settings: its windows.
+        assigner: puts its records into windows.
     """
 
-    def __init__(self, keyed_stream: KeyedStream[T_co, K_co], settings: WindowSettings) -> None:
+    def __init__(self, keyed_stream: KeyedStream[T_co, K_co], assigner: WindowAssigner[Any, Any]) -> None:
+        if not isinstance(assigner, WindowAssigner):
+            offered = "TumblingEventTimeWindows.of(...) or another WindowAssigner"
+            raise refused(f"window takes {offered}, not {assigner!r}", InvalidTypeError)
         self._keyed_stream = keyed_stream
-        self._settings = settings
+        self._assigner = assigner
+        self._trigger: Trigger[Any, Any] | None = None
+        self._evictor: Evictor[Any, Any] | None = None
+        self._lateness = 0
+        self._late_tag: OutputTag[Any] | None = None
+        self._mode = AccumulationMode.ACCUMULATING
 
     def get_execution_environment(self) -> StreamExecutionEnvironment:
         """The environment that the stream belongs to."""
@@ -133,7 +86,7 @@ class WindowsOfStream(Generic[T_co, K_co]):
         return self._keyed_stream.get_type()
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.get_input_type()}, {self._settings.assigner})"
+        return f"{type(self).__name__}({self.get_input_type()}, {self._assigner})"
 
     def _repr_html_(self) -> str:
         """HTML for notebooks: the windows, and the graph up to here."""
@@ -143,7 +96,7 @@ class WindowsOfStream(Generic[T_co, K_co]):
         return stream_html(type(self).__name__, self._facts(), stream._transformations.graph, stream._operator_ids())
 
     def _facts(self) -> dict[str, object]:
-        return {**self._keyed_stream._facts(), "windows": self._settings.assigner}
+        return {**self._keyed_stream._facts(), "windows": self._assigner}
 
     def trigger(self, trigger: Trigger[Any, Any]) -> Self:
         """Says when the contents of windows are shown, in the place of the assigner's own trigger.
@@ -155,8 +108,7 @@ class WindowsOfStream(Generic[T_co, K_co]):
             InvalidProgramError: when the windows merge and the trigger cannot.
         """
         expect(trigger, Trigger, "trigger")
-        self._settings.check_merges(trigger)
-        self._settings.trigger = trigger
+        self._trigger = self._checked(trigger)
         return self
 
     def evictor(self, evictor: Evictor[Any, Any]) -> Self:
@@ -168,7 +120,7 @@ class WindowsOfStream(Generic[T_co, K_co]):
             InvalidTypeError: when it is no evictor.
         """
         expect(evictor, Evictor, "evictor")
-        self._settings.evictor = evictor
+        self._evictor = evictor
         return self
 
     def allowed_lateness(self, time_ms: int | Time | Duration | timedelta) -> Self:
@@ -187,9 +139,9 @@ class WindowsOfStream(Generic[T_co, K_co]):
             raise refused(f"the allowed lateness cannot be negative, it is {lateness} ms")
         if lateness > MAX_WATERMARK:
             raise refused(f"the allowed lateness is at most {MAX_WATERMARK} ms, for ever, not {lateness} ms")
-        if lateness and not self._settings.assigner.is_event_time():
-            warn_caller(f"allowed_lateness has no effect: nothing is late in {self._settings.assigner}")
-        self._settings.lateness = lateness
+        if lateness and not self._assigner.is_event_time():
+            warn_caller(f"allowed_lateness has no effect: nothing is late in {self._assigner}")
+        self._lateness = lateness
         return self
 
     def accumulation_mode(self, mode: AccumulationMode) -> Self:
@@ -200,10 +152,10 @@ class WindowsOfStream(Generic[T_co, K_co]):
             InvalidProgramError: when it takes results back, and the windows are of so many records.
         """
         expect(mode, AccumulationMode, "accumulation_mode")
-        assigner = self._settings.assigner
+        assigner = self._assigner
         if mode.retracts and isinstance(assigner, CountTumblingWindowAssigner | CountSlidingWindowAssigner):
             raise refused(f"{assigner} are shown once, when they are full: there is nothing to take back")
-        self._settings.mode = mode
+        self._mode = mode
         return self
 
     def side_output_late_data(self, output_tag: OutputTag[Any]) -> Self:
@@ -212,11 +164,29 @@ class WindowsOfStream(Generic[T_co, K_co]):
         Their type is that of the records, so the tag need not say it.
         """
         expect(output_tag, OutputTag, "side_output_late_data")
-        self._settings.late_tag = output_tag
+        self._late_tag = output_tag
         return self
 
+    def _checked(self, trigger: Trigger[Any, Any]) -> Trigger[Any, Any]:
+        if isinstance(self._assigner, MergingWindowAssigner) and not trigger.can_merge():
+            raise refused(
+                f"{trigger} cannot be used with windows that merge ({self._assigner}): its can_merge() is False"
+            )
+        return trigger
+
     def _definition(self) -> WindowDefinition:
-        return self._settings.definition(self.get_execution_environment())
+        trigger = self._default_trigger() if self._trigger is None else self._trigger
+        return WindowDefinition(self._assigner, trigger, self._evictor, self._lateness, self._late_tag, self._mode)
+
+    def _default_trigger(self) -> Trigger[Any, Any]:
+        trigger = self._assigner.get_default_trigger(self.get_execution_environment())
+        if not isinstance(trigger, Trigger):
+            name = type(self._assigner).__name__
+            raise refused(f"{name}.get_default_trigger has to return a Trigger, not {trigger!r}", InvalidTypeError)
+        self._checked(trigger)
+        if isinstance(trigger, NeverTrigger):
+            warn_caller(f"{self._assigner} show nothing by themselves: say when, with .trigger(...)")
+        return trigger
 
     def _definition_for(self, found: TypeInformation) -> WindowDefinition:
         """The windows, for functions of the user whose results are of the type ``found``.
@@ -224,7 +194,7 @@ class WindowsOfStream(Generic[T_co, K_co]):
         Raises:
             InvalidTypeError: when such results cannot be taken back, and the windows do that.
         """
-        if self._settings.mode.retracts and not isinstance(found, RowTypeInfo):
+        if self._mode.retracts and not isinstance(found, RowTypeInfo):
             raise refused(
                 f"results that are taken back are rows, which alone have a kind, not {found}: give rows, and declare "
                 "their type, Types.ROW(...) or Types.ROW_NAMED(...)",
@@ -357,7 +327,7 @@ class WindowedStream(WindowsOfOne[T_co, K_co], Generic[T_co, K_co, W_co]):
     _function_kinds = (WindowFunction, ProcessWindowFunction)
 
     def __init__(self, keyed_stream: KeyedStream[T_co, K_co], window_assigner: WindowAssigner[Any, W_co]) -> None:
-        super().__init__(keyed_stream, WindowSettings(window_assigner))
+        super().__init__(keyed_stream, window_assigner)
 
     @overload
     def reduce(
@@ -541,11 +511,8 @@ class AllWindowedStream(WindowsOfOne[T_co, int], Generic[T_co]):
     _function_kinds = (AllWindowFunction, ProcessAllWindowFunction)
     _has_key = False
 
-    def __init__(self, keyed_stream: KeyedStream[T_co, int], window_assigner: WindowAssigner[Any, Any]) -> None:
-        super().__init__(keyed_stream, WindowSettings(window_assigner))
-
     def _facts(self) -> dict[str, object]:
-        return {"records": self.get_input_type(), "windows": self._settings.assigner}
+        return {"records": self.get_input_type(), "windows": self._assigner}
 
     def reduce(self, reduce_function: Any, window_function: Any = None, output_type: Any = None) -> DataStream[Any]:
         """Combines the records of a window, as they come, into one of the same type.
