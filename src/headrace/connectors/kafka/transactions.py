@@ -236,16 +236,25 @@ class Publisher:
         return last
 
     def _run_transaction(self, marker: Marker, batches: Iterable[tuple[str, pa.RecordBatch]] = ()) -> None:
-        producer, group = self._sender.producer, self._group.consumer_group_metadata()
-        producer.begin_transaction()
+        self._begin()
         for topic, batch in batches:
             self._sender.send(topic, batch)
         try:  # the marker and the messages are on their way together
-            mark = partial(producer.send_offsets_to_transaction, [marker.offset()], group, _MARK_SECONDS)
-            _in_time(mark, f"the marker of {self._id}")
+            self._mark(marker)
         finally:
             self._sender.flush()  # a message that was not delivered is why the marker was not set
-        producer.commit_transaction(_REQUEST_SECONDS)
+        self._commit()
+
+    def _begin(self) -> None:
+        self._sender.producer.begin_transaction()
+
+    def _mark(self, marker: Marker) -> None:
+        group = self._group.consumer_group_metadata()
+        send = self._sender.producer.send_offsets_to_transaction
+        _in_time(lambda: send([marker.offset()], group, _MARK_SECONDS), f"the marker of {self._id}")
+
+    def _commit(self) -> None:
+        self._sender.producer.commit_transaction(_REQUEST_SECONDS)
 
     def _abort(self) -> None:
         try:
