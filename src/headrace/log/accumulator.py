@@ -36,7 +36,7 @@ class RecordAccumulator:
 
     def __init__(self, linger: float) -> None:
         self._linger = linger
-        self._waits = threading.Condition(threading.Lock())
+        self._waits = threading.Condition(threading.RLock())
         self._queue: list[ProducerBatch] = []
         self._size = 0
         self._error: BaseException | None = None
@@ -90,6 +90,7 @@ class RecordAccumulator:
         with self._waits:
             for batch in self._queue:
                 batch.seal()
+            self._waits.notify_all()
 
     # --- who takes ---------------------------------------------------------------------------------------------------
 
@@ -107,11 +108,9 @@ class RecordAccumulator:
     def take(self) -> tuple[list[ProducerBatch], int]:
         """Drain the queue: all batches with records, and their size in bytes."""
         with self._waits:
+            self.seal()
             taken, size = self._queue, self._size
             self._queue, self._size = [], 0
-            for batch in taken:
-                batch.seal()
-            self._waits.notify_all()
             return [batch for batch in taken if len(batch)], size
 
     def put_back(self, batches: list[ProducerBatch], size: int) -> None:
@@ -125,17 +124,15 @@ class RecordAccumulator:
         """Raise an error in the next call of :meth:`add`; None forgets an earlier one."""
         with self._waits:
             self._error = error
-            for batch in self._queue if error is not None else ():
-                batch.seal()
+            if error is not None:
+                self.seal()
             self._waits.notify_all()
 
     def close(self) -> None:
         """Refuse further batches."""
         with self._waits:
             self._closed = True
-            for batch in self._queue:
-                batch.seal()
-            self._waits.notify_all()
+            self.seal()
 
     # --- inside ------------------------------------------------------------------------------------------------------
 

@@ -291,12 +291,14 @@ class ClusterReading:
         name: what errors call it: its id, and where it is.
         log: the cluster.
         plan: what is read of it.
-        state: what :meth:`snapshot` gave, or None at the first start.
+        state: that of the enumerator, or None at the first start.
         threshold: how often in a row it may fail.
         is_active: whether it is still to be read, asked when it fails.
 
     Attributes:
         enumerator: that of the cluster's partitions.
+        splits: the partitions that are known by now.
+        state: that of the enumerator as of the last look, for a restart; None before the first one.
     """
 
     def __init__(
@@ -310,15 +312,10 @@ class ClusterReading:
     ) -> None:
         self._is_active = is_active
         self.enumerator = PartitionEnumerator(log, plan, copy.deepcopy(state))
-        self._state = state
+        self.state = state
         self._looks: RepeatedCalls[Sequence[str] | None] = RepeatedCalls(f"cluster {name}", threshold)
-        self._splits: Sequence[str] = ()
+        self.splits: Sequence[str] = ()
         self._is_known = False
-
-    @property
-    def splits(self) -> Sequence[str]:
-        """The partitions that are known by now."""
-        return self._splits
 
     def begin_to_look(self, now: int) -> None:
         """Begin to look what there is, unless that is under way."""
@@ -342,8 +339,8 @@ class ClusterReading:
         else:
             self._is_known = True
             if found is not None:
-                self._splits = found
-                self._state = copy.deepcopy(self.enumerator.snapshot())
+                self.splits = found
+                self.state = copy.deepcopy(self.enumerator.snapshot())
 
     @property
     def at_rest(self) -> PartitionEnumerator | None:
@@ -354,10 +351,6 @@ class ClusterReading:
     def is_complete(self) -> bool:
         """Tell whether no further partition will be found; it is not before the first look."""
         return self._is_known and self.enumerator.is_complete()
-
-    def snapshot(self) -> Json | None:
-        """The state for a restart, as of the last look; None before the first one."""
-        return self._state
 
     def close(self) -> None:
         """Let go of connections; those that are in use, later."""
@@ -510,8 +503,8 @@ class DynamicKafkaEnumerator(SplitEnumerator):
 
     def _states(self) -> dict[str, Json]:
         """Give the state of each cluster's enumerator; clusters that were never looked at are left out."""
-        states = {name: cluster.snapshot() for name, cluster in self._clusters.items()}
-        return self._restored | {name: state for name, state in states.items() if state is not None}
+        states = {name: each.state for name, each in self._clusters.items() if each.state is not None}
+        return self._restored | states
 
     def _follow(self, wanted: Mapping[str, ClusterMetadata], now: int) -> None:
         """Read what the metadata says now; of clusters that stay, what is known stays."""
