@@ -169,6 +169,7 @@ class Consumer:
     made: ClassVar[list[Consumer]] = []
 
     def __init__(self, settings: ClientSettings, partition: object) -> None:
+        self.settings, self.partition = settings, partition
         self.of = f"{settings.servers} {partition}"
         self.is_closed = False
         self.made.append(self)

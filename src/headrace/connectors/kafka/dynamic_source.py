@@ -36,7 +36,6 @@ from headrace.connectors.partitions import Subscription
 from headrace.connectors.source import (
     EnumeratorContext,
     Json,
-    ReaderContext,
     SourceReader,
     SourceRecords,
     SplitEnumerator,
@@ -44,50 +43,22 @@ from headrace.connectors.source import (
 from headrace.connectors.topic_builders import MessageSourceBuilder, TopicSource, whole_number
 
 
-class DynamicKafkaReader(SourceReader):
+class DynamicKafkaReader(KafkaReader):
     """Reads ranges of offsets of partitions of clusters, which each piece says how to reach.
 
     Args:
-        properties: settings of all clients.
+        settings: those of the clients of all clusters.
         schema: what records are made of.
         reject: whether there is an output for dead letters.
     """
 
-    def __init__(self, properties: Mapping[str, str], schema: MessageDeserializationSchema, *, reject: bool) -> None:
-        self._properties = properties
-        self._schema = schema
-        self._reject = reject
-        self._readers: dict[str, tuple[ClientSettings, KafkaReader]] = {}
-        self._context = ReaderContext()
-
-    def open(self, context: ReaderContext) -> None:
-        self._context = context
-
     def read(self, piece: Json) -> Iterator[SourceRecords]:
         cluster, properties, partition, start, end = piece
-        reader = self._reader(cluster, properties)
+        settings = cluster_settings(self._settings.properties, cluster, properties)
         if end == NO_OFFSET:
-            reader.let_go(partition)
+            self.let_go(settings, f"{cluster}/", partition)
         else:
-            yield from reader.read([partition, start, end])
-
-    def close(self) -> None:
-        for _, reader in self._readers.values():
-            reader.close()
-        self._readers.clear()
-
-    def _reader(self, cluster: str, properties: Mapping[str, str]) -> KafkaReader:
-        """The reader of a cluster; another one where the cluster is reached in another way now."""
-        settings = cluster_settings(self._properties, cluster, properties)
-        known = self._readers.get(cluster)
-        if known is not None and known[0] == settings:
-            return known[1]
-        if known is not None:
-            known[1].close()
-        reader = KafkaReader(settings, self._schema, reject=self._reject, place=f"{cluster}/")
-        reader.open(self._context)
-        self._readers[cluster] = settings, reader
-        return reader
+            yield from self.read_range(settings, f"{cluster}/", partition, (start, end))
 
 
 class DynamicKafkaSource(TopicSource[T_co]):
@@ -129,7 +100,9 @@ class DynamicKafkaSource(TopicSource[T_co]):
         return DynamicKafkaEnumerator(self._plan, KafkaPartitionedLog, context.state)
 
     def create_reader(self) -> SourceReader:
-        return DynamicKafkaReader(self._plan.properties, self._schema, reject=self._dead_letter is not None)
+        return DynamicKafkaReader(
+            ClientSettings(self._plan.properties), self._schema, reject=self._dead_letter is not None
+        )
 
     def __repr__(self) -> str:
         return f"DynamicKafkaSource({self._plan.subscriber} by {type(self._plan.service).__name__})"

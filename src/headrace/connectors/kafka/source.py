@@ -177,14 +177,10 @@ class KafkaReader(SourceReader):
         settings: how the cluster is reached.
         schema: what records are made of.
         reject: whether there is an output for dead letters.
-        place: what people are told before the name of a topic.
     """
 
-    def __init__(
-        self, settings: ClientSettings, schema: MessageDeserializationSchema, *, reject: bool, place: str = ""
-    ) -> None:
+    def __init__(self, settings: ClientSettings, schema: MessageDeserializationSchema, *, reject: bool) -> None:
         self._settings = settings
-        self._place = place
         self._decoder = MessageDecoder(schema, reject=reject)
         self._wants_keys = schema.key is not None
         self._metadata = {name: _COLUMNS[name] for name in schema.metadata.values() if name in _COLUMNS}
@@ -196,11 +192,25 @@ class KafkaReader(SourceReader):
 
     def read(self, piece: Json) -> Iterator[SourceRecords]:
         split_id, start, end = piece
+        yield from self.read_range(self._settings, "", split_id, (start, end))
+
+    def read_range(
+        self, settings: ClientSettings, place: str, partition: str, offsets: tuple[int, int]
+    ) -> Iterator[SourceRecords]:
+        """Read a range of offsets of a partition.
+
+        Args:
+            settings: how its cluster is reached.
+            place: what people are told before the name of the topic.
+            partition: the partition, as ``topic-partition``.
+            offsets: the first one, and the one behind the last.
+        """
+        consumer = self._consumer(settings, place, partition)
         fetched: list[Messages] = []
         records = size = 0
-        for messages in self._consumer(split_id).read(start, end):
+        for messages in consumer.read(*offsets):
             # As columns at once: the memory of these messages serves for the next ones, and is still in the cache
-            fetched.append(self._columns(TopicPartition.parse(split_id), messages))
+            fetched.append(self._columns(consumer.partition, place, messages))
             records += len(messages)
             size += fetched[-1].values.nbytes
             if records >= _BATCH_RECORDS or size >= _BATCH_BYTES:
@@ -209,33 +219,36 @@ class KafkaReader(SourceReader):
         if fetched:
             yield self._decoder.decode(_together(fetched))
 
-    def let_go(self, split_id: str) -> None:
-        """Close the connections of a partition that is not read any more."""
-        consumer = self._consumers.pop(split_id, None) or self._clients.take(self._key(split_id), PartitionConsumer)
-        if consumer is not None:
-            consumer.close()
+    def let_go(self, settings: ClientSettings, place: str, partition: str) -> None:
+        """Close the connections of a partition that is not read any more; arguments as with :meth:`read_range`."""
+        kept = self._clients.take(_key(settings, TopicPartition.parse(partition)), PartitionConsumer)
+        for consumer in (self._consumers.pop(place + partition, None), kept):
+            if consumer is not None:
+                consumer.close()
 
     def close(self) -> None:
-        for split_id, consumer in self._consumers.items():
+        for consumer in self._consumers.values():
             consumer.rest()
-            self._clients.keep(self._key(split_id), consumer)
+            self._clients.keep(_key(consumer.settings, consumer.partition), consumer)
         self._consumers.clear()
 
-    def _consumer(self, split_id: str) -> PartitionConsumer:
+    def _consumer(self, settings: ClientSettings, place: str, partition: str) -> PartitionConsumer:
         """The consumer of a partition; the one that was not asked for longest makes room."""
-        if split_id not in self._consumers:
+        found = self._consumers.pop(place + partition, None)
+        if found is not None and found.settings != settings:  # the cluster is reached in another way now
+            found.close()
+            found = None
+        if found is None:
             check_library()
             if len(self._consumers) == _MOST_CONSUMERS:
                 self._consumers.popitem(last=False)[1].close()
-            kept = self._clients.take(self._key(split_id), PartitionConsumer)
-            self._consumers[split_id] = kept or PartitionConsumer(self._settings, TopicPartition.parse(split_id))
-        self._consumers.move_to_end(split_id)
-        return self._consumers[split_id]
+            parsed = TopicPartition.parse(partition)
+            kept = self._clients.take(_key(settings, parsed), PartitionConsumer)
+            found = kept or PartitionConsumer(settings, parsed)
+        self._consumers[place + partition] = found
+        return found
 
-    def _key(self, split_id: str) -> tuple[Hashable, ...]:
-        return split_id, self._settings.key
-
-    def _columns(self, partition: TopicPartition, messages: list[Message]) -> Messages:
+    def _columns(self, partition: TopicPartition, place: str, messages: list[Message]) -> Messages:
         kind = type(messages[0])
         return Messages(
             partition.topic,
@@ -245,8 +258,12 @@ class KafkaReader(SourceReader):
             pa.array(list(map(kind.key, messages)), pa.binary()) if self._wants_keys else None,
             _timestamps(messages),
             {name: column(messages) for name, column in self._metadata.items()},
-            self._place,
+            place,
         )
+
+
+def _key(settings: ClientSettings, partition: TopicPartition) -> Hashable:
+    return partition, settings.key
 
 
 def _together(fetched: list[Messages]) -> Messages:
