@@ -8,10 +8,9 @@ from typing import Any, Final
 
 from headrace.client import running
 from headrace.common import options
-from headrace.common.arguments import expect
 from headrace.common.call_site import innermost
 from headrace.common.completable_future import CompletableFuture
-from headrace.common.errors import ConfigurationError, JobCancelledError, SavepointError, StateCorruptedError
+from headrace.common.errors import ConfigurationError, JobCancelledError, SavepointError, StateCorruptedError, expect
 from headrace.common.job_execution_result import JobExecutionResult, JobFailure
 from headrace.common.job_id import JobID
 from headrace.common.job_status import JobStatus

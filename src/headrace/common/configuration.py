@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, TypeVar, overload
 
-from headrace.common.arguments import expect
 from headrace.common.call_site import warn_caller
 from headrace.common.config_options import ConfigOption, boolean, integer, number, parse_list
-from headrace.common.errors import ConfigurationError
+from headrace.common.errors import ConfigurationError, expect
 from headrace.common.flink_options import FLINK_OPTIONS, REFUSED_OPTIONS, reason_of_family
 from headrace.common.options import DEPRECATED, OPTIONS, OWN_NAMESPACES, SPARK_NAMESPACE, STORAGE_NAMESPACE
 from headrace.common.public_module import public_module

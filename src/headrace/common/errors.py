@@ -1,4 +1,4 @@
-"""Every error that headrace raises on purpose, and how much of its traceback is shown.
+"""Every error that headrace raises on purpose, how arguments are refused, and how much of a traceback is shown.
 
 Each class is doubled with the built-in exception that a Python programmer would expect, so that ``except ValueError``
 works as well as ``except HeadraceError``. A message says what was wrong, where, and what to do.
@@ -16,11 +16,11 @@ import traceback
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from inspect import CO_VARARGS, CO_VARKEYWORDS
-from types import FunctionType, TracebackType
+from inspect import CO_VARARGS, CO_VARKEYWORDS, isabstract
+from types import FunctionType, MethodType, TracebackType
 from typing import Any, Final, ParamSpec, TypeGuard, TypeVar
 
-from headrace.common.call_site import CallSite, is_inside, is_of_program, of_traceback
+from headrace.common.call_site import CallSite, caller, is_inside, is_of_program, of_traceback
 from headrace.common.notebooks import with_cells
 
 EXITS: Final = (SystemExit, KeyboardInterrupt, GeneratorExit)
@@ -277,6 +277,67 @@ class JavaNotFoundError(HeadraceError, RuntimeError):
 
 MISTAKES: Final = (ConfigurationError, InvalidProgramError, UnsupportedOperationError)
 """What is found at a line of the program, most of it while the graph is built; jobs that run fail with others."""
+
+
+def refused(message: str, error: type[HeadraceError] = InvalidProgramError) -> HeadraceError:
+    """An error that ends in the user's own line."""
+    return error(f"{message}\n  at {caller()}")
+
+
+def expect(value: object, kind: type, method: str) -> None:
+    """Refuse an argument of another class.
+
+    A boolean is no number, although it is one to Python; where a ``float`` is expected, an integer does as well.
+
+    Raises:
+        InvalidTypeError: when ``value`` is no instance of ``kind``; the message begins with ``method``.
+    """
+    kinds = (int, float) if kind is float else kind
+    is_odd_number = isinstance(value, bool) and kind in (int, float)
+    if is_odd_number or not isinstance(value, kinds):
+        raise refused(
+            f"{method} takes {with_article(kind)}, not {shown(value)}{uncalled(value, kind)}", InvalidTypeError
+        )
+
+
+def uncalled(value: object, kind: type) -> str:
+    """The end of a message about an argument that only has to be called; empty for others.
+
+    Args:
+        value: what was given: a builder, a class, a function.
+        kind: what was to be given.
+    """
+    if callable(getattr(value, "build", None)):
+        return ": call its build()"
+    if isinstance(value, type) and issubclass(value, kind):
+        return ": extend it, and make one of the class" if isabstract(value) else f": make one, {value.__name__}(...)"
+    if isinstance(value, FunctionType | MethodType) and value.__name__ != "<lambda>":
+        return f": call it, {value.__name__}()"
+    return ""
+
+
+def is_unicode(text: str) -> bool:
+    """Return whether UTF-8 can write a string: not halves of characters, as in names of files that are no text."""
+    try:
+        text.encode()
+    except UnicodeError:
+        return False
+    return True
+
+
+def shown(value: object) -> str:
+    """Return what was given, as messages name it: by its class where Python shows an address or many lines."""
+    if isinstance(value, FunctionType | MethodType):
+        return "a lambda" if value.__name__ == "<lambda>" else f"the function {value.__name__}"
+    if type(value).__repr__ is object.__repr__:
+        return with_article(type(value))
+    text = repr(value)
+    return with_article(type(value)) if "\n" in text else text  # a table, say
+
+
+def with_article(kind: type) -> str:
+    """The name of a class in a sentence: ``a FileSink``, ``an int``."""
+    return f"{'an' if kind.__name__[0] in 'AEIOaeio' else 'a'} {kind.__name__}"
 
 
 P = ParamSpec("P")

@@ -7,9 +7,8 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from headrace.common.arguments import refused
 from headrace.common.columns import VALUE_COLUMN, layout_of
-from headrace.common.errors import InvalidTypeError
+from headrace.common.errors import InvalidTypeError, refused
 from headrace.common.other_names import alike
 from headrace.common.typeinfo import CompositeTypeInfo, TypeInformation, Types
 

@@ -6,8 +6,7 @@ import datetime
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.common.arguments import refused
-from headrace.common.errors import InvalidTypeError
+from headrace.common.errors import InvalidTypeError, refused
 from headrace.common.public_module import public_module
 
 __all__ = ["Duration", "Instant", "Time"]

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, TypeAlias
 
-from headrace.common.arguments import expect, refused, uncalled
-from headrace.common.errors import CheckpointError, InvalidProgramError, InvalidTypeError
+from headrace.common.errors import CheckpointError, InvalidProgramError, InvalidTypeError, expect, refused, uncalled
 from headrace.common.logs import get_logger
 from headrace.common.output_tag import OutputTag
 from headrace.common.type_variables import T_co

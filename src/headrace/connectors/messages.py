@@ -17,12 +17,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.common.arguments import expect, refused
 from headrace.common.batch import Batch
 from headrace.common.call_site import warn_caller
 from headrace.common.columns import layout_of
 from headrace.common.constants import NO_TIMESTAMP
-from headrace.common.errors import InvalidProgramError, InvalidTypeError
+from headrace.common.errors import InvalidProgramError, InvalidTypeError, expect, refused
 from headrace.common.messages import checked_headers, chosen_metadata, columns_of, fields_of, headers_to_array, row_type
 from headrace.common.other_names import alike
 from headrace.common.serialization import DeserializationSchema, DeserializedBatch, SerializationSchema

@@ -9,8 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from headrace.common.arguments import expect, refused
-from headrace.common.errors import ConfigurationError, InvalidTypeError, SourceChangedError
+from headrace.common.errors import ConfigurationError, InvalidTypeError, SourceChangedError, expect, refused
 from headrace.common.logs import get_logger
 from headrace.common.messages import TopicPartition
 from headrace.common.other_names import alike

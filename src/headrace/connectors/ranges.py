@@ -14,9 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.common.arguments import expect
 from headrace.common.columns import infer_from_values, layout_of
-from headrace.common.errors import InvalidProgramError, InvalidTypeError
+from headrace.common.errors import InvalidProgramError, InvalidTypeError, expect
 from headrace.common.type_variables import T_co
 from headrace.common.typeinfo import DeclaredType, TypeInformation, Types
 from headrace.connectors.source import (

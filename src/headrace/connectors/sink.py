@@ -21,7 +21,6 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from headrace.common.arguments import refused, with_article
 from headrace.common.batch import Batch
 from headrace.common.columns import layout_of
 from headrace.common.constants import MIN_WATERMARK
@@ -32,6 +31,8 @@ from headrace.common.errors import (
     InvalidProgramError,
     InvalidTypeError,
     StateError,
+    refused,
+    with_article,
 )
 from headrace.common.output_tag import OutputTag
 from headrace.common.type_variables import T_contra

@@ -8,9 +8,8 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from headrace.common.arguments import expect
 from headrace.common.columns import layout_of
-from headrace.common.errors import BadRecordError, InvalidProgramError
+from headrace.common.errors import BadRecordError, InvalidProgramError, expect
 from headrace.common.logs import get_logger
 from headrace.common.output_tag import OutputTag
 from headrace.common.typeinfo import TypeInformation, Types

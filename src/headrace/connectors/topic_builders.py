@@ -3,8 +3,7 @@
 import re
 from typing import ClassVar, Final, Self
 
-from headrace.common.arguments import expect, refused, uncalled
-from headrace.common.errors import ConfigurationError, InvalidTypeError
+from headrace.common.errors import ConfigurationError, InvalidTypeError, expect, refused, uncalled
 from headrace.common.messages import TopicPartition
 from headrace.common.output_tag import OutputTag
 from headrace.common.serialization import DeserializationSchema

@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
 from typing import Any, Final
 
-from headrace.common.arguments import check_parameters, expect, method_of_object, refused, shown, with_article
+from headrace.common.arguments import check_parameters, method_of_object
 from headrace.common.call_site import of_function
-from headrace.common.errors import InvalidTypeError
+from headrace.common.errors import InvalidTypeError, expect, refused, shown, with_article
 from headrace.common.public_module import public_module
 from headrace.common.time import Duration, Time, to_millis
 from headrace.common.type_variables import OUT

@@ -6,9 +6,8 @@ from datetime import timedelta
 from typing import Any
 
 from headrace.common import flink_options, options
-from headrace.common.arguments import expect
 from headrace.common.configuration import Configuration
-from headrace.common.errors import InvalidProgramError
+from headrace.common.errors import InvalidProgramError, expect
 from headrace.common.flink_options import FlinkOption
 from headrace.common.public_module import public_module
 from headrace.common.time import Duration, Time, to_millis

@@ -7,10 +7,9 @@ from typing import Any, Final, Self
 from urllib.parse import unquote, urlsplit
 
 from headrace.common import flink_options, options
-from headrace.common.arguments import expect
 from headrace.common.call_site import warn_caller
 from headrace.common.configuration import Configuration
-from headrace.common.errors import InvalidProgramError
+from headrace.common.errors import InvalidProgramError, expect
 from headrace.common.flink_options import FlinkOption
 from headrace.common.job_files import CachedFile, cached_files
 from headrace.datastream.slot_sharing_group import SlotSharingGroup

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from typing import Any, Final, Self
 
 from headrace.common import flink_options, options
-from headrace.common.arguments import expect
 from headrace.common.config_options import ConfigOption
 from headrace.common.configuration import Configuration
+from headrace.common.errors import expect
 from headrace.common.public_module import public
 
 __all__ = ["ExecutionConfig"]

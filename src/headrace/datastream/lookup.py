@@ -12,10 +12,10 @@ from typing import Any, Final, Self
 
 import pyarrow as pa
 
-from headrace.common.arguments import check_call, expect, refused, shown
+from headrace.common.arguments import check_call
 from headrace.common.call_site import of_function
 from headrace.common.columns import layout_of
-from headrace.common.errors import InvalidTypeError
+from headrace.common.errors import InvalidTypeError, expect, refused, shown
 from headrace.common.output_tag import OutputTag
 from headrace.common.public_module import public_module
 from headrace.common.time import Duration, Time, to_millis

@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, overload
 
 from headrace.common import options
-from headrace.common.arguments import expect, refused
 from headrace.common.configuration import Configuration
-from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
+from headrace.common.errors import InvalidTypeError, UnsupportedOperationError, expect, refused
 from headrace.common.job_execution_result import JobExecutionResult
 from headrace.common.options import RuntimeExecutionMode
 from headrace.common.public_module import public_module

@@ -13,9 +13,8 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
-from headrace.common.arguments import expect
 from headrace.common.config_options import choice, duration, memory_size
-from headrace.common.errors import ConfigurationError, LogCorruptedError, LogError, UnknownTopicError
+from headrace.common.errors import ConfigurationError, LogCorruptedError, LogError, UnknownTopicError, expect
 from headrace.common.messages import TopicPartition
 from headrace.common.other_names import alike
 from headrace.log.groups import CommittedOffset, Group, offsets_from_json

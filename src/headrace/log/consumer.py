@@ -10,13 +10,13 @@ from typing import Final, Self
 
 import pyarrow as pa
 
-from headrace.common.arguments import expect
 from headrace.common.errors import (
     CommitFailedError,
     ConfigurationError,
     InvalidProgramError,
     InvalidTypeError,
     OffsetOutOfRangeError,
+    expect,
 )
 from headrace.common.messages import TopicPartition
 from headrace.log.commits import Commit, LogState

@@ -14,8 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.common.arguments import with_article
-from headrace.common.errors import InvalidTypeError, LogCorruptedError
+from headrace.common.errors import InvalidTypeError, LogCorruptedError, with_article
 from headrace.common.messages import HEADERS, Headers, TopicPartition, headers_to_array
 from headrace.storage.folder import Folder
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from headrace.common.arguments import expect, refused, shown
-from headrace.common.errors import InvalidTypeError
+from headrace.common.errors import InvalidTypeError, expect, refused, shown
 from headrace.common.public_module import public_module
 from headrace.metrics.registry import OWN_NAMES, Counter, Distribution, Meter, Metric, MetricRegistry
 

@@ -16,9 +16,8 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from headrace.common.arguments import refused, shown, with_article
 from headrace.common.call_site import of_function
-from headrace.common.errors import InvalidTypeError
+from headrace.common.errors import InvalidTypeError, refused, shown, with_article
 
 EVENTS: Final = ".count"
 """What the number of a meter's events is shown as, behind the meter's name; its rate has the name itself."""

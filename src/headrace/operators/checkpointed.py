@@ -11,8 +11,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from headrace.common.arguments import check_call, refused
-from headrace.common.errors import InvalidProgramError
+from headrace.common.arguments import check_call
+from headrace.common.errors import InvalidProgramError, refused
 from headrace.common.other_names import names_explained
 from headrace.operators.base import OperatorContext
 from headrace.operators.functions import RuntimeContext, keyed_states, objects_of

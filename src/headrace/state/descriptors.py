@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Generic, overload
 
-from headrace.common.arguments import expect, is_unicode, method_of_object, refused
-from headrace.common.errors import InvalidProgramError, StateMigrationError
+from headrace.common.arguments import method_of_object
+from headrace.common.errors import InvalidProgramError, StateMigrationError, expect, is_unicode, refused
 from headrace.common.type_variables import ACC, OUT, K, SupportsAggregate, SupportsReduce, T, V
 from headrace.common.typeinfo import DeclaredType, Json, TypeInformation, Types, type_from_json
 from headrace.state.evolution import OTHER_UID, Evolution, Incompatible, evolution

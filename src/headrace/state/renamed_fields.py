@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self
 
-from headrace.common.arguments import refused
+from headrace.common.errors import refused
 from headrace.common.typeinfo import TypeInformation
 from headrace.common.typeinfo.base import MapTypeInfo, SequenceTypeInfo
 from headrace.common.typeinfo.composite import CompositeTypeInfo

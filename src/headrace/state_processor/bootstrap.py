@@ -14,10 +14,9 @@ import pyarrow.parquet as pq
 
 from headrace.client.defaults import current_defaults, submission_defaults
 from headrace.common import options
-from headrace.common.arguments import refused
 from headrace.common.configuration import Configuration
 from headrace.common.durable import TemporaryFolder
-from headrace.common.errors import InvalidProgramError, InvalidTypeError
+from headrace.common.errors import InvalidProgramError, InvalidTypeError, refused
 from headrace.common.logs import get_logger
 from headrace.common.type_variables import K_contra, T_contra
 from headrace.common.typeinfo import DeclaredType, TypeInformation, Types

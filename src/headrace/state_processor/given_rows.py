@@ -11,8 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.common.arguments import refused, shown
-from headrace.common.errors import InvalidTypeError, SavepointError
+from headrace.common.errors import InvalidTypeError, SavepointError, refused, shown
 from headrace.savepoint.metadata import TableFile
 from headrace.savepoint.tables import write_table
 from headrace.state.exported_tables import ExportedTable

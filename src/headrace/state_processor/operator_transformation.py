@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from headrace.common import Duration, Time
-from headrace.common.arguments import expect, refused
+from headrace.common.errors import expect, refused
 from headrace.common.typeinfo import DeclaredType
 from headrace.datastream import DataStream
 from headrace.state_processor.bootstrap import (

@@ -11,8 +11,7 @@ from typing import Any, Final, Literal, Self, TypeVar
 import pyarrow as pa
 
 from headrace.checkpoint.manifest import Manifest, OperatorSnapshot
-from headrace.common.arguments import expect, refused, shown
-from headrace.common.errors import InvalidTypeError, SavepointError
+from headrace.common.errors import InvalidTypeError, SavepointError, expect, refused, shown
 from headrace.common.typeinfo import DeclaredType, type_from_json
 from headrace.savepoint.metadata import TableFile
 from headrace.savepoint.stored_job import StatePlace, StoredJob, Verified, open_job, query, read_with_retries, verify

@@ -4,9 +4,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
-from headrace.common.arguments import expect, refused
 from headrace.common.configuration import Configuration
-from headrace.common.errors import HeadraceError, InvalidProgramError, SavepointError
+from headrace.common.errors import HeadraceError, InvalidProgramError, SavepointError, expect, refused
 from headrace.common.typeinfo import DeclaredType, Types
 from headrace.operators.window.stored_windows import is_of_operator
 from headrace.savepoint.metadata import TableFile

@@ -9,9 +9,8 @@ from typing import Any, Self
 
 from headrace.checkpoint.manifest import Manifest
 from headrace.common import options as config
-from headrace.common.arguments import expect, refused
 from headrace.common.configuration import Configuration
-from headrace.common.errors import InvalidProgramError, SavepointError
+from headrace.common.errors import InvalidProgramError, SavepointError, expect, refused
 from headrace.datastream.streams.stream import checked_text
 from headrace.savepoint.disposal import end_progress, give_up
 from headrace.savepoint.metadata import IN_PROGRESS, METADATA, SavepointMetadata, SourceFile, TableFile

@@ -34,10 +34,9 @@ from headrace.checkpoint.store import CheckpointStore
 from headrace.client.dependencies import gather
 from headrace.client.submission import blob_of, effective_configuration, plan_graph
 from headrace.common import options
-from headrace.common.arguments import expect
 from headrace.common.configuration import Configuration
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
-from headrace.common.errors import InvalidProgramError
+from headrace.common.errors import InvalidProgramError, expect
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.streams.data_stream import DataStream

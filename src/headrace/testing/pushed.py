@@ -9,9 +9,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from headrace.common.arguments import refused
 from headrace.common.constants import NO_TIMESTAMP
-from headrace.common.errors import InvalidProgramError, InvalidTypeError
+from headrace.common.errors import InvalidProgramError, InvalidTypeError, refused
 from headrace.common.typeinfo import TypeInformation
 from headrace.connectors.driver_sink import DriverSink, EncodedRecords, Receiver
 from headrace.connectors.source import (

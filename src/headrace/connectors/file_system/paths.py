@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
-from headrace.common.arguments import refused
 from headrace.common.errors import (
     CorruptFileError,
     InfrastructureError,
@@ -19,6 +18,7 @@ from headrace.common.errors import (
     InvalidTypeError,
     SourceChangedError,
     UnsupportedOperationError,
+    refused,
 )
 from headrace.common.logs import get_logger
 from headrace.connectors.source import SourceRecords

@@ -11,8 +11,7 @@ from itertools import accumulate, chain, groupby
 from operator import itemgetter
 from typing import Final, Literal, NamedTuple, TypeVar
 
-from headrace.common.arguments import expect
-from headrace.common.errors import InvalidProgramError
+from headrace.common.errors import InvalidProgramError, expect
 from headrace.common.time import Duration, to_millis
 from headrace.connectors.file_system.staging import Part, PartChunk
 from headrace.connectors.sink import Json, PreCommit, PreCommitted

@@ -6,10 +6,9 @@ import os
 from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, Self
 
-from headrace.common.arguments import expect
 from headrace.common.config_options import ConfigOption, memory_size, positive_duration
 from headrace.common.configuration import Configuration
-from headrace.common.errors import ConfigurationError, InvalidProgramError
+from headrace.common.errors import ConfigurationError, InvalidProgramError, expect
 from headrace.common.output_tag import OutputTag
 from headrace.common.serialization import Encoder
 from headrace.common.type_variables import T, T_contra

@@ -10,10 +10,9 @@ from typing import Any, Final, Generic
 
 import pyarrow as pa
 
-from headrace.common.arguments import expect, refused, uncalled
 from headrace.common.call_site import warn_caller
 from headrace.common.columns import layout_of
-from headrace.common.errors import CorruptFileError, InvalidProgramError, InvalidTypeError
+from headrace.common.errors import CorruptFileError, InvalidProgramError, InvalidTypeError, expect, refused, uncalled
 from headrace.common.messages import chosen_metadata, columns_of, fields_of, row_type
 from headrace.common.output_tag import OutputTag
 from headrace.common.time import Duration, to_millis

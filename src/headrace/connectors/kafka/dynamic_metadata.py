@@ -11,8 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from headrace.common.arguments import expect, refused
-from headrace.common.errors import ConfigurationError, InvalidTypeError
+from headrace.common.errors import ConfigurationError, InvalidTypeError, expect, refused
 from headrace.common.other_names import alike
 from headrace.common.time import Duration
 from headrace.connectors.kafka.clients import ClientSettings

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Generic, Self
 
-from headrace.common.arguments import expect, refused
-from headrace.common.errors import ConfigurationError
+from headrace.common.errors import ConfigurationError, expect, refused
 from headrace.common.other_names import alike
 from headrace.common.output_tag import OutputTag
 from headrace.common.serialization import DeserializationSchema

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Final, Self
 
-from headrace.common.arguments import refused
 from headrace.common.call_site import warn_caller
-from headrace.common.errors import ConfigurationError, InvalidTypeError
+from headrace.common.errors import ConfigurationError, InvalidTypeError, refused
 from headrace.common.other_names import alike
 
 _REFERENCE: Final = re.compile(r"\$\{(env|file|directory):([^}]+)\}")

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Self
 
-from headrace.common.arguments import expect, refused, with_article
 from headrace.common.call_site import warn_caller
-from headrace.common.errors import InvalidTypeError
+from headrace.common.errors import InvalidTypeError, expect, refused, with_article
 from headrace.common.output_tag import OutputTag
 from headrace.common.serialization import SerializationSchema
 from headrace.common.type_variables import T_contra

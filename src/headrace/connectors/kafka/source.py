@@ -15,9 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.common.arguments import expect
 from headrace.common.constants import NO_TIMESTAMP
-from headrace.common.errors import InfrastructureError, SourceChangedError
+from headrace.common.errors import InfrastructureError, SourceChangedError, expect
 from headrace.common.messages import TopicPartition
 from headrace.common.output_tag import OutputTag
 from headrace.common.type_variables import T_co

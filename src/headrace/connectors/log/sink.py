@@ -11,7 +11,6 @@ from typing import Any, Final, Self
 
 import pyarrow as pa
 
-from headrace.common.arguments import refused
 from headrace.common.batch import Batch
 from headrace.common.errors import (
     CheckpointError,
@@ -19,6 +18,7 @@ from headrace.common.errors import (
     InfrastructureError,
     LogError,
     ProducerFencedError,
+    refused,
 )
 from headrace.common.messages import TopicPartition
 from headrace.common.output_tag import OutputTag

@@ -8,13 +8,14 @@ from typing import Final, Generic, Self
 
 import pyarrow as pa
 
-from headrace.common.arguments import expect, refused
 from headrace.common.errors import (
     CommitFailedError,
     InvalidTypeError,
     OffsetOutOfRangeError,
     SourceChangedError,
     UnknownTopicError,
+    expect,
+    refused,
 )
 from headrace.common.logs import get_logger
 from headrace.common.messages import TopicPartition

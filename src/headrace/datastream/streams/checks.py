@@ -4,9 +4,9 @@ import inspect
 from collections.abc import Sequence
 from typing import Any, Final
 
-from headrace.common.arguments import check_parameters, method_of_object, refused, shown, uncalled, with_article
+from headrace.common.arguments import check_parameters, method_of_object
 from headrace.common.call_site import of_function
-from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
+from headrace.common.errors import InvalidTypeError, UnsupportedOperationError, refused, shown, uncalled, with_article
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, TupleTypeInfo, TypeInformation, Types
 from headrace.common.typeinfo.base import FLOATS, WHOLE_NUMBERS
 from headrace.datastream.functions import (

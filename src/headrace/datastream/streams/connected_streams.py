@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from copy import copy
 from typing import Any, Generic, Self, overload
 
-from headrace.common.arguments import expect, refused, shown, warn_without_results
-from headrace.common.errors import InvalidTypeError
+from headrace.common.arguments import warn_without_results
+from headrace.common.errors import InvalidTypeError, expect, refused, shown
 from headrace.common.type_variables import OUT, T2_co, T_co
 from headrace.common.typeinfo import DeclaredType, TypeInformation
 from headrace.datastream.functions import (

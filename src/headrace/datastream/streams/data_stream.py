@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, overload
 
 import pyarrow as pa
 
-from headrace.common.arguments import check_returns, check_yields, expect, refused, warn_without_results
+from headrace.common.arguments import check_returns, check_yields, warn_without_results
 from headrace.common.call_site import caller
-from headrace.common.errors import InvalidTypeError
+from headrace.common.errors import InvalidTypeError, expect, refused
 from headrace.common.output_tag import OutputTag
 from headrace.common.time import Duration, Time
 from headrace.common.type_variables import (

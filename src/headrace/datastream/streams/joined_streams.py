@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic
 
-from headrace.common.arguments import check_returns, expect, method_of_object, refused, shown, warn_without_results
-from headrace.common.errors import InvalidTypeError
+from headrace.common.arguments import check_returns, method_of_object, warn_without_results
+from headrace.common.errors import InvalidTypeError, expect, refused, shown
 from headrace.common.type_variables import OUT, K_co, T_co, V_co, W_co
 from headrace.common.typeinfo import DeclaredType
 from headrace.common.types import Row

@@ -7,8 +7,9 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Generic, NoReturn, Self, overload
 
-from headrace.common.arguments import check_returns, expect, refused, warn_without_results
+from headrace.common.arguments import check_returns, warn_without_results
 from headrace.common.constants import MAX_WATERMARK
+from headrace.common.errors import expect, refused
 from headrace.common.output_tag import OutputTag
 from headrace.common.time import Duration, Time, to_millis
 from headrace.common.type_variables import OUT, K_co, SupportsReduce, T_co, V, V_co, W

@@ -7,9 +7,9 @@ from operator import attrgetter, itemgetter
 from types import CodeType, FunctionType
 from typing import Any, ClassVar, Final
 
-from headrace.common.arguments import check_returns, method_of_object, refused
+from headrace.common.arguments import check_returns, method_of_object
 from headrace.common.call_site import caller
-from headrace.common.errors import InvalidTypeError
+from headrace.common.errors import InvalidTypeError, refused
 from headrace.common.typeinfo import DataclassTypeInfo, DictTypeInfo, TypeInformation, Types
 from headrace.datastream.functions import KeySelector
 from headrace.datastream.streams.checks import (

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headrace.common.arguments import refused
-from headrace.common.errors import InvalidProgramError
+from headrace.common.errors import InvalidProgramError, refused
 from headrace.common.typeinfo.types import Types, no_such_type
 from headrace.datastream.functions import KeyedCoProcessFunction, KeyedProcessFunction
 from headrace.graph.specs import OperatorSpec

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Generic
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.common.arguments import check_returns, expect, refused, warn_without_results
-from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
+from headrace.common.arguments import check_returns, warn_without_results
+from headrace.common.errors import InvalidTypeError, UnsupportedOperationError, expect, refused
 from headrace.common.type_variables import T_co
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.datastream.functions import (

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Generic, Self
 
-from headrace.common.arguments import expect, refused
-from headrace.common.errors import InvalidTypeError
+from headrace.common.errors import InvalidTypeError, expect, refused
 from headrace.common.notebooks import framed
 from headrace.common.output_tag import OutputTag
 from headrace.common.type_variables import OUT, T, T_co

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace.common import options
-from headrace.common.arguments import refused
+from headrace.common.errors import refused
 from headrace.common.type_variables import T_co
 from headrace.connectors.source import Boundedness, Source
 from headrace.datastream.streams.checks import is_needed

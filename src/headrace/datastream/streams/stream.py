@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, Self
 
-from headrace.common.arguments import expect, is_unicode, refused
 from headrace.common.constants import UPPER_BOUND_MAX_PARALLELISM
-from headrace.common.errors import HeadraceError, InvalidTypeError
+from headrace.common.errors import HeadraceError, InvalidTypeError, expect, is_unicode, refused
 from headrace.common.output_tag import OutputTag
 from headrace.common.type_variables import T_co
 from headrace.common.typeinfo import TypeInformation

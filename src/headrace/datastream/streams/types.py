@@ -16,8 +16,7 @@ from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
-from headrace.common.arguments import refused
-from headrace.common.errors import InvalidTypeError
+from headrace.common.errors import InvalidTypeError, refused
 from headrace.common.output_tag import OutputTag, ToSideOutput
 from headrace.common.type_variables import K_contra, OUT_co, T_contra, V_contra, W_contra
 from headrace.common.typeinfo import PickledBytesTypeInfo, TypeInformation, Types

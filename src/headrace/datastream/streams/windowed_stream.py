@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, overload
 
-from headrace.common.arguments import check_returns, expect, refused, warn_without_results, with_article
+from headrace.common.arguments import check_returns, warn_without_results
 from headrace.common.call_site import warn_caller
 from headrace.common.constants import MAX_WATERMARK
-from headrace.common.errors import InvalidTypeError
+from headrace.common.errors import InvalidTypeError, expect, refused, with_article
 from headrace.common.other_names import built_in_call
 from headrace.common.output_tag import OutputTag
 from headrace.common.time import Duration, Time, to_millis

@@ -10,8 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.common.arguments import refused
-from headrace.common.errors import InvalidProgramError, InvalidTypeError
+from headrace.common.errors import InvalidProgramError, InvalidTypeError, refused
 from headrace.common.other_names import alike
 from headrace.common.typeinfo import (
     BasicType,

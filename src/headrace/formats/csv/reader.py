@@ -18,9 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from headrace.common.arguments import expect
 from headrace.common.columns import layout_of
-from headrace.common.errors import ConfigurationError, CorruptFileError
+from headrace.common.errors import ConfigurationError, CorruptFileError, expect
 from headrace.common.logs import get_logger
 from headrace.common.type_variables import T_co
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, SequenceTypeInfo, TypeInformation, Types

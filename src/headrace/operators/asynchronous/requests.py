@@ -12,9 +12,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from headrace.common.arguments import with_article
 from headrace.common.batch import Batch
-from headrace.common.errors import InvalidProgramError, InvalidTypeError
+from headrace.common.errors import InvalidProgramError, InvalidTypeError, with_article
 from headrace.common.types import Row
 from headrace.operators.asynchronous.retries import AsyncRetryStrategy
 from headrace.operators.base import OperatorContext

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Generic
 
-from headrace.common.arguments import check_call, expect, refused, shown
-from headrace.common.errors import InvalidTypeError
+from headrace.common.arguments import check_call
+from headrace.common.errors import InvalidTypeError, expect, refused, shown
 from headrace.common.time import Duration, Time, to_millis
 from headrace.common.type_variables import OUT
 

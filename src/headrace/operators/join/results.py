@@ -9,10 +9,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.common.arguments import refused
 from headrace.common.batch import Batch
 from headrace.common.columns import array_to_values, layout_of
 from headrace.common.constants import NO_TIMESTAMP
+from headrace.common.errors import refused
 from headrace.common.other_names import names_explained
 from headrace.common.typeinfo import TupleTypeInfo, TypeInformation, Types
 from headrace.expressions import Bound

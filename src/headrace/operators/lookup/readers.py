@@ -17,9 +17,9 @@ from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
-from headrace.common.arguments import method_of_object, with_article
+from headrace.common.arguments import method_of_object
 from headrace.common.columns import layout_of
-from headrace.common.errors import InvalidTypeError
+from headrace.common.errors import InvalidTypeError, with_article
 from headrace.common.logs import get_logger
 from headrace.common.typeinfo import TypeInformation
 from headrace.common.types import Row

@@ -13,9 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.common.arguments import is_unicode
 from headrace.common.columns import array_to_values, values_to_array
-from headrace.common.errors import InvalidTypeError, StateError
+from headrace.common.errors import InvalidTypeError, StateError, is_unicode
 from headrace.common.garbage import gc_paused
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, Json, PickledBytesTypeInfo, TypeInformation
 from headrace.common.typeinfo.base import STRINGS
