@@ -1,7 +1,5 @@
 """The manifest of an epoch: all that has to be known to go on from there, in one file that exists or does not."""
 
-from __future__ import annotations
-
 import json
 import zlib
 from collections import Counter
@@ -267,7 +265,7 @@ class Manifest:
         return body[:-1] + _CHECKSUM % zlib.crc32(body)
 
     @classmethod
-    def from_bytes(cls, content: bytes, name: str) -> Manifest:
+    def from_bytes(cls, content: bytes, name: str) -> "Manifest":
         """What :meth:`to_bytes` wrote.
 
         Raises:

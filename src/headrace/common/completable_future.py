@@ -1,7 +1,5 @@
 """``CompletableFuture``: a result that is there later."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Generic, TypeVar
@@ -33,7 +31,7 @@ class CompletableFuture(Generic[T]):
         self._future: Future[T] = Future() if future is None else future
 
     @staticmethod
-    def completed(value: T) -> CompletableFuture[T]:
+    def completed(value: T) -> "CompletableFuture[T]":
         """A future that has its result already."""
         future = CompletableFuture[T]()
         future.set_result(value)
@@ -77,7 +75,7 @@ class CompletableFuture(Generic[T]):
         """Completes it with an exception."""
         self._future.set_exception(error)
 
-    def add_done_callback(self, callback: Callable[[CompletableFuture[T]], object]) -> None:
+    def add_done_callback(self, callback: "Callable[[CompletableFuture[T]], object]") -> None:
         """Calls ``callback`` with this future once it is done, at once if it is already."""
         self._future.add_done_callback(lambda _: callback(self))
 

@@ -6,8 +6,6 @@ They are Flink's, with its limits, defaults and texts. Each has one Arrow type, 
 ``DataType`` says a logical type and a class of Java.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -113,7 +111,7 @@ class LogicalType(ABC):
         """The type of columns that hold its values. All columns are nullable, whether the type is or not."""
 
     @property
-    def children(self) -> tuple[LogicalType, ...]:
+    def children(self) -> "tuple[LogicalType, ...]":
         """The types of its parts."""
         return ()
 

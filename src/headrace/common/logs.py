@@ -4,8 +4,6 @@ Importing headrace configures nothing: no handler, no level. What a program or i
 nothing is set up Python prints warnings and errors on the standard error.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import sys
@@ -157,7 +155,7 @@ def _line(document: Mapping[str, Any]) -> str:
 class _CurrentStderr(logging.StreamHandler[TextIO]):
     """Writes to what is the standard error now: a panel that is redrawn in place puts another one there for a while."""
 
-    def __init__(self, settings: LogSettings) -> None:
+    def __init__(self, settings: "LogSettings") -> None:
         logging.Handler.__init__(self)
         self.settings = settings
 
@@ -180,7 +178,7 @@ class LogSettings:
     format: str | None = None
 
     @staticmethod
-    def of(configuration: Configuration) -> LogSettings:
+    def of(configuration: Configuration) -> "LogSettings":
         """Return the settings of a configuration."""
         return LogSettings(configuration.get(options.LOG_LEVEL), configuration.get(options.LOG_FORMAT))
 

@@ -1,7 +1,5 @@
 """Messages of brokers and of the log: topics and partitions, headers, and metadata as fields of records."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -30,7 +28,7 @@ class TopicPartition(NamedTuple):
     partition: int
 
     @staticmethod
-    def parse(text: str) -> TopicPartition:
+    def parse(text: str) -> "TopicPartition":
         """The partition that has a text."""
         topic, _, partition = text.rpartition("-")
         return TopicPartition(topic, int(partition))

@@ -1,7 +1,5 @@
 """``OutputTag``: the name of a side output."""
 
-from __future__ import annotations
-
 from typing import Any, Generic, overload
 
 from headrace.common.errors import InvalidProgramError
@@ -37,7 +35,7 @@ class OutputTag(Generic[T]):
     __slots__ = ("tag_id", "type_info")
 
     @overload
-    def __init__(self: OutputTag[Any], tag_id: str, type_info: None = None) -> None: ...
+    def __init__(self: "OutputTag[Any]", tag_id: str, type_info: None = None) -> None: ...
     @overload
     def __init__(self, tag_id: str, type_info: DeclaredType[T]) -> None: ...
     def __init__(self, tag_id: str, type_info: Any = None) -> None:

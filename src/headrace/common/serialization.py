@@ -5,8 +5,6 @@ call the one for many (:meth:`DeserializationSchema.deserialize_batch`, :meth:`S
 which formats that come with headrace override, so that a whole fetch becomes columns without a loop in Python.
 """
 
-from __future__ import annotations
-
 import codecs
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -301,7 +299,7 @@ class Encoder(Generic[T_contra]):
         return self._encode
 
     @staticmethod
-    def simple_string_encoder(charset_name: str = "UTF-8") -> Encoder[object]:
+    def simple_string_encoder(charset_name: str = "UTF-8") -> "Encoder[object]":
         """Writes the record's text as Flink spells it, ``(a,1)`` for a tuple, and a line feed.
 
         Raises:

@@ -1,7 +1,5 @@
 """``Row``: a record whose fields are reached by position or by name."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
@@ -91,7 +89,7 @@ class Row:
         _set_row_kind(self, _INSERT)
 
     @staticmethod
-    def of_kind(row_kind: RowKind, *args: Any, **kwargs: Any) -> Row:
+    def of_kind(row_kind: RowKind, *args: Any, **kwargs: Any) -> "Row":
         """A row of that kind."""
         row = Row(*args, **kwargs)
         row.set_row_kind(row_kind)
@@ -141,7 +139,7 @@ class Row:
             raise InvalidTypeError(f"the row has no field {missing[0]!r}: its fields are {', '.join(fields)}")
         return [self._values[fields.index(name)] for name in names]
 
-    def __call__(self, *args: Any) -> Row:
+    def __call__(self, *args: Any) -> "Row":
         if len(args) != len(self._values):
             raise InvalidTypeError(f"{self!r} names {len(self._values)} fields but got {len(args)} values")
         row = Row(*args)

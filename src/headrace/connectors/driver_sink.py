@@ -5,8 +5,6 @@ driver, one for each epoch. What an epoch reads of them goes to the tasks with t
 not see the files, and the driver holds no more than what is on its way.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys
@@ -65,7 +63,7 @@ class EncodedRecords:
     count: int
 
     @classmethod
-    def of(cls, batch: Batch, *, with_times: bool = True) -> EncodedRecords:
+    def of(cls, batch: Batch, *, with_times: bool = True) -> "EncodedRecords":
         """The records of a batch."""
         if batch.is_columnar or batch.type.arrow_type is not None:
             # The batch knows who has made a record that does not fit.

@@ -6,8 +6,6 @@ task, and deals with the messages that cannot be read. A :class:`MessageSerializ
 :class:`OutgoingMessages` of records, for sinks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, repeat
@@ -203,7 +201,7 @@ class MessageDecoder:
         )
 
     def _bad(
-        self, messages: Messages, values: DeserializedBatch, keys: _Keys | None
+        self, messages: Messages, values: DeserializedBatch, keys: "_Keys | None"
     ) -> tuple[list[tuple[str, str, str]], int]:
         """The dead letters, and the number of messages that are left out and counted."""
         bad = {} if keys is None else {index: (f"the key: {reason}", keys.schema) for index, reason in keys.rejected}
@@ -215,7 +213,7 @@ class MessageDecoder:
         ]
         return letters, len(bad) - len(told)
 
-    def _combined(self, messages: Messages, values: DeserializedBatch, keys: _Keys | None) -> DeserializedBatch:
+    def _combined(self, messages: Messages, values: DeserializedBatch, keys: "_Keys | None") -> DeserializedBatch:
         """Keys, values and metadata side by side; where the key is bad there is no record."""
         schema = self._schema
         kind = schema.value.get_produced_type()

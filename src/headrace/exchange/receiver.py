@@ -6,8 +6,6 @@ read, merged record by record, vectorised, and delivered. Two channels overlap i
 the next step. Memory holds one envelope a channel, and those of one step.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -168,7 +166,7 @@ class ExchangeReceiver:
         return self._progress.status
 
     @cached_property
-    def _progress(self) -> _Progress:
+    def _progress(self) -> "_Progress":
         return _Progress(self._summaries, self._watermark, is_stalled=self._is_stalled)
 
     def _release_before(self, following: Envelope) -> None:

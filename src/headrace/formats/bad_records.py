@@ -1,7 +1,5 @@
 """Records that cannot be read, whatever their format: finding them among many, and reporting them."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -37,7 +35,7 @@ class BadValueError(ValueError):
         self.expected = expected
         self.path = path
 
-    def inside(self, segment: str) -> BadValueError:
+    def inside(self, segment: str) -> "BadValueError":
         """The same, seen from the record, or the list, in which the value is.
 
         Args:

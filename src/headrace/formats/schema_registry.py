@@ -3,8 +3,6 @@
 A message begins with a zero and the id of its schema in four bytes. What was written with the schema follows.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import ssl
@@ -163,11 +161,11 @@ class ReferencedSchema:
 
     name: str
     text: str
-    references: tuple[ReferencedSchema, ...] = ()
+    references: "tuple[ReferencedSchema, ...]" = ()
 
 
 @lru_cache(maxsize=64)
-def registry_client(registry: SchemaRegistry) -> RegistryClient:
+def registry_client(registry: SchemaRegistry) -> "RegistryClient":
     """This process's client of a registry."""
     return RegistryClient(registry)
 

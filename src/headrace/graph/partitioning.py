@@ -1,7 +1,5 @@
 """How records get to the subtasks of an operator: by which key, and to which of them."""
 
-from __future__ import annotations
-
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -88,7 +86,7 @@ class Partitioning(ABC):
     keeps_parallelism: ClassVar[bool] = False
     asked_by: ClassVar[str] = ""
 
-    def between(self, producers: int, consumers: int | None) -> Partitioning:
+    def between(self, producers: int, consumers: int | None) -> "Partitioning":
         """The partitioning for so many subtasks at both ends; ``consumers`` is None where the consumer adapts."""
         return self
 

@@ -6,8 +6,6 @@ Failure enrichers are plugins that add labels to failures, who is to be called, 
 point of the group ``headrace.failure_enrichers``; ``jobmanager.failure-enrichers`` names those that a job has.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 import threading
@@ -192,13 +190,13 @@ class FailureHandler:
 
     def __init__(
         self,
-        next_delay: NextDelay,
+        next_delay: "NextDelay",
         publish: Callable[[JobEvent], None],
         stop: threading.Event,
         *,
         cancelled: threading.Event,
         rules: FailureRules,
-        recorder: FailureRecorder | None = None,
+        recorder: "FailureRecorder | None" = None,
         meanwhile: Callable[[], None] = lambda: None,
     ) -> None:
         self.is_begun = False

@@ -1,7 +1,5 @@
 """The metrics of a job by operator, subtask and name: totals, what functions measure, event time, sources that lag."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -105,7 +103,7 @@ class FunctionMetrics:
     rates: Mapping[MetricKey, Rate] = field(default_factory=dict)
     distributions: Mapping[MetricKey, Summary] = field(default_factory=dict)
 
-    def after(self, reports: Iterable[TaskReport], now: int) -> FunctionMetrics:
+    def after(self, reports: Iterable[TaskReport], now: int) -> "FunctionMetrics":
         """The same after an epoch whose manifest exists; ``now`` is the clock's reading in milliseconds."""
         gauges: dict[MetricKey, float] = {}
         rates, distributions = dict(self.rates), dict(self.distributions)

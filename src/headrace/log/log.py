@@ -1,7 +1,5 @@
 """A log: topics, their partitions, what is in them, and the maintenance that runs beside its users."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time
@@ -141,7 +139,7 @@ class Log:
         self.journal = Journal(folder, clock or _system_clock, self._maintain_in_turn)
 
     @classmethod
-    def open(cls, location: str | Log, *, create: bool = False, options: Mapping[str, str] | None = None) -> Log:
+    def open(cls, location: "str | Log", *, create: bool = False, options: Mapping[str, str] | None = None) -> "Log":
         """The log at a location.
 
         Args:

@@ -1,7 +1,5 @@
 """Records of the log: as objects, as columns, and as segments of files with checksums."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -280,7 +278,7 @@ class Segment(NamedTuple):
     raw_bytes: int
     compacted: int = -1
 
-    def moved(self, base_offset: int) -> Segment:
+    def moved(self, base_offset: int) -> "Segment":
         """The same with another first offset."""
         return self._replace(base_offset=base_offset, end_offset=base_offset + self.end_offset - self.base_offset)
 

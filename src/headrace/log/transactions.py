@@ -1,7 +1,5 @@
 """Records that are staged and then published, all at once; and those that wait for that."""
 
-from __future__ import annotations
-
 import base64
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -143,7 +141,7 @@ class Staged:
         return [self.segments, content]
 
     @classmethod
-    def from_json(cls, values: Sequence[Any]) -> Staged:
+    def from_json(cls, values: Sequence[Any]) -> "Staged":
         """Read records that :meth:`to_json` has written."""
         segments, content = values
         buffer = None if content is None else pa.py_buffer(base64.b85decode(content))

@@ -1,7 +1,5 @@
 """``MetricGroup`` and what it makes. Names are those of PyFlink's module ``pyflink.metrics.metricbase``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from headrace.common.errors import InvalidTypeError, expect, refused, shown
@@ -35,7 +33,7 @@ class MetricGroup:
         self._registry = registry
         self._prefix = prefix
 
-    def add_group(self, name: str, extra: str | None = None) -> MetricGroup:
+    def add_group(self, name: str, extra: str | None = None) -> "MetricGroup":
         """A group in this one; with ``extra`` ``name`` is what is told apart, and ``extra`` which it is.
 
         Raises:

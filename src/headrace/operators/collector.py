@@ -1,7 +1,5 @@
 """Collects what a user function yields row by row, emits it as batches, and knows which function made a record."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -65,7 +63,7 @@ class OperatorRecordOrigin:
         function = self.function or next((found for makers in self.makers if (found := makers.of(record))), None)
         return user_error(error, self.context, function=function, side_output=self.side_output)
 
-    def joined(self, others: Sequence[RecordOrigin | None]) -> OperatorRecordOrigin | None:
+    def joined(self, others: Sequence[RecordOrigin | None]) -> "OperatorRecordOrigin | None":
         """That of records of several batches; None where not all are of the same output."""
         makers = [self.makers]
         for other in others:
@@ -75,7 +73,7 @@ class OperatorRecordOrigin:
         known = tuple(dict.fromkeys(chain.from_iterable(makers)))  # slices of a batch have the same
         return self if known == self.makers else replace(self, makers=known)
 
-    def _is_of_same_output(self, other: OperatorRecordOrigin) -> bool:
+    def _is_of_same_output(self, other: "OperatorRecordOrigin") -> bool:
         same_output = self.context is other.context and self.side_output == other.side_output
         return same_output and self.function is other.function
 

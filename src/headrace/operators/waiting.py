@@ -7,8 +7,6 @@ and whenever event time goes on at the end of a stretch of input, so that none w
 of a sorted table, or as entries of a broadcast map.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -342,7 +340,7 @@ class OrderedRecords:
     entries: list[Any]
 
     @staticmethod
-    def of_nothing(watermarks: list[int]) -> OrderedRecords:
+    def of_nothing(watermarks: list[int]) -> "OrderedRecords":
         """Places for as many records as there are watermarks."""
         size = len(watermarks)
         return OrderedRecords([0] * size, [None] * size, [0] * size, watermarks, [NO_KEY] * size)

@@ -1,7 +1,5 @@
 """The plan of a job: stages of operators, the edges between them, and where the streams of a stage fork and merge."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -146,7 +144,7 @@ class Stage:
     index: int
     parallelism: int
     operators: tuple[PlannedOperator, ...]
-    forks: tuple[PlannedFork, ...]
+    forks: "tuple[PlannedFork, ...]"
     holds_state: bool
 
 

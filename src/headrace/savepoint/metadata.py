@@ -1,7 +1,5 @@
 """``SavepointMetadata``: the file that makes a directory a savepoint. It is written last, and lists all others."""
 
-from __future__ import annotations
-
 import json
 import re
 import zlib
@@ -131,7 +129,7 @@ class SavepointMetadata:
         return json.dumps({**document, "checksum": _checksum(document)}, indent=1).encode()
 
     @staticmethod
-    def from_bytes(content: bytes, name: str) -> SavepointMetadata:
+    def from_bytes(content: bytes, name: str) -> "SavepointMetadata":
         """What :meth:`to_bytes` wrote.
 
         Raises:

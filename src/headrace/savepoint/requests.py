@@ -12,8 +12,6 @@ creates ``….asked``, which whoever still waits removes; a request with which n
 who asks on the same machine sees that the process is gone.
 """
 
-from __future__ import annotations
-
 import contextlib
 import getpass
 import json
@@ -59,7 +57,7 @@ class JobProcess:
     started: str
 
     @staticmethod
-    def present() -> JobProcess:
+    def present() -> "JobProcess":
         """This process."""
         return JobProcess(_machine(), os.getpid(), _started(os.getpid()))
 
@@ -157,7 +155,7 @@ class CheckpointPlace:
     number: int | None = None
 
     @staticmethod
-    def of(location: str) -> CheckpointPlace:
+    def of(location: str) -> "CheckpointPlace":
         """What a location names: a directory, or a manifest in it."""
         found = _MANIFEST.fullmatch(location)
         return CheckpointPlace(location) if found is None else CheckpointPlace(found[1], int(found[2]))

@@ -1,7 +1,5 @@
 """``StoredJob``: a job as it lies in a savepoint or in a checkpoint directory, whether it runs meanwhile or not."""
 
-from __future__ import annotations
-
 import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -105,7 +103,7 @@ class StoredJob:
     state: Folder | None = None
     directory: Folder | None = None
     files: tuple[TableFile | SourceFile, ...] = ()
-    later: Callable[[], StoredJob] | None = None
+    later: "Callable[[], StoredJob] | None" = None
 
     def tables(self, place: StatePlace | None = None) -> Iterator[ExportedTable]:
         """All tables of all tasks, or of one state, each to be gone through before the next one is asked for."""

@@ -1,7 +1,5 @@
 """``UidMapping``: operators, sources and sinks that have another uid in the program than in what it starts from."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -70,7 +68,7 @@ class UidMapping:
                 olds = sorted(old for old, mapped in self.new_by_old.items() if mapped == new)
                 yield f"{' and '.join(map(repr, olds))} would both become {new!r}: what one operator holds is of one"
 
-    def left(self, own: Manifest, program: Collection[str]) -> UidMapping:
+    def left(self, own: Manifest, program: Collection[str]) -> "UidMapping":
         """What is left to map in the job's own directory: what was mapped once has its new uid there.
 
         Args:

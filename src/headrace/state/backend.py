@@ -5,8 +5,6 @@ its own (:class:`~headrace.state.protocols.OperatorStates`). The driver and task
 and operators nothing but those protocols. ``docs/state-backends.md`` says what a backend has to keep to.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -120,7 +118,7 @@ class StateBackendPlugin(Plugin):
 
     noun = "state backend"
 
-    def configured(self, configuration: Configuration) -> StateBackendPlugin:
+    def configured(self, configuration: Configuration) -> "StateBackendPlugin":
         """The backend as a job's configuration wants it; called once, in the driver. Itself when it has no options.
 
         Raises:

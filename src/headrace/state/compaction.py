@@ -10,8 +10,6 @@ that spans several slices the part of one that was merged does not count any mor
 gone that way.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -188,7 +186,7 @@ class CompactionTask:
         return {**asdict(self), "runs": list(self.runs)}
 
     @staticmethod
-    def from_json(data: dict[str, Any]) -> CompactionTask:
+    def from_json(data: dict[str, Any]) -> "CompactionTask":
         """The task that :meth:`to_json` described."""
         return CompactionTask(**{**data, "runs": tuple(data["runs"])})
 
@@ -225,7 +223,7 @@ class CompactionResult:
         return {"task": self.task.to_json(), "run": self.run}
 
     @staticmethod
-    def from_json(data: dict[str, Any]) -> CompactionResult:
+    def from_json(data: dict[str, Any]) -> "CompactionResult":
         """The result that :meth:`to_json` described."""
         return CompactionResult(CompactionTask.from_json(data["task"]), data["run"])
 

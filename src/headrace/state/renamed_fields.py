@@ -1,7 +1,5 @@
 """``RenamedFields``: which fields of records have other names now than in what is stored."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -57,11 +55,11 @@ class RenamedFields:
     def __bool__(self) -> bool:
         return bool(self.names)
 
-    def inside(self, field_name: str) -> RenamedFields:
+    def inside(self, field_name: str) -> "RenamedFields":
         """The same for records that are kept in a field of a tuple, with something else beside them."""
         return replace(self, places={inside(field_name, place): known for place, known in self.places.items()})
 
-    def of_parts(self, parts: Mapping[str, str]) -> RenamedFields:
+    def of_parts(self, parts: Mapping[str, str]) -> "RenamedFields":
         """The same for a tuple of several records, each with a path of its own.
 
         Args:

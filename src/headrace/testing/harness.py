@@ -22,8 +22,6 @@
             assert job.take("counts") == [("ann", 2)]
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -111,7 +109,7 @@ class JobHarness:
 
     def __init__(
         self,
-        build: Callable[[JobHarness], object],
+        build: "Callable[[JobHarness], object]",
         *,
         parallelism: int = 1,
         restore: Checkpoint | None = None,

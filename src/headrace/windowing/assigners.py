@@ -1,7 +1,5 @@
 """Assigners: which windows an element belongs to, by its time, by its distance from others, or by their count."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
@@ -69,7 +67,7 @@ class WindowAssigner(ABC, Generic[T_contra, W]):
 
     @abstractmethod
     def assign_windows(
-        self, element: T_contra, timestamp: int, context: WindowAssigner.WindowAssignerContext
+        self, element: T_contra, timestamp: int, context: "WindowAssigner.WindowAssignerContext"
     ) -> Collection[W]:
         """The windows that an element belongs to; none where it belongs to no window.
 
@@ -131,7 +129,7 @@ class MergingWindowAssigner(WindowAssigner[T_contra, W]):
         """Is told which windows are merged."""
 
     @abstractmethod
-    def merge_windows(self, windows: Iterable[W], callback: MergingWindowAssigner.MergeCallback[W]) -> None:
+    def merge_windows(self, windows: Iterable[W], callback: "MergingWindowAssigner.MergeCallback[W]") -> None:
         """Finds out which of a key's windows are merged, and tells the callback.
 
         Args:

@@ -1,7 +1,5 @@
 """Evictors: which elements of a window its function does not see."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -63,7 +61,7 @@ class Evictor(ABC, Generic[T, W_contra]):
 
     @abstractmethod
     def evict_before(
-        self, elements: list[TimestampedValue[T]], size: int, window: W_contra, ctx: Evictor.EvictorContext
+        self, elements: list[TimestampedValue[T]], size: int, window: W_contra, ctx: "Evictor.EvictorContext"
     ) -> Iterable[TimestampedValue[T]]:
         """Called before the window function.
 
@@ -79,7 +77,7 @@ class Evictor(ABC, Generic[T, W_contra]):
 
     @abstractmethod
     def evict_after(
-        self, elements: list[TimestampedValue[T]], size: int, window: W_contra, ctx: Evictor.EvictorContext
+        self, elements: list[TimestampedValue[T]], size: int, window: W_contra, ctx: "Evictor.EvictorContext"
     ) -> Iterable[TimestampedValue[T]]:
         """Called after the window function; as :meth:`evict_before`, with what that one has left."""
 

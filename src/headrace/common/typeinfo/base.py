@@ -1,7 +1,5 @@
 """``TypeInformation``: what headrace knows about the values of a stream or a state."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -94,7 +92,7 @@ class TypeInformation(ABC, Generic[T_co]):
         return ()
 
     @property
-    def field_types(self) -> tuple[TypeInformation, ...]:
+    def field_types(self) -> "tuple[TypeInformation, ...]":
         """The types of the fields; empty unless composite."""
         return ()
 
@@ -116,7 +114,7 @@ class TypeInformation(ABC, Generic[T_co]):
         """The names of the fields, as PyFlink gives them."""
         return list(self.field_names)
 
-    def get_field_types(self) -> list[TypeInformation]:
+    def get_field_types(self) -> "list[TypeInformation]":
         """The types of the fields, as PyFlink gives them."""
         return list(self.field_types)
 

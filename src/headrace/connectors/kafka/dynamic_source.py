@@ -1,7 +1,5 @@
 """``DynamicKafkaSource``: records of streams that lie in several clusters of Kafka."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Generic, Self
 
@@ -88,7 +86,7 @@ class DynamicKafkaSource(TopicSource[T_co]):
         super().__init__(str(plan.subscriber), schema, dead_letter, is_bounded=plan.each.is_bounded)
 
     @staticmethod
-    def builder() -> DynamicKafkaSourceBuilder[T_co]:
+    def builder() -> "DynamicKafkaSourceBuilder[T_co]":
         """Begin a source."""
         return DynamicKafkaSourceBuilder()
 
@@ -233,6 +231,6 @@ class KafkaRecordDeserializationSchema(MessageDeserializationSchema):
     """
 
     @staticmethod
-    def value_only(deserialization_schema: DeserializationSchema) -> KafkaRecordDeserializationSchema:
+    def value_only(deserialization_schema: DeserializationSchema) -> "KafkaRecordDeserializationSchema":
         """Makes records of the values of messages."""
         return KafkaRecordDeserializationSchema(deserialization_schema)

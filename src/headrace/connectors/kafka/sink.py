@@ -1,7 +1,5 @@
 """``KafkaSink``, and what its messages are made of, put together as in PyFlink."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -59,7 +57,7 @@ class KafkaSink(TopicSink[T_contra]):
         self._transactions = transactions
 
     @staticmethod
-    def builder() -> KafkaSinkBuilder:
+    def builder() -> "KafkaSinkBuilder":
         """Begin a sink."""
         return KafkaSinkBuilder()
 
@@ -301,7 +299,7 @@ class KafkaRecordSerializationSchema(MessageSerializationSchema):
     """
 
     @staticmethod
-    def builder() -> KafkaRecordSerializationSchemaBuilder:
+    def builder() -> "KafkaRecordSerializationSchemaBuilder":
         """Begin a schema."""
         return KafkaRecordSerializationSchemaBuilder()
 

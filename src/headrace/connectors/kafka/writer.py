@@ -3,8 +3,6 @@
 Staged messages lie in files beside the checkpoint; few of them are part of the manifest.
 """
 
-from __future__ import annotations
-
 import base64
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -322,7 +320,7 @@ class StagedEpoch:
         return found | ({"content": base64.b64encode(self.content).decode()} if self.content else {})
 
     @staticmethod
-    def from_json(found: Json) -> StagedEpoch:
+    def from_json(found: Json) -> "StagedEpoch":
         """Decode what :meth:`to_json` gave."""
         files = tuple(MessageFile(*each) for each in found["files"])
         return StagedEpoch(found["id"], found["marker"], files, base64.b64decode(found.get("content", "")))

@@ -1,7 +1,5 @@
 """``LogSink``: records into topics of the embedded log, each exactly once; its writers, its committer, its marker."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -284,7 +282,7 @@ class LogSink(TopicSink[T_contra]):
         self._location = location
 
     @staticmethod
-    def builder() -> LogSinkBuilder:
+    def builder() -> "LogSinkBuilder":
         """Begin a sink."""
         return LogSinkBuilder()
 

@@ -1,7 +1,5 @@
 """``LogSource``: records from topics of the embedded log; its reader, and what the driver asks the log."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Generic, Self
@@ -265,7 +263,7 @@ class LogSource(TopicSource[T_co]):
         super().__init__(str(plan.subscription), schema, dead_letter, is_bounded=plan.is_bounded)
 
     @staticmethod
-    def builder() -> LogSourceBuilder:
+    def builder() -> "LogSourceBuilder":
         """Begin a source."""
         return LogSourceBuilder()
 

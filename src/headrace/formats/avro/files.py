@@ -4,8 +4,6 @@ A file has a header with the schema, and blocks of records with a marker behind 
 wherever that stands. So all cuts of a file agree on its blocks, and reading goes on behind a damaged one.
 """
 
-from __future__ import annotations
-
 import bz2
 import errno
 import io
@@ -243,7 +241,7 @@ def open_avro(file: InputFile) -> Iterator[AvroFile]:
         yield AvroFile(stream, file.size, shown(file.path))
 
 
-def _header(window: _Window, path: str) -> Header:
+def _header(window: "_Window", path: str) -> Header:
     if window.read(0, len(MAGIC)) != MAGIC:
         raise CorruptFileError(f"{path} is not an Avro file{_COMPRESSED.get(window.read(0, 2), '')}")
     length = _WINDOW_BYTES

@@ -1,7 +1,5 @@
 """CSV files are read into columns, those with more values in a line than columns too."""
 
-from __future__ import annotations
-
 import csv as python_csv
 import io
 import re
@@ -120,7 +118,7 @@ class CsvReaderFormat(LineFormat[T_co]):
         self.header_lines = int(schema.header or schema.skip_first)
 
     @staticmethod
-    def for_schema(schema: CsvSchema) -> CsvReaderFormat[Row]:
+    def for_schema(schema: CsvSchema) -> "CsvReaderFormat[Row]":
         """The format of files with the columns of ``schema``."""
         return CsvReaderFormat(schema)
 

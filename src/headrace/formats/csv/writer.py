@@ -1,7 +1,5 @@
 """Writing CSV from columns, and messages of CSV as rows and back."""
 
-from __future__ import annotations
-
 import base64
 import re
 from collections.abc import Sequence
@@ -217,7 +215,7 @@ class CsvRowDeserializationSchemaBuilder(_CsvRowBuilder):
         self._ignore_parse_errors = ignore_parse_errors
         return self
 
-    def build(self) -> CsvRowDeserializationSchema:
+    def build(self) -> "CsvRowDeserializationSchema":
         """The schema."""
         return CsvRowDeserializationSchema(self._type, self._schema, ignore_parse_errors=self._ignore_parse_errors)
 
@@ -286,7 +284,7 @@ class CsvRowSerializationSchemaBuilder(_CsvRowBuilder):
         """Write values as they are, whatever they hold."""
         return self._set(quote=None)
 
-    def build(self) -> CsvRowSerializationSchema:
+    def build(self) -> "CsvRowSerializationSchema":
         """The schema."""
         return CsvRowSerializationSchema(self._type, self._schema)
 

@@ -1,7 +1,5 @@
 """Rows as lines of JSON, and single values as JSON."""
 
-from __future__ import annotations
-
 import base64
 import datetime
 import json
@@ -225,7 +223,7 @@ def json_texts(batch: pa.RecordBatch, kind: TypeInformation, end: str = "}", sty
     return join_text([*parts, before.removesuffix(",") + end])
 
 
-def _without_nulls(members: Sequence[tuple[str, _JsonColumn]], end: str) -> pa.Array:
+def _without_nulls(members: "Sequence[tuple[str, _JsonColumn]]", end: str) -> pa.Array:
     """Objects with those members that have a value."""
     there = [
         pc.binary_join_element_wise("," + name, values.quoted(), "", null_handling="emit_null")

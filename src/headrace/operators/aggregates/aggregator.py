@@ -6,8 +6,6 @@ rows (``accumulate``), one that takes such rows away again (``retract``), one ac
 that depend on the order of records: nothing depends on how the input was cut.
 """
 
-from __future__ import annotations
-
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -88,7 +86,7 @@ class ScatteredRows(GroupedRows):
         return gather(self._columns[index], self._segments.first_rows)
 
 
-_KINDS: Final[dict[str, type[Aggregator]]] = {}
+_KINDS: "Final[dict[str, type[Aggregator]]]" = {}
 """The aggregators by their ``stored_name``; those of modules that are imported."""
 
 BY: Final = " by "
@@ -381,7 +379,7 @@ class AggregatorList:
         ]
 
     @staticmethod
-    def for_merging(described: Sequence[dict[str, Any]]) -> AggregatorList:
+    def for_merging(described: Sequence[dict[str, Any]]) -> "AggregatorList":
         """Aggregators that merge as those described do; columns and types of the input are not known any more."""
         return AggregatorList(tuple(_for_merging(dict(entry)) for entry in described))
 

@@ -1,7 +1,5 @@
 """Aggregates over the distinct values of a group and how often each came, exact and approximate."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -118,7 +116,7 @@ class _Presence(NamedTuple):
     distinct: pa.Array
 
     @staticmethod
-    def of(columns: list[pa.Array], segments: Segments) -> _Presence:
+    def of(columns: list[pa.Array], segments: Segments) -> "_Presence":
         """What accumulators say when they are merged one after the other."""
         rows = np.repeat(np.arange(segments.total), list_lengths(columns[0]))
         codes, distinct = coded(columns[0].flatten())

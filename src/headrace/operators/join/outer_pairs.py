@@ -1,7 +1,5 @@
 """Outer joins: records that no other one has matched, shown among the pairs when they expire."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -56,7 +54,7 @@ class ExpiredRows:
     rows: Longs
 
     @staticmethod
-    def concat(parts: Sequence[ExpiredRows]) -> ExpiredRows:
+    def concat(parts: "Sequence[ExpiredRows]") -> "ExpiredRows":
         """The rows of all parts."""
         arrays = ([getattr(part, name) for part in parts] for name in ("ends", "numbers", "rows"))
         return ExpiredRows(*(np.concatenate([np.empty(0, np.int64), *each]) for each in arrays))

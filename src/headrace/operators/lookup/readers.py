@@ -1,7 +1,5 @@
 """Where a lookup finds what it joins: functions, static tables, tables of databases; and what it keeps of that."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import sys
@@ -308,7 +306,7 @@ class DatabaseReader(LookupReader):
         self.keys_per_request = keys_per_request
         self.reads_all = reads_all
 
-    def whole(self) -> DatabaseReader:
+    def whole(self) -> "DatabaseReader":
         """The same, but it reads the whole table."""
         return DatabaseReader(self._connect, self._table, self.keys, self._columns, reads_all=True)
 

@@ -8,8 +8,6 @@ The first session there runs without; when its process ends, another one in the 
 itself compares an archive with the jars and options that it is started with, and goes without when they differ.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os
@@ -63,7 +61,7 @@ class ClassArchive:
     folder: Path
 
     @staticmethod
-    def of(java: JavaRuntime, spark_home: Path, environment: Mapping[str, str]) -> ClassArchive | None:
+    def of(java: JavaRuntime, spark_home: Path, environment: Mapping[str, str]) -> "ClassArchive | None":
         """The archive for a Java and a Spark; None where Java could not use one."""
         if os.name == "nt" or any(environment.get(name) for name in _DIRECTORIES_IN_CLASS_PATH):
             return None

@@ -8,8 +8,6 @@ Whoever can write there could have a task unpickle what it likes. So nothing is 
 be the one that Spark has delivered: in the closure for a job, in the query's settings for parts.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import hashlib
@@ -64,7 +62,7 @@ class Parts:
         return " ".join(fields)
 
     @staticmethod
-    def from_text(text: str) -> Parts:
+    def from_text(text: str) -> "Parts":
         """What :meth:`to_text` wrote."""
         kind, _, rest = text.partition(" ")
         if kind == _HERE:

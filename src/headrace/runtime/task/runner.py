@@ -4,8 +4,6 @@ Those of stage 0 read splits, assign timestamps, run what is chained to the sour
 every later stage take envelopes in order, drive the operators, and write their state.
 """
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -461,7 +459,7 @@ class TaskRunner:
                 payload = pickle.dumps(context.for_partition(stage, partition), protocol=5)
                 yield Envelope(stage, partition, -1, MIN_WATERMARK, _CONTEXT_EDGE, 0, 0, EnvelopeKind.CONTEXT, payload)
 
-    def _results(self, attempt: _Attempt) -> Iterator[Envelope]:
+    def _results(self, attempt: "_Attempt") -> Iterator[Envelope]:
         """The report, to the driver; and of a failure every later task is told, before any record."""
         report = attempt.report
         if report is None:  # Spark has made a partition that nobody addressed

@@ -1,7 +1,5 @@
 """The entries of a map state, from Python objects to columns and back: many at once, or one that is searched for."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -127,7 +125,7 @@ class MapCell:
             apply(stored, key, action, known[key])
         self.missing = GONE
 
-    def keys_not_stored(self) -> SortedKeys:
+    def keys_not_stored(self) -> "SortedKeys":
         """The keys of the entries that need not be in :attr:`ranges`; some may have been removed."""
         if self.sorted_keys is None:
             self.sorted_keys = SortedKeys(self.actions if self.ranges else self.entries)
@@ -291,7 +289,7 @@ class MapEntries:
         keys = array_to_values(self._key_type, column)
         return keys if self._same_nan is None else list(map(self._same_nan, keys))
 
-    def probe(self, key: Any) -> Probe:
+    def probe(self, key: Any) -> "Probe":
         """What an entry is searched for by; its key is as it comes back from storage."""
         encoded = self._codec.encode([key])
         if pa.types.is_int64(encoded.values.type):

@@ -5,8 +5,6 @@ the pair. The upper half of its hash is that of the key alone, and so decides th
 the lower half tells the namespaces of a key apart, so that a key may have many.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Final, Protocol
@@ -111,7 +109,7 @@ class NamespaceScope:
         keys: the keys of the operator, the current one, and the current namespace.
     """
 
-    def __init__(self, keys: KeyScope) -> None:
+    def __init__(self, keys: "KeyScope") -> None:
         self._keys = keys
         self._last: NamespacedKey | None = None
         self.entries = NamespacedKeys()

@@ -5,8 +5,6 @@ What Python calls equal is encoded alike: ``1``, ``True``, ``1.0``, ``Decimal("1
 instant in two time zones. All NaNs count as one key. A value begins with a tag and says itself where it ends.
 """
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Callable, Iterable
 from dataclasses import fields, is_dataclass
@@ -58,7 +56,7 @@ _MICROSECOND: Final = datetime.timedelta(microseconds=1)
 class KeyEncoder:
     """Encodes values and remembers the classes it met, so that :class:`KeyDecoder` can rebuild their instances."""
 
-    def __init__(self, classes: ClassRegistry) -> None:
+    def __init__(self, classes: "ClassRegistry") -> None:
         self._classes = classes
         self._by_type: dict[type, Callable[[Any], bytes]] = {}
         self._compound: tuple[tuple[type, Callable[[Any], bytes]], ...] = (

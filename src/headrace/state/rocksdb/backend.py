@@ -1,7 +1,5 @@
 """``RocksDBBackend``: versions as ``hashmap`` has them, of runs of which the large ones are tables of RocksDB."""
 
-from __future__ import annotations
-
 import base64
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -276,7 +274,7 @@ class RocksDBBackend(HashMapBackend):
         rocksdict()
         self.settings = settings or RocksDBSettings()
 
-    def configured(self, configuration: Configuration) -> RocksDBBackend:
+    def configured(self, configuration: Configuration) -> "RocksDBBackend":
         return RocksDBBackend(self.name, RocksDBSettings.of(configuration))
 
     def sections(self, storage: Folder) -> SectionOf:

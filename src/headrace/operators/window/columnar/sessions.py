@@ -12,8 +12,6 @@ has not fired and that it overlaps or touches. It makes no session longer at its
 the others belong together; it may make the session begin earlier, and so reach further records that are late.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -134,7 +132,7 @@ class _Points:
     are_linked: Mask
 
     @staticmethod
-    def of(gap: int, records: ArrivedTimes, rows: Longs, opened: Spans) -> _Points:
+    def of(gap: int, records: ArrivedTimes, rows: Longs, opened: Spans) -> "_Points":
         """The points of some records and of open sessions."""
         keys, times, marks = records.keys, records.timestamps, records.watermarks
         if len(rows) < len(keys):

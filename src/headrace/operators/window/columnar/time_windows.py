@@ -7,8 +7,6 @@ force before the advance that makes it fire. What is emitted, and in which order
 one gives: by moment of firing, and within one moment by (window end, hash of key, key).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import repeat, starmap
 from typing import Any, Final, NamedTuple
@@ -163,7 +161,7 @@ class AlignedWindowOperator(KeyedOperator):
         if late is not None and keeps_contents(self._mode):
             self._store.add_accumulators(Accumulators.of_chunk(self._layout.aggregators, late))
 
-    def _judged(self, batch: KeyedBatch) -> AssignedRecords:
+    def _judged(self, batch: KeyedBatch) -> "AssignedRecords":
         """The windows of records, by whether they have fired; late records without any window are sent away."""
         pairs = self._assigner.assign(batch.timestamps)
         if pairs.is_identity and times_bounds(pairs.ends)[0] - 1 > batch.last_watermark:

@@ -1,7 +1,5 @@
 """The window operator for built-in aggregates over windows of any kind, their log, and the accumulators they hold."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
@@ -70,7 +68,7 @@ class AccumulatedContents(KeyedContents):
         log: where what happens is noted.
     """
 
-    def __init__(self, keyed: KeyedStates, kind: str, layout: ColumnarWindowLayout, log: AggregateLog) -> None:
+    def __init__(self, keyed: KeyedStates, kind: str, layout: ColumnarWindowLayout, log: "AggregateLog") -> None:
         descriptor = ValueStateDescriptor(CONTENTS, layout.contents_type)
         descriptor.evolves = False  # the accumulators of other aggregates are no others' beginning
         super().__init__(keyed, kind, descriptor, renamed_columns(layout.aggregators, layout.renamed))

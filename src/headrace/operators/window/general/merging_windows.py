@@ -1,7 +1,5 @@
 """Windows that merge: which windows a key has, and under which of the merged ones the state of each is kept."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -155,7 +153,7 @@ class GenericMergingWindowSet(MergingWindowSet[W]):
     """
 
     def __init__(
-        self, entry: AnyKeyEntry, mapping: dict[W, W], assigner: MergingWindowAssigner[Any, W], kept: KeptWindows
+        self, entry: AnyKeyEntry, mapping: dict[W, W], assigner: MergingWindowAssigner[Any, W], kept: "KeptWindows"
     ) -> None:
         super().__init__(entry, mapping)
         self._assigner = assigner
@@ -225,7 +223,7 @@ class MergingWindows(Generic[W]):
         self,
         assigner: MergingWindowAssigner[Any, W],
         serializer: WindowSerializer[W],
-        kept: KeptWindows,
+        kept: "KeptWindows",
         keyed: KeyedStates,
     ) -> None:
         self._assigner = assigner
