@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator
-from functools import cache
-from pathlib import Path
-
-from tests.docs.documents import ROOT
-
-SOURCE = ROOT / "src"
+import grimp
 
 LARGEST = 10
 """The environment and its streams: plain, keyed, connected, joined and cut into windows, and the ends of streams. Their
@@ -19,43 +12,10 @@ MOST = 3
 """Definitions that name each other, mostly two of a package, each of which is a subject of its own."""
 
 
-def name_of(path: Path) -> str:
-    parts = path.relative_to(SOURCE).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-MODULES = {name_of(path): path for path in (SOURCE / "headrace").rglob("*.py")}
-
-
-@cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
-
-
-def imports(node: ast.AST, *, with_annotations: bool) -> Iterator[str]:
-    """What a module imports, when it is loaded or later."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.expr):
-            continue
-        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test) and not with_annotations:
-            continue
-        if isinstance(child, ast.Import):
-            yield from (alias.name for alias in child.names)
-        elif isinstance(child, ast.ImportFrom) and child.module is not None:
-            inside = (f"{child.module}.{alias.name}" for alias in child.names)
-            yield from (name if name in MODULES else child.module for name in inside)
-        else:
-            yield from imports(child, with_annotations=with_annotations)
-
-
 def circles(*, with_annotations: bool) -> list[set[str]]:
-    """Sets of modules each of which leads to all the others."""
-    graph = core_of(
-        {
-            name: (set(imports(tree_of(path), with_annotations=with_annotations)) & MODULES.keys()) - {name}
-            for name, path in MODULES.items()
-        }
-    )
+    """Sets of modules each of which leads to all the others, by what they import when they are loaded or later."""
+    built = grimp.build_graph("headrace", exclude_type_checking_imports=not with_annotations, cache_dir=None)
+    graph = core_of({name: built.find_modules_directly_imported_by(name) for name in built.modules})
     reached = {name: reachable(name, graph) for name in graph}
     found = {frozenset(other for other in reached[name] if name in reached[other]) for name in graph}
     return [set(circle) for circle in found if circle]
