@@ -5,7 +5,8 @@ from __future__ import annotations
 import gc
 import io
 import os
-from collections.abc import Generator, Iterator
+import zlib
+from collections.abc import Generator, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import hypothesis
@@ -50,13 +51,28 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Modules with long tests come first; slow tests have more time than the others, unless they say how much."""
+    for item in _cases_left_out(items):
+        item.add_marker(pytest.mark.slow)
     long = {item.path for item in items if item.get_closest_marker("long")}
     items.sort(key=lambda item: item.path not in long)
     for item in items:
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(_SLOW_SECONDS))
+
+
+def _cases_left_out(items: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
+    """Of each test that is sampled the cases that `make test` leaves out, by a digest of their names."""
+    sampled: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("sampled") and not item.get_closest_marker("slow"):
+            sampled.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for cases in sampled.values():
+        marker = cases[0].get_closest_marker("sampled")
+        assert marker is not None
+        yield from sorted(cases, key=lambda case: zlib.crc32(case.nodeid.encode()))[marker.args[0] :]
 
 
 @pytest.fixture(scope="session")

@@ -339,6 +339,7 @@ class CrashingJob:
         assert hidden(self.path) == []
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("policy", [EVERY_EPOCH, BY_TIME])
 @pytest.mark.parametrize("header", [False, True])
 def test_a_crash_at_every_step(tmp_path: Path, policy: RollingPolicy, header: bool) -> None:

@@ -198,6 +198,7 @@ def test_a_file_that_was_cut_gives_its_whole_lines_up_to_there(tmp_path: Path, s
         assert len(found[0]) > len(LINES) // 4
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("suffix", COMPRESSIONS)
 def test_every_cut_is_noticed(tmp_path: Path, suffix: str) -> None:
     lines = LINES[:30]

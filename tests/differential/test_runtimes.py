@@ -62,6 +62,7 @@ def marked(names: Iterable[str], slow: set[str]) -> list[Any]:
     return [pytest.param(name, marks=[pytest.mark.slow] if name in slow else []) for name in names]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", marked(JOBS, SLOW))
 def test_streaming(name: str, spark: SparkSession) -> None:
     local = outputs(JOBS[name], configuration("local", RuntimeExecutionMode.STREAMING, 333))
@@ -71,6 +72,7 @@ def test_streaming(name: str, spark: SparkSession) -> None:
     compare(local, on_spark, IN_ORDER.get(name, set()))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", marked(BATCH_JOBS, SLOW_IN_BATCH_MODE))
 def test_batch(name: str, spark: SparkSession) -> None:
     local = outputs(BATCH_JOBS[name], configuration("local", RuntimeExecutionMode.BATCH, 777))

@@ -41,6 +41,7 @@ ALWAYS = {("hashmap-native", 1), ("rocksdb-native", 3), ("rocksdb-checkpoint", 1
 """What is tried whenever tests run, and with what parallelism; the tests below start from the others."""
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("name", "parallelism"),
     [
@@ -78,6 +79,7 @@ def test_a_job_on_spark_starts_from_it(name: str, tmp_path: Path) -> None:
     goes_on(tmp_path, kept, 3, backend_of(name), {FROM: str(kept)} | spark)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", KEPT)
 def test_it_is_read_as_data(name: str, tmp_path: Path) -> None:
     reader = SavepointReader.read(str(unpack(name, tmp_path)))

@@ -142,6 +142,7 @@ def _way(name: str) -> Program:
     return program_of(name, _numbers(len(name)))
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("way", WAYS)
 def test_lives_of_one_epoch_some_of_which_fail(way: str) -> None:
     """Each life has another parallelism, and the state of the one before; in three of them a sink fails."""
@@ -160,6 +161,7 @@ def test_lives_of_one_epoch_some_of_which_fail(way: str) -> None:
     assert _way(way).check(cut).faults == len(FAULTS)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("way", ["contents by key", "contents of sessions", "sessions, late records", "count"])
 def test_state_files_that_cannot_be_read_for_a_moment_are_no_failure_of_a_function(
     way: str, monkeypatch: pytest.MonkeyPatch

@@ -179,6 +179,7 @@ SESSIONS: dict[str, tuple[Any, list[Any]]] = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", SESSIONS)
 @pytest.mark.parametrize(
     "cut", [WHOLE, Cut((2,), parallelism=(2, 1), restarts=frozenset({1, 2}))], ids=["whole", "in epochs"]

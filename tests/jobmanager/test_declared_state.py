@@ -137,6 +137,7 @@ def files_in(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("start", ["its own directory", "another directory", "a savepoint"])
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_what_does_not_fit_is_refused_before_anything_runs(operator: str, start: str, tmp_path: Path) -> None:

@@ -143,6 +143,7 @@ class Run:
         ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("restart_every", "open_days", "share"),
     [(None, 40, RECORDS), (None, 1, 1), (1, 7, 2), (5, 1, 1), (5, 40, RECORDS)],

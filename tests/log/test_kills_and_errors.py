@@ -62,6 +62,7 @@ def group(folder: MemoryFolder, done: Callable[[bytes], None]) -> None:
     second.close()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("scenario", [small_appends, transactions, maintenance, group])
 def test_a_kill_between_any_two_steps(scenario: Callable[..., None], is_done: bool) -> None:
@@ -90,6 +91,7 @@ def test_a_kill_between_any_two_steps(scenario: Callable[..., None], is_done: bo
         assert contents(folder) == [[*left, b"more"], right]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("is_done", [False, True], ids=["not done", "done"])
 @pytest.mark.parametrize("scenario", [small_appends, transactions])
 def test_an_error_in_any_step_is_told_and_tried_again(scenario: Callable[..., None], is_done: bool) -> None:

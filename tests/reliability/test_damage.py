@@ -123,6 +123,7 @@ CELLS_BY_STORAGE = [
 ]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("storage", "kind", "case", "outcome"), CELLS_BY_STORAGE, scope="module")
 def test_damage(kind: str, case: str, outcome: str, stopped: Job, crashed: Job, job: Job) -> None:
     scene = scene_of(kind, Kinds(job).find(kind), old_copy(kind, stopped))
@@ -145,6 +146,7 @@ def test_damage(kind: str, case: str, outcome: str, stopped: Job, crashed: Job, 
     check_output(job)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", CASES)
 def test_damage_to_many_files_that_does_no_harm(case: str, stopped: Job, crashed: Job, job: Job) -> None:
     kinds = {kind: outcome for kind, a_case, outcome in CELLS if a_case == case and outcome in HARMLESS}

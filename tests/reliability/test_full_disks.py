@@ -24,6 +24,7 @@ def kind(request: pytest.FixtureRequest) -> Kind:
     return found
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "room", [pytest.param(100, marks=pytest.mark.slow), 3_000, pytest.param(6_000, marks=pytest.mark.slow)]
 )

@@ -86,6 +86,7 @@ def run(folder: Path, parallelism: int, stop_after: int | None, *, is_spread: bo
     return recorder
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("point", "is_spread", "after"),
     [

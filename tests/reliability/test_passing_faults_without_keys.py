@@ -144,6 +144,7 @@ ALWAYS = {
 PLACES = {"stage 0, after": (False, True), "behind a shuffle, before": (True, False)}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("point", "is_keyed", "after"),
     [

@@ -66,6 +66,7 @@ def only_superseded(errors: list[BaseException]) -> None:
     assert "another job manager has taken over" in str(errors[0])
 
 
+@pytest.mark.sampled(1)
 @ON_EACH_STORAGE
 def test_the_older_one_stops_at_its_next_manifest(
     kind: Kind, checkpoints: CheckpointDirectory, tmp_path: Path, output: Path
@@ -139,6 +140,7 @@ def pause_at(monkeypatch: pytest.MonkeyPatch, step: str, side: str, nth: int, pa
     monkeypatch.setattr(owner, step, paused_blocks if step == "checked_blocks" else paused)
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("nth", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("side", ["before", "after"])
 @pytest.mark.parametrize(("name", "step"), [(name, step) for name, steps in STEPS.items() for step in steps])

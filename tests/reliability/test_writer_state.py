@@ -120,6 +120,7 @@ CASES = {
 """What fails, whether the sink is behind a shuffle, and whether the call fails after it has done its work."""
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("point", "is_keyed", "after"), CASES.values(), ids=CASES)
 def test_each_record_is_in_one_pack(
     point: Point, is_keyed: bool, after: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

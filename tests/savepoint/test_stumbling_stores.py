@@ -37,6 +37,7 @@ def settings_of(server: S3Server, target: str) -> dict[str, str]:
     return {"execution.checkpointing.savepoint-dir": target, **options}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("fault", "method", "path"),

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("installed")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", ["integers", "strings", "tuples"])
 def test_keyed_states_are_as_their_model(kind: str, backend: StateBackendPlugin) -> None:
     source = random.Random(kind)

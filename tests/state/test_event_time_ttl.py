@@ -118,6 +118,7 @@ class Transitions:
         assert found == [7 if is_there(key) else None for key in keys]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("name", "rewrite", "make"),
     [
@@ -191,6 +192,7 @@ def bytes_of(epochs: Epochs) -> int:
     return sum(storage.size(name) or 0 for name in storage.names())
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("in_event_time", [False, True])
 @pytest.mark.parametrize("make", KINDS)
 def test_a_run_whose_elements_have_expired_leaves_the_disk(make: Callable[[], Any], in_event_time: bool) -> None:

@@ -118,6 +118,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"headrace.state.exported_tables.{name}", SMALL)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", META)
 @pytest.mark.usefixtures("small_pieces")
 def test_memory_does_not_grow_with_the_rows(kind: str, tmp_path: Path) -> None:
@@ -172,6 +173,7 @@ class Peak:
         self.size = self._pool.max_memory()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", META)
 @pytest.mark.usefixtures("small_pieces")
 def test_the_same_state_gives_the_same_bytes_and_is_the_same_when_it_was_taken_in(kind: str, tmp_path: Path) -> None:

@@ -194,6 +194,7 @@ def test_rows_of_one_hash_stay_together_however_many_they_are(limit: Callable[[i
     assert sum(run.rows for run in runs) == 20
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("name", "kind"), [("hashmap", "anything"), ("hashmap", "bytes"), ("rocksdb", "bytes")])
 def test_a_job_goes_on_from_pieces_rescales_and_compacts(
     name: str, kind: str, limit: Callable[[int], None], tmp_path: Any, monkeypatch: pytest.MonkeyPatch

@@ -66,6 +66,7 @@ class NamespaceChecker(Checker):
                 look(View(operator.keyed), model)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("kind", "keep"),
     [

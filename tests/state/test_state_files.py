@@ -130,6 +130,7 @@ def test_opening_reads_only_the_index(tmp_path: Path) -> None:
     assert task.store("operator", "state/value").rows == 50_000
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("seed", range(40))
 def test_a_damaged_file_gives_an_error_that_names_it_or_the_right_answer(seed: int, tmp_path: Path) -> None:
     source = random.Random(seed)

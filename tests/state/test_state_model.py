@@ -182,6 +182,7 @@ KEY_KINDS: dict[str, tuple[TypeInformation, Callable[[int], Any]]] = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", KEY_KINDS)
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_states_are_as_their_model(kind: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -256,6 +256,7 @@ def test_timers_of_other_keys_cannot_be_taken_over() -> None:
         _ = job.begin()[0].timers
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(12))
 def test_timers_are_as_their_model(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     source = random.Random(seed)

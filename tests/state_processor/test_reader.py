@@ -121,7 +121,7 @@ def test_what_is_stored_is_known_also_where_the_key_would_be_in_another_subtask(
     wait_for_records(client, 1)
     client.stop().result(DEADLINE)
     reader = SavepointReader.read(str(tmp_path / "job"))
-    for key in range(20):
+    for key in range(6):
         assert reader.query("totals", TOTAL, f"k{key}", Types.STRING()) == (None if key else 1)
         with pytest.raises(StateMigrationError, match="stored with another key type"):
             reader.query("totals", TOTAL, key, Types.LONG())
@@ -238,7 +238,7 @@ def test_a_job_that_runs_is_read_all_the_while(tmp_path: Path) -> None:
     wait_for_records(client, 1)
     seen = []
     with fed(place, client):
-        while len(seen) < 20 or seen[-1] == seen[0]:
+        while len(seen) < 8 or seen[-1] == seen[0]:
             reader = SavepointReader.read(str(tmp_path / "job"))
             seen.append(reader.query("totals", TOTAL, "k0", Types.STRING()))
             table = reader.read_keyed_state("totals", "total")

@@ -141,12 +141,14 @@ def filled(windows: Windows, path: Path, data: Any = EARLIER, settings: dict[str
     return writer.with_operator("windows", windows(keyed)).write(path)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_job_goes_on_with_windows_that_were_filled_for_it(kind: str, tmp_path: Path) -> None:
     path = filled(KINDS[kind], tmp_path / "savepoint")
     assert results_of(KINDS[kind], LATER, {FROM: path}) == results_of(KINDS[kind], EARLIER + LATER, {})
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", ["aggregates", "sessions", "all elements"])
 def test_records_that_take_many_epochs_are_in_the_order_in_which_they_came(kind: str, tmp_path: Path) -> None:
     settings = {"headrace.epoch.max-records": "1"}

@@ -43,6 +43,7 @@ def place(store: Store) -> Place:
 KEYS = ["a.csv", "in/a.csv", "in/b.txt", "in/x/a.csv", "in/x/y/a.csv", "in/.h.csv", "in/_s/a.csv", "inn/a.csv", "in/*"]
 
 
+@pytest.mark.sampled(8)
 @on()
 @pytest.mark.parametrize(
     ("path", "found"),

@@ -77,6 +77,7 @@ QUICK = {
 """What is tried whenever tests run; all is when slow tests run."""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("request_kind", "fault"),
     [

@@ -151,6 +151,7 @@ def rows_of(columns: pa.RecordBatch) -> Iterable[Any]:
 LINES = [f"line {number} {'x' * (number % 50)}" for number in range(2000)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("suffix", "compress"),
     [("txt", bytes), ("gz", gzip.compress), ("bz2", bz2.compress), ("xz", lzma.compress), ("zst", None), ("lz4", None)],

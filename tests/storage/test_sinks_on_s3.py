@@ -64,6 +64,7 @@ STEPS = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("taken", [False, True], ids=["left", "taken-away"])
 @pytest.mark.parametrize(
     ("kind", "owner", "step", "side"),
@@ -121,6 +122,7 @@ STRUCK = {3, 7, 8, 15, 24, 40, 60, 85, 120, 170, 240}
 PATHS = [("PUT", "/out/"), ("POST", "/out/part-"), ("HEAD", "/out/")]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("method", "path", "kind", "fault"),
     [
@@ -200,6 +202,7 @@ def stopped(output: Output, kind: Kind) -> list[str]:
     return [path for path in output.objects() if path.endswith(".part")]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("damage", ["missing", "cut", "changed"])
 def test_damage_to_what_waits_is_told(output: Output, damage: str) -> None:
     for path in stopped(output, AT_ONCE):

@@ -86,6 +86,7 @@ def die_between(nth: int, patched: pytest.MonkeyPatch) -> None:
     patched.setattr(Staging, "publish", dying_show)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", [ROLLED, AT_ONCE], ids=str)
 @pytest.mark.parametrize(
     ("store", "nth"),

@@ -78,6 +78,7 @@ PLACES = [("init", True), ("mark", True), ("end", True)]
 MORE_PLACES = [("init", False), ("begin", True), ("mark", False)]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("step", "after"), [*PLACES, *(pytest.param(*place, marks=pytest.mark.slow) for place in MORE_PLACES)]
 )

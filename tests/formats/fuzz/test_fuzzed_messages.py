@@ -74,6 +74,7 @@ def as_read(kind: RowTypeInfo, rows: list[Row]) -> list[Row]:
     return layout.columns_to_rows(layout.rows_to_columns(rows))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", FORMATS)
 @given(data=st.data())
 @fuzzing(4)

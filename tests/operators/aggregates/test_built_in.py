@@ -177,6 +177,7 @@ ONLY_ONE_LAST_BIT = {"var", "std"}
 """Of these it is only said that they are right but for the last bit."""
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("name", CASES)
 @settings(max_examples=draws(20), deadline=None)
 @given(data=st.data())
@@ -196,6 +197,7 @@ def test_the_result_is_that_of_plain_python_whatever_the_cut(name: str, data: st
     assert same(data_of(cut), data_of(whole))
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("name", CASES)
 @settings(max_examples=draws(20), deadline=None)
 @given(data=st.data())
@@ -211,6 +213,7 @@ def test_tables_are_combined_row_by_row_as_they_are_merged(name: str, data: st.D
     assert same([column.to_pylist() for column in combined], [column.to_pylist() for column in merged])
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("name", RETRACTABLE)
 @settings(max_examples=draws(20), deadline=None)
 @given(data=st.data())
@@ -324,6 +327,7 @@ def test_quantiles_from_end_to_end() -> None:
         assert found == {0: values[max(math.ceil(101 * Fraction(str(part))), 1) - 1]}
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     ("value_type", "make"),
     [

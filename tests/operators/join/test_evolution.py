@@ -96,6 +96,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("kind", "change", "backend"),
     [

@@ -86,6 +86,7 @@ BOUNDS = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("faster", SOURCES)
 @pytest.mark.parametrize(("lower", "upper", "is_exclusive", "expected"), BOUNDS)
 def test_bounds(

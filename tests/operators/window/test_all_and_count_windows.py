@@ -133,6 +133,7 @@ ALL: dict[str, tuple[Define, list[Any]]] = {
 }
 
 
+@pytest.mark.sampled(6)
 @cuts
 @pytest.mark.parametrize("kind", ALL)
 def test_ds23_windows_of_all_records(kind: str, cut: int) -> None:

@@ -43,6 +43,7 @@ def test_what_a_window_holds(kind: str, cut: int) -> None:
     assert [row[3] for row in results] == [expected([1, 2]), expected([1, 2, 3, 4])]
 
 
+@pytest.mark.sampled(5)
 @cuts
 @pytest.mark.parametrize("kind", CONTENTS)
 @pytest.mark.parametrize("after", [False, True])
@@ -107,6 +108,7 @@ def test_allowed_lateness_means_nothing_in_processing_time() -> None:
 # --- agreement with the operator for aligned windows -----------------------------------------------------------------
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("assigner", "lateness", "cut"),
     [

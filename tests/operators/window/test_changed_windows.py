@@ -114,6 +114,7 @@ def test_what_is_refused_otherwise_is_dropped_where_that_is_asked_for(before: st
             assert harness.counters()["numRowsOfChangedWindowsDropped"] == dropped, "when the same command is run again"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("before", "contents"),
     [(name, ("summed", "reduced")[number % 2]) for number, name in enumerate(ASSIGNERS)],
@@ -297,6 +298,7 @@ def moves() -> Iterator[Any]:
             yield pytest.param(before, after, contents, backend, parallelism, marks=marks)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("before", "after", "contents", "backend", "parallelism"), list(moves()), ids=str)
 def test_what_was_not_shown_moves(before: Any, after: Any, contents: str, backend: str, parallelism: Any) -> None:
     with JobHarness(
@@ -336,6 +338,7 @@ OVERLAPPING = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("before", "after"), OVERLAPPING, ids=str)
 def test_panes_of_built_in_aggregates_move_where_they_are_still_held(before: Any, after: Any) -> None:
     """Whole windows of them show what they would have shown; no window has begun yet that a shown one has left."""
@@ -368,6 +371,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("contents", ["aggregates", "elements"])
 @pytest.mark.parametrize("name", REFUSED)
 def test_where_that_cannot_be_right_it_is_refused_with_the_reason(name: str, contents: str) -> None:

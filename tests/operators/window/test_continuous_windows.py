@@ -124,6 +124,7 @@ def test_event_time(
     check(Windows(assigner, ContinuousEventTimeTrigger.of(interval), None, lateness), mode, tag, epochs)
 
 
+@pytest.mark.sampled(2)
 @MODES
 @EXAMPLES
 @given(assigner=CLOCK_WINDOWS, interval=st.integers(1, 12), epochs=inputs())
@@ -133,6 +134,7 @@ def test_windows_of_the_clock(
     check(Windows(assigner, ContinuousProcessingTimeTrigger.of(interval), None, 0), mode, None, epochs)
 
 
+@pytest.mark.sampled(2)
 @MODES
 @EXAMPLES
 @given(

@@ -78,6 +78,7 @@ def test_a_window_is_its_panes(size: int, slide: int) -> None:
             assert panes.first_open(place) == open_windows[0]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("size", "slide"), [(3, 3), (5, 2), (4, 2), (2, 5)])
 def test_cuts_change_nothing(size: int, slide: int, monkeypatch: pytest.MonkeyPatch) -> None:
     records = [Record(i * i % 11, i % 5, i, i - 4) for i in range(200)]

@@ -56,6 +56,7 @@ def shown(assigner: Any, path: str, timestamp: int) -> int:
         return len(harness.results("results"))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("kind", ASSIGNERS)
 def test_windows_that_would_end_beyond_time_are_refused(kind: str, path: str) -> None:

@@ -52,6 +52,7 @@ def assert_like_sorting(found: RankedGroups | None, times: np.ndarray, hashes: n
     assert (len(found.segments), found.segments.total, found.segments.are_single) == (len(first), len(times), False)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", MAKE_KEYS)
 @settings(max_examples=15, deadline=None)
 @given(

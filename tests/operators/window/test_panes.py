@@ -101,6 +101,7 @@ def test_windows_that_grow_by_pane_and_without(tag: str | None, scenario: Any, w
         assert by_pane.out.side(tag) == alone.out.side(tag)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("tag", "pending"), [("late", 1), (None, 7), ("late", 7), (None, 1 << 18)])
 @settings(max_examples=draws(20), deadline=None)
 @given(scenario=scenarios(), size=st.integers(1, 5), slide=st.integers(1, 4), copies=st.integers(1, 3))

@@ -62,6 +62,7 @@ def is_empty(run: Driver) -> bool:
     return not ends and not any(held)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("pending", "due"), [(1, 1 << 19), (3, 1), (1 << 19, 2), (1 << 19, 1 << 19)])
 @settings(max_examples=draws(20), deadline=None)
 @given(gap=st.integers(1, 12), epochs=inputs())

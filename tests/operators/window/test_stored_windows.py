@@ -53,6 +53,7 @@ def job(name: str) -> Callable[[JobHarness], None]:
     return build
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("before", DECLARATIONS)
 def test_another_declaration_is_refused(before: str) -> None:
     with JobHarness(job(before)) as harness:
@@ -88,6 +89,7 @@ def over(assigner: WindowAssigner, contents: str) -> Callable[[JobHarness], None
     return build
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("contents", ["summed", "reduced"])
 @pytest.mark.parametrize("before", ASSIGNERS)
 def test_another_slide_or_offset_is_refused_as_another_size_is(before: str, contents: str) -> None:

@@ -65,6 +65,7 @@ def test_runs_go_when_all_their_windows_are_over(make: Any, monkeypatch: pytest.
     assert counts == [2, 2, 2, 2, 1, 1, 0]
 
 
+@pytest.mark.sampled(2)
 @MAKES
 @pytest.mark.parametrize("fresh", [True, False])
 def test_many_small_runs_become_few(make: Any, fresh: bool) -> None:

@@ -104,6 +104,7 @@ def filled(build: Build, parallelism: int, numbers: int) -> Checkpoint:
 RULES = {number: number * number for number in range(20)}
 
 
+@pytest.mark.sampled(4)
 @PLACES
 @pytest.mark.parametrize(("before", "now"), [(1, 1), (3, 3), (1, 4), (4, 1), (2, 5), (5, 2), (6, 4)])
 def test_a_start_deals_state_out(build: Build, before: int, now: int) -> None:
