@@ -17,8 +17,8 @@ import pytest
 from headrace.common import durable
 from headrace.common.durable import Permissions
 from headrace.common.errors import StateCorruptedError
-from headrace.connectors.file_system import file_log
-from headrace.connectors.file_system.file_log import FileJournal, KnownFiles, load
+from headrace.connectors.file_system import enumerator
+from headrace.connectors.file_system.enumerator import FileJournal, KnownFiles, load
 from headrace.connectors.file_system.source import FileSource
 from headrace.connectors.source import EnumeratorContext
 from headrace.datastream.connectors.file_system import StreamFormat
@@ -179,8 +179,8 @@ def test_another_source_s_log_is_found(tmp_path: Path) -> None:
 
 
 def test_others_may_put_things_beside_the_logs(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_log, "_MIN_ENTRIES", 4)
-    monkeypatch.setattr(file_log, "_MOST_KEPT", 4)
+    monkeypatch.setattr(enumerator, "_MIN_ENTRIES", 4)
+    monkeypatch.setattr(enumerator, "_MOST_KEPT", 4)
     folder.state.mkdir()
     foreign = ["files-copy.log", "files-٣.log", "files-1.log", "files-00000001.log.bak", "README", "files-.log"]
     for name in foreign:

@@ -9,7 +9,7 @@ import pytest
 
 from headrace.common.errors import InvalidProgramError, SourceChangedError, StateCorruptedError
 from headrace.common.time import Duration
-from headrace.connectors.file_system import file_log
+from headrace.connectors.file_system import enumerator
 from headrace.connectors.file_system.enumerator import FileEnumerator
 from headrace.connectors.source import Boundedness, ReadBudget
 from headrace.datastream.connectors.file_system import FileSource, StreamFormat
@@ -129,7 +129,7 @@ def test_old_files_are_forgotten_but_not_read_again(folder: Folder) -> None:
 def test_a_file_that_was_given_itself_is_no_folder_when_it_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_log, "_MIN_ENTRIES", 0)  # so the log forgets soon as well
+    monkeypatch.setattr(enumerator, "_MIN_ENTRIES", 0)  # so the log forgets soon as well
     folder = Folder(tmp_path)
     alone = folder.put("../alone")
     builder = FileSource.for_record_stream_format(StreamFormat.text_line_format(), alone, folder.path)
@@ -180,8 +180,8 @@ def test_a_file_from_the_future_makes_no_other_too_old(folder: Folder) -> None:
 
 
 def test_the_logs_stay_small_and_few(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_log, "_MIN_ENTRIES", 10)
-    monkeypatch.setattr(file_log, "_MOST_KEPT", 30)
+    monkeypatch.setattr(enumerator, "_MIN_ENTRIES", 10)
+    monkeypatch.setattr(enumerator, "_MOST_KEPT", 30)
     for number in range(100):
         folder.put(f"{number:03}")
         assert folder.epoch() == [f"{number:03}"]

@@ -24,7 +24,7 @@ from headrace.common.typeinfo import TypeInformation
 from headrace.connectors.messages import MessageDecoder, MessageDeserializationSchema, Messages
 from headrace.datastream.connectors.file_system import FileSource
 from headrace.formats.avro.files import AvroFormat
-from headrace.formats.cdc.json import DebeziumJsonDeserializationSchema
+from headrace.formats.cdc.schemas import DebeziumJsonDeserializationSchema
 from headrace.formats.json.decoders import JsonLinesFormat
 from headrace.formats.orc import OrcFormat
 from headrace.formats.parquet import ParquetFormat

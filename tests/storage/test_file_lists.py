@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from headrace.common.errors import StateCorruptedError
-from headrace.connectors.file_system import file_log
-from headrace.connectors.file_system.file_log import FileJournal, KnownFiles, load
+from headrace.connectors.file_system import enumerator
+from headrace.connectors.file_system.enumerator import FileJournal, KnownFiles, load
 from headrace.connectors.source import EnumeratorContext
 from headrace.storage.files import FileStatus
 from headrace.storage.folder import Folder as Checkpoints
@@ -106,8 +106,8 @@ def test_a_folder_is_watched(s3: S3Server, tmp_path: Path, monkeypatch: pytest.M
         self.enumerator = self.source.create_enumerator(EnumeratorContext(2, logs, state))
 
     monkeypatch.setattr(SourceRun, "_start", start)
-    monkeypatch.setattr(file_log, "_MIN_ENTRIES", 4)
-    monkeypatch.setattr(file_log, "_MOST_KEPT", 4)
+    monkeypatch.setattr(enumerator, "_MIN_ENTRIES", 4)
+    monkeypatch.setattr(enumerator, "_MOST_KEPT", 4)
     folder = Folder(tmp_path)
     for number in range(40):
         folder.put(f"{number:03}")

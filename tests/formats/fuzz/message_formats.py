@@ -22,7 +22,7 @@ from headrace.common import (
 )
 from headrace.common.typeinfo import BasicType, RowTypeInfo
 from headrace.formats.avro.schema import avro_schema_of
-from headrace.formats.cdc import json as cdc
+from headrace.formats.cdc import schemas as cdc
 from headrace.formats.protobuf.messages import ProtobufRowDeserializationSchema, ProtobufRowSerializationSchema
 from tests.formats.fuzz.values import VALUES
 from tests.formats.protobuf_messages import class_of, file_of

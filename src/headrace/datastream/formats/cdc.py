@@ -1,10 +1,11 @@
 """Changes of tables as messages: Debezium, Canal, Maxwell, Oracle GoldenGate."""
 
 from headrace.common.public_module import public_module
-from headrace.formats.cdc.avro import DebeziumAvroDeserializationSchema, DebeziumAvroSerializationSchema
-from headrace.formats.cdc.json import (
+from headrace.formats.cdc.schemas import (
     CanalJsonDeserializationSchema,
     CanalJsonSerializationSchema,
+    DebeziumAvroDeserializationSchema,
+    DebeziumAvroSerializationSchema,
     DebeziumJsonDeserializationSchema,
     DebeziumJsonSerializationSchema,
     MaxwellJsonDeserializationSchema,

@@ -11,15 +11,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.batch import Batch
 from headrace.common.columns import layout_of
 from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
 from headrace.common.messages import chosen_metadata, row_type
 from headrace.common.serialization import DeserializationSchema, DeserializedBatch
 from headrace.common.typeinfo import CompositeTypeInfo, MapTypeInfo, RowTypeInfo, TypeInformation, Types
 from headrace.common.types import RowKind
-from headrace.formats.bad_records import decode_good_messages, without_unreadable
+from headrace.formats.bad_records import ColumnarSerializationSchema, decode_good_messages, without_unreadable
+from headrace.formats.file_format import join_text
 from headrace.formats.json.columns import document_of
 from headrace.formats.json.decoders import decoder_of
+from headrace.formats.json.writer import json_texts
 
 
 class Operation(enum.IntEnum):
@@ -174,19 +177,19 @@ class MetadataField:
     """One thing that messages of a format say besides rows.
 
     Attributes:
-        path: where it stands in the document.
+        path: where it stands in the document: names of members, with dots between them.
         kind: the type of the field; of a string anything else is read as its text of JSON.
         stored: the type of what stands there, where that is another one.
         unit: of what stands there in numbers or texts and is a moment: ``s``, ``ms`` or ``us``.
     """
 
-    path: tuple[str, ...]
+    path: str
     kind: TypeInformation = _STRING
     stored: TypeInformation | None = None
     unit: str | None = None
 
 
-def moment(*path: str, unit: str = "us", stored: TypeInformation = _LONG) -> MetadataField:
+def moment(path: str, unit: str = "us", stored: TypeInformation = _LONG) -> MetadataField:
     """A moment: a number since 1970 in some unit, or a text of day and time without a zone, which is UTC."""
     return MetadataField(path, Types.TIMESTAMP_LTZ(), stored, unit)
 
@@ -209,23 +212,18 @@ def _read(fields: Sequence[MetadataField], messages: pa.Array) -> list[pa.Array]
         return []
     tree: dict[str, Any] = {}
     for field in fields:
-        *outer, last = field.path
+        *outer, last = field.path.split(".")
         node = tree
         for name in outer:
             node = node.setdefault(name, {})
         node[last] = field.stored or field.kind
-    batch = decoder_of(_row_of(tree)).messages(messages)
-    return [_typed(field, _found(batch, field.path)) for field in fields]
+    documents = decoder_of(_row_of(tree)).messages(messages).to_struct_array()
+    return [_typed(field, pc.struct_field(documents, field.path.split("."))) for field in fields]
 
 
 def _row_of(tree: Mapping[str, Any]) -> TypeInformation:
     kinds = [_row_of(inner) if isinstance(inner, dict) else inner for inner in tree.values()]
     return Types.ROW_NAMED(list(tree), kinds)
-
-
-def _found(batch: pa.RecordBatch, path: tuple[str, ...]) -> pa.Array:
-    array = batch.column(path[0])
-    return pc.struct_field(array, list(path[1:])) if len(path) > 1 else array
 
 
 def _typed(field: MetadataField, array: pa.Array) -> pa.Array:
@@ -313,3 +311,52 @@ class ChangesDeserializationSchema(DeserializationSchema):
     @abstractmethod
     def images(self, read: pa.RecordBatch, messages: pa.Array) -> Images:
         """The rows before and after each change."""
+
+
+class BeforeAndAfterSchema(ChangesDeserializationSchema):
+    """Messages with two images in ``before`` and ``after``."""
+
+    @property
+    def _envelope(self) -> TypeInformation:
+        return Types.ROW_NAMED(
+            ["before", "after", self.operation_field], [self.row_type, self.row_type, Types.STRING()]
+        )
+
+    def decode(self, messages: pa.Array) -> pa.RecordBatch:
+        return decoder_of(self._envelope).messages(messages)
+
+    def images(self, read: pa.RecordBatch, messages: pa.Array) -> Images:
+        operations = operations_of(read.column(self.operation_field), self.operations)
+        return Images(operations, read.column("before"), read.column("after"), np.arange(len(operations)))
+
+
+_REMOVED = (RowKind.UPDATE_BEFORE.value, RowKind.DELETE.value)
+
+
+def are_removed(batch: Batch) -> npt.NDArray[np.bool_]:
+    """Mark the records that are retractions."""
+    kinds = batch.kinds
+    return np.zeros(len(batch), np.bool_) if kinds is None else np.isin(kinds, _REMOVED)
+
+
+class ChangesSerializationSchema(ColumnarSerializationSchema):
+    """Writes rows of any kind, each with what it does.
+
+    Args:
+        type_info: the type of the rows.
+    """
+
+    takes_changes = True
+
+    templates: ClassVar[tuple[str, str]]
+    """The message of a row that is there from now on, and of one that is not there any more; ``%`` is the row."""
+
+    def __init__(self, type_info: TypeInformation) -> None:
+        super().__init__(rows_of_changes(type_info))
+
+    def serialize_batch(self, batch: Batch) -> pa.Array:
+        rows = json_texts(self.columns_of(batch), self._type)
+        removed = are_removed(batch).astype(np.int64)
+        around = zip(*(template.split("%") for template in self.templates), strict=True)
+        before, after = (pa.array(texts).take(pa.array(removed)) for texts in around)
+        return join_text([before, rows, after]).cast(pa.binary())

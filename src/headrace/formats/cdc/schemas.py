@@ -1,10 +1,13 @@
-"""Changes of tables in messages of JSON: Debezium, Canal, Maxwell and Oracle GoldenGate.
+"""Changes of tables in messages of JSON and Avro: Debezium, Canal, Maxwell and Oracle GoldenGate.
 
 As in Flink, a sink writes each row as a message of its own: update-before as a deletion, update-after as an insertion.
 """
 
+from __future__ import annotations
+
 import base64
 import datetime
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,21 +22,25 @@ from headrace.common.batch import Batch
 from headrace.common.errors import ConfigurationError
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, RowTypeInfo, TypeInformation, Types
 from headrace.common.typeinfo.base import WHOLE_NUMBERS
-from headrace.common.types import RowKind
 from headrace.common.values import handler_of
+from headrace.formats.avro.messages import ConfluentRegistryAvroDeserializationSchema
+from headrace.formats.avro.schema import AvroSchema, avro_schema_of
+from headrace.formats.avro.writer import encode_records
 from headrace.formats.bad_records import BadValueError, ColumnarSerializationSchema
 from headrace.formats.cdc.changes import (
+    BeforeAndAfterSchema,
     ChangesDeserializationSchema,
+    ChangesSerializationSchema,
     Images,
     MetadataField,
     Operation,
+    are_removed,
     moment,
     operations_of,
     restored,
     rows_of_changes,
     told_nulls,
 )
-from headrace.formats.file_format import join_text
 from headrace.formats.json.columns import (
     JsonNumber,
     document_of,
@@ -43,7 +50,7 @@ from headrace.formats.json.columns import (
     with_whole_numbers,
 )
 from headrace.formats.json.decoders import decoder_of
-from headrace.formats.json.writer import json_texts
+from headrace.formats.schema_registry import SchemaHeader, SchemaRegistry, registry_of
 
 NANOS: Final = {"ms": 1_000_000, "us": 1_000, "ns": 1}
 """Nanoseconds per unit of time."""
@@ -189,23 +196,6 @@ _TEXTS: Final = Types.LIST(Types.STRING())
 _INSERT, _UPDATE, _DELETE = Operation.INSERT, Operation.UPDATE, Operation.DELETE
 
 
-class BeforeAndAfterSchema(ChangesDeserializationSchema):
-    """Messages with two images in ``before`` and ``after``."""
-
-    @property
-    def _envelope(self) -> TypeInformation:
-        return Types.ROW_NAMED(
-            ["before", "after", self.operation_field], [self.row_type, self.row_type, Types.STRING()]
-        )
-
-    def decode(self, messages: pa.Array) -> pa.RecordBatch:
-        return decoder_of(self._envelope).messages(messages)
-
-    def images(self, read: pa.RecordBatch, messages: pa.Array) -> Images:
-        operations = operations_of(read.column(self.operation_field), self.operations)
-        return Images(operations, read.column("before"), read.column("after"), np.arange(len(operations)))
-
-
 class DebeziumJsonDeserializationSchema(BeforeAndAfterSchema):
     """Reads changes as Debezium writes them: ``{"before": ..., "after": ..., "op": "u"}``.
 
@@ -232,28 +222,13 @@ class DebeziumJsonDeserializationSchema(BeforeAndAfterSchema):
     operations: ClassVar[Mapping[str, Operation]] = {"c": _INSERT, "r": _INSERT, "u": _UPDATE, "d": _DELETE}
     operation_field = "op"
     known_metadata: ClassVar[Mapping[str, MetadataField]] = {
-        "schema": MetadataField(("schema",)),
+        "schema": MetadataField("schema"),
         "ingestion-timestamp": moment("ts_ms", unit="ms"),
-        "source.timestamp": moment("source", "ts_ms", unit="ms"),
-        "source.database": MetadataField(
-            (
-                "source",
-                "db",
-            )
-        ),
-        "source.schema": MetadataField(
-            (
-                "source",
-                "schema",
-            )
-        ),
-        "source.table": MetadataField(
-            (
-                "source",
-                "table",
-            )
-        ),
-        "source.properties": MetadataField(("source",), Types.MAP(Types.STRING(), Types.STRING())),
+        "source.timestamp": moment("source.ts_ms", unit="ms"),
+        "source.database": MetadataField("source.db"),
+        "source.schema": MetadataField("source.schema"),
+        "source.table": MetadataField("source.table"),
+        "source.properties": MetadataField("source", Types.MAP(Types.STRING(), Types.STRING())),
     }
 
     def __init__(
@@ -271,7 +246,7 @@ class DebeziumJsonDeserializationSchema(BeforeAndAfterSchema):
         self._encodings = DebeziumEncodings(self.row_type, time_unit, schema_include)
         self._schema_include = schema_include
         if schema_include:
-            inner = [f if f.path == ("schema",) else replace(f, path=("payload", *f.path)) for f in self._metadata]
+            inner = [f if f.path == "schema" else replace(f, path=f"payload.{f.path}") for f in self._metadata]
             self._metadata = inner
 
     def decode(self, messages: pa.Array) -> pa.RecordBatch:
@@ -302,8 +277,8 @@ class OggJsonDeserializationSchema(BeforeAndAfterSchema):
     operations: ClassVar[Mapping[str, Operation]] = {"I": _INSERT, "U": _UPDATE, "D": _DELETE, "T": Operation.NOTHING}
     operation_field = "op_type"
     known_metadata: ClassVar[Mapping[str, MetadataField]] = {
-        "table": MetadataField(("table",)),
-        "primary-keys": MetadataField(("primary_keys",), _TEXTS),
+        "table": MetadataField("table"),
+        "primary-keys": MetadataField("primary_keys", _TEXTS),
         "ingestion-timestamp": moment("current_ts", stored=Types.SQL_TIMESTAMP()),
         "event-timestamp": moment("op_ts", stored=Types.SQL_TIMESTAMP()),
     }
@@ -329,9 +304,9 @@ class MaxwellJsonDeserializationSchema(ChangesDeserializationSchema):
     operations: ClassVar[Mapping[str, Operation]] = {"insert": _INSERT, "update": _UPDATE, "delete": _DELETE}
     operation_field = "type"
     known_metadata: ClassVar[Mapping[str, MetadataField]] = {
-        "database": MetadataField(("database",)),
-        "table": MetadataField(("table",)),
-        "primary-key-columns": MetadataField(("primary_key_columns",), _TEXTS),
+        "database": MetadataField("database"),
+        "table": MetadataField("table"),
+        "primary-key-columns": MetadataField("primary_key_columns", _TEXTS),
         "ingestion-timestamp": moment("ts", unit="s"),
     }
 
@@ -378,10 +353,10 @@ class CanalJsonDeserializationSchema(ChangesDeserializationSchema):
     }
     operation_field = "type"
     known_metadata: ClassVar[Mapping[str, MetadataField]] = {
-        "database": MetadataField(("database",)),
-        "table": MetadataField(("table",)),
-        "sql-type": MetadataField(("sqlType",), Types.MAP(Types.STRING(), Types.INT())),
-        "pk-names": MetadataField(("pkNames",), _TEXTS),
+        "database": MetadataField("database"),
+        "table": MetadataField("table"),
+        "sql-type": MetadataField("sqlType", Types.MAP(Types.STRING(), Types.INT())),
+        "pk-names": MetadataField("pkNames", _TEXTS),
         "ingestion-timestamp": moment("ts", unit="ms"),
         "event-timestamp": moment("es", unit="ms"),
     }
@@ -472,38 +447,6 @@ def _parsed(kind: TypeInformation, texts: pa.Array, path: str) -> pa.Array:
         raise ValueError(f"field {path!r}: {error}") from error
 
 
-_REMOVED = (RowKind.UPDATE_BEFORE.value, RowKind.DELETE.value)
-
-
-def are_removed(batch: Batch) -> npt.NDArray[np.bool_]:
-    """Mark the records that are retractions."""
-    kinds = batch.kinds
-    return np.zeros(len(batch), np.bool_) if kinds is None else np.isin(kinds, _REMOVED)
-
-
-class ChangesSerializationSchema(ColumnarSerializationSchema):
-    """Writes rows of any kind, each with what it does.
-
-    Args:
-        type_info: the type of the rows.
-    """
-
-    takes_changes = True
-
-    templates: ClassVar[tuple[str, str]]
-    """The message of a row that is there from now on, and of one that is not there any more; ``%`` is the row."""
-
-    def __init__(self, type_info: TypeInformation) -> None:
-        super().__init__(rows_of_changes(type_info))
-
-    def serialize_batch(self, batch: Batch) -> pa.Array:
-        rows = json_texts(self.columns_of(batch), self._type)
-        removed = are_removed(batch).astype(np.int64)
-        around = zip(*(template.split("%") for template in self.templates), strict=True)
-        before, after = (pa.array(texts).take(pa.array(removed)) for texts in around)
-        return join_text([before, rows, after]).cast(pa.binary())
-
-
 class DebeziumJsonSerializationSchema(ChangesSerializationSchema):
     """Writes changes as Debezium does, without a schema in each message.
 
@@ -555,3 +498,90 @@ class OggJsonSerializationSchema(ChangesSerializationSchema):
     """
 
     templates = ('{"before":null,"after":%,"op_type":"I"}', '{"before":%,"after":null,"op_type":"D"}')
+
+
+class DebeziumAvroDeserializationSchema(BeforeAndAfterSchema):
+    """Reads changes as Debezium writes them in Avro, each behind the id of its schema in a registry.
+
+    Args:
+        registry: the registry, or its URL.
+        type_info: the type of the rows of the table; their fields are found by name.
+        ignore_parse_errors: whether messages that cannot be read are left out and counted.
+
+    Raises:
+        InvalidTypeError: when no schema of Avro can be made of the type.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> from headrace.datastream.formats.cdc import DebeziumAvroDeserializationSchema
+        >>> stock = Types.ROW_NAMED(["item", "pieces"], [str, int])
+        >>> schema = DebeziumAvroDeserializationSchema("http://localhost:8081", stock)
+    """
+
+    operations = DebeziumJsonDeserializationSchema.operations
+    operation_field = "op"
+
+    def __init__(
+        self, registry: SchemaRegistry | str, type_info: TypeInformation, *, ignore_parse_errors: bool = False
+    ) -> None:
+        super().__init__(type_info, ignore_parse_errors=ignore_parse_errors)
+        envelope = envelope_schema(self.row_type)
+        self._inner = ConfluentRegistryAvroDeserializationSchema(registry, envelope, legacy_timestamp_mapping=False)
+
+    def decode(self, messages: pa.Array) -> pa.RecordBatch:
+        return self._inner.decode(messages)
+
+
+class DebeziumAvroSerializationSchema(ColumnarSerializationSchema):
+    """Writes changes as Debezium does in Avro, behind the id of their schema, which is put into a registry.
+
+    Args:
+        registry: the registry, or its URL.
+        subject: where the schema is.
+        type_info: the type of the rows.
+        auto_register: whether a schema that is not there becomes a new version of the subject.
+
+    Raises:
+        InvalidTypeError: when no schema of Avro can be made of the type.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> from headrace.datastream.formats.cdc import DebeziumAvroSerializationSchema
+        >>> stock = Types.ROW_NAMED(["item", "pieces"], [str, int])
+        >>> schema = DebeziumAvroSerializationSchema("http://localhost:8081", "stock-value", stock)
+    """
+
+    takes_changes = True
+
+    def __init__(
+        self, registry: SchemaRegistry | str, subject: str, type_info: TypeInformation, *, auto_register: bool = True
+    ) -> None:
+        super().__init__(rows_of_changes(type_info))
+        schema = envelope_schema(self._type)
+        self._node = schema.node(legacy_timestamp_mapping=False)
+        self._header = SchemaHeader(registry_of(registry), subject, str(schema), "AVRO", auto_register)
+
+    def serialize_batch(self, batch: Batch) -> pa.Array:
+        rows, removed = self.columns_of(batch), are_removed(batch)
+        images = [
+            pa.StructArray.from_arrays(rows.columns, fields=list(rows.schema), mask=pa.array(there))
+            for there in (~removed, removed)
+        ]
+        names = pa.array(["c", "d"]).take(pa.array(removed.astype(np.int64)))
+        envelope = pa.RecordBatch.from_arrays([*images, names], names=["before", "after", "op"])
+        return self._header.before_all(encode_records(self._node, envelope))
+
+
+def envelope_schema(kind: TypeInformation) -> AvroSchema:
+    """The schema of messages about rows of a type.
+
+    Raises:
+        InvalidTypeError: when no schema of Avro can be made of the type.
+    """
+    row = json.loads(str(avro_schema_of(kind, "Value")))
+    fields = [
+        {"name": "before", "type": ["null", row], "default": None},
+        {"name": "after", "type": ["null", "Value"], "default": None},
+        {"name": "op", "type": ["null", "string"], "default": None},
+    ]
+    return AvroSchema({"type": "record", "name": "Envelope", "fields": fields})
