@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, Generic, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Generic, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -383,7 +383,11 @@ _JOINERS: Final = {
     "orc": "headrace.formats.orc",
     "avro": "headrace.formats.avro.writer",
 }
-"""Which module joins files of a format. Checkpoints hold these names."""
+"""Which module joins files of a format. Checkpoints hold these names.
+
+Its ``join(files, out, **options)`` writes what is in some files of one layout into one, and yields now and then to have
+it taken away.
+"""
 
 
 class FileKind(NamedTuple):
@@ -405,13 +409,6 @@ class FileKind(NamedTuple):
         return FileKind(format, hashlib.blake2b(layout.encode(), digest_size=8).hexdigest(), options)
 
 
-class Joiner(Protocol):
-    """The function ``join`` of a module of the table above."""
-
-    def __call__(self, files: Iterable[BinaryIO], out: BinaryIO, **options: Any) -> Iterator[None]:
-        """Write what is in some files of one layout into one, and stop now and then to have it taken."""
-
-
 def joined(kind: FileKind, files: Iterable[BinaryIO]) -> Iterator[bytes]:
     """The bytes of one file with the records of some, in their order.
 
@@ -419,7 +416,7 @@ def joined(kind: FileKind, files: Iterable[BinaryIO]) -> Iterator[bytes]:
         kind: what they are; none of ``bytes``.
         files: each is read before the next one is asked for.
     """
-    join: Joiner = import_module(_JOINERS[kind.format]).join
+    join: Callable[..., Iterator[None]] = import_module(_JOINERS[kind.format]).join
     out = _JoinedOutput()
     for _ in join(files, cast("BinaryIO", out), **kind.options):
         yield out.take()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -44,39 +44,31 @@ class Block:
     too_long: bool = False
 
 
-class Boundary(Protocol):
-    """Finds the ends of lines."""
+class Newlines:
+    """Finds the ends of lines: every newline ends one."""
 
     def last(self, data: bytes) -> int:
         """The end of the last whole line in ``data``, 0 when there is none; ``data`` starts with a line."""
-
-    def first(self, data: bytes) -> int:
-        """The end of the first whole line, 0 when there is none."""
-
-    def all(self, data: bytes) -> list[int]:
-        """The ends of all lines, in order; ``len(data)`` is the last one."""
-
-    def open_state(self, data: bytes) -> bytes:
-        """A few bytes that stand for the beginning of a line ``data``, so that it can be dropped."""
-
-
-class Newlines:
-    """Every newline ends a line."""
-
-    def last(self, data: bytes) -> int:
         return data.rfind(b"\n") + 1
 
     def first(self, data: bytes) -> int:
+        """The end of the first whole line, 0 when there is none."""
         return data.find(b"\n") + 1
 
     def all(self, data: bytes) -> list[int]:
-        return _closed(np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")) + 1, len(data))
+        """The ends of all lines, in order; ``len(data)`` is the last one."""
+        ends: list[int] = self._ends(data).tolist()
+        return ends if not data or ends[-1:] == [len(data)] else [*ends, len(data)]
 
     def open_state(self, data: bytes) -> bytes:
+        """A few bytes that stand for the beginning of a line ``data``, so that it can be dropped."""
         return b""
 
+    def _ends(self, data: bytes) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+        return np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")) + 1
 
-class NewlinesOutsideQuotes:
+
+class NewlinesOutsideQuotes(Newlines):
     """A newline between quotes belongs to the line; a doubled quote is a quote (RFC 4180).
 
     A quote encloses a value only where it is the first character of it; anywhere else it stands for itself.
@@ -107,9 +99,6 @@ class NewlinesOutsideQuotes:
     def first(self, data: bytes) -> int:
         ends = self._ends(data)
         return int(ends[0]) if len(ends) else 0
-
-    def all(self, data: bytes) -> list[int]:
-        return _closed(self._ends(data), len(data))
 
     def open_state(self, data: bytes) -> bytes:
         found = self._whole_values.match(data)
@@ -190,13 +179,6 @@ def value_pattern(quote: str | None, delimiter: str, escape: str | None, line_en
     )
 
 
-def _closed(ends: np.ndarray[tuple[int], np.dtype[np.intp]], length: int) -> list[int]:
-    found: list[int] = ends.tolist()
-    if length and (not found or found[-1] != length):
-        found.append(length)
-    return found
-
-
 def file_blocks(file: InputFile, start: int, end: int, max_line: int) -> Iterator[Block]:
     """The lines that start in ``[start, end)`` of a plain file, whole, in blocks.
 
@@ -214,7 +196,7 @@ def file_blocks(file: InputFile, start: int, end: int, max_line: int) -> Iterato
         yield from stream_blocks(_Section(stream, begin, stop), Newlines(), max_line, begin)
 
 
-def stream_blocks(stream: ByteStream, boundary: Boundary, max_line: int, offset: int = 0) -> Iterator[Block]:
+def stream_blocks(stream: ByteStream, boundary: Newlines, max_line: int, offset: int = 0) -> Iterator[Block]:
     """All lines of a stream in blocks, counted from ``offset``."""
     carry = b""
     while data := stream.read(BLOCK_BYTES):
@@ -230,7 +212,7 @@ def stream_blocks(stream: ByteStream, boundary: Boundary, max_line: int, offset:
         yield from _checked(offset, carry, boundary, max_line)
 
 
-def _checked(offset: int, data: bytes, boundary: Boundary, max_line: int) -> Iterator[Block]:
+def _checked(offset: int, data: bytes, boundary: Newlines, max_line: int) -> Iterator[Block]:
     """One block, cut where a line in it is too long."""
     if len(data) <= max_line:
         yield Block(offset, data)
@@ -247,7 +229,7 @@ def _checked(offset: int, data: bytes, boundary: Boundary, max_line: int) -> Ite
         yield Block(offset + start, data[start:])
 
 
-def _skip_line(stream: ByteStream, boundary: Boundary, offset: int, data: bytes) -> tuple[int, bytes]:
+def _skip_line(stream: ByteStream, boundary: Newlines, offset: int, data: bytes) -> tuple[int, bytes]:
     """Read on to the end of the line that ``data`` begins; gives what follows it and where that starts."""
     while not (cut := boundary.first(data)):
         if not (more := stream.read(BLOCK_BYTES)):
@@ -387,7 +369,7 @@ class LineFormat(FileFormat[T_co]):
     header_lines = 0
     """How many lines at the beginning of a file are not records."""
 
-    boundary: Boundary = Newlines()
+    boundary = Newlines()
     """What ends a line; anything but newlines keeps files from being cut."""
 
     def __init__(self, charset: str = "UTF-8", max_line_bytes: int = DEFAULT_MAX_LINE_BYTES) -> None:
@@ -454,7 +436,7 @@ class LineFormat(FileFormat[T_co]):
 
     def extent_is_whole(self, path: str) -> bool:
         """Tell whether the file can only be read from its beginning to its end."""
-        safe = isinstance(self.boundary, Newlines) and is_line_safe(self._charset)
+        safe = type(self.boundary) is Newlines and is_line_safe(self._charset)
         return compression_of(path) is not None or not safe
 
     def _header(self, file: InputFile, first: Block) -> bytes:

@@ -231,7 +231,7 @@ def _within(array: pa.Array) -> list[pa.Array]:
 
 
 def join(files: Iterable[BinaryIO], out: BinaryIO, **options: Any) -> Iterator[None]:
-    """Write the rows of all files into one; see :class:`~headrace.formats.file_format.Joiner`."""
+    """Write the rows of all files into one, and yield now and then to have it taken away."""
     writer = orc.ORCWriter(out, **options)
     for file in files:
         found = orc.ORCFile(file)

@@ -364,7 +364,7 @@ def _refuse(node: Node, where: str) -> None:
 
 
 def join(files: Iterable[BinaryIO], out: BinaryIO, *, compression: str) -> Iterator[None]:
-    """Write the rows of all files into one; see :class:`~headrace.formats.file_format.Joiner`."""
+    """Write the rows of all files into one, and yield now and then to have it taken away."""
     groups: RowGroupWriter | None = None
     for file in files:
         with pq.ParquetFile(file) as found:

@@ -219,6 +219,8 @@ def with_profile(options: Mapping[str, str], environment: Mapping[str, str] = os
         return found
     name = chosen or environment.get("AWS_PROFILE") or environment.get("AWS_DEFAULT_PROFILE")
     profile = _profile(name, environment)
+    if not profile:
+        return found
     for variable, key, value in (
         ("AWS_REGION", "region", profile.get("region")),
         ("AWS_ENDPOINT_URL", "endpoint", _endpoint(profile, environment)),

@@ -1,4 +1,10 @@
-"""The driver's half of the file source: one split, the files in their order of reading."""
+"""The driver's half of the file source: one split, the files in their order of reading, and the list of all seen.
+
+The list is in immutable files beside the checkpoints; the manifest has their names and checksums. Whatever is new since
+the manifest before it makes one more file. As with the runs of a log-structured merge tree, smaller ones are put
+together with it, so that there are few, and all are written anew when most of what they tell is out of date. What no
+manifest names any more stays for a while, for restarts from older manifests.
+"""
 
 from __future__ import annotations
 

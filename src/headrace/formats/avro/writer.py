@@ -387,7 +387,7 @@ class AvroBlocks:
 
 
 def join(files: Iterable[BinaryIO], out: BinaryIO, *, codec: str) -> Iterator[None]:
-    """Write the records of all files into one; see :class:`~headrace.formats.file_format.Joiner`."""
+    """Write the records of all files into one, and yield now and then to have it taken away."""
     written: AvroBlocks | None = None
     count, waiting, size = 0, [], 0
     for file in files:

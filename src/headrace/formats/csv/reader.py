@@ -30,7 +30,6 @@ from headrace.formats.file_format import Decoded, bytes_of, join_text
 from headrace.formats.lines import (
     BOM,
     DEFAULT_MAX_LINE_BYTES,
-    Boundary,
     LineDecoder,
     LineFormat,
     Newlines,
@@ -114,7 +113,7 @@ class CsvReaderFormat(LineFormat[T_co]):
             raise ConfigurationError("multiline CSV needs a quote character and no escape character")
         self._schema = schema
         self._multiline = multiline
-        self.boundary: Boundary = boundary_of(schema) if multiline else Newlines()
+        self.boundary = boundary_of(schema) if multiline else Newlines()
         self.header_lines = int(schema.header or schema.skip_first)
 
     @staticmethod
@@ -233,7 +232,7 @@ class CsvDecoder:
         boundary: what ends a record where values may hold newlines; else None.
     """
 
-    def __init__(self, schema: CsvSchema, file_columns: list[str], boundary: Boundary | None) -> None:
+    def __init__(self, schema: CsvSchema, file_columns: list[str], boundary: Newlines | None) -> None:
         self._schema = schema
         self._boundary = boundary
         self._parse = _parse_options(schema)
@@ -419,7 +418,7 @@ class CsvDecoder:
         return pa.ListArray.from_arrays(offsets, values, type=column.kind.storage_type, mask=texts.is_null())
 
 
-def boundary_of(schema: CsvSchema) -> Boundary:
+def boundary_of(schema: CsvSchema) -> Newlines:
     """Return the boundary that ends records whose values may contain newlines."""
     if schema.quote is None and schema.escape is None:
         return Newlines()
@@ -438,7 +437,7 @@ def _decoded(messages: pa.Array) -> pa.Array:
         return pa.array([str(message, "utf-8") for message in messages.to_pylist()], pa.string())
 
 
-def _closed_ends(data: bytes, boundary: Boundary) -> list[int]:
+def _closed_ends(data: bytes, boundary: Newlines) -> list[int]:
     """Find where lines end; the last one has its line end.
 
     Raises:
@@ -451,7 +450,7 @@ def _closed_ends(data: bytes, boundary: Boundary) -> list[int]:
     return ends
 
 
-def _refuse_several(data: bytes, ends: npt.NDArray[np.int64], boundary: Boundary) -> None:
+def _refuse_several(data: bytes, ends: npt.NDArray[np.int64], boundary: Newlines) -> None:
     """Refuse messages that are not one line each.
 
     Args:
