@@ -11,7 +11,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -329,16 +328,15 @@ def test_a_long_read_is_many_requests(hdfs: HdfsCluster, monkeypatch: pytest.Mon
     """Each has a deadline, which the whole of a large file would miss."""
     place, options = hdfs.new_place(), hdfs.options()
     root = "/" + place.split("/", 3)[3]
-    store: Any = FileStore(file_system_of("hdfs://cluster", options))
+    files = file_system_of("hdfs://cluster", options)
     content = random.Random(7).randbytes(9_000_001)
-    store.file_system.make_folder(root)
-    store.file_system.put(f"{root}/large", [content])
-    reader, asked = store.file_system.reader(f"{root}/large"), []
-    piece = type(reader)._piece
-    monkeypatch.setattr(type(reader), "_piece", lambda self, at, size: asked.append(size) or piece(self, at, size))
-    assert reader.range(1, 20_000_000) == content[1:]
+    files.make_folder(root)
+    files.put(f"{root}/large", [content])
+    asked, piece = list[int](), HdfsFileSystem._piece
+    monkeypatch.setattr(HdfsFileSystem, "_piece", lambda *given: asked.append(given[-1]) or piece(*given))
+    assert files.read_range(f"{root}/large", 1, 20_000_000) == content[1:]
     assert asked == [4 << 20, 4 << 20, 9_000_000 - (8 << 20)]
-    assert reader.range(9_000_001, 5) == b""
+    assert files.read_range(f"{root}/large", 9_000_001, 5) == b""
 
 
 def test_names_that_hdfs_does_not_have(hdfs: HdfsCluster) -> None:

@@ -20,7 +20,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 from urllib.parse import urlsplit
@@ -29,7 +29,7 @@ from headrace.common.configuration import is_hadoop_key
 from headrace.common.durable import Permissions
 from headrace.common.errors import CheckpointStorageError
 from headrace.storage.file_system import Entry, EntryKind
-from headrace.storage.remote import PIECE, FetchedStream, PassingChunks, RemoteFileSystem
+from headrace.storage.remote import PIECE, FetchedStream, PassingChunks, RemoteFileSystem, is_panic, shown_option
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -111,9 +111,6 @@ _LONGEST_TEXT: Final = 300
 _DISCONNECTED: Final = "disconnected"
 """What the client says, besides errors of the system, when a connection has broken."""
 
-_PANIC: Final = "PanicException"
-"""What the client raises when it breaks down; the class is nowhere to be imported from, and no Exception."""
-
 
 def is_of_hdfs(key: str) -> bool:
     """Tell whether an option is for HDFS alone."""
@@ -132,8 +129,8 @@ def complete_settings(options: Mapping[str, str]) -> dict[str, str]:
     own = {key: value for key, value in options.items() if key.startswith(FAMILY)}
     for key in own.keys() - _NAMES:
         close = difflib.get_close_matches(key, _NAMES, n=2, cutoff=0.5)
-        known = " or ".join(map(_shown, close or sorted(_NAMES)))
-        raise CheckpointStorageError(f"{_shown(key)} is not an option of HDFS: did you mean {known}?")
+        known = " or ".join(map(shown_option, close or sorted(_NAMES)))
+        raise CheckpointStorageError(f"{shown_option(key)} is not an option of HDFS: did you mean {known}?")
     folder = own.pop(_CONF_DIR, None)
     settings = _DEFAULTS | _site_settings(folder) | {k: v for k, v in options.items() if is_hadoop_key(k)} | own
     return {
@@ -154,7 +151,9 @@ def check_settings(authority: str, settings: Mapping[str, str]) -> None:
     """
     umask_of(settings)
     if KEYTAB in settings and PRINCIPAL not in settings:
-        raise CheckpointStorageError(f"{_shown(KEYTAB)} needs {_shown(PRINCIPAL)}, which says whose keytab it is")
+        raise CheckpointStorageError(
+            f"{shown_option(KEYTAB)} needs {shown_option(PRINCIPAL)}, which says whose keytab it is"
+        )
     name = urlsplit(authority).netloc
     if not name:
         default = settings.get(_DEFAULT_FS)
@@ -196,7 +195,9 @@ def _check_name_service(name: str, settings: Mapping[str, str]) -> None:
 def _where_to_set(key: str) -> str:
     place = _usual_folder()
     looked = f"{place} (HADOOP_CONF_DIR)" if place else "HADOOP_CONF_DIR (which is not set)"
-    return f"set {key} in the files of {looked} or of {_shown(_CONF_DIR)}, or in the job, as headrace.storage.{key}"
+    return (
+        f"set {key} in the files of {looked} or of {shown_option(_CONF_DIR)}, or in the job, as headrace.storage.{key}"
+    )
 
 
 def umask_of(settings: Mapping[str, str]) -> int:
@@ -229,7 +230,7 @@ def _site_settings(folder: str | None) -> dict[str, str]:
             properties = ET.parse(path).getroot().iter("property")
         except FileNotFoundError as error:
             if folder is not None and name == "core-site.xml":
-                raise CheckpointStorageError(f"{_shown(_CONF_DIR)}: there is no {path}") from error
+                raise CheckpointStorageError(f"{shown_option(_CONF_DIR)}: there is no {path}") from error
             continue
         except (OSError, ET.ParseError) as error:
             raise CheckpointStorageError(f"Hadoop's settings cannot be read: {path}: {error}") from error
@@ -241,10 +242,6 @@ def _site_settings(folder: str | None) -> dict[str, str]:
 def _usual_folder() -> str | None:
     home = os.environ.get("HADOOP_HOME")
     return os.environ.get("HADOOP_CONF_DIR") or (f"{home}/etc/hadoop" if home else None)
-
-
-def _shown(key: str) -> str:
-    return f"headrace.storage.{key.replace('_', '-')}"
 
 
 class Connection:
@@ -378,7 +375,7 @@ def translated(where: str) -> Iterator[None]:
     except UnicodeEncodeError as error:
         raise CheckpointStorageError(f"{where!r}: HDFS's names are text, which this is not") from error
     except BaseException as error:
-        if type(error).__name__ != _PANIC:
+        if not is_panic(error):
             raise
         raise OSError(errno.EIO, f"the client of HDFS has broken down ({_told(error)})", where) from error
 
@@ -418,6 +415,8 @@ def _told(error: BaseException) -> str:
 
 _BLOCK_BYTES: Final = 4 << 20
 """How much is sent and fetched at once."""
+
+_ALL: Final = 2**62
 
 _AS_IT_IS: Final = 2**64 - 1
 """The access time that changes none; clusters that keep none refuse any other one."""
@@ -460,39 +459,57 @@ class HdfsFileSystem(RemoteFileSystem):
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def read(self, path: str) -> bytes:
-        reader = self.reader(path)
-        return reader.range(0, reader.size)
+        return self.read_range(path, 0, _ALL)
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
-        return self.reader(path).range(start, length)
+        return self._range(path, self._opened(path), start, length)
 
     def open(self, path: str) -> io.RawIOBase:
-        reader = self.reader(path)
-        return FetchedStream(self.locate(path), reader.size, reader.range)
+        opened = self._opened(path)
+        return FetchedStream(self.locate(path), opened.file_length(), partial(self._range, path, opened))
 
     def blocks(self, path: str) -> Iterator[bytes]:
-        reader = self.reader(path)
-        yield from reader.stream(0, reader.size)
+        opened = self._opened(path)
+        return self._pieces(path, opened, 0, opened.file_length())
 
-    def reader(self, path: str) -> HdfsReader:
-        """A file, to be read.
+    def _opened(self, path: str) -> Any:
+        """The client's reader of a file, which has what the file had when it was opened.
 
         Raises:
             IsADirectoryError: when it is a folder.
         """
         try:
-            return HdfsReader(self, path, self._ask(path, lambda client: client.read(path)))
+            return self._ask(path, lambda client: client.read(path))
         except FileNotFoundError as error:
             if self._is_folder(path):
                 raise IsADirectoryError(errno.EISDIR, "it is a folder", self.locate(path)) from error
             raise
 
+    def _range(self, path: str, opened: Any, start: int, length: int) -> bytes:
+        """A part of a file, fewer bytes where it ends before."""
+        return b"".join(self._pieces(path, opened, start, min(start + length, opened.file_length())))
+
+    def _pieces(self, path: str, opened: Any, start: int, stop: int) -> Iterator[bytes]:
+        # Each request has a deadline, which the whole of a large file would miss.
+        return (self._piece(path, opened, at, min(_BLOCK_BYTES, stop - at)) for at in range(start, stop, _BLOCK_BYTES))
+
+    def _piece(self, path: str, opened: Any, start: int, wanted: int) -> bytes:
+        content = bytes(self._ask(path, lambda _: opened.read_range(start, wanted)))
+        if len(content) != wanted:
+            what = f"{wanted} bytes from {start} on were asked for, and {len(content)} have come"
+            raise OSError(errno.EIO, what, self.locate(path))
+        return content
+
     def _beginning(self, path: str) -> tuple[int, bytes]:
-        reader = self.reader(path)
-        return reader.size, reader.range(0, PIECE)
+        opened = self._opened(path)
+        return opened.file_length(), self._range(path, opened, 0, PIECE)
 
     def _stream(self, path: str, start: int, stop: int) -> Iterator[bytes]:
-        yield from self.reader(path).stream(start, stop)
+        opened = self._opened(path)
+        size = opened.file_length()
+        if stop > size:
+            raise OSError(errno.EIO, f"{stop} bytes were expected, and it has {size}", self.locate(path))
+        yield from self._pieces(path, opened, start, stop)
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
@@ -628,51 +645,6 @@ class HdfsFileSystem(RemoteFileSystem):
 
     def _ask_once(self, path: str, request: Callable[[Any], Any]) -> Any:
         return self.connect().ask_once(self.locate(path), request)
-
-
-class HdfsReader:
-    """A file as it was when it was opened.
-
-    Attributes:
-        size: how many bytes it has.
-    """
-
-    def __init__(self, hdfs: HdfsFileSystem, path: str, inner: Any) -> None:
-        self.size = inner.file_length()
-        self._hdfs = hdfs
-        self._path = path
-        self._inner = inner
-
-    def range(self, start: int, length: int) -> bytes:
-        """A part of it, fewer bytes where it ends before.
-
-        Raises:
-            OSError: when it cannot be read, or not all of it comes.
-        """
-        stop = min(start + length, self.size)
-        # In pieces, since each request has a deadline
-        return b"".join(self._piece(at, min(_BLOCK_BYTES, stop - at)) for at in range(start, stop, _BLOCK_BYTES))
-
-    def _piece(self, start: int, wanted: int) -> bytes:
-        where = self._hdfs.locate(self._path)
-        content = bytes(self._hdfs.connect().ask(where, lambda _: self._inner.read_range(start, wanted)))
-        if len(content) != wanted:
-            what = f"{wanted} bytes from {start} on were asked for, and {len(content)} have come"
-            raise OSError(errno.EIO, what, where)
-        return content
-
-    def stream(self, start: int, stop: int) -> Iterator[bytes]:
-        """A part of it as it comes in.
-
-        Raises:
-            OSError: when it cannot be read, or ends before.
-        """
-        if stop > self.size:
-            raise OSError(
-                errno.EIO, f"{stop} bytes were expected, and it has {self.size}", self._hdfs.locate(self._path)
-            )
-        for at in range(start, stop, _BLOCK_BYTES):
-            yield self._piece(at, min(_BLOCK_BYTES, stop - at))
 
 
 def _entry(found: Any) -> Entry:

@@ -27,7 +27,7 @@ from headrace.common.errors import CheckpointStorageError
 from headrace.storage.credentials import check_credentials
 from headrace.storage.file_system import Entry, EntryKind
 from headrace.storage.hdfs import is_of_hdfs
-from headrace.storage.remote import PIECE, FetchedStream, RemoteFileSystem
+from headrace.storage.remote import PIECE, FetchedStream, RemoteFileSystem, is_panic, shown_option
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -106,9 +106,6 @@ _TRUTH: Final = {"true": True, "false": False}
 NO_BUCKET: Final = "there is no such bucket, or the store's endpoint is another one"
 """What else is missing when a put, a list or the store itself finds nothing."""
 
-_PANIC: Final = "PanicException"
-"""What the client raises when it breaks down; the class is nowhere to be imported from, and no Exception."""
-
 _NAMES_OF_BUCKETS: Final = ("bucket", "bucket_name", "container_name")
 _ENDPOINTS: Final = ("endpoint", "endpoint_url")
 """How options end, whatever they begin with, that say where the objects are, and where the store."""
@@ -163,12 +160,8 @@ def _unknown(bucket: str, error: Exception, values: Mapping[str, object]) -> str
     key = next((key for key in values if f"'{key}'" in str(error)), "?")
     known = _NAMES.get(bucket.partition(":")[0], frozenset()) | _HTTP | {RETRY_TIMEOUT}
     close = difflib.get_close_matches(key.removeprefix("fs_"), known, n=2, cutoff=0.5)
-    hint = f": did you mean {' or '.join(map(_shown, close))}?" if close else ""
-    return f"{_shown(key)} is not known to the client of the store{hint}"
-
-
-def _shown(key: str) -> str:
-    return f"headrace.storage.{key.replace('_', '-')}"
+    hint = f": did you mean {' or '.join(map(shown_option, close))}?" if close else ""
+    return f"{shown_option(key)} is not known to the client of the store{hint}"
 
 
 def _check_option(bucket: str, key: str, value: str) -> None:
@@ -182,7 +175,7 @@ def _check_option(bucket: str, key: str, value: str) -> None:
         problem = "its value has a control character in it (a line break at its end?)"  # it may be a secret
     if problem is not None:
         raise CheckpointStorageError(
-            f"{bucket} cannot be reached with these headrace.storage options: {_shown(key)}: {problem}"
+            f"{bucket} cannot be reached with these headrace.storage options: {shown_option(key)}: {problem}"
         )
 
 
@@ -221,7 +214,7 @@ def translated(where: str, absent: str = "no such object") -> Iterator[None]:
         _refuse_missing_bucket(where, error)
         raise OSError(errno.EIO, _told(error), where) from error
     except BaseException as error:
-        if type(error).__name__ != _PANIC:
+        if not is_panic(error):
             raise
         raise CheckpointStorageError(
             f"{where}: the client of the store has broken down ({_told(error)}): see the credentials, in the "

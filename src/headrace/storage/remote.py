@@ -46,6 +46,19 @@ _RANGED_FILES: Final = 128
 _PLACE: Final = "pieces of large state files are kept there, set TMPDIR for another place"
 
 
+def shown_option(key: str) -> str:
+    """The name by which users know an option of a client."""
+    return f"headrace.storage.{key.replace('_', '-')}"
+
+
+def is_panic(error: BaseException) -> bool:
+    """Tell whether a client has broken down: code of Rust that fails its own checks raises what is no ``Exception``.
+
+    Its class is nowhere to be imported from.
+    """
+    return type(error).__name__ == "PanicException"
+
+
 class RangedFile(MappedFile):
     """A file of which the pieces that were asked for are in a sparse, unnamed file on this machine's disk.
 
