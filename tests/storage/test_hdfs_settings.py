@@ -14,9 +14,10 @@ from headrace.common.durable import Permissions
 from headrace.common.errors import CheckpointStorageError
 from headrace.connectors.file_system.paths import resolved
 from headrace.storage import hdfs
-from headrace.storage.hdfs import check_settings, complete_settings, translated, umask_of
+from headrace.storage.hdfs import translated
 from headrace.storage.locations import hdfs_folder, open_storage, options_for_tasks
 from headrace.storage.object_store import options_for
+from headrace.storage.settings import check_settings, complete_settings, umask_of
 
 SITE = """<?xml version="1.0"?>
 <configuration>

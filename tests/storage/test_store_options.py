@@ -14,10 +14,10 @@ from headrace.cli.checkpoints import run_checkpoints
 from headrace.common import Configuration
 from headrace.common.errors import CheckpointStorageError, ConfigurationError
 from headrace.storage import object_store
-from headrace.storage.credentials import check_credentials, with_profile
 from headrace.storage.folder import Folder
 from headrace.storage.locations import open_storage
 from headrace.storage.object_store import options_for
+from headrace.storage.settings import check_credentials, with_profile
 from tests.storage.s3_server import S3Server, answered, refused
 
 ROLE = "arn:aws:iam::123456789012:role/job"

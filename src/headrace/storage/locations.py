@@ -11,11 +11,11 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from headrace.common.durable import Permissions
 from headrace.common.errors import CheckpointStorageError
 from headrace.common.plugins import Plugin, PluginGroup
-from headrace.storage.credentials import PROFILE, with_profile
 from headrace.storage.file_system import FileSystem, PosixFileSystem
 from headrace.storage.folder import Folder, posix_folder
-from headrace.storage.hdfs import HdfsFileSystem, check_settings, complete_settings, is_of_hdfs
+from headrace.storage.hdfs import HdfsFileSystem
 from headrace.storage.object_store import ObjectStore, Options, client, options_for
+from headrace.storage.settings import PROFILE, check_settings, complete_settings, is_of_hdfs, with_profile
 
 OBJECT_STORES: Final = ("s3", "s3a", "gs", "az", "abfs", "abfss")
 """The schemes of object stores that create exclusively."""

@@ -24,10 +24,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from headrace.common.config_options import duration
 from headrace.common.durable import Permissions
 from headrace.common.errors import CheckpointStorageError
-from headrace.storage.credentials import check_credentials
 from headrace.storage.file_system import Entry, EntryKind
-from headrace.storage.hdfs import is_of_hdfs
-from headrace.storage.remote import PIECE, FetchedStream, RemoteFileSystem, is_panic, shown_option
+from headrace.storage.remote import PIECE, FetchedStream, RemoteFileSystem, is_panic
+from headrace.storage.settings import check_credentials, is_of_hdfs, shown_option
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

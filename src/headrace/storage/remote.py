@@ -46,11 +46,6 @@ _RANGED_FILES: Final = 128
 _PLACE: Final = "pieces of large state files are kept there, set TMPDIR for another place"
 
 
-def shown_option(key: str) -> str:
-    """The name by which users know an option of a client."""
-    return f"headrace.storage.{key.replace('_', '-')}"
-
-
 def is_panic(error: BaseException) -> bool:
     """Tell whether a client has broken down: code of Rust that fails its own checks raises what is no ``Exception``.
 
