@@ -33,13 +33,13 @@ CODEC = KeyCodec.for_type(Types.LONG())
 def routed(partitioning: Partitioning, records: list[int], channel: int, receivers: Receivers) -> dict[int, list[int]]:
     batch = Batch.of_rows(Types.LONG(), records, range(len(records)), range(len(records)))
     found: dict[int, list[int]] = {}
-    for part in partitioning.route(batch, CODEC.encode(records), Sending(channel, epoch=3), receivers):
+    for part in partitioning.route(batch, CODEC.encode(records), Sending(channel, receivers, epoch=3)):
         assert part.target not in found, "one part for each"
         assert part.batch.rows, "no part is empty"
         assert part.keys is not None
         assert part.keys.hashes.tolist() == CODEC.encode(part.batch.rows).hashes.tolist()
         found[part.target] = part.batch.rows
-    without = partitioning.route(batch, CODEC.encode(records), Sending(channel, epoch=3), receivers, keys_travel=False)
+    without = partitioning.route(batch, CODEC.encode(records), Sending(channel, receivers, epoch=3, keys_travel=False))
     assert {part.target: part.batch.rows for part in without} == found
     return found
 
@@ -83,15 +83,21 @@ def test_what_cannot_be_forwarded_is_rebalanced(consumers: int | None, expected:
     assert HASH.between(2, consumers) == HASH
 
 
-def targets_of(partitioning: Partitioning, records: list[int], sending: Sending, parallelism: int = 4) -> list[int]:
+FOUR = Receivers(4, 128)
+
+
+def targets_of(partitioning: Partitioning, records: list[int], sending: Sending) -> list[int]:
     batch = Batch.of_rows(Types.LONG(), records, range(len(records)), range(len(records)))
-    return [part.target for part in partitioning.route(batch, None, sending, Receivers(parallelism, 128))]
+    return [part.target for part in partitioning.route(batch, None, sending)]
 
 
 @pytest.mark.parametrize("partitioning", [REBALANCE, RESCALE], ids=lambda found: found.label)
 def test_small_batches_go_round(partitioning: Partitioning) -> None:
     """From batch to batch of an epoch, and from epoch to epoch."""
-    for sendings in ([Sending(0, 1, batch) for batch in range(8)], [Sending(0, epoch) for epoch in range(8)]):
+    for sendings in (
+        [Sending(0, FOUR, 1, batch) for batch in range(8)],
+        [Sending(0, FOUR, epoch) for epoch in range(8)],
+    ):
         found = [target for sending in sendings for target in targets_of(partitioning, [1], sending)]
         assert sorted(found) == [0, 0, 1, 1, 2, 2, 3, 3]
 
@@ -103,7 +109,7 @@ def test_small_batches_go_round(partitioning: Partitioning) -> None:
 def test_a_sender_has_receivers_of_its_own(producers: int, parallelism: int, expected: dict[int, set[int]]) -> None:
     rescale = RESCALE.between(producers, parallelism)
     for channel, targets in expected.items():
-        assert set(targets_of(rescale, [*range(8)], Sending(channel), parallelism)) == targets
+        assert set(targets_of(rescale, [*range(8)], Sending(channel, Receivers(parallelism, 128)))) == targets
 
 
 def test_chance_is_the_same_at_each_attempt() -> None:

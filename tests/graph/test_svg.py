@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.graph.diagram import Arrow, Box, Diagram, Frame, draw_text, graph_diagram
-from headrace.graph.diagram_svg import LABEL_HEIGHT, DiagramLayout, draw_svg, laid_out
+from headrace.graph.diagram_svg import LABEL_HEIGHT, DiagramLayout, draw_svg
 from headrace.graph.stream_graph import StreamGraph
 from headrace.plan.explain import plan_diagram
 
@@ -59,7 +59,7 @@ def rectangles(layout: DiagramLayout) -> list[tuple[float, float, float, float]]
 
 @given(diagrams())
 def test_nothing_lies_on_anything_else(diagram: Diagram) -> None:
-    layout = laid_out(diagram)
+    layout = DiagramLayout(diagram)
     found = rectangles(layout)
     for left, top, right, bottom in found:
         assert 0 < left < right < layout.width
@@ -73,7 +73,7 @@ def test_nothing_lies_on_anything_else(diagram: Diagram) -> None:
 
 @given(diagrams())
 def test_records_go_down(diagram: Diagram) -> None:
-    layout = laid_out(diagram)
+    layout = DiagramLayout(diagram)
     for placed in layout.arrows:
         heights = [point.y for point in placed.points]
         assert heights == sorted(heights)

@@ -14,7 +14,7 @@ from headrace.connectors.ranges import NumberSequenceSource
 from headrace.connectors.source import Pending
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.jobmanager.epoch_size import EpochLimits, EpochSizer
-from headrace.jobmanager.metrics import LastRead, ReadingHistory, SourceProgress, by_shown_name
+from headrace.jobmanager.metrics import ReadingHistory, SourceProgress, by_shown_name
 from headrace.jobmanager.settings import job_settings
 from headrace.jobmanager.status import EpochStatistics
 from headrace.testing import JobHarness
@@ -24,7 +24,7 @@ PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
 
 
 def test_a_source_tells_records_and_times() -> None:
-    progress = SourceProgress("in", Pending(7, 700), 1_000, 4_000, True, LastRead(900, 2_000, 3_000), uid="orders")
+    progress = SourceProgress("in", Pending(7, 700), 1_000, 4_000, True, (1_100, 2_100), uid="orders")
     assert by_shown_name(progress.metrics(5_000), {"orders": "in"}) == {
         "in.pendingRecords": 7,
         "in.pendingBytes": 700,
@@ -37,7 +37,7 @@ def test_a_source_tells_records_and_times() -> None:
 
 
 def test_what_is_not_known_is_not_told() -> None:
-    progress = SourceProgress("in", Pending(), -(2**63), 0, last=LastRead(None, 1, 2), uid="orders")
+    progress = SourceProgress("in", Pending(), -(2**63), 0, uid="orders")
     assert by_shown_name(progress.metrics(5), {"orders": "in"}) == {"in.sourceIdleTime": 5, "in.isProcessingBacklog": 0}
 
 
@@ -61,9 +61,9 @@ def test_splits_are_added_up_and_records_follow_from_bytes(splits: list[Pending]
 def test_the_split_that_is_furthest_behind_counts() -> None:
     history = ReadingHistory(5)
     history.add(0, 0, [7], 10, 11)
-    assert (history.last, history.idle_since) == (None, 5)
+    assert (history.lags, history.idle_since) == (None, 5)
     history.add(2, 0, [NO_TIMESTAMP, 30, 20, None], 40, 41)
-    assert (history.last, history.idle_since) == (LastRead(20, 40, 41), 41)
+    assert (history.lags, history.idle_since) == ((20, 21), 41)
     assert history.total([Pending(bytes=1)]) == Pending(None, 1), "no bytes were told, so nothing can be estimated"
 
 

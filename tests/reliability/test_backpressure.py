@@ -187,7 +187,7 @@ def test_what_slow_sinks_take_is_counted_to_no_checkpoint(tmp_path: Path, monkey
         hold_back(self)
         clock.pass_by(100.0)
 
-    monkeypatch.setattr("headrace.jobmanager.execution.time", clock)
+    monkeypatch.setattr("headrace.jobmanager.epochs.time", clock)
     monkeypatch.setattr(CommitCoordinator, "hold_back", held_back)
     monkeypatch.setattr(_Writer, "write", lambda self, batch: clock.pass_by(1.0))
     epochs = run(tmp_path, Pace())

@@ -17,7 +17,7 @@ from headrace.checkpoint.store import CheckpointStore
 from headrace.common import JobStatus
 from headrace.common.errors import CheckpointStorageError, ConfigurationError, SavepointError, StateMigrationError
 from headrace.jobmanager import savepoints
-from headrace.jobmanager.execution import JobExecution
+from headrace.jobmanager.epochs import JobExecution
 from headrace.savepoint.disposal import dispose
 from headrace.savepoint.metadata import DISPOSED, METADATA, SavepointMetadata, read_metadata
 from headrace.savepoint.tasks import Export

@@ -3,6 +3,8 @@
 The first signal stops every job where it can go on, at the end of its epoch; the second one gives the epochs up.
 """
 
+from __future__ import annotations
+
 import atexit
 import contextlib
 import signal
@@ -10,12 +12,15 @@ import threading
 import time
 from collections.abc import Callable
 from types import FrameType
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from headrace.common.completable_future import CompletableFuture
 from headrace.common.errors import JobCancelledError, OutputClosedError
 from headrace.common.job_execution_result import JobExecutionResult
 from headrace.common.logs import get_logger
+
+if TYPE_CHECKING:
+    from headrace.client.job_client import JobClient
 
 logger = get_logger(__name__)
 
@@ -31,27 +36,11 @@ _PARTING_SECONDS: Final = 10.0
 """How long a process that ends waits for its jobs; they are given up, and another Ctrl-C ends the waiting."""
 
 
-class Job(Protocol):
-    """A job that can be waited for, and ended."""
-
-    def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
-        """What comes of it."""
-
-    def interrupt(self) -> object:
-        """End it at the end of its epoch, which its program has not asked for."""
-
-    def cancel(self) -> object:
-        """Give up the epoch that runs."""
-
-    def abandon(self) -> threading.Thread:
-        """The same in a process that ends, where no thread can be started; what the job runs on comes to its end."""
-
-
 _lock = threading.Lock()
-_running: set[Job] = set()
+_running: set[JobClient] = set()
 
 
-def register(client: Job) -> None:
+def register(client: JobClient) -> None:
     """A job begins."""
     with _lock:
         _running.add(client)
@@ -59,13 +48,13 @@ def register(client: Job) -> None:
     atexit.register(_give_up_all)  # before what was registered for sessions and terminals
 
 
-def unregister(client: Job) -> None:
+def unregister(client: JobClient) -> None:
     """A job has ended."""
     with _lock:
         _running.discard(client)
 
 
-def jobs() -> list[Job]:
+def jobs() -> list[JobClient]:
     """The jobs that run now."""
     with _lock:
         return list(_running)
@@ -115,7 +104,7 @@ _STEPS: Final = (
 )
 
 
-def result_of(client: Job) -> JobExecutionResult:
+def result_of(client: JobClient) -> JobExecutionResult:
     """Wait for a job in a program, and give its result.
 
     Ctrl-C cancels the job. The program ends by ``SystemExit`` when nobody reads any more what the job prints.

@@ -1,26 +1,30 @@
 """From a graph and a configuration to a running job."""
 
 import contextlib
+import functools
 import os
+import pickle
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
-from types import MappingProxyType
+from types import CodeType, FunctionType, MappingProxyType, MethodType
+from typing import Final, TypeAlias
 
 from headrace.checkpoint.directory import has_begun
 from headrace.checkpoint.store import CheckpointStore, TemporaryStore
 from headrace.client.defaults import CapturedGraph, GraphCaptured, current_defaults
 from headrace.client.dependencies import check_interpreter, gather
 from headrace.client.job_client import JobClient
-from headrace.client.pickling import pickled
 from headrace.common import options
-from headrace.common.call_site import warn_caller
+from headrace.common.call_site import of_function, warn_caller
 from headrace.common.configuration import Configuration
 from headrace.common.errors import CheckpointStorageError, ConfigurationError, HeadraceError, InvalidProgramError
 from headrace.common.logs import UNCONFIGURED, LogSettings, get_logger
 from headrace.common.notebooks import is_notebook, with_cells
 from headrace.common.options import ROCKSDB_OPTIONS
+from headrace.common.pickling import pickle_by_value
 from headrace.connectors.driver_sink import CollectSink
 from headrace.graph.specs import MapSpec, OperatorSpec, SinkSpec, SourceSpec
 from headrace.graph.stream_graph import StreamGraph
@@ -28,6 +32,7 @@ from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.runtime import Runtime
 from headrace.jobmanager.settings import PlannedJob, job_settings
 from headrace.jobmanager.status import JobListener, JobStatusStore, RuntimeStarting, SubmissionFailed
+from headrace.operators.user_code import record_text
 from headrace.plan.job_plan import JobPlan, PlannedOperator, PlanSettings
 from headrace.plan.planner import check_program, mode_of, plan_job
 from headrace.runtime.local import LocalRuntime
@@ -40,6 +45,164 @@ from headrace.state.hashmap_backend import HashMapBackend
 from headrace.storage.folder import Folder
 from headrace.storage.locations import open_storage, options_for_tasks
 from headrace.windowing.definition import ChangedWindows
+
+_MOST_LOOKED_AT: Final = 1000
+"""Objects; each is pickled to see whether it is the one."""
+
+_MOST_TRIED_BYTES: Final = 1 << 20
+"""A larger job is not unpickled to see whether that can be done."""
+
+_WHAT_TO_DO: Final = (
+    "What a function holds, or takes from the program around it, is pickled. Make connections, clients, locks and the "
+    "like in open()"
+)
+
+_Attempt: TypeAlias = Callable[[object], object]
+"""What fails of a value that cannot travel: pickling it, or unpickling it as well."""
+
+_OWN: Final = __name__.split(".", maxsplit=1)[0]
+
+
+def pickled(plan: JobPlan) -> bytes:
+    """A plan with the functions of the program in it.
+
+    Raises:
+        InvalidProgramError: when something of the program cannot be pickled, or not unpickled, as a mock; it names the
+            operator that holds it, and the variable.
+    """
+    try:
+        data = pickle_by_value(plan)
+    except Exception as error:  # whatever a class's __reduce__ may raise
+        raise _not_pickled(plan, error, pickle_by_value) from error
+    if len(data) <= _MOST_TRIED_BYTES:
+        try:
+            pickle.loads(data)
+        except Exception as error:  # whatever its __setstate__, or a __getattr__ that looks for what is not there yet
+            raise _not_pickled(plan, error, _there_and_back) from error
+    return data
+
+
+def _there_and_back(value: object) -> object:
+    return pickle.loads(pickle_by_value(value))
+
+
+def _not_pickled(plan: JobPlan, error: Exception, attempt: _Attempt) -> InvalidProgramError:
+    for operator in plan.operators():
+        cause = _failure(operator.node, attempt)
+        if cause is not None:
+            return InvalidProgramError(_told(operator, cause, attempt))
+    return InvalidProgramError(f"the job cannot travel to the tasks: {type(error).__name__}: {error}")
+
+
+def _told(operator: PlannedOperator, cause: Exception, attempt: _Attempt) -> str:
+    holder = _find(operator.node, attempt)
+    lines = [
+        f"operator {operator.label} cannot travel to the tasks",
+        f"  {type(cause).__name__}: {cause}",
+        f"  {holder}" if holder else "",
+        f"  {_WHAT_TO_DO}",
+        f"  operator defined at {operator.node.call_site}",
+    ]
+    return "\n".join(line for line in lines if line)
+
+
+def _failure(value: object, attempt: _Attempt) -> Exception | None:
+    try:
+        attempt(value)
+    except Exception as error:
+        return error
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _FoundAt:
+    """Where an object was found.
+
+    Attributes:
+        holder: what of the program it belongs to; empty while nothing of the program was met.
+        path: how it is called there.
+    """
+
+    holder: str = ""
+    path: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.holder} holds it as {self.path}" if self.holder and self.path else ""
+
+
+def _find(value: object, attempt: _Attempt) -> str:
+    """Which variable or field below ``value``, of which an attempt fails, is the innermost of which it does."""
+    place, seen, left = _FoundAt(), {id(value): value}, _MOST_LOOKED_AT
+    while True:
+        place = _entered(value, place)
+        for path, part in _parts(value):
+            left -= 1
+            if id(part) not in seen and left >= 0 and _failure(part, attempt) is not None:
+                seen[id(part)] = part  # and kept, or another object could have its id
+                value, place = part, _FoundAt(place.holder, _joined(place.path, path))
+                break
+        else:
+            return str(place)
+
+
+def _entered(value: object, place: _FoundAt) -> _FoundAt:
+    """A function, and the first object of a class of the program, is what holds all that is found below it."""
+    site = of_function(value) if isinstance(value, FunctionType | MethodType | functools.partial) else None
+    if site is not None:
+        return _FoundAt(f"{site.function} ({site.file}:{site.line})")
+    kind = value if isinstance(value, type) else type(value)
+    is_of_the_program = kind.__module__.split(".")[0] not in (_OWN, "builtins", "functools")
+    return place if place.holder or not is_of_the_program else _FoundAt(kind.__qualname__)
+
+
+def _joined(path: str, part: str) -> str:
+    return f"{path}{part}" if part.startswith("[") or not path else f"{path}.{part}"
+
+
+def _parts(value: object) -> Iterator[tuple[str, object]]:
+    """What an object is pickled with, and how that is called in it."""
+    if isinstance(value, FunctionType):
+        yield from _variables(value)
+    elif isinstance(value, MethodType):
+        yield from (("self", value.__self__), (value.__name__, value.__func__))
+    elif isinstance(value, functools.partial):
+        yield from (("its function", value.func), ("its arguments", value.args), ("its arguments", value.keywords))
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from ((f"[{record_text(key)}]", item), ("a key", key))
+    elif isinstance(value, list | tuple):
+        yield from ((f"[{number}]", item) for number, item in enumerate(value))
+    elif isinstance(value, set | frozenset):
+        yield from (("an element", item) for item in value)
+    elif isinstance(value, type):
+        yield from ((name, _plain(item)) for name, item in vars(value).items() if not name.startswith("__"))
+    else:
+        yield from getattr(value, "__dict__", {}).items()
+        slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
+        yield from ((name, getattr(value, name)) for name in slots if hasattr(value, name))
+        yield type(value).__qualname__, type(value)
+
+
+def _plain(attribute: object) -> object:
+    return attribute.__func__ if isinstance(attribute, staticmethod | classmethod) else attribute
+
+
+def _variables(function: FunctionType) -> Iterator[tuple[str, object]]:
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # the variable has no value yet
+            yield name, cell.cell_contents
+    names = set(_global_names(function.__code__))
+    yield from ((name, function.__globals__[name]) for name in sorted(names) if name in function.__globals__)
+    yield from ((f"default {number}", item) for number, item in enumerate(function.__defaults__ or ()))
+    yield from (function.__kwdefaults__ or {}).items()
+
+
+def _global_names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _global_names(constant)
+
 
 logger = get_logger(__name__)
 
@@ -95,17 +258,24 @@ def _job_manager(
     if configuration.get(options.CHECKPOINT_DIR) is not None:
         _warn_of_derived_uids(plan)
     store = open_store(configuration)
-    storage_options = options_for_tasks(configuration.storage_options())
     ship = partial(
         blob_of,
         storage=store.storage,
         dependencies=dependencies,
-        storage_options=storage_options,
+        storage_options=options_for_tasks(configuration.storage_options()),
         logs=LogSettings.of(configuration),
     )
-    replan = partial(_replanned, graph, configuration, job_name, ship)
-    job = PlannedJob(plan, ship(plan), job_settings(configuration, plan))
-    return JobManager(job, runtime, store, status, replan=replan)
+
+    def replan(parallelism: int) -> PlannedJob:
+        """The same job at another parallelism, whatever the configuration says of that."""
+        changed = Configuration(configuration)
+        changed.set(options.PARALLELISM, str(parallelism))
+        plan = plan_graph(graph, changed, job_name, parallelism)
+        return PlannedJob(plan, ship(plan), job_settings(changed, plan))
+
+    return JobManager(
+        PlannedJob(plan, ship(plan), job_settings(configuration, plan)), runtime, store, status, None, replan
+    )
 
 
 @contextlib.contextmanager
@@ -178,20 +348,6 @@ def plan_graph(graph: StreamGraph, configuration: Configuration, job_name: str |
 
 def _name(configuration: Configuration, job_name: str | None) -> str:
     return job_name or configuration.get(options.PIPELINE_NAME) or "headrace job"
-
-
-def _replanned(
-    graph: StreamGraph,
-    configuration: Configuration,
-    job_name: str | None,
-    ship: Callable[[JobPlan], SerializedJob],
-    parallelism: int,
-) -> PlannedJob:
-    """The same job at another parallelism, whatever the configuration says of that."""
-    changed = Configuration(configuration)
-    changed.set(options.PARALLELISM, str(parallelism))
-    plan = plan_graph(graph, changed, job_name, parallelism)
-    return PlannedJob(plan, ship(plan), job_settings(changed, plan))
 
 
 def _changed_windows(configuration: Configuration) -> dict[str, ChangedWindows]:

@@ -200,11 +200,11 @@ class EdgeSender:
 
     def _route(self, batch: Batch, batch_keys: KeyColumn | None) -> None:
         edge = self.edge
-        sending = Sending(self._channel, self._epoch, self._batches, self._piece)
-        self._batches += 1
-        parts = edge.partitioning.route(
-            batch.without_rows(), batch_keys, sending, edge.receivers, keys_travel=has_key(edge.key)
+        sending = Sending(
+            self._channel, edge.receivers, self._epoch, self._batches, self._piece, keys_travel=has_key(edge.key)
         )
+        self._batches += 1
+        parts = edge.partitioning.route(batch.without_rows(), batch_keys, sending)
         encoded, payload = None, b""
         for part in parts:
             sequence = self._sequences[part.target]

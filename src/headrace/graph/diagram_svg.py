@@ -83,24 +83,19 @@ class Band:
     bottom: float
 
 
-@dataclass(frozen=True, slots=True)
 class DiagramLayout:
-    """A diagram with the places of all its parts."""
+    """A diagram with the places of all its parts: from rows to what stands in them, and how high they are.
 
-    width: float
-    height: float
-    boxes: tuple[PlacedBox, ...]
-    arrows: tuple[PlacedArrow, ...]
-    bands: tuple[Band, ...]
+    Args:
+        diagram: the diagram.
 
-
-def laid_out(diagram: Diagram) -> DiagramLayout:
-    """The places of all parts of a diagram."""
-    return _Drawing(diagram).layout()
-
-
-class _Drawing:
-    """The steps from a diagram to its layout: rows, what stands in them, how high they are."""
+    Attributes:
+        width: of the whole.
+        height: likewise.
+        boxes: its boxes.
+        arrows: its arrows.
+        bands: the frames around boxes.
+    """
 
     def __init__(self, diagram: Diagram) -> None:
         self._diagram = diagram
@@ -120,6 +115,7 @@ class _Drawing:
         self._x = [self._left + centre for centre in layers.centres]
         self._leaves = self._ports(0, 1)
         self._enters = self._ports(-1, -2)
+        self._place()
 
     def _box_item(self, box: Box) -> Item:
         notes = max((text_width(shortened(note), NOTE_SIZE) for note in box.notes), default=0.0)
@@ -158,20 +154,18 @@ class _Drawing:
             places.update((number, self._x[box] + (n - middle) * distance) for n, number in enumerate(numbers))
         return places
 
-    def layout(self) -> DiagramLayout:
-        """All places."""
-        tops, heights, bands, height = self._rows()
-        lines = [self._line(number, tops, heights) for number in range(len(self._ways))]
-        boxes = tuple(
+    def _place(self) -> None:
+        tops, heights, self.bands, self.height = self._rows()
+        self.arrows = [self._line(number, tops, heights) for number in range(len(self._ways))]
+        self.boxes = [
             PlacedBox(box, Point(self._x[i], tops[item.row]), item.width, _box_height(box))
             for i, (box, item) in enumerate(zip(self._boxes, self._items, strict=False))
-        )
+        ]
         rights = [x + item.width / 2 for x, item in zip(self._x, self._items, strict=True)]
         headline = MARGIN + text_width(one_line(self._diagram.headline), NAME_SIZE)
-        width = max([*rights, headline]) + MARGIN + _BAND_PADDING
-        return DiagramLayout(width, height, boxes, tuple(lines), bands)
+        self.width = max([*rights, headline]) + MARGIN + _BAND_PADDING
 
-    def _rows(self) -> tuple[list[float], list[float], tuple[Band, ...], float]:
+    def _rows(self) -> tuple[list[float], list[float], list[Band], float]:
         """Upper edges and heights of all rows, the bands around them, and the height of all."""
         box_heights: dict[int, float] = defaultdict(float)
         for box in self._boxes:
@@ -192,7 +186,7 @@ class _Drawing:
                 depth += 1
             if title:
                 bands.append(Band(title, band_top, bottom))
-        return tops, heights, tuple(bands), bottom + MARGIN
+        return tops, heights, bands, bottom + MARGIN
 
     def _line(self, number: int, tops: Sequence[float], heights: Sequence[float]) -> PlacedArrow:
         arrow, way, text = self._diagram.arrows[number], self._ways[number], self._texts[number]
@@ -317,7 +311,7 @@ def draw_svg(diagram: Diagram, marked: Collection[int] = (), *, standalone: bool
         marked: ids of boxes that stand out.
         standalone: whether the picture is a document of its own; inside a page it is as light or dark as the page.
     """
-    layout = laid_out(diagram)
+    layout = DiagramLayout(diagram)
     size = f'width="{_number(layout.width)}" height="{_number(layout.height)}"'
     box = f'viewBox="0 0 {_number(layout.width)} {_number(layout.height)}"'
     parts = [

@@ -38,15 +38,19 @@ class Sending:
 
     Attributes:
         channel: the split or the sending subtask that it comes by.
+        receivers: where it goes.
         epoch: the epoch.
         batch: the number of the batch among those of the channel's piece; another attempt sends the same batches.
         piece: the number of the piece.
+        keys_travel: whether the keys are wanted with the parts; else they may be left out.
     """
 
     channel: int
+    receivers: Receivers
     epoch: int = 0
     batch: int = 0
     piece: int = 0
+    keys_travel: bool = True
 
     @property
     def turn(self) -> int:
@@ -91,17 +95,13 @@ class Partitioning(ABC):
         return self
 
     @abstractmethod
-    def route(
-        self, batch: Batch, keys: KeyColumn | None, sending: Sending, receivers: Receivers, *, keys_travel: bool = True
-    ) -> Iterator[Routed]:
+    def route(self, batch: Batch, keys: KeyColumn | None, sending: Sending) -> Iterator[Routed]:
         """Cut a batch into one part for each subtask that gets any of it; the order of records stays.
 
         Args:
             batch: the records, at least one.
             keys: their keys, where they have some.
-            sending: by which way they come.
-            receivers: where they go.
-            keys_travel: whether the keys are wanted with the parts; else they may be left out.
+            sending: by which way they come, and where they go.
         """
 
 
@@ -115,10 +115,8 @@ class Forward(Partitioning):
     def between(self, producers: int, consumers: int | None) -> Partitioning:
         return self if consumers in (None, producers) else REBALANCE
 
-    def route(
-        self, batch: Batch, keys: KeyColumn | None, sending: Sending, receivers: Receivers, *, keys_travel: bool = True
-    ) -> Iterator[Routed]:
-        yield Routed(sending.channel % receivers.parallelism, batch, keys)
+    def route(self, batch: Batch, keys: KeyColumn | None, sending: Sending) -> Iterator[Routed]:
+        yield Routed(sending.channel % sending.receivers.parallelism, batch, keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +125,8 @@ class Rebalance(Partitioning):
 
     label = "REBALANCE"
 
-    def route(
-        self, batch: Batch, keys: KeyColumn | None, sending: Sending, receivers: Receivers, *, keys_travel: bool = True
-    ) -> Iterator[Routed]:
-        return _in_turn(batch, keys, sending, range(receivers.parallelism))
+    def route(self, batch: Batch, keys: KeyColumn | None, sending: Sending) -> Iterator[Routed]:
+        return _in_turn(batch, keys, sending, range(sending.receivers.parallelism))
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,16 +135,14 @@ class Hash(Partitioning):
 
     label = "HASH"
 
-    def route(
-        self, batch: Batch, keys: KeyColumn | None, sending: Sending, receivers: Receivers, *, keys_travel: bool = True
-    ) -> Iterator[Routed]:
+    def route(self, batch: Batch, keys: KeyColumn | None, sending: Sending) -> Iterator[Routed]:
         assert keys is not None, "only edges with a key are partitioned by it"
-        if receivers.parallelism == 1:
+        if sending.receivers.parallelism == 1:
             yield Routed(0, batch, keys)
             return
-        order, bounds = _by_key_group(keys, receivers)
+        order, bounds = _by_key_group(keys, sending.receivers)
         batch = Batch.take(batch, order)  # as it would be without keys beside it, which travel apart
-        taken = keys.take(order) if keys_travel else None
+        taken = keys.take(order) if sending.keys_travel else None
         for target, (start, stop) in enumerate(pairwise(bounds)):
             if stop > start:
                 yield Routed(target, batch.slice(start, stop), None if taken is None else taken.slice(start, stop))
@@ -160,10 +154,8 @@ class Broadcast(Partitioning):
 
     label = "BROADCAST"
 
-    def route(
-        self, batch: Batch, keys: KeyColumn | None, sending: Sending, receivers: Receivers, *, keys_travel: bool = True
-    ) -> Iterator[Routed]:
-        for target in range(receivers.parallelism):
+    def route(self, batch: Batch, keys: KeyColumn | None, sending: Sending) -> Iterator[Routed]:
+        for target in range(sending.receivers.parallelism):
             yield Routed(target, batch, keys)
 
 
@@ -189,11 +181,9 @@ class ForwardByKey(ForwardAlways):
     asked_by = "reinterpret_as_keyed(...)"
     call_site: CallSite
 
-    def route(
-        self, batch: Batch, keys: KeyColumn | None, sending: Sending, receivers: Receivers, *, keys_travel: bool = True
-    ) -> Iterator[Routed]:
-        subtask = sending.channel % receivers.parallelism
-        self.check(batch, keys, subtask, receivers)
+    def route(self, batch: Batch, keys: KeyColumn | None, sending: Sending) -> Iterator[Routed]:
+        subtask = sending.channel % sending.receivers.parallelism
+        self.check(batch, keys, subtask, sending.receivers)
         yield Routed(subtask, batch, keys)
 
     def check(self, batch: Batch, keys: KeyColumn | None, subtask: int, receivers: Receivers) -> None:
@@ -230,10 +220,8 @@ class Rescale(Partitioning):
     def between(self, producers: int, consumers: int | None) -> Partitioning:
         return Rescale(producers)
 
-    def route(
-        self, batch: Batch, keys: KeyColumn | None, sending: Sending, receivers: Receivers, *, keys_travel: bool = True
-    ) -> Iterator[Routed]:
-        sender, count = sending.channel % self.producers, receivers.parallelism
+    def route(self, batch: Batch, keys: KeyColumn | None, sending: Sending) -> Iterator[Routed]:
+        sender, count = sending.channel % self.producers, sending.receivers.parallelism
         first = sender * count // self.producers
         last = max(first + 1, (sender + 1) * count // self.producers)
         return _in_turn(batch, keys, sending, range(first, last))
@@ -245,11 +233,10 @@ class Shuffle(Partitioning):
 
     label = "SHUFFLE"
 
-    def route(
-        self, batch: Batch, keys: KeyColumn | None, sending: Sending, receivers: Receivers, *, keys_travel: bool = True
-    ) -> Iterator[Routed]:
+    def route(self, batch: Batch, keys: KeyColumn | None, sending: Sending) -> Iterator[Routed]:
         chance = np.random.default_rng([sending.epoch, sending.channel, sending.piece, sending.batch])
-        return _to_targets(batch, keys, chance.integers(receivers.parallelism, size=len(batch)), receivers)
+        targets = chance.integers(sending.receivers.parallelism, size=len(batch))
+        return _to_targets(batch, keys, targets, sending.receivers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,9 +245,7 @@ class Global(Partitioning):
 
     label = "GLOBAL"
 
-    def route(
-        self, batch: Batch, keys: KeyColumn | None, sending: Sending, receivers: Receivers, *, keys_travel: bool = True
-    ) -> Iterator[Routed]:
+    def route(self, batch: Batch, keys: KeyColumn | None, sending: Sending) -> Iterator[Routed]:
         yield Routed(0, batch, keys)
 
 
@@ -279,10 +264,8 @@ class Custom(Partitioning):
     select: Callable[[Any], Any]
     call_site: CallSite
 
-    def route(
-        self, batch: Batch, keys: KeyColumn | None, sending: Sending, receivers: Receivers, *, keys_travel: bool = True
-    ) -> Iterator[Routed]:
-        count = receivers.parallelism
+    def route(self, batch: Batch, keys: KeyColumn | None, sending: Sending) -> Iterator[Routed]:
+        count = sending.receivers.parallelism
         targets: list[int] = []
         row = None
         try:
@@ -290,7 +273,7 @@ class Custom(Partitioning):
                 targets.append(_checked(self.partition(self.select(row), count), count))
         except BaseException as error:
             raise RecordError(row, self.call_site, "partition_custom") from error
-        return _to_targets(batch, keys, np.array(targets, dtype=np.int64), receivers)
+        return _to_targets(batch, keys, np.array(targets, dtype=np.int64), sending.receivers)
 
 
 FORWARD: Final = Forward()

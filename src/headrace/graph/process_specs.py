@@ -25,19 +25,11 @@ _BROADCAST: Final = frozenset({StateKind.BROADCAST})
 
 
 @dataclass(frozen=True, slots=True)
-class ProcessFunctionSpec(FunctionSpec):
-    """The root: any number of records for each record, and side outputs."""
-
-    @property
-    def emits_to_tags(self) -> bool:
-        return True
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessSpec(ProcessFunctionSpec):
+class ProcessSpec(FunctionSpec):
     """A ``ProcessFunction``: no state and no timers."""
 
     kind: ClassVar[str] = "Process"
+    emits_to_tags: ClassVar[bool] = True
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         from headrace.operators.process import ProcessOperator
@@ -46,10 +38,11 @@ class ProcessSpec(ProcessFunctionSpec):
 
 
 @dataclass(frozen=True, slots=True)
-class KeyedProcessSpec(ProcessFunctionSpec):
+class KeyedProcessSpec(FunctionSpec):
     """A ``KeyedProcessFunction``: with state and timers."""
 
     kind: ClassVar[str] = "KeyedProcess"
+    emits_to_tags: ClassVar[bool] = True
     inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED,)
     state_kinds: ClassVar[StateKinds] = KEYED
 
@@ -74,13 +67,14 @@ class StateBootstrapSpec(KeyedProcessSpec):
 
 
 @dataclass(frozen=True, slots=True)
-class TwoInputSpec(ProcessFunctionSpec):
+class TwoInputSpec(FunctionSpec):
     """The root of those of two streams.
 
     Attributes:
         in_event_time_order: whether records wait for event time, and come sorted by their timestamps.
     """
 
+    emits_to_tags: ClassVar[bool] = True
     in_event_time_order: bool = field(default=False, kw_only=True)
 
     def why_insertions_only(self, inputs: Sequence[InputSchema]) -> str:

@@ -19,7 +19,7 @@ from headrace.checkpoint.store import CheckpointStore, TemporaryStore
 from headrace.common import options
 from headrace.common.errors import CheckpointError, ConfigurationError, HeadraceError, JobSupersededError
 from headrace.common.logs import get_logger
-from headrace.jobmanager.metrics import next_operator_counters
+from headrace.jobmanager.metrics import next_operator_counters, records_read
 from headrace.jobmanager.recovery import (
     check_compatible,
     check_declared,
@@ -30,7 +30,7 @@ from headrace.jobmanager.recovery import (
 )
 from headrace.jobmanager.runtime import Runtime
 from headrace.jobmanager.settings import PlannedJob
-from headrace.jobmanager.sinks import JobSinks, SinkOutput
+from headrace.jobmanager.sinks import JobSinks
 from headrace.plan.job_plan import JobPlan, Stage
 from headrace.runtime.task.background import compact
 from headrace.runtime.task.messages import EpochContext, TaskReport
@@ -241,10 +241,10 @@ def next_manifest(
     reports: Sequence[TaskReport],
     *,
     sources: Mapping[str, SourceSnapshot],
-    sinks: SinkOutput,
-    read: int,
+    pending: tuple[PendingCommit, ...],
+    in_progress: Mapping[str, object],
 ) -> Manifest:
-    """The manifest of an epoch that has succeeded; ``sinks`` have all of this to commit, of earlier epochs too."""
+    """The manifest of an epoch that has succeeded; ``pending`` is of earlier epochs too."""
     by_task = {(report.stage, report.partition): report for report in reports}
     return Manifest(
         epoch=context.epoch,
@@ -256,10 +256,10 @@ def next_manifest(
         processing_time=context.processing_time,
         sources=sources,
         stages=tuple(_stage(stage, by_task) for stage in plan.stages),
-        pending=sinks.commits,
-        in_progress=sinks.in_progress,
+        pending=pending,
+        in_progress=in_progress,
         finished=context.is_last,
-        counters=_counters(manifest.counters, reports, read),
+        counters=_counters(manifest.counters, plan, reports),
         operator_counters=next_operator_counters(manifest.operator_counters, reports),
         state_bytes=sum(report.state_bytes for report in reports),
     )
@@ -272,10 +272,10 @@ def _stage(stage: Stage, reports: Mapping[tuple[int, int], TaskReport]) -> Stage
     return StageSnapshot(operators, tuple(reports[stage.index, number].snapshot for number in partitions))
 
 
-def _counters(totals: Mapping[str, int], reports: Sequence[TaskReport], read: int) -> dict[str, int]:
+def _counters(totals: Mapping[str, int], plan: JobPlan, reports: Sequence[TaskReport]) -> dict[str, int]:
     """Totals of the job: what its own counters have come to in all operators together."""
     counters = Counter(totals)
-    counters["numRecordsRead"] += read
+    counters["numRecordsRead"] += records_read(plan, reports)
     counters["numEpochs"] += 1
     for report in reports:
         for counts in report.counters.values():

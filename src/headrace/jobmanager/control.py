@@ -1,72 +1,33 @@
-"""``JobControl``: what others may ask of a running job, and the queue in which that waits for the job's own thread.
+"""What others ask of a running job, and the queue in which that waits for the job's own thread.
 
 Between epochs a manifest says all there is to say of the job, and nothing moves. So a command neither takes locks nor
 meets a half-done epoch. Other processes ask by files in the checkpoint directory; a cluster asks by its slots.
 """
+
+from __future__ import annotations
 
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headrace.common.completable_future import CompletableFuture
 from headrace.common.errors import JobExecutionError
 from headrace.common.logs import get_logger
-from headrace.jobmanager.metrics import MetricKey
 from headrace.jobmanager.savepoints import NO_PLACE, SavepointRequest
-from headrace.jobmanager.status import JobSnapshot
 from headrace.savepoint.requests import REQUESTS, STARTING, JobAnswer, JobRequest, RequestFolder, RunningMark
 from headrace.storage.folder import Folder
 from headrace.time.clock import Clock
+
+if TYPE_CHECKING:
+    from headrace.jobmanager.job_manager import JobManager
 
 logger = get_logger(__name__)
 
 
 T = TypeVar("T")
-
-
-class JobControl(Protocol):
-    """A running job as others see it; every method may be called from any thread.
-
-    The client of the program, requests of other processes and whatever serves a job to the network share it, so that
-    a savepoint or a stop means the same wherever it comes from.
-    """
-
-    def status(self) -> JobSnapshot:
-        """The newest snapshot; it is there before the job starts, and stays after its end."""
-
-    def metrics(self) -> dict[MetricKey, float]:
-        """All that the job measures, of operators and of their subtasks, as of the last epoch."""
-
-    def take_savepoint(
-        self, wanted: SavepointRequest, *, stops: bool = False, drains: bool = False
-    ) -> CompletableFuture[str]:
-        """Take a savepoint between two epochs.
-
-        Args:
-            wanted: where, and of which format.
-            stops: whether the job stops there.
-            drains: whether all sources end where they are first, and so the job.
-
-        Returns:
-            The place of the savepoint, once it is complete; a ``SavepointError`` when none was taken.
-        """
-
-    def stop(self, *, drain: bool = False) -> None:
-        """Stop at the end of the epoch that runs; with ``drain`` one more epoch ends all sources where they are."""
-
-    def cancel(self) -> None:
-        """Give up the epoch that runs, and stop."""
-
-    def rescale(self, parallelism: int) -> CompletableFuture[None]:
-        """Go on at another parallelism from the end of the epoch that runs.
-
-        Returns:
-            The outcome: ``UnsupportedOperationError`` when the job cannot be planned anew, ``InvalidProgramError`` or
-            ``StateMigrationError`` when it cannot be planned so; then it goes on as it was.
-        """
 
 
 class CommandQueue:
@@ -179,7 +140,7 @@ class RequestWatch:
         except OSError as error:
             logger.warning("requests to the job cannot be read: %s", error)
 
-    def look(self, job: JobControl, *, only_stops: bool = False) -> None:
+    def look(self, job: JobManager, *, only_stops: bool = False) -> None:
         """Begin what was asked for since the last look, unless that was just now.
 
         Args:
@@ -211,7 +172,7 @@ class RequestWatch:
         """Return whether a request only stops the job."""
         return request.stops and not request.needs_savepoint and not (request.directory or self._savepoints)
 
-    def _begin(self, job: JobControl, stem: str, request: JobRequest) -> None:
+    def _begin(self, job: JobManager, stem: str, request: JobRequest) -> None:
         if request.only_looks:
             self._answer(stem, JobAnswer())
             return

@@ -1,28 +1,31 @@
-"""An epoch: what is read and by which task, the run on a runtime, and what its tasks report."""
+"""An epoch: what is read and by which task, the run on a runtime, what its tasks report, and the checkpoint of it."""
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from typing import Final
 
-from headrace.checkpoint.manifest import Manifest
+from headrace.checkpoint.manifest import Manifest, PendingCommit
 from headrace.checkpoint.store import CheckpointStore, TemporaryStore
 from headrace.common import options
+from headrace.common.constants import MAX_WATERMARK
 from headrace.common.errors import CheckpointFailedError, InfrastructureError, JobCancelledError, UserFunctionError
 from headrace.common.logs import get_logger, with_fields
 from headrace.connectors.source import ReadBudget
-from headrace.graph.process_specs import BroadcastProcessSpec
-from headrace.jobmanager.checkpoints import CheckpointCoordinator, CompactionCoordinator
+from headrace.jobmanager.checkpoints import CheckpointCoordinator, CompactionCoordinator, next_manifest
 from headrace.jobmanager.epoch_size import EpochSizer
+from headrace.jobmanager.metrics import FunctionMetrics, SourceProgress, WatermarkProgress, records_read
 from headrace.jobmanager.recovery import partition_contexts
 from headrace.jobmanager.runtime import Runtime
 from headrace.jobmanager.settings import PlannedJob
-from headrace.jobmanager.sinks import JobSinks
-from headrace.jobmanager.sources import SourceCoordinator, SplitPlan, WatermarkAligner
-from headrace.operators.broadcast import BROADCAST
-from headrace.plan.job_plan import JobPlan, PlannedOperator
+from headrace.jobmanager.sinks import CommitCoordinator, JobSinks
+from headrace.jobmanager.sources import SourceCoordinator, SplitPlan, WatermarkAligner, restore_sources
+from headrace.jobmanager.status import EpochStatistics
+from headrace.plan.job_plan import JobPlan, PlannedOperator, sources_to_wait_for
 from headrace.runtime.task.messages import EpochContext, SplitAssignment, TaskReport
 from headrace.time.clock import Clock
 
@@ -181,11 +184,12 @@ class EpochPlanner:
         """The manifest of an epoch exists."""
         self._previous = epoch
 
-    def next_due(self) -> int | None:
-        """When something happens without input: as :meth:`_times` says, or a split becomes idle."""
+    def seconds_to_next_due(self) -> float | None:
+        """How long nothing can happen without input: until a time of :meth:`_times`, or a split becomes idle."""
         idle = (source.next_idle_at() for source in self._sources)
         times = self._times(self._job.checkpoints.known())
-        return min([*times, *(time for time in idle if time is not None)], default=None)
+        due = min([*times, *(time for time in idle if time is not None)], default=None)
+        return None if due is None else max(0.0, (due - self._job.now()) / 1000)
 
     def _times(self, manifest: Manifest) -> Iterator[int]:
         """When an epoch is due without input: for the processing-time timers of each task, for output in progress."""
@@ -232,44 +236,6 @@ def _timers(manifest: Manifest) -> list[int]:
 
 def _may_bring_more(source: SourceCoordinator) -> bool:
     return not source.enumerator.is_complete() or any(source.unfinished())
-
-
-def sources_to_wait_for(plan: JobPlan) -> Mapping[str, Set[str]]:
-    """By uid of a source, the sources that have to end before it is read; none where that would go in a circle."""
-    waits_for: dict[str, set[str]] = {}
-    for records, broadcast in _met(plan):
-        for source in records:
-            waits_for.setdefault(source, set()).update(broadcast)
-    return {
-        source: frozenset(other for other in others if other != source and source not in _behind(other, waits_for))
-        for source, others in waits_for.items()
-    }
-
-
-def _met(plan: JobPlan) -> Iterator[tuple[Set[str], Set[str]]]:
-    """Of each operator with broadcast state, the sources of its records, and those of its state."""
-    origins: dict[int, frozenset[str]] = {}
-    for operator in plan.operators():
-        own = frozenset() if operator.inputs else frozenset({operator.uid})
-        origins[operator.node.id] = own.union(*(origins[edge.source] for edge in operator.inputs))
-        if isinstance(operator.node.spec, BroadcastProcessSpec):
-            yield _of_input(operator, origins, is_broadcast=False), _of_input(operator, origins, is_broadcast=True)
-
-
-def _of_input(operator: PlannedOperator, origins: Mapping[int, Set[str]], *, is_broadcast: bool) -> Set[str]:
-    edges = (edge for edge in operator.inputs if (edge.input_index == BROADCAST) is is_broadcast)
-    return frozenset().union(*(origins[edge.source] for edge in edges))
-
-
-def _behind(source: str, waits_for: Mapping[str, Set[str]]) -> Set[str]:
-    """All sources that one waits for, directly or through others."""
-    found: set[str] = set()
-    ahead = [source]
-    while ahead:
-        new = waits_for.get(ahead.pop(), set()) - found
-        found |= new
-        ahead.extend(new)
-    return found
 
 
 logger = get_logger(__name__)
@@ -338,23 +304,15 @@ def raise_reported(reports: Sequence[TaskReport]) -> None:
     Raises:
         HeadraceError: the failure of the user's code or input.
     """
-    failed = [report for report in reports if report.error is not None]
+    failed = {(report.stage, report.partition): report.error for report in reports if report.error is not None}
     if failed:
-        first = min(failed, key=lambda report: (report.stage, report.partition))
-        assert first.error is not None
-        raise first.error.to_error()
-
-
-def records_read(plan: JobPlan, reports: Sequence[TaskReport]) -> int:
-    """How many records the sources gave; the enumerators' word for it is an estimate."""
-    sources = {planned.uid for planned in plan.operators() if not planned.node.inputs}
-    return sum(count for report in reports for uid, count in report.records.items() if uid in sources)
+        raise failed[min(failed)].to_error()
 
 
 def committables_by_sink(reports: Sequence[TaskReport]) -> dict[str, list[object]]:
     """What the sinks of all tasks want committed, by uid, in the order of the tasks."""
     found: dict[str, list[object]] = {}
-    for report in sorted(reports, key=lambda report: (report.stage, report.partition)):
+    for report in sorted(reports, key=attrgetter("stage", "partition")):
         for uid, committables in report.committables.items():
             found.setdefault(uid, []).extend(committables)
     return found
@@ -390,3 +348,228 @@ def _check(operator: PlannedOperator, digests: Mapping[int, Mapping[str, str]]) 
             f"the broadcast state of operator {node.name!r} (uid {operator.uid}) is not the same in subtasks 0 and "
             f"{other}: {_ADVICE}\n  operator defined at {node.call_site}"
         )
+
+
+class JobExecution:
+    """Runs the epochs of a job, one after the other, from the newest manifest on.
+
+    Its memory follows from a manifest, and may be ahead of the manifests after a failure: then it is
+    abandoned, and another execution takes its place.
+
+    Args:
+        job: what all executions share.
+        transient: what the execution before had yet to commit and no manifest holds.
+        measured: what functions have measured before in this run of the job.
+
+    Attributes:
+        job: as above.
+        sources: the sources, with their positions.
+        commits: the second phase.
+        planner: says which epoch is next.
+        measured: what functions have measured in this run of the job.
+        is_checkpointing: whether the tasks of an epoch have done their part, and its manifest is not written yet.
+    """
+
+    def __init__(self, job: JobServices, transient: Sequence[PendingCommit], measured: FunctionMetrics) -> None:
+        self.job = job
+        self.measured = measured
+        self.is_checkpointing = False
+        manifest, durable = job.checkpoints.known(), job.sinks.durable
+        storage_options = job.planned.blob.storage_options
+        with ExitStack() as failed:
+            self.sources: list[SourceCoordinator] = []
+            for source in restore_sources(job.plan, manifest, job.store, storage_options, job.now()):
+                self.sources.append(source)
+                failed.callback(source.enumerator.close)
+            committers = {}
+            for uid, committer in job.sinks.committers(manifest):
+                committers[uid] = committer
+                failed.callback(committer.close)
+            self.commits = CommitCoordinator(
+                committers,
+                durable,
+                job.sinks.names,
+                restored=[*manifest.pending, *(commit for commit in transient if commit.sink not in durable)],
+                check_owner=job.checkpoints.check_owner,
+                cancelled=job.cancelled,
+            )
+            failed.pop_all()
+        self.planner = EpochPlanner(job, self.sources)
+
+    def start(self, *, recovers: bool) -> None:
+        """Commit what is pending.
+
+        Args:
+            recovers: whether epochs may have failed before, so that what they have left has to be removed.
+        """
+        job, manifest = self.job, self.job.checkpoints.known()
+        job.checkpoints.check_owner()  # who has taken over since would not know of the committers
+        self.commits.start()
+        if recovers:
+            self.commits.recover(manifest.in_progress)
+            job.store.remove_leftovers(manifest.generation)
+            job.compaction.restarted()
+
+    # --- an epoch ----------------------------------------------------------------------------------------------------
+
+    def run(self, planned: EpochPlan) -> EpochStatistics:
+        """Run an epoch, write its manifest, and have its sinks commit; wait for sinks that are behind.
+
+        Nothing of an epoch is kept before it has succeeded: one without a manifest never happened.
+        """
+        job, started = self.job, time.monotonic()
+        reports = run_epoch(job, planned)
+        raise_reported(reports)
+        check_broadcast_state(job.plan, reports)
+        ran = time.monotonic()
+        read = records_read(job.plan, reports)
+        manifest = self._checkpoint(planned, reports)
+        done = time.monotonic()
+        self.measured = self.measured.after(reports, job.now())
+        self.commits.hold_back()
+        waited = time.monotonic()
+        job.sizer.observe(read, planned.seconds + waited - started)
+        return EpochStatistics(
+            epoch=manifest.epoch,
+            records=read,
+            planning=planned.seconds,
+            running=ran - started,
+            checkpointing=done - ran,
+            waiting=waited - done,
+            watermark=self._watermark(),
+            processing_time=manifest.processing_time,
+            state_bytes=manifest.state_bytes or 0,
+            counters=manifest.counters,
+            operator_counters=manifest.operator_counters,
+            measured=self.measured,
+            pending=manifest.pending_by_sink(),
+            event_time=self.event_time(manifest),
+            sources=self._readings(planned, reports),
+        )
+
+    def _watermark(self) -> int:
+        """The lowest event time of the sources that count; the highest where all are idle."""
+        counting = [source.watermark() for source in self.sources if not source.is_idle()]
+        if counting or not self.sources:
+            return min(counting, default=0)
+        waiting = [source.watermark() for source in self.sources if any(source.unfinished())]
+        return max(waiting, default=MAX_WATERMARK)
+
+    def _readings(self, planned: EpochPlan, reports: Sequence[TaskReport]) -> tuple[SourceProgress, ...]:
+        """How far each source is behind when an epoch is complete."""
+        now = self.job.now()
+        for source in self.sources:
+            splits = planned.splits[source.planned.uid]
+            source.has_read(splits, reports, planned.context.processing_time, now)
+        return tuple(source.reading(now, self.job.planned.settings.backlog_lag) for source in self.sources)
+
+    def event_time(self, manifest: Manifest) -> WatermarkProgress:
+        """Where event time is, as of the newest manifest."""
+        splits = tuple(split for source in self.sources for split in source.progress())
+        waiting = {uid for split in splits for uid in split.watermarks}
+        going_on = {uid for source in self.sources if not source.enumerator.is_complete() for uid in source.timestamps}
+        made = {uid for source in self.sources for uid in source.timestamps}
+        return WatermarkProgress(self.job.plan, manifest, splits, frozenset(made - waiting - going_on))
+
+    def _checkpoint(self, planned: EpochPlan, reports: list[TaskReport]) -> Manifest:
+        """The first phase is over: the manifest is the one commit point; then the second phase begins."""
+        job, context, before = self.job, planned.context, self.job.checkpoints.known()
+        self.is_checkpointing = True
+        for source in self.sources:
+            source.completed(
+                planned.splits[source.planned.uid],
+                [channel for report in reports for channel in report.channels],
+                context.processing_time,
+            )
+        written = committables_by_sink(reports)
+        commits, in_progress = job.sinks.pre_commit(
+            before, context.epoch, context.processing_time, written, is_last=context.is_last
+        )
+        manifest = next_manifest(
+            before,
+            job.plan,
+            context,
+            reports,
+            sources={source.planned.uid: source.snapshot() for source in self.sources},
+            pending=self.commits.pending(commits),
+            in_progress=in_progress,
+        )
+        self._write(manifest, commits)
+        self.is_checkpointing = False
+        self.planner.epoch_completed(context.epoch)
+        for source in self.sources:
+            source.checkpoint_completed()
+        job.compaction.epoch_completed(manifest)
+        job.store.collect_garbage()
+        return manifest
+
+    def _write(self, manifest: Manifest, commits: Sequence[PendingCommit]) -> None:
+        """Write a manifest and commit what it makes due, unless the job was cancelled.
+
+        Raises:
+            JobCancelledError: when it was.
+        """
+        if self.job.cancelled.is_set():
+            raise JobCancelledError(f"manifest {manifest.epoch} was not written")
+        self.job.checkpoints.write(manifest, commits)
+        self.commits.submit(commits)
+
+    # --- between epochs ----------------------------------------------------------------------------------------------
+
+    def acknowledge_commits(self) -> bool:
+        """Let a manifest say what has been committed: from then on readers may take it away.
+
+        Returns:
+            False when there is nothing new to say.
+        """
+        known, left = self.job.checkpoints.known(), self.commits.pending()
+        if left == known.pending:
+            return False
+        self._write(replace(known, epoch=known.epoch + 1, pending=left), ())
+        self.job.store.collect_garbage()
+        return True
+
+    def publish_output(self) -> Manifest:
+        """Have sinks publish what they hold back, to wait for more; returns a manifest that has none of it."""
+        job, known = self.job, self.job.checkpoints.known()
+        if known.in_progress:
+            epoch, now = known.epoch + 1, job.now()
+            commits, in_progress = job.sinks.pre_commit(known, epoch, now, {}, is_last=True)
+            pending = self.commits.pending(commits)
+            self._write(replace(known, epoch=epoch, pending=pending, in_progress=in_progress), commits)
+            job.store.collect_garbage()
+        return replace(job.checkpoints.known(), pending=())
+
+    def complete_commits(self) -> None:
+        """Wait until everything is committed; at the job's end let sinks remove what they kept for themselves."""
+        self.commits.finish() if self.job.checkpoints.known().finished else self.commits.drain()
+        if not self.job.cancelled.is_set():
+            self.acknowledge_commits()
+
+    # --- its end -----------------------------------------------------------------------------------------------------
+
+    def abandon(self) -> list[PendingCommit]:
+        """End without closing the job: another execution goes on from the newest manifest.
+
+        Returns:
+            What has yet to be committed and no manifest holds.
+
+        Raises:
+            JobCancelledError: when the job is cancelled while this waits for commits that are under way.
+        """
+        self.commits.join()
+        self._close_sources()
+        return self.commits.transient()
+
+    def close(self) -> None:
+        """Close sources and sinks; a commit that hangs is left behind."""
+        self._close_sources()
+        self.commits.close()
+
+    def _close_sources(self) -> None:
+        """Close the enumerators; what they fail with is logged."""
+        for source in self.sources:
+            try:
+                source.enumerator.close()
+            except Exception:
+                logger.warning("closing source %r failed", source.planned.node.name, exc_info=True)

@@ -99,7 +99,9 @@ def load_enrichers(configured: str | None) -> list[FailureEnricher]:
         ConfigurationError: when there is none of a name, or two give the same label.
         InvalidProgramError: when one cannot be imported.
     """
-    names = [name.strip() for name in re.split("[,;]", configured or "")]
+    if configured is None:
+        return []
+    names = [name.strip() for name in re.split("[,;]", configured)]
     enrichers = [FAILURE_ENRICHERS.load(name) for name in dict.fromkeys(names) if name]
     counted = Counter(key for enricher in enrichers for key in enricher.output_keys)
     twice = sorted(key for key, count in counted.items() if count > 1)

@@ -1,6 +1,6 @@
 """The life of a job: epoch after epoch, commands in between, until it ends or is stopped.
 
-The same code drives every runtime. What an epoch is, :class:`headrace.jobmanager.execution.JobExecution` says.
+The same code drives every runtime. What an epoch is, :class:`headrace.jobmanager.epochs.JobExecution` says.
 """
 
 import contextlib
@@ -32,8 +32,7 @@ from headrace.jobmanager import status as events
 from headrace.jobmanager.checkpoints import CheckpointCoordinator, CompactionCoordinator
 from headrace.jobmanager.control import CommandQueue, RequestWatch, SlotWatcher
 from headrace.jobmanager.epoch_size import EpochSizer
-from headrace.jobmanager.epochs import JobServices
-from headrace.jobmanager.execution import JobExecution
+from headrace.jobmanager.epochs import EpochPlan, JobExecution, JobServices
 from headrace.jobmanager.failover import FailureHandler, FailureRecorder
 from headrace.jobmanager.metrics import FunctionMetrics, MetricKey, WatermarkProgress, by_shown_name, counters_of
 from headrace.jobmanager.recovery import check_compatible, holds_state
@@ -59,7 +58,10 @@ ACKNOWLEDGE_SECONDS = 0.25
 
 
 class JobManager:
-    """Runs one job, and is its :class:`~headrace.jobmanager.control.JobControl`.
+    """Runs one job, and does what others ask of it.
+
+    The client of the program, requests of other processes and whatever serves a job to the network share what may be
+    called from any thread, so that a savepoint or a stop means the same wherever it comes from.
 
     It keeps an execution of the job going. After a failure that may pass, whatever it came from, the job begins again
     as a new process would: another execution goes on from the newest manifest, under a new generation. So it does when
@@ -126,7 +128,7 @@ class JobManager:
         return self._job.settings.savepoint_directory
 
     def status(self) -> JobSnapshot:
-        """All that is known of this run."""
+        """All that is known of this run; from any thread, before the job starts and after its end."""
         return self._status.snapshot
 
     def metrics(self) -> dict[MetricKey, float]:
@@ -206,7 +208,16 @@ class JobManager:
     def take_savepoint(
         self, wanted: SavepointRequest, *, stops: bool = False, drains: bool = False
     ) -> CompletableFuture[str]:
-        """Take a savepoint between two epochs; from any thread."""
+        """Take a savepoint between two epochs; from any thread.
+
+        Args:
+            wanted: where, and of which format.
+            stops: whether the job stops there.
+            drains: whether all sources end where they are first, and so the job.
+
+        Returns:
+            The place of the savepoint, once it is complete; a ``SavepointError`` when none was taken.
+        """
 
         def begin(outcome: CompletableFuture[str]) -> None:
             if drains:
@@ -222,7 +233,12 @@ class JobManager:
         self.stop()
 
     def rescale(self, parallelism: int) -> CompletableFuture[None]:
-        """Go on at another parallelism from the end of the epoch that runs; from any thread."""
+        """Go on at another parallelism from the end of the epoch that runs; from any thread.
+
+        Returns:
+            The outcome: ``UnsupportedOperationError`` when the job cannot be planned anew, ``InvalidProgramError`` or
+            ``StateMigrationError`` when it cannot be planned so; then it goes on as it was.
+        """
         return self.request(partial(self._rescale, parallelism))
 
     def open(self) -> None:
@@ -514,7 +530,10 @@ class JobManager:
         execution = self._running()
         # Only functions that are opened in tasks declare their state, so one epoch shows whether they take what is
         # stored. Else a program that does not would seem to run until there is input.
-        planned = execution.plan(force=force or self._has_unseen_state, drains=self._drains.is_set())
+        if self._drains.is_set():
+            planned: EpochPlan | None = execution.planner.last()
+        else:
+            planned = execution.planner.plan(force=force or self._has_unseen_state)
         self._failures.is_begun = True
         if planned is None:
             return None
@@ -539,7 +558,7 @@ class JobManager:
         """How long nothing can happen of itself: until the next look at the sources, or the next timer."""
         if self._savepoints.holds_epochs:
             return LOOK_SECONDS
-        due, poll = self._running().seconds_to_next_due(), self._job.settings.poll_seconds
+        due, poll = self._running().planner.seconds_to_next_due(), self._job.settings.poll_seconds
         return poll if due is None else min(poll, due)
 
     def _rest(self, seconds: float) -> None:

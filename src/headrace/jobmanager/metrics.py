@@ -66,6 +66,12 @@ def counters_of(manifest: Manifest) -> dict[MetricKey, int]:
     return found
 
 
+def records_read(plan: JobPlan, reports: Iterable[TaskReport]) -> int:
+    """How many records the sources gave; the enumerators' word for it is an estimate."""
+    sources = {planned.uid for planned in plan.operators() if not planned.node.inputs}
+    return sum(count for report in reports for uid, count in report.records.items() if uid in sources)
+
+
 def next_operator_counters(
     known: OperatorCounters, reports: Iterable[TaskReport]
 ) -> dict[str, dict[str, tuple[int, ...]]]:
@@ -142,27 +148,6 @@ _NO_TIMES = (MIN_WATERMARK, MAX_WATERMARK)
 
 
 @dataclass(frozen=True, slots=True)
-class LastRead:
-    """The last epoch that read records of a source.
-
-    Attributes:
-        event_time: the timestamp of the last record of the split that is furthest behind; None without event time.
-        fetched_at: when the epoch began, in milliseconds of the job's clock.
-        emitted_at: when it was complete.
-    """
-
-    event_time: int | None
-    fetched_at: int
-    emitted_at: int
-
-    def lags(self) -> tuple[int | None, int | None]:
-        """How far the timestamp was behind the clock at the two times; None without event time."""
-        if self.event_time is None:
-            return None, None
-        return self.fetched_at - self.event_time, self.emitted_at - self.event_time
-
-
-@dataclass(frozen=True, slots=True)
 class SourceProgress:
     """A source at the end of an epoch.
 
@@ -172,7 +157,8 @@ class SourceProgress:
         watermark: the lowest of the splits that count.
         idle_since: since when nothing has come, in milliseconds of the job's clock.
         is_processing_backlog: whether it reads what is history, so that epochs may be longer.
-        last: the last epoch in which there were records; None as long as there was none in this run.
+        lags: how far the timestamps of the last records were behind the clock when the epoch that read them began, and
+            when it was complete, in the split that is furthest behind; None without event time or records.
         more: what else the source tells, by name.
         uid: its uid.
     """
@@ -182,7 +168,7 @@ class SourceProgress:
     watermark: int
     idle_since: int
     is_processing_backlog: bool = False
-    last: LastRead | None = None
+    lags: tuple[int, int] | None = None
     more: Mapping[str, int] = field(default_factory=dict)
     uid: str = ""
 
@@ -193,7 +179,7 @@ class SourceProgress:
         the timestamps of the last records were behind the clock when the epoch that read them began, and when it was
         complete; ``watermarkLag``; ``sourceIdleTime``; ``isProcessingBacklog``, 1 or 0; and what else the source tells.
         """
-        fetch, emit = (None, None) if self.last is None else self.last.lags()
+        fetch, emit = self.lags or (None, None)
         found = {
             "pendingRecords": self.pending.records,
             "pendingBytes": self.pending.bytes,
@@ -214,12 +200,12 @@ class ReadingHistory:
         now: the reading of the job's clock in milliseconds.
 
     Attributes:
-        last: as in :class:`SourceProgress`.
+        lags: as in :class:`SourceProgress`.
         idle_since: likewise.
     """
 
     def __init__(self, now: int) -> None:
-        self.last: LastRead | None = None
+        self.lags: tuple[int, int] | None = None
         self.idle_since = now
         self._records = 0
         self._bytes = 0
@@ -231,12 +217,12 @@ class ReadingHistory:
             records: how many records it read.
             size: how many bytes these were, by the enumerator's word.
             event_times: of each split, the timestamp of the last record.
-            fetched_at: as in :class:`LastRead`.
-            emitted_at: likewise.
+            fetched_at: when the epoch began, in milliseconds of the job's clock.
+            emitted_at: when it was complete.
         """
         if records:
-            known = (time for time in event_times if time is not None and time != NO_TIMESTAMP)
-            self.last = LastRead(min(known, default=None), fetched_at, emitted_at)
+            known = [time for time in event_times if time is not None and time != NO_TIMESTAMP]
+            self.lags = (fetched_at - min(known), emitted_at - min(known)) if known else None
             self.idle_since = emitted_at
             self._records += records
             self._bytes += size

@@ -28,8 +28,7 @@ from headrace.common.errors import (
     SavepointMissingError,
 )
 from headrace.common.logs import get_logger, with_fields
-from headrace.jobmanager.epochs import JobServices
-from headrace.jobmanager.execution import JobExecution
+from headrace.jobmanager.epochs import JobExecution, JobServices
 from headrace.jobmanager.status import JobEvent, SavepointStatus
 from headrace.savepoint.disposal import end_progress, give_up, remove_uncompleted
 from headrace.savepoint.metadata import (

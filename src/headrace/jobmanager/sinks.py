@@ -5,7 +5,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -283,19 +282,6 @@ def told(what: str, error: Exception) -> Exception:
     return UserFunctionError(f"{what} failed\n  {type(error).__name__}: {text_of(error)}{where}")
 
 
-@dataclass(frozen=True, slots=True)
-class SinkOutput:
-    """What the sinks of a job do with an epoch.
-
-    Attributes:
-        commits: what is committed once the manifest exists.
-        in_progress: by uid of the sink, what is written, but waits for more.
-    """
-
-    commits: tuple[PendingCommit, ...]
-    in_progress: Mapping[str, object]
-
-
 class JobSinks:
     """All sinks of a job; what is known of their output is in the manifest.
 
@@ -360,7 +346,7 @@ class JobSinks:
 
     def pre_commit(
         self, manifest: Manifest, epoch: int, now: int, written: Mapping[str, Sequence[object]], *, is_last: bool
-    ) -> SinkOutput:
+    ) -> tuple[tuple[PendingCommit, ...], dict[str, object]]:
         """Decide what is committed with an epoch.
 
         Args:
@@ -369,8 +355,12 @@ class JobSinks:
             now: its clock reading in milliseconds.
             written: what the writers gave, by uid of the sink.
             is_last: whether the job ends with it.
+
+        Returns:
+            What is committed once the manifest exists; and by uid of the sink what is written, but waits for more.
         """
-        commits, in_progress = [], {}
+        commits: list[PendingCommit] = []
+        in_progress: dict[str, object] = {}
         for uid, pre_commit in self._pre_commits.items():
             ready: Sequence[object] = written.get(uid, ())
             if pre_commit is not None:
@@ -388,7 +378,7 @@ class JobSinks:
                 )
             if ready:
                 commits.append(PendingCommit(epoch, uid, now, tuple(ready)))
-        return SinkOutput(tuple(commits), in_progress)
+        return tuple(commits), in_progress
 
     def next_due(self, manifest: Manifest) -> int | None:
         """When something in progress becomes ready by itself, in milliseconds; None for never."""

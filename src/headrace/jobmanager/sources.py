@@ -11,13 +11,13 @@ from headrace.checkpoint.store import CheckpointStore, TemporaryStore
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.logs import get_logger
 from headrace.connectors.source import Boundedness, EnumeratorContext, ReadBudget, Source, SplitRead
-from headrace.graph.specs import SourceSpec, TimestampsSpec
+from headrace.graph.specs import SourceSpec
 from headrace.jobmanager.metrics import ReadingHistory, SourceProgress, SplitProgress
 from headrace.operators.user_code import NamingSource
-from headrace.plan.job_plan import JobPlan, PlannedOperator
+from headrace.plan.job_plan import JobPlan, PlannedOperator, has_to_be_read_whole, timestamps_operators
 from headrace.runtime.task.messages import ChannelReport, SplitAssignment, TaskReport
 from headrace.storage.locations import usual_spelling
-from headrace.time.watermark_strategy import WatermarkAlignment, WatermarkStrategy
+from headrace.time.watermark_strategy import WatermarkAlignment
 
 
 @dataclass(slots=True)
@@ -334,7 +334,7 @@ class SourceCoordinator:
             self.watermark(),
             self._history.idle_since,
             self.is_processing_backlog(now, backlog_lag),
-            self._history.last,
+            self._history.lags,
             self.enumerator.gauges(),
             self.planned.uid,
         )
@@ -514,48 +514,6 @@ def restore_sources(
             folder = store.source_folder(planned.uid)
             context = EnumeratorContext(planned.parallelism, folder, known, storage_options)
             yield SourceCoordinator(planned, plan, context, snapshot, channels, now)
-
-
-def has_to_be_read_whole(plan: JobPlan, source: PlannedOperator) -> bool:
-    """Return whether one task has to read the pieces of a split, one after the other.
-
-    That is where records meet state before any shuffle, or a generator of watermarks that has a memory: these have to
-    see them in their order. And where the pieces cannot be told apart by number where their records come together
-    again: where branches meet that have watermarks of their own, one number is not enough to lift what a later piece
-    says; and where records meet what was made of them behind another shuffle, that has no pieces any more.
-    """
-    if any(fork.node == source.node.id and fork.has_several_watermarks for fork in plan.stages[0].forks):
-        return True
-    reached = {source.node.id}
-    for planned in plan.operators():
-        if any(edge.source in reached for edge in planned.inputs) and _goes_by_order(planned, plan):
-            return True
-        edges = [edge for edge in planned.inputs if edge.source in reached]
-        stages = {plan.operator(edge.source).stage for edge in edges if edge.is_exchange}
-        if 0 in stages and len(stages) > 1:
-            return True
-        if edges:
-            reached.add(planned.node.id)
-    return False
-
-
-def _goes_by_order(planned: PlannedOperator, plan: JobPlan) -> bool:
-    """Return whether an operator of stage 0 has to see the records of a split in their order."""
-    spec = planned.node.spec
-    has_memory = isinstance(spec, TimestampsSpec) and spec.strategy.has_memory and not plan.settings.is_batch
-    return planned.stage == 0 and (bool(planned.state_kinds) or has_memory)
-
-
-def timestamps_operators(plan: JobPlan, source: PlannedOperator) -> dict[str, WatermarkStrategy]:
-    """The watermark-making operators of stage 0 that records of a source reach, by uid, with their strategies."""
-    reached = {source.node.id}
-    found: dict[str, WatermarkStrategy] = {}
-    for planned in plan.stages[0].operators:
-        if any(edge.source in reached for edge in planned.inputs):
-            reached.add(planned.node.id)
-            if isinstance(planned.node.spec, TimestampsSpec):
-                found[planned.uid] = planned.node.spec.strategy
-    return found
 
 
 _MOST_LOCATIONS: Final = 8

@@ -5,8 +5,6 @@ written before the commit that names them, and files are removed after the one t
 older version meanwhile does not find a file, and looks again.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace

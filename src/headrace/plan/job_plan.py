@@ -1,7 +1,7 @@
 """The plan of a job: stages of operators, the edges between them, and where the streams of a stage fork and merge."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import combinations, starmap
 from typing import Final
@@ -9,9 +9,11 @@ from typing import Final
 from headrace.common.options import CHECKPOINT_INLINE_THRESHOLD
 from headrace.common.typeinfo import TypeInformation
 from headrace.graph.partitioning import KeySelection, Partitioning, Receivers
+from headrace.graph.process_specs import BroadcastProcessSpec
 from headrace.graph.specs import InputSchema, OperatorParameters, TaskParameters, TimestampsSpec
 from headrace.graph.stream_graph import Node
 from headrace.operators.base import Operator
+from headrace.operators.broadcast import BROADCAST
 from headrace.operators.checkpointed import CheckpointedFunction
 from headrace.operators.user_code import OperatorPlace
 from headrace.operators.window.stored_windows import BootstrapWindowOperator
@@ -19,6 +21,7 @@ from headrace.state.backend import DEFAULT_BACKEND, StateBackendPlugin
 from headrace.state.hashmap_backend import HashMapBackend
 from headrace.state.protocols import StateKind, StateKinds
 from headrace.state.renamed_fields import RenamedFields
+from headrace.time.watermark_strategy import WatermarkStrategy
 from headrace.windowing.definition import ChangedWindows
 
 INLINE_BYTES_OF_ALL_TASKS: Final = 256 * 1024
@@ -313,3 +316,83 @@ def send_alike(one: PlannedEdge, other: PlannedEdge) -> bool:
         return False
     same_function = one.key.selector is other.key.selector and one.key.expression == other.key.expression
     return same_function and one.key.fields == other.key.fields
+
+
+def sources_to_wait_for(plan: JobPlan) -> Mapping[str, Set[str]]:
+    """By uid of a source, the sources that have to end before it is read; none where that would go in a circle."""
+    waits_for: dict[str, set[str]] = {}
+    for records, broadcast in _met(plan):
+        for source in records:
+            waits_for.setdefault(source, set()).update(broadcast)
+    return {
+        source: frozenset(other for other in others if other != source and source not in _behind(other, waits_for))
+        for source, others in waits_for.items()
+    }
+
+
+def _met(plan: JobPlan) -> Iterator[tuple[Set[str], Set[str]]]:
+    """Of each operator with broadcast state, the sources of its records, and those of its state."""
+    origins: dict[int, frozenset[str]] = {}
+    for operator in plan.operators():
+        own = frozenset() if operator.inputs else frozenset({operator.uid})
+        origins[operator.node.id] = own.union(*(origins[edge.source] for edge in operator.inputs))
+        if isinstance(operator.node.spec, BroadcastProcessSpec):
+            yield _of_input(operator, origins, is_broadcast=False), _of_input(operator, origins, is_broadcast=True)
+
+
+def _of_input(operator: PlannedOperator, origins: Mapping[int, Set[str]], *, is_broadcast: bool) -> Set[str]:
+    edges = (edge for edge in operator.inputs if (edge.input_index == BROADCAST) is is_broadcast)
+    return frozenset().union(*(origins[edge.source] for edge in edges))
+
+
+def _behind(source: str, waits_for: Mapping[str, Set[str]]) -> Set[str]:
+    """All sources that one waits for, directly or through others."""
+    found: set[str] = set()
+    ahead = [source]
+    while ahead:
+        new = waits_for.get(ahead.pop(), set()) - found
+        found |= new
+        ahead.extend(new)
+    return found
+
+
+def has_to_be_read_whole(plan: JobPlan, source: PlannedOperator) -> bool:
+    """Return whether one task has to read the pieces of a split, one after the other.
+
+    That is where records meet state before any shuffle, or a generator of watermarks that has a memory: these have to
+    see them in their order. And where the pieces cannot be told apart by number where their records come together
+    again: where branches meet that have watermarks of their own, one number is not enough to lift what a later piece
+    says; and where records meet what was made of them behind another shuffle, that has no pieces any more.
+    """
+    if any(fork.node == source.node.id and fork.has_several_watermarks for fork in plan.stages[0].forks):
+        return True
+    reached = {source.node.id}
+    for planned in plan.operators():
+        if any(edge.source in reached for edge in planned.inputs) and _goes_by_order(planned, plan):
+            return True
+        edges = [edge for edge in planned.inputs if edge.source in reached]
+        stages = {plan.operator(edge.source).stage for edge in edges if edge.is_exchange}
+        if 0 in stages and len(stages) > 1:
+            return True
+        if edges:
+            reached.add(planned.node.id)
+    return False
+
+
+def _goes_by_order(planned: PlannedOperator, plan: JobPlan) -> bool:
+    """Return whether an operator of stage 0 has to see the records of a split in their order."""
+    spec = planned.node.spec
+    has_memory = isinstance(spec, TimestampsSpec) and spec.strategy.has_memory and not plan.settings.is_batch
+    return planned.stage == 0 and (bool(planned.state_kinds) or has_memory)
+
+
+def timestamps_operators(plan: JobPlan, source: PlannedOperator) -> dict[str, WatermarkStrategy]:
+    """The watermark-making operators of stage 0 that records of a source reach, by uid, with their strategies."""
+    reached = {source.node.id}
+    found: dict[str, WatermarkStrategy] = {}
+    for planned in plan.stages[0].operators:
+        if any(edge.source in reached for edge in planned.inputs):
+            reached.add(planned.node.id)
+            if isinstance(planned.node.spec, TimestampsSpec):
+                found[planned.uid] = planned.node.spec.strategy
+    return found

@@ -404,6 +404,8 @@ def plan_job(graph: StreamGraph, settings: PlanSettings) -> JobPlan:
 
 def _check_changed_windows(stages: Iterable[Stage], settings: PlanSettings) -> None:
     """Refuse to be told of windows that are not there: a uid that is misspelled would do nothing."""
+    if not settings.changed_windows:
+        return
     specs = {operator.uid: operator.node.spec for stage in stages for operator in stage.operators}
     windows = {uid for uid, spec in specs.items() if path_of(spec) is not None or is_join(spec)}
     strange = settings.changed_windows.keys() - windows

@@ -1,6 +1,6 @@
 """How windows are computed: column by column where the results are the same, record by record otherwise, and why."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -48,24 +48,17 @@ from headrace.windowing.triggers import (
 
 Assigner = WindowAssigner[Any, Any]
 
+Obstacle = tuple[str, Callable[[WindowDefinition], bool]]
+"""Something that a faster operator, or a faster way of the same one, cannot do, and whether windows have it.
+
+The text may name parts of the window.
+"""
+
 BY_RECORDS: Final = "record by record"
 BY_COLUMNS: Final = "columnar"
 
 _LONGEST_INTERVAL: Final = 1 << 62
 """No window is longer: what is shown at longer intervals is shown at the same times."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Obstacle:
-    """Something that a faster operator, or a faster way of the same one, cannot do.
-
-    Attributes:
-        text: what it is; may name parts of the window.
-        is_met: whether windows have it.
-    """
-
-    text: str
-    is_met: Callable[[WindowDefinition], bool]
 
 
 def _is_of_sessions(assigner: Assigner) -> bool:
@@ -126,26 +119,26 @@ def _retracts_late_sessions(windows: WindowDefinition) -> bool:
     return is_of_sessions and windows.allowed_lateness > 0 and windows.applied_mode.retracts
 
 
-_OBSTACLES: Final = (
-    _Obstacle("an evictor looks at every record", lambda windows: windows.evictor is not None),
-    _Obstacle("windows merge", _merges_otherwise),
-    _Obstacle("windows are staggered", lambda windows: _is_staggered(windows.assigner)),
-    _Obstacle("windows never fire", lambda windows: windows.plain_trigger == NeverTrigger()),
-    _Obstacle("custom assigner {assigner}", lambda windows: _as_arithmetic(windows.assigner) is None),
-    _Obstacle("custom trigger {trigger}", lambda windows: not _has_columnar_trigger(windows)),
-    _Obstacle("sessions that stay for late records take results back", _retracts_late_sessions),
+_OBSTACLES: Final[Sequence[Obstacle]] = (
+    ("an evictor looks at every record", lambda windows: windows.evictor is not None),
+    ("windows merge", _merges_otherwise),
+    ("windows are staggered", lambda windows: _is_staggered(windows.assigner)),
+    ("windows never fire", lambda windows: windows.plain_trigger == NeverTrigger()),
+    ("custom assigner {assigner}", lambda windows: _as_arithmetic(windows.assigner) is None),
+    ("custom trigger {trigger}", lambda windows: not _has_columnar_trigger(windows)),
+    ("sessions that stay for late records take results back", _retracts_late_sessions),
 )
 """Why built-in aggregates are computed record by record; the first that is met is told."""
 
 _FUNCTION: Final = "a function of the program"
 
-_WHY_ASKED: Final = (
-    _Obstacle("an evictor looks at every record", lambda windows: windows.evictor is not None),
-    _Obstacle("results are taken back", lambda windows: windows.accumulation_mode.retracts),
-    _Obstacle("windows merge", lambda windows: isinstance(windows.assigner, MergingWindowAssigner)),
-    _Obstacle("windows of {assigner}", lambda windows: windows.assigner.aligned is None),
-    _Obstacle("custom trigger {trigger}", lambda windows: not windows.plain_trigger.fires_only_at_end),
-    _Obstacle("what was shown is dropped", lambda windows: not windows.applied_trigger.fires_only_at_end),
+_WHY_ASKED: Final[Sequence[Obstacle]] = (
+    ("an evictor looks at every record", lambda windows: windows.evictor is not None),
+    ("results are taken back", lambda windows: windows.accumulation_mode.retracts),
+    ("windows merge", lambda windows: isinstance(windows.assigner, MergingWindowAssigner)),
+    ("windows of {assigner}", lambda windows: windows.assigner.aligned is None),
+    ("custom trigger {trigger}", lambda windows: not windows.plain_trigger.fires_only_at_end),
+    ("what was shown is dropped", lambda windows: not windows.applied_trigger.fires_only_at_end),
 )
 """Why the trigger is asked about each record of windows with a function of the program; else it fires at their ends."""
 
@@ -194,10 +187,10 @@ def spills(spec: OperatorSpec) -> bool:
     return is_at_end or isinstance(spec, IntervalJoinSpec)
 
 
-def _first_met(obstacles: tuple[_Obstacle, ...], windows: WindowDefinition) -> str | None:
-    met = next((obstacle for obstacle in obstacles if obstacle.is_met(windows)), None)
+def _first_met(obstacles: Iterable[Obstacle], windows: WindowDefinition) -> str | None:
+    met = next((text for text, is_met in obstacles if is_met(windows)), None)
     parts = {"assigner": type(windows.assigner).__name__, "trigger": type(windows.plain_trigger).__name__}
-    return None if met is None else met.text.format(**parts)
+    return None if met is None else met.format(**parts)
 
 
 def columnar_spec(spec: AggregatedWindowSpec) -> ColumnarWindowSpec | None:

@@ -13,8 +13,15 @@ from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.typeinfo import Types
 from headrace.operators.base import Operator, OperatorContext
 from headrace.plan.job_plan import PlannedEdge
-from headrace.runtime.task.outputs import BroadcastingOutput, ChainingOutput, ChainMerge, Fork, WatermarkLog
-from headrace.runtime.task.watermark_valve import EXCHANGE, WatermarkValve
+from headrace.runtime.task.outputs import (
+    EXCHANGE,
+    BroadcastingOutput,
+    ChainingOutput,
+    ChainMerge,
+    Fork,
+    WatermarkLog,
+    WatermarkValve,
+)
 
 CONTEXT = OperatorContext("merging", "merging", 0, 1, 128, UNKNOWN_CALL_SITE)
 

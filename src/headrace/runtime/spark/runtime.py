@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from pyspark import SparkFiles
@@ -25,7 +26,7 @@ from headrace.runtime.spark.executors import ask_workers, check_directory, check
 from headrace.runtime.spark.faults import SPARK_ERRORS, failure
 from headrace.runtime.spark.session import SessionHandle, session_of_epochs
 from headrace.runtime.spark.shipping import Parts, ShippedFiles, files_in, make_folder, remove
-from headrace.runtime.spark.worker import BackgroundStage, LaterStage, ShippedJob, SourceStage
+from headrace.runtime.spark.worker import ShippedJob, background_stage, later_stage, source_stage
 from headrace.runtime.spark.worker_daemon import is_found_by_new_interpreters
 from headrace.runtime.task.dependencies import own_path
 from headrace.runtime.task.messages import EpochContext, SerializedJob, TaskReport
@@ -65,6 +66,12 @@ class SparkRuntime:
         handle: the session; it outlives the job, whoever has built it. Queries run in one of their own beside it.
     """
 
+    _job: ShippedJob
+    """The job as tasks get it, from :meth:`start` on."""
+
+    _files: ShippedFiles
+    """Likewise, what is shipped by files."""
+
     def __init__(self, handle: SessionHandle) -> None:
         self._session = session_of_epochs(handle.session)
         self._tasks_run_here = handle.tasks_run_here
@@ -73,10 +80,8 @@ class SparkRuntime:
         self._beside = self._process_beside()
         self._cleaning = ThreadPoolExecutor(1, "headrace-cleaning")
         self._parallelism: list[int] = []
-        self._job: ShippedJob | None = None
-        self._files: ShippedFiles | None = None
-        self._big_job: bytes | None = None
-        self._job_file: str | None = None
+        self._is_started = False
+        self._big_job: tuple[str, bytes] | None = None  # its file, and what is in it
         self._payloads: str | None = None
         self._job_files: set[str] = set()
         self._prepared: DataFrame | None = None
@@ -95,7 +100,8 @@ class SparkRuntime:
         plan: JobPlan = pickle.loads(blob.plan)
         self._parallelism = [stage.parallelism for stage in plan.stages]
         self._prepared = None  # of another plan of the job; what work beside the epochs has of that stays until the end
-        if self._files is None:
+        if not self._is_started:
+            self._is_started = True
             self._files = ShippedFiles(blob.shipped)
             self._files.remove_leftovers()
             self._payloads = self._payload_folder()
@@ -110,8 +116,7 @@ class SparkRuntime:
         Raises:
             InfrastructureError: on a fault that Spark's own retries did not mend.
         """
-        assert self._files is not None, "start() comes first"
-        context_parts = self._ship_context(context, self._files)
+        context_parts = self._ship_context(context)
         try:
             self._tag_queries()
             table = self._query(context_parts).toArrow()
@@ -176,7 +181,6 @@ class SparkRuntime:
             self._beside.end()
         self._cleaning.shutdown(wait=True, cancel_futures=True)  # the folder goes as a whole
         for name in self._job_files:
-            assert self._files is not None
             self._files.folder.remove(name)
         if self._payloads is not None:
             shutil.rmtree(self._payloads, ignore_errors=True)
@@ -192,17 +196,16 @@ class SparkRuntime:
             raise _stopped() from error
 
     def _ship(self, blob: SerializedJob) -> ShippedJob:
-        assert self._files is not None
         # Tasks on this machine find the program's modules where it does; others get only what it names
         dependencies = replace(blob.dependencies, path=own_path()) if self._tasks_run_here else blob.dependencies
         content = pickle.dumps((blob.plan, dependencies, blob.logs), protocol=5)
         digest = hashlib.sha256(content + pickle.dumps(blob.storage, protocol=5)).hexdigest()
         if len(content) <= INLINE_JOB_BYTES:
             return ShippedJob(digest, blob.storage, blob.storage_options, content, self._payloads)
-        self._big_job = content
-        self._job_file = self._files.write_job(content)
-        self._job_files.add(self._job_file)
-        return ShippedJob(digest, blob.storage, blob.storage_options, self._job_file, self._payloads)
+        name = self._files.write_job(content)
+        self._big_job = name, content
+        self._job_files.add(name)
+        return ShippedJob(digest, blob.storage, blob.storage_options, name, self._payloads)
 
     def _payload_folder(self) -> str | None:
         """Where tasks hand large payloads to each other, if they all run here; None where Spark has all of them."""
@@ -212,11 +215,11 @@ class SparkRuntime:
             return None
         return make_folder(context._temp_dir)  # in spark.local.dir
 
-    def _ship_context(self, context: EpochContext, files: ShippedFiles) -> Parts:
+    def _ship_context(self, context: EpochContext) -> Parts:
         whole = Parts(here=pickle.dumps(context, protocol=5))
         if len(whole.to_text()) * sum(self._parallelism) <= SENT_WITH_TASKS_BYTES:
             return whole
-        return files.write_parts([pickle.dumps(part, protocol=5) for part in context.for_sources()])
+        return self._files.write_parts([pickle.dumps(part, protocol=5) for part in context.for_sources()])
 
     def _query(self, context: Parts) -> DataFrame:
         """The epoch's query: the one that was analysed once, with another context.
@@ -232,22 +235,19 @@ class SparkRuntime:
 
     def _bring_back_the_job(self) -> None:
         """A job manager that was slow to find itself superseded may have taken the job's file for one of an old run."""
-        if self._job_file is None:
-            return
-        assert self._files is not None
-        assert self._big_job is not None
-        if self._files.folder.size(self._job_file) is None:
-            self._files.write_job(self._big_job)
+        if self._big_job is not None:
+            name, content = self._big_job
+            if self._files.folder.size(name) is None:
+                self._files.write_job(content)
 
     def _build(self) -> DataFrame:
-        assert self._job is not None, "start() comes first"
-        tasks = self._parallelism[0]
-        query = self._session.range(0, tasks, 1, tasks).mapInArrow(SourceStage(self._job, self._context_key), ENVELOPES)
+        tasks, stage_0 = self._parallelism[0], partial(source_stage, self._job, self._context_key)
+        query = self._session.range(0, tasks, 1, tasks).mapInArrow(stage_0, ENVELOPES)
         for stage in range(1, len(self._parallelism)):
             query = (
                 query.repartitionById(self._parallelism[stage], sql.col("partition"))
                 .sortWithinPartitions(*SORT_COLUMNS)
-                .mapInArrow(LaterStage(self._job, stage), ENVELOPES)
+                .mapInArrow(partial(later_stage, self._job, stage), ENVELOPES)
             )
         return query
 
@@ -259,22 +259,19 @@ class SparkRuntime:
 
     def _run_beside(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
         assert self._beside is not None
-        assert self._job is not None
         self._bring_back_the_job()
         pickled = [pickle.dumps(item, protocol=5) for item in items]
         outcomes = self._beside.run(self._job, pickle_by_value(work), pickled)
         return [pickle.loads(outcome).result() for outcome in outcomes]
 
     def _run_background(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
-        assert self._files is not None
-        assert self._job is not None
         self._tag_queries()
         self._bring_back_the_job()
         pickled = [pickle_by_value(work), *(pickle.dumps(item, protocol=5) for item in items)]
         parts = self._files.write_parts(pickled)
         numbers = self._session.range(0, len(items), 1, len(items))
         try:
-            stage = BackgroundStage(self._job, parts)
+            stage = partial(background_stage, self._job, parts)
             found = numbers.mapInArrow(stage, "number long, outcome binary").toArrow()
         except SPARK_ERRORS as error:
             raise failure("work beside the epochs", error) from error

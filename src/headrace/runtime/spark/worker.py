@@ -116,77 +116,48 @@ class ShippedJob:
         return SerializedJob(plan, self._storage, dependencies, self._storage_options, logs)
 
 
-class SourceStage:
+def source_stage(job: ShippedJob, context_key: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Stage 0 as a function of Arrow batches of subtasks.
 
     Args:
         job: the job.
         context_key: the Spark setting that tells where the context is. Settings reach a task as its local properties,
             as they were when its query was started; also when the task is run again.
+        batches: the subtasks.
     """
-
-    def __init__(self, job: ShippedJob, context_key: str) -> None:
-        self._job = job
-        self._context_key = context_key
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        runner = self._job.runner()
-        contexts = Parts.from_text(self._setting())
-        for batch in batches:
-            for subtask in batch.column(0).to_pylist():
-                context: EpochContext = pickle.loads(contexts.part(subtask, runner.blob.shipped))
-                yield from _batched(runner.run_source_task(subtask, context), self._job.payloads)
-
-    def _setting(self) -> str:
-        task = TaskContext.get()
-        text = task.getLocalProperty(self._context_key) if task else None
-        if text is None:
-            raise RuntimeError(f"Spark has not handed the setting {self._context_key} on to its task")
-        return str(text)
+    runner, task = job.runner(), TaskContext.get()
+    setting = task.getLocalProperty(context_key) if task else None
+    if setting is None:
+        raise RuntimeError(f"Spark has not handed the setting {context_key} on to its task")
+    contexts = Parts.from_text(str(setting))
+    for batch in batches:
+        for subtask in batch.column(0).to_pylist():
+            context: EpochContext = pickle.loads(contexts.part(subtask, runner.blob.shipped))
+            yield from _batched(runner.run_source_task(subtask, context), job.payloads)
 
 
-class LaterStage:
-    """A later stage as a function of Arrow batches of envelopes.
-
-    Args:
-        job: the job.
-        stage: which stage.
-    """
-
-    def __init__(self, job: ShippedJob, stage: int) -> None:
-        self._job = job
-        self._stage = stage
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        envelopes = self._received(envelope for batch in batches for envelope in from_record_batch(batch))
-        yield from _batched(self._job.runner().run_stage_task(self._stage, envelopes), self._job.payloads)
-
-    def _received(self, envelopes: Iterable[Envelope]) -> Iterator[Envelope]:
-        """Envelopes with their payloads; what is for later stages passes through as it is."""
-        reader = PayloadReader(self._job.payloads)
-        for envelope in envelopes:
-            yield reader.loaded(envelope) if envelope.stage == self._stage else envelope
+def later_stage(job: ShippedJob, stage: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """A later stage as a function of Arrow batches of envelopes; those for stages beyond pass through as they are."""
+    reader = PayloadReader(job.payloads)
+    envelopes = (envelope for batch in batches for envelope in from_record_batch(batch))
+    received = (reader.loaded(envelope) if envelope.stage == stage else envelope for envelope in envelopes)
+    yield from _batched(job.runner().run_stage_task(stage, received), job.payloads)
 
 
-class BackgroundStage:
+def background_stage(job: ShippedJob, parts: Parts, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Works beside the epochs: a function of Arrow batches of numbers of items.
 
     Args:
         job: the job, whose modules the work may need.
         parts: pickled: first the work, a function of an item, then the items one by one.
+        batches: the numbers.
     """
-
-    def __init__(self, job: ShippedJob, parts: Parts) -> None:
-        self._job = job
-        self._parts = parts
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        shipped = self._job.enter().shipped
-        work = pickle.loads(self._parts.part(0, shipped))
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                outcome = attempt(work, pickle.loads(self._parts.part(number + 1, shipped))).to_bytes()
-                yield pa.RecordBatch.from_pydict({"number": pa.array([number]), "outcome": pa.array([outcome])})
+    shipped = job.enter().shipped
+    work = pickle.loads(parts.part(0, shipped))
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            outcome = attempt(work, pickle.loads(parts.part(number + 1, shipped))).to_bytes()
+            yield pa.RecordBatch.from_pydict({"number": pa.array([number]), "outcome": pa.array([outcome])})
 
 
 def _batched(envelopes: Iterable[Envelope], payloads: str | None) -> Iterator[pa.RecordBatch]:

@@ -28,8 +28,7 @@ from headrace.operators.user_code import NamingSource, calling_user_code
 from headrace.operators.window.stored_windows import drop_changed
 from headrace.plan.job_plan import JobPlan, PlannedOperator
 from headrace.runtime.task.messages import EpochContext, PartitionContext, SerializedJob, TaskReport
-from headrace.runtime.task.outputs import BroadcastingOutput, ChainingOutput, EdgeOutput, wire_forks
-from headrace.runtime.task.watermark_valve import WatermarkValve
+from headrace.runtime.task.outputs import BroadcastingOutput, ChainingOutput, EdgeOutput, WatermarkValve, wire_forks
 from headrace.state.backend import StateOwner, TaskStates
 from headrace.state.protocols import StateKind
 from headrace.storage.folder import Folder

@@ -37,7 +37,7 @@ from headrace.runtime.task.messages import (
     hands_on,
 )
 from headrace.runtime.task.operator_chain import ChainedOperator, ChainedSource, ChainNode, OperatorChain
-from headrace.runtime.task.watermark_valve import EXCHANGE
+from headrace.runtime.task.outputs import EXCHANGE
 from headrace.storage.folder import Folder
 
 Task = tuple[int, int]
@@ -48,48 +48,6 @@ Mark = tuple[str, int, int]
 
 _MANY: Final = 4096
 """Fewer times are written sooner than numpy has said that one stands for all."""
-
-
-class SourceTask:
-    """One task of stage 0 in one epoch.
-
-    Args:
-        chain: the operators.
-        context: the epoch.
-    """
-
-    def __init__(self, chain: OperatorChain, context: EpochContext) -> None:
-        self._chain = chain
-        self._context = context
-        self._channels: list[ChannelReport] = []
-        self._paths = {uid: _SourcePath(source, chain.members) for uid, source in chain.sources.items()}
-
-    def run(self) -> Iterator[None]:
-        """Work through the task's pieces; yields whenever envelopes may be taken from the chain."""
-        chain = self._chain
-        chain.begin_epoch(self._context, {})
-        for assignment in self._context.assignments[chain.partition]:
-            yield from self._read_assignment(assignment)
-        chain.end_epoch(self._context)
-        for chained in (*chain.sources.values(), *chain.members.values()):
-            for sender in chained.senders:
-                sender.flush()
-        chain.seal_summaries()
-
-    def report(self) -> TaskReport:
-        """Write the state and say what was done."""
-        return replace(self._chain.report(self._context), channels=tuple(self._channels))
-
-    def _read_assignment(self, assignment: SplitAssignment) -> Iterator[None]:
-        source, path = self._chain.sources[assignment.source], self._paths[assignment.source]
-        path.begin(assignment, self._context.epoch)
-        for read in assignment.reads:
-            for records in _records(source, read):
-                _emit(source, records)
-                yield
-        source.output.advance_watermark(MAX_WATERMARK if assignment.ends else MIN_WATERMARK)
-        self._channels.extend(path.end(assignment))
-        yield
 
 
 def _records(source: ChainedSource, read: Any) -> Iterator[SourceRecords]:
@@ -542,12 +500,26 @@ class _Attempt:
 
 def _source_work(attempt: _Attempt, subtask: int, context: EpochContext) -> Iterator[Envelope]:
     """What a task of stage 0 sends: its share of the splits is read."""
-    chain = attempt.open(subtask, context)
-    task = SourceTask(chain, context)
-    for _ in task.run():
+    chain, channels = attempt.open(subtask, context), list[ChannelReport]()
+    paths = {uid: _SourcePath(source, chain.members) for uid, source in chain.sources.items()}
+    chain.begin_epoch(context, {})
+    for assignment in context.assignments[subtask]:
+        source, path = chain.sources[assignment.source], paths[assignment.source]
+        path.begin(assignment, context.epoch)
+        for read in assignment.reads:
+            for records in _records(source, read):
+                _emit(source, records)
+                yield from chain.drain()
+        source.output.advance_watermark(MAX_WATERMARK if assignment.ends else MIN_WATERMARK)
+        channels.extend(path.end(assignment))
         yield from chain.drain()
+    chain.end_epoch(context)
+    for chained in (*chain.sources.values(), *chain.members.values()):
+        for sender in chained.senders:
+            sender.flush()
+    chain.seal_summaries()
     yield from chain.drain()
-    attempt.complete(task.report())
+    attempt.complete(replace(chain.report(context), channels=tuple(channels)))
 
 
 def _stage_work(attempt: _Attempt, stage: int, envelopes: Iterator[Envelope]) -> Iterator[Envelope]:
