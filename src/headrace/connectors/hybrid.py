@@ -79,77 +79,6 @@ class LaterSource:
     boundedness: Boundedness
 
 
-@dataclass(frozen=True, slots=True)
-class SourceChain:
-    """The sources of a hybrid source in their order.
-
-    Attributes:
-        sources: the sources, or how later ones are made.
-        produced_type: the type of the records of all.
-        dead_letter: the side output for what cannot be read, of all that have one.
-    """
-
-    sources: tuple[Source | LaterSource, ...]
-    produced_type: TypeInformation
-    dead_letter: OutputTag | None
-
-    @property
-    def known(self) -> list[Source]:
-        """The sources that need not be made."""
-        return [source for source in self.sources if isinstance(source, Source)]
-
-    def is_last(self, index: int) -> bool:
-        """Tell whether no source follows."""
-        return index == len(self.sources) - 1
-
-    def source(self, index: int, context: SourceSwitchContext | None) -> Source:
-        """A source of the chain.
-
-        Args:
-            index: which one.
-            context: what is known of the one before; None for the first.
-
-        Raises:
-            InvalidProgramError: when a factory makes something else than was declared.
-            InvalidTypeError: when it makes a source of other records.
-        """
-        found = self.sources[index]
-        if isinstance(found, Source):
-            return found
-        assert context is not None
-        made = found.factory(context)
-        if not isinstance(made, Source):
-            raise InvalidProgramError(
-                f"source {index + 1} of a HybridSource has to be a Source, and its factory gave {made!r}"
-            )
-        if made.boundedness is not found.boundedness:
-            raise InvalidProgramError(
-                f"source {index + 1} of a HybridSource is {made.boundedness.value}, and was declared as "
-                f"{found.boundedness.value}: name its boundedness in add_source()"
-            )
-        self.check(made, index)
-        return made
-
-    def check(self, source: Source, index: int) -> None:
-        """Refuse a source whose records cannot follow those of the others.
-
-        Raises:
-            InvalidProgramError: when its dead letters would go elsewhere.
-            InvalidTypeError: when its records are of another type.
-        """
-        if source.produced_type != self.produced_type:
-            raise InvalidTypeError(
-                f"all sources of a HybridSource have records of one type: the first has {self.produced_type}, and "
-                f"source {index + 1} has {source.produced_type}"
-            )
-        tag = source.dead_letter
-        if tag is not None and tag != self.dead_letter:
-            raise InvalidProgramError(
-                f"source {index + 1} of a HybridSource has dead letters ({tag.tag_id!r}), and those of the sources "
-                "before it go elsewhere, or fail the job: give all of them one OutputTag"
-            )
-
-
 _ADVICE: Final = "sources may be added behind the others, but not be taken away or replaced"
 
 logger = get_logger(__name__)
@@ -163,15 +92,15 @@ class HybridEnumerator(SplitEnumerator):
     after their source, as two sources may use one name.
 
     Args:
-        chain: the sources.
+        hybrid: its sources.
         context: where it begins, or goes on.
 
     Raises:
         CheckpointError: when the program has other sources than those that the checkpoint knows.
     """
 
-    def __init__(self, chain: SourceChain, context: EnumeratorContext) -> None:
-        self._chain = chain
+    def __init__(self, hybrid: HybridSource, context: EnumeratorContext) -> None:
+        self._hybrid = hybrid
         self._context = context
         state = context.state or {"index": 0, "kind": None, "switch": None, "started": None, "finished": {}, "of": None}
         self._index: int = state["index"]
@@ -189,7 +118,7 @@ class HybridEnumerator(SplitEnumerator):
             listed = self._enumerator.discover(now)
             self._finished = {split: self._finished[split] for split in listed if split in self._finished}
             self._open.update(split for split in listed if split not in self._finished)
-            if self._chain.is_last(self._index) or self._open or not self._enumerator.is_complete():
+            if self._is_last or self._open or not self._enumerator.is_complete():
                 return [self._named(split) for split in listed]
             self._go_on(now)
 
@@ -210,14 +139,14 @@ class HybridEnumerator(SplitEnumerator):
         return self._enumerator.is_finished(self._inner(split_id), position)
 
     def is_complete(self) -> bool:
-        return self._chain.is_last(self._index) and self._enumerator.is_complete()
+        return self._is_last and self._enumerator.is_complete()
 
     def pending(self, split_id: str, position: Json, now: int) -> Pending:
         return self._enumerator.pending(self._inner(split_id), position, now)
 
     def is_processing_backlog(self, now: int) -> bool:
         """True for all sources but the last one, which are history."""
-        return not self._chain.is_last(self._index) or self._enumerator.is_processing_backlog(now)
+        return not self._is_last or self._enumerator.is_processing_backlog(now)
 
     def gauges(self) -> Mapping[str, int]:
         return self._enumerator.gauges()
@@ -246,15 +175,19 @@ class HybridEnumerator(SplitEnumerator):
     def close(self) -> None:
         self._enumerator.close()
 
+    @property
+    def _is_last(self) -> bool:
+        return self._index == len(self._hybrid.sources) - 1
+
     def _source_of(self, kind: str | None) -> Source:
         """The source that is read; ``kind`` is what it was when the checkpoint was written, if there is one."""
-        number, count = self._index + 1, len(self._chain.sources)
+        number, count = self._index + 1, len(self._hybrid.sources)
         if number > count:
             raise CheckpointError(
                 f"the checkpoint is of a HybridSource that reads its source {number}, a {kind}, and the program has "
                 f"{count}: {_ADVICE}"
             )
-        source = self._chain.source(self._index, self._switch)
+        source = self._hybrid.source(self._index, self._switch)
         if kind not in (None, source.position_kind):
             raise CheckpointError(
                 f"the checkpoint is of a HybridSource that reads its source {number}, a {kind}, and that of the "
@@ -306,8 +239,14 @@ class HybridSource(Source[T_co]):
 
     reads_in_pieces = True  # any of the sources may be; the others are asked for one piece
 
-    def __init__(self, chain: SourceChain) -> None:
-        self._chain = chain
+    def __init__(self, sources: Sequence[Source | LaterSource]) -> None:
+        first = sources[0]
+        assert isinstance(first, Source), "only a later one is made when it is read"
+        self.sources = tuple(sources)
+        self._first = first
+        for index, source in enumerate(self.sources):
+            if isinstance(source, Source):
+                self._check(source, index)
 
     @staticmethod
     def builder(first_source: Source[Any]) -> HybridSourceBuilder:
@@ -316,36 +255,88 @@ class HybridSource(Source[T_co]):
 
     @property
     def boundedness(self) -> Boundedness:
-        return self._chain.sources[-1].boundedness
+        return self.sources[-1].boundedness
 
     @property
     def produced_type(self) -> TypeInformation[T_co]:
-        return self._chain.produced_type
+        return self._first.produced_type
 
     @property
     def dead_letter(self) -> OutputTag | None:
-        return self._chain.dead_letter
+        return self._first.dead_letter
 
     @property
     def locations(self) -> tuple[str, ...]:
-        return tuple(location for source in self._chain.known for location in source.locations)
+        return tuple(location for source in self._known for location in source.locations)
 
     @property
     def gives_timestamps(self) -> bool:
-        return all(source.gives_timestamps for source in self._chain.known)
+        return all(source.gives_timestamps for source in self._known)
 
     @property
     def can_replay(self) -> bool:
-        return all(source.can_replay for source in self._chain.known)
+        return all(source.can_replay for source in self._known)
+
+    @property
+    def _known(self) -> list[Source]:
+        """The sources that need not be made."""
+        return [source for source in self.sources if isinstance(source, Source)]
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
-        return HybridEnumerator(self._chain, context)
+        return HybridEnumerator(self, context)
 
     def create_reader(self) -> SourceReader:
-        return _HybridReader(self._chain)
+        return _HybridReader(self)
 
     def __repr__(self) -> str:
-        return f"HybridSource({', '.join(map(repr, self._chain.sources))})"
+        return f"HybridSource({', '.join(map(repr, self.sources))})"
+
+    def source(self, index: int, context: SourceSwitchContext | None) -> Source:
+        """One of the sources, made if it has to be.
+
+        Args:
+            index: which one.
+            context: what is known of the one before; None for the first.
+
+        Raises:
+            InvalidProgramError: when a factory makes something else than was declared.
+            InvalidTypeError: when it makes a source of other records.
+        """
+        found = self.sources[index]
+        if isinstance(found, Source):
+            return found
+        assert context is not None
+        made = found.factory(context)
+        if not isinstance(made, Source):
+            raise InvalidProgramError(
+                f"source {index + 1} of a HybridSource has to be a Source, and its factory gave {made!r}"
+            )
+        if made.boundedness is not found.boundedness:
+            raise InvalidProgramError(
+                f"source {index + 1} of a HybridSource is {made.boundedness.value}, and was declared as "
+                f"{found.boundedness.value}: name its boundedness in add_source()"
+            )
+        self._check(made, index)
+        return made
+
+    def _check(self, source: Source, index: int) -> None:
+        """Refuse a source whose records cannot follow those of the others.
+
+        Raises:
+            InvalidProgramError: when its dead letters would go elsewhere.
+            InvalidTypeError: when its records are of another type.
+        """
+        if source.produced_type != self.produced_type:
+            raise InvalidTypeError(
+                f"all sources of a HybridSource have records of one type: the first has {self.produced_type}, and "
+                f"source {index + 1} has {source.produced_type}"
+            )
+        tag = source.dead_letter
+        if tag is not None and tag != self.dead_letter:
+            raise InvalidProgramError(
+                f"source {index + 1} of a HybridSource has dead letters ({tag.tag_id!r}), and those of the sources "
+                "before it go elsewhere, or fail the job: give all of them one OutputTag"
+            )
 
 
 class HybridSourceBuilder(Generic[T_co]):
@@ -365,7 +356,7 @@ class HybridSourceBuilder(Generic[T_co]):
 
     def __init__(self, first_source: Source[Any]) -> None:
         expect(first_source, Source, "HybridSource.builder")
-        self._chain = SourceChain((first_source,), first_source.produced_type, first_source.dead_letter)
+        self._source: HybridSource[T_co] = HybridSource([first_source])
 
     def add_source(
         self,
@@ -384,31 +375,28 @@ class HybridSourceBuilder(Generic[T_co]):
             InvalidProgramError: when the source before does not end, or both have other dead letters.
             InvalidTypeError: when it is neither a source nor a function, or its records are of another type.
         """
-        before = self._chain.sources[-1]
-        if before.boundedness is not Boundedness.BOUNDED:
-            number = len(self._chain.sources)
-            raise refused(f"source {number} of a HybridSource never ends, so nothing can follow it: bound it")
-        if isinstance(next_source, Source):
-            self._chain.check(next_source, len(self._chain.sources))
-            added: Source[Any] | LaterSource = next_source
-        else:
-            if not callable(next_source):
-                text = f"add_source takes a Source, or a function that makes one, not {next_source!r}"
-                raise refused(text + uncalled(next_source, Source), InvalidTypeError)
-            added = LaterSource(next_source, boundedness)
-        self._chain = SourceChain((*self._chain.sources, added), self._chain.produced_type, self._chain.dead_letter)
+        sources = self._source.sources
+        if self._source.boundedness is not Boundedness.BOUNDED:
+            raise refused(f"source {len(sources)} of a HybridSource never ends, so nothing can follow it: bound it")
+        if not isinstance(next_source, Source) and not callable(next_source):
+            text = f"add_source takes a Source, or a function that makes one, not {next_source!r}"
+            raise refused(text + uncalled(next_source, Source), InvalidTypeError)
+        added: Source | LaterSource = (
+            next_source if isinstance(next_source, Source) else LaterSource(next_source, boundedness)
+        )
+        self._source = HybridSource([*sources, added])
         return self
 
     def build(self) -> HybridSource[T_co]:
         """The source."""
-        return HybridSource(self._chain)
+        return self._source
 
 
 class _HybridReader(SourceReader):
-    """Reads pieces of all sources of a chain, with the reader of the one that a piece is of."""
+    """Reads pieces of all sources, with the reader of the one that a piece is of."""
 
-    def __init__(self, chain: SourceChain) -> None:
-        self._chain = chain
+    def __init__(self, hybrid: HybridSource) -> None:
+        self._hybrid = hybrid
         self._context: ReaderContext | None = None
         self._of: tuple[int, Json] | None = None
         self._reader: SourceReader | None = None
@@ -428,7 +416,7 @@ class _HybridReader(SourceReader):
     def _reader_of(self, index: int, switch: Json) -> SourceReader:
         if self._reader is None or self._of != (index, switch):
             self.close()
-            source = self._chain.source(index, None if switch is None else SourceSwitchContext.of_json(switch))
+            source = self._hybrid.source(index, None if switch is None else SourceSwitchContext.of_json(switch))
             reader = source.create_reader()
             if self._context is not None:
                 reader.open(self._context)

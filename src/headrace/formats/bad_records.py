@@ -84,15 +84,14 @@ def refuse_unreadable(columns: pa.RecordBatch, kind: TypeInformation) -> None:
     Raises:
         ValueError: for the first of them.
     """
-    for _, reason in unreadable(columns, kind):
-        raise ValueError(reason)
+    if found := unreadable(columns, kind):
+        raise ValueError(found[0][1])
 
 
 def unreadable(columns: pa.RecordBatch, kind: TypeInformation) -> list[tuple[int, str]]:
     """The records, by rising index, of which no values can be made, with the reasons."""
-    return [
-        (index, reason.removeprefix(", ").removeprefix(": ")) for index, reason in layout_of(kind).unreadable(columns)
-    ]
+    found = layout_of(kind).unreadable(columns)
+    return [(index, reason.removeprefix(", ").removeprefix(": ")) for index, reason in found] if found else []
 
 
 def without_unreadable(read: DeserializedBatch, kind: TypeInformation) -> DeserializedBatch:

@@ -383,8 +383,8 @@ class CsvDecoder:
         """
         end = data.rstrip(b"\r\n")
         last = end[end.rfind(b"\n") + 1 :]
-        special = (char.encode() for char in (self._schema.quote, self._schema.escape) if char)
-        return (b"%s\n%s\n" % (end, last), 1) if any(char in last for char in special) else (data, 0)
+        special = f"{self._schema.quote or ''}{self._schema.escape or ''}".encode()
+        return (data, 0) if set(special).isdisjoint(last) else (b"%s\n%s\n" % (end, last), 1)
 
     def _typed(self, array: pa.Array, column: CsvColumn) -> pa.Array:
         """A column under its type: Arrow has read it so, or its texts."""
