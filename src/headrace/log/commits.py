@@ -137,7 +137,7 @@ SUFFIX: Final = "commit"
 
 _NAME: Final = re.compile(rf"([0-9]{{20}})\.{SUFFIX}")
 _MAGIC: Final = b"headrace"
-FORMAT: Final = 1
+FORMAT: Final = 2
 """Raised when a headrace of an older version could not read a commit record or a snapshot."""
 
 _HEADER: Final = struct.Struct("<8sHxxIQ")
