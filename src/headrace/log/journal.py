@@ -356,7 +356,9 @@ class Journal:
     # --- changing ----------------------------------------------------------------------------------------------------
 
     def commit(
-        self, author: Author | None, describe: Callable[[LogState], Commit | tuple[Commit, bytes]]
+        self,
+        author: Author | Callable[[LogState], Author],
+        describe: Callable[[Commit, LogState], Commit | tuple[Commit, bytes]] = lambda commit, _: commit,
     ) -> ProducerState:
         """Commit a change of the log, atomically.
 
@@ -364,10 +366,10 @@ class Journal:
         not done twice.
 
         Args:
-            author: who does so; a sequence that was committed is not committed again. None where that does not matter,
-                and the commit alone says it.
-            describe: what the commit says, to what the log holds; and records that lie in it. May be asked again, as
-                others commit. What it raises ends the attempt.
+            author: who does so; a sequence that was committed is not committed again. A function gives one that follows
+                from what the log holds, and is committed in any case.
+            describe: makes of an empty commit, and what the log holds, the one that is to be; and gives the records
+                that lie in it, if any. May be called again, as others commit. What it raises ends the attempt.
 
         Returns:
             What is known of the author then.
@@ -380,10 +382,11 @@ class Journal:
             while True:
                 self.refresh()
                 state = self.state()
-                done = _done(state, author) if author else None
+                done = _done(state, author) if isinstance(author, Author) else None
                 if done is not None:
                     return done
-                described = describe(state)
+                its_author = author if isinstance(author, Author) else author(state)
+                described = describe(Commit(its_author, self.clock()), state)
                 commit, inline = described if isinstance(described, tuple) else (described, b"")
                 number, commit = state.version + 1, replace(commit, follows=state.checksum)
                 content = commit.to_bytes(inline)
@@ -401,15 +404,10 @@ class Journal:
         return known
 
     def change(self, describe: Callable[[Commit, LogState], Commit]) -> None:
-        """Commit a change that no producer makes, such as one of topics or groups.
-
-        Args:
-            describe: makes of an empty commit, and what the log holds, the one that is to be.
-        """
+        """Commit a change that no producer makes, such as one of topics or groups; see :meth:`commit`."""
         with self._lock:  # a sequence that is overtaken by the next one would count as done
             self._changes += 1
-            author = Author(self._producer, 0, self._changes)
-            self.commit(author, lambda state: describe(Commit(author, self.clock()), state))
+            self.commit(Author(self._producer, 0, self._changes), describe)
 
     # --- files -------------------------------------------------------------------------------------------------------
 

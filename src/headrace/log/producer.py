@@ -264,11 +264,11 @@ class Producer:
         with self._delivering:
             producer = self._needed_id()
 
-            def describe(state: LogState) -> Commit:
+            def next_epoch(state: LogState) -> Author:
                 known = state.producers.get(producer)
-                return Commit(Author(producer, known.epoch + 1 if known else 0), self._clock())
+                return Author(producer, known.epoch + 1 if known else 0)
 
-            self._author = Author(producer, self._journal.commit(None, describe).epoch)
+            self._author = Author(producer, self._journal.commit(next_epoch).epoch)
             self._is_initialised = True
 
     def begin_transaction(self) -> None:
@@ -353,15 +353,15 @@ class Producer:
         """
         later = author._replace(sequence=author.sequence + 1)
 
-        def describe(state: LogState) -> Commit:
+        def unless_done(commit: Commit, state: LogState) -> Commit:
             known = state.producers.get(author.producer)
             if known is not None and (known.epoch, known.sequence) == (author.epoch, author.sequence):
                 raise LogError(
                     "the transaction was committed, though the answer was lost: it cannot be aborted any more"
                 )
-            return Commit(later, self._clock())
+            return commit
 
-        self._journal.commit(later, describe)
+        self._journal.commit(later, unless_done)
         self._author = later
 
     def _end_transaction(self) -> None:

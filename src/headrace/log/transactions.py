@@ -3,7 +3,7 @@
 import base64
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -94,12 +94,11 @@ def abandon(journal: Journal, producer: str) -> int:
         raise LogError(f"{journal}: nothing waits for a commit of {producer!r}")
     is_job = any(each.outlasts_producer for each in waiting)
 
-    def describe(state: LogState) -> Commit:
-        known = state.producers[producer]
-        author = Author(producer, ABANDONED, ABANDONED) if is_job else Author(producer, known.epoch + 1)
-        return Commit(author, journal.clock())
-
-    journal.commit(None, describe)
+    journal.commit(
+        lambda state: (
+            Author(producer, ABANDONED, ABANDONED) if is_job else Author(producer, state.producers[producer].epoch + 1)
+        )
+    )
     files = [name for each in waiting for name in each.files]
     with journal.lock:
         needed = journal.state().files()
@@ -200,9 +199,9 @@ def publish(
         OSError: when that cannot be told, or not be done.
     """
 
-    def describe(state: LogState) -> tuple[Commit, bytes]:
+    def describe(commit: Commit, state: LogState) -> tuple[Commit, bytes]:
         appended, inline = _placed(state, staged)
-        return Commit(author, journal.clock(), appended=appended, offsets=offsets(state)), inline
+        return replace(commit, appended=appended, offsets=offsets(state)), inline
 
     return journal.commit(author, describe)
 

@@ -34,7 +34,7 @@ from headrace.connectors.sink import (
 )
 from headrace.connectors.topic_builders import TopicSink, TopicSinkBuilder
 from headrace.log.accumulator import DefaultPartitioner, ProducerBatch, merged
-from headrace.log.commits import ANONYMOUS, Author, Commit, LogState, ProducerState
+from headrace.log.commits import ANONYMOUS, Author, LogState, ProducerState
 from headrace.log.journal import StagedFor, tag_of
 from headrace.log.log import Log
 from headrace.log.records import normalised
@@ -86,7 +86,7 @@ class LogCommitter(Committer):
     def _take_over(self) -> None:
         """Fence older generations of the job; what they have committed stays known."""
 
-        def describe(state: LogState) -> Commit:
+        def my_generation(state: LogState) -> Author:
             known = state.producers.get(self._producer)
             _check_known(known, str(self._journal), self._context)
             if known is not None and known.epoch > self._context.generation:
@@ -94,10 +94,9 @@ class LogCommitter(Committer):
                     f"a younger job manager writes to {self._journal} (generation {known.epoch}, this one is "
                     f"{self._context.generation}): this one has to stop"
                 )
-            author = Author(self._producer, self._context.generation, 0 if known is None else known.sequence)
-            return Commit(author, self._journal.clock())
+            return Author(self._producer, self._context.generation, 0 if known is None else known.sequence)
 
-        self._journal.commit(None, describe)
+        self._journal.commit(my_generation)
 
 
 def producer_of(job_id: str, operator_id: str) -> str:
