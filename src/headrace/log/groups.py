@@ -95,10 +95,6 @@ class Group:
         """A member; an unknown id is one that owns nothing."""
         return self.members.get(member_id, Member(()))
 
-    def owner(self, partition: TopicPartition) -> str | None:
-        """The id of the member that reads a partition."""
-        return next((member_id for member_id, member in self.members.items() if partition in member.owned), None)
-
     def has_kept(self, partition: TopicPartition, member_id: str, generation: int) -> bool:
         """Tell whether a partition has been a member's without a break since a generation."""
         return partition in self.member(member_id).owned and self.assigned.get(partition, 0) <= generation

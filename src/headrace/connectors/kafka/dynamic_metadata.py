@@ -152,7 +152,7 @@ _OF_A_CLUSTER: Final = ("bootstrapServers", "topics", "clusterId", "properties")
 _NEEDED: Final = (*_OF_A_STREAM, "bootstrapServers", "topics")
 
 
-def listed_streams(document: Any) -> list[KafkaStream]:
+def listed_streams(document: object) -> list[KafkaStream]:
     """The streams that a document lists.
 
     Raises:
@@ -168,7 +168,7 @@ def listed_streams(document: Any) -> list[KafkaStream]:
     return streams
 
 
-def _stream(listed: Any, place: str) -> KafkaStream:
+def _stream(listed: object, place: str) -> KafkaStream:
     found = _keys(listed, place, _OF_A_STREAM)
     place = f"stream {found['streamId']!r}"
     clusters = _list(found["clusterMetadataList"], f"'clusterMetadataList' of {place}")
@@ -177,7 +177,7 @@ def _stream(listed: Any, place: str) -> KafkaStream:
     return KafkaStream(str(found["streamId"]), dict(by_id))
 
 
-def _cluster(listed: Any, place: str) -> tuple[str, ClusterMetadata]:
+def _cluster(listed: object, place: str) -> tuple[str, ClusterMetadata]:
     """An element of ``clusterMetadataList``, with its id."""
     found = _keys(listed, place, _OF_A_CLUSTER)
     servers = found["bootstrapServers"]
@@ -191,17 +191,17 @@ def _cluster(listed: Any, place: str) -> tuple[str, ClusterMetadata]:
     return str(found.get("clusterId") or servers), ClusterMetadata(topics, {**settings, "bootstrap.servers": servers})
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _list(value: Any, what: str) -> list[Any]:
+def _list(value: object, what: str) -> list[Any]:
     if not isinstance(value, list):
         raise ConfigurationError(f"{what} should be a list, not {value!r}")
     return value
 
 
-def _keys(listed: Any, place: str, known: Collection[str]) -> Mapping[str, Any]:
+def _keys(listed: object, place: str, known: Collection[str]) -> Mapping[str, Any]:
     """Check that all keys of an element are known, and none is missing."""
     if not isinstance(listed, Mapping):
         raise ConfigurationError(f"{place} should have {', '.join(map(repr, known))}, and is {listed!r}")
@@ -337,7 +337,7 @@ class YamlFileMetadataService(KafkaMetadataService):
         except ConfigurationError as error:
             raise ConfigurationError(f"{self._path}: {error}") from None
 
-    def _loaded(self, text: str) -> Any:
+    def _loaded(self, text: str) -> object:
         if self._path.suffix == ".json":
             try:
                 return json.loads(text)
