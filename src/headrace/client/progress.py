@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from headrace.client import wording
 from headrace.common.job_status import JobStatus
 from headrace.common.notebooks import framed
+from headrace.jobmanager.metrics import SplitProgress
 from headrace.jobmanager.status import EpochStatistics, JobEnd, JobEvent, JobSnapshot, JobStart, RuntimeStarting
 from headrace.metrics.registry import FILES_CORRUPT, FILES_MISSING, LATE_DROPPED
 
@@ -135,10 +136,14 @@ class JobProgress:
         return f"{span} after its start" if self.latest is None else f"last epoch {span} ago"
 
     @property
+    def splits(self) -> tuple[SplitProgress, ...]:
+        """The splits of its sources, as of the last epoch."""
+        return () if self.latest is None or self.latest.event_time is None else self.latest.event_time.splits
+
+    @property
     def is_idle(self) -> bool:
         """Return whether all of its splits are idle."""
-        splits = () if self.latest is None or self.latest.event_time is None else self.latest.event_time.splits
-        return bool(splits) and all(split.is_idle for split in splits)
+        return bool(self.splits) and all(split.is_idle for split in self.splits)
 
     @property
     def late_records(self) -> int:
@@ -165,8 +170,7 @@ class JobProgress:
     @property
     def waiting_splits(self) -> str:
         """How many splits are idle, and how many wait for others that they are aligned with."""
-        splits = () if self.latest is None or self.latest.event_time is None else self.latest.event_time.splits
-        counts = {"idle": sum(s.is_idle for s in splits), "held back": sum(s.is_held_back for s in splits)}
+        counts = {"idle": sum(s.is_idle for s in self.splits), "held back": sum(s.is_held_back for s in self.splits)}
         return ", ".join(f"{number} {what}" for what, number in counts.items() if number) or "-"
 
     @property
@@ -201,39 +205,33 @@ class JobProgress:
             facts["pending records"] = wording.number(latest.pending_records)
         if latest.is_processing_backlog:
             facts["backlog"] = "history is read: longer epochs"
-        if latest.event_time is not None and len(latest.event_time.splits) > 1:
+        if len(self.splits) > 1:
             facts |= {"slowest split": self.slowest_split, "waiting splits": self.waiting_splits}
         return facts
 
 
 def progress_line(job: JobProgress) -> str:
     """Where the job is now."""
+    parts = [*_parts(job), job.silence]
+    return f"{job.name}: {job.status}{', '.join(filter(None, parts))}{f'; {job.note}' if job.note else ''}"
+
+
+def _parts(job: JobProgress) -> list[str]:
     latest = job.latest
     if latest is None:
-        return f"{job.name}: {job.status}{', '.join(filter(None, ('no epoch yet', job.silence)))}{_trouble(job)}"
-    parts = [
+        return ["no epoch yet"]
+    return [
         f"epoch {latest.epoch}",
         wording.count(job.records, "record"),
         wording.rate(job.meter.rate()),
         f"watermark {wording.watermark(latest.watermark, latest.watermark_lag)}{', idle' if job.is_idle else ''}",
         f"state {wording.size(latest.state_bytes)}",
         f"{wording.count(job.late_records, 'late record')} dropped",
+        f"{wording.count(latest.pending_records, 'record')} pending" if latest.pending_records else "",
+        "processing a backlog" if latest.is_processing_backlog else "",
+        job.skipped_files,
+        wording.count(latest.pending_commits, "pending commit") if latest.pending_commits else "",
     ]
-    if latest.pending_records:
-        parts.append(f"{wording.count(latest.pending_records, 'record')} pending")
-    if latest.is_processing_backlog:
-        parts.append("processing a backlog")
-    if job.skipped_files:
-        parts.append(job.skipped_files)
-    if latest.pending_commits:
-        parts.append(wording.count(latest.pending_commits, "pending commit"))
-    if job.silence:
-        parts.append(job.silence)
-    return f"{job.name}: {job.status}{', '.join(parts)}{_trouble(job)}"
-
-
-def _trouble(job: JobProgress) -> str:
-    return f"; {job.note}" if job.note else ""
 
 
 def last_line(job: JobProgress, end: JobEnd) -> str:

@@ -97,7 +97,7 @@ and read again. What they hold within it goes to the machine's own disk when it 
 
 @dataclass(frozen=True, slots=True)
 class ReactiveSettings:
-    """How a job follows the size of its cluster; times as for ``rescaling.SlotWatcher``."""
+    """How a job follows the size of its cluster; times as for :class:`~headrace.jobmanager.control.SlotWatcher`."""
 
     stable_millis: int
     cooldown_millis: int
