@@ -242,7 +242,7 @@ class ColumnarWindowSpec(AggregatedWindowSpec):
         return self.windows if isinstance(self.windows, RegularWindows) and self.interval is None else None
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
-        from headrace.operators.window.columnar.operators import columnar_operator
+        from headrace.operators.window.columnar.time_windows import columnar_operator
 
         return columnar_operator(self.operator_layout(parameters), self.definition, self.windows, self.interval)
 

@@ -9,15 +9,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.common.batch import Batch, Kinds, joined_kinds
+from headrace.common.batch import Batch, Kinds
 from headrace.common.constants import MAX_WATERMARK
 from headrace.common.errors import StateMigrationError
 from headrace.common.types import RowKind
 from headrace.operators.aggregates.aggregator import GroupedRows, running_sums
 from headrace.operators.arrays import concat, differ, fixed_width, gather
 from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext
-from headrace.operators.window.columnar.accumulators import Chunk
-from headrace.operators.window.columnar.windows_by_key import ArrivedRecords, WaitingRecords
+from headrace.operators.waiting import WaitingBatches
+from headrace.operators.window.columnar.accumulators import Arrivals, Chunk
+from headrace.operators.window.columnar.windows_by_key import ArrivedRecords
 from headrace.state.evolution import OTHER_UID
 from headrace.state.keys import KeyColumn
 from headrace.state.runs.grouping import Groups, Segments, group_rows, in_order
@@ -64,7 +65,7 @@ class GroupAggregateOperator(KeyedOperator):
         self._aggregators = layout.aggregators
         self._update_before = update_before
         self._is_batch = is_batch
-        self._waiting = WaitingRecords(layout, _WAITING_ROWS)
+        self._waiting: WaitingBatches[KeyedBatch] = WaitingBatches(_WAITING_ROWS, are_stored=True)
 
     def restore_state(self, context: OperatorContext) -> None:
         others = [name for name in context.state.stored() if name != _STORE]
@@ -81,14 +82,12 @@ class GroupAggregateOperator(KeyedOperator):
 
     def begin_epoch(self, scope: EpochScope) -> None:
         self._watermark = scope.watermark
-        self._waiting.begin_epoch(scope.epoch)
-        self._kinds: list[tuple[int, Kinds | None]] = []
+        self._waiting.forget()
+        self._arrivals = Arrivals(scope.epoch)
         self._table.begin_epoch()
 
     def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
-        are_many = self._waiting.add(batch, self.context)
-        self._kinds.append((len(batch), batch.kinds))
-        if are_many:
+        if self._waiting.add(0, batch):
             self._add_waiting()
 
     def advance_watermark(self, watermark: int) -> None:
@@ -99,21 +98,19 @@ class GroupAggregateOperator(KeyedOperator):
         super().advance_watermark(watermark)
 
     def end_epoch(self) -> None:
-        self._waiting.end_epoch()
         self._table.end_epoch()
 
     def _add_waiting(self) -> None:
-        arrived = self._waiting.take()
+        arrived = ArrivedRecords.taken(self._waiting, self._layout, self._arrivals, self.context)
         if arrived is None:
             return
-        kinds, self._kinds = joined_kinds(self._kinds), []
         chunk = arrived.chunk
         groups = group_rows(chunk.ends, chunk.hashes, chunk.keys)
         keys = KeyColumn(gather(chunk.keys, groups.first_rows), chunk.hashes[groups.first_rows])
         of_stored, stored = self._table.find(keys)
         is_live = fixed_width(stored.column(LIVE)) != 0
         of_stored, columns = of_stored[is_live], stored.filter(pa.array(is_live)).columns[3:]
-        steps = _steps(kinds, groups.order)
+        steps = _steps(arrived.batch.kinds, groups.order)
         lives = _Lives.of(groups.segments, steps, of_stored, fixed_width(columns[0]))
         columns = self._accumulators(chunk, groups.order, steps, lives, columns)
         if not self._is_batch:

@@ -45,6 +45,10 @@ class Assignment(NamedTuple):
         """The pairs where ``mask`` is true."""
         return Assignment(self.records[mask], self.ends[mask], False)
 
+    def among(self, rows: Longs) -> Assignment:
+        """The same pairs, given that the records are those at ``rows`` of others."""
+        return Assignment(rows[self.records], self.ends, False)
+
 
 def _aligned(times: Times, step: int, offset: int) -> Times:
     """The multiple of ``step``, shifted by ``offset``, that is the last one not above each time.

@@ -11,8 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
-from headrace.operators.aggregates.aggregator import AggregatorList
-from headrace.operators.aggregates.simple import CountRows
 from headrace.operators.window.columnar.accumulators import Accumulators
 from headrace.operators.window.columnar.windows_by_end import merge_blocks
 from headrace.operators.window.lateness import cleaned_end, cleanup_times, passed_end
@@ -161,30 +159,6 @@ def test_blocks_hold_all_rows_in_order(rows: int) -> None:
         seen += pairs
     assert len(seen) == sum(map(len, tables))
     assert seen == sorted(seen)
-
-
-@settings(max_examples=draws(80), deadline=None)
-@given(st.lists(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3)), max_size=12, unique=True), min_size=1))
-def test_windows_of_one_table_alone_are_merged_as_all_others(tables: list[list[tuple[int, int]]]) -> None:
-    pieces = [counted(rows) for rows in tables]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("headrace.operators.window.columnar.accumulators._LONG", 0)
-        found = Accumulators.merged(COUNTS, pieces)
-    expected = Accumulators.regrouped(COUNTS, pieces)
-    assert found.ends.tolist() == expected.ends.tolist()
-    assert found.hashes.tolist() == expected.hashes.tolist()
-    assert (found.keys, found.columns) == (expected.keys, expected.columns)
-
-
-COUNTS = AggregatorList((CountRows(),))
-
-
-def counted(rows: list[tuple[int, int]]) -> Accumulators:
-    """A sorted table with a count for each of some ends and keys."""
-    ends, keys = np.array([*zip(*rows, strict=True)] or [[], []], np.int64)
-    hashed = hash_array(pa.array(keys))
-    order = np.lexsort((hashed, ends))
-    return Accumulators(ends[order], hashed[order], pa.array(keys[order]), [pa.array(1 + np.arange(len(rows)))])
 
 
 def sorted_table(rng: np.random.Generator, count: int) -> Accumulators:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headrace.common.time import Time
 from headrace.common.typeinfo import Types
-from headrace.operators.window.general.merging_windows import (
+from headrace.operators.window.general.assigned_windows import (
     GenericMergingWindowSet,
     IntervalMergingWindowSet,
     KeptWindows,

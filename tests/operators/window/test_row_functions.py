@@ -21,7 +21,7 @@ from headrace.common.types import Row
 from headrace.datastream.functions import ProcessWindowFunction
 from headrace.operators.window.general import ordered_contents
 from headrace.operators.window.general.ordered_operator import window_operator
-from headrace.operators.window.general.window_functions import ProcessCall, window_call
+from headrace.operators.window.general.window_functions import WindowCall
 from headrace.state.descriptors import ListStateDescriptor, ValueStateDescriptor
 from headrace.state.keyed.table import StateTable
 from headrace.state.keys import KeyCodec
@@ -303,10 +303,10 @@ def test_clear_is_called_only_where_a_function_has_its_own(
     function: Any, wants: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[Any] = []
-    monkeypatch.setattr(ProcessCall, "clear", lambda call, context: calls.append(context))
+    monkeypatch.setattr(WindowCall, "clear", lambda call, context: calls.append(context))
     for lateness in (0, 5):
         driver(window_function=function, allowed_lateness=lateness).run([[Record(1, 1.0, 1)]], upto=100)
-    assert window_call(function).wants_clear is wants
+    assert WindowCall(function).wants_clear is wants
     assert len(calls) == (2 if wants else 0)
 
 

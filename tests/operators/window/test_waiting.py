@@ -9,17 +9,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_against_model import COLUMNAR, columnar
-from window_harness import Driver, context
-from window_model import Record
 
-from headrace.operators.window.columnar import windows_by_key
 from headrace.operators.window.columnar.accumulators import Accumulators, Chunk
 from headrace.operators.window.columnar.windows_by_end import WaitingRows
-from headrace.operators.window.columnar.windows_by_key import WaitingRecords
-from headrace.state.hashmap_backend import HashMapOperatorStates
 from headrace.state.runs.merge_input import NO_TIME
-from headrace.windowing.intervals import AlignedWindows
 from tests.draws import draws
 
 LOWEST = -(2**63)
@@ -93,50 +86,3 @@ def test_rows_that_are_cut_off_count_while_they_are_in_memory() -> None:
         rows.take(1)
     assert rows.held == 300
     assert [len(piece) for piece in rows.take(1000)] == [1, 1, 1]
-
-
-@pytest.fixture
-def batches() -> Any:
-    driver = Driver(lambda: columnar(AlignedWindows(5, 5, 0), 0, None))
-    records = [Record(key, float(key), 10 * key, key) for key in range(6)]
-    states = HashMapOperatorStates("w", driver.state.store)
-    return states, [driver.batch(records[:1]), driver.batch(records[1:4]), driver.batch(records[4:])]
-
-
-@pytest.mark.parametrize("keeps_batches", [False, True])
-def test_records_are_taken_in_order(batches: Any, keeps_batches: bool) -> None:
-    states, of_records = batches
-    records = WaitingRecords(COLUMNAR, 6, keeps_batches=keeps_batches)
-    records.begin_epoch(1)
-    assert records.take() is None
-    assert [records.add(batch, context(states)) for batch in of_records] == [False, False, True]
-    with pytest.raises(AssertionError, match="after the last watermark"):
-        records.end_epoch()
-    arrived = records.take()
-    assert arrived is not None
-    assert arrived.timestamps.tolist() == [0, 10, 20, 30, 40, 50]
-    assert arrived.last_watermark == arrived.watermarks[-1]
-    assert arrived.chunk.ends.tolist() == [0] * 6
-    assert np.diff(arrived.chunk.arrivals).tolist() == [1] * 5
-    assert arrived.batches == (tuple(of_records) if keeps_batches else ())
-    part = arrived.slice(2, 4)
-    assert (part.timestamps.tolist(), part.chunk.columns[1].to_pylist(), part.batches) == ([20, 30], [2.0, 3.0], ())
-    assert records.take() is None
-    records.end_epoch()
-
-
-def test_large_records_are_many(batches: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    states, [one, *_] = batches
-    monkeypatch.setattr(windows_by_key, "_MOST_BYTES", one.columns.nbytes + 1)
-    records = WaitingRecords(COLUMNAR, 1 << 18)
-    records.begin_epoch(1)
-    assert [records.add(one, context(states)) for _ in range(2)] == [False, True]
-
-
-def test_what_a_failed_attempt_left_is_gone(batches: Any) -> None:
-    states, [one, *_] = batches
-    records = WaitingRecords(COLUMNAR, 1)
-    records.begin_epoch(1)
-    assert records.add(one, context(states))
-    records.begin_epoch(1)
-    assert records.take() is None

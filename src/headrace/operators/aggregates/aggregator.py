@@ -325,6 +325,11 @@ class AggregatorList:
         parts = zip(self.aggregators, self._split(older), self._split(newer), strict=True)
         return [column for aggregator, a, b in parts for column in aggregator.combine(a, b)]
 
+    def scan(self, columns: Sequence[pa.Array], segments: Segments) -> list[pa.Array]:
+        """Each row merged with all rows before it in its group."""
+        pairs = zip(self.aggregators, self._split(columns), strict=True)
+        return [column for aggregator, own in pairs for column in aggregator.scan(own, segments)]
+
     def negate(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
         """The columns of accumulators that take away what these add, once they are merged."""
         pairs = zip(self.aggregators, self._split(columns), strict=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -124,21 +124,6 @@ class ColumnResults:
         output.emit(batch.replaced(self._output_type, columns=columns))
 
 
-class JoinResults(Protocol):
-    """What becomes of pairs."""
-
-    @property
-    def function(self) -> Any:
-        """The function of the user that is opened and closed; None where there is none."""
-
-    @property
-    def maker(self) -> Callable[..., Any] | None:
-        """What makes the records of the main output, if it is one function of the user."""
-
-    def emit(self, pairs: Pairs, context: OperatorContext, output: Output) -> None:
-        """Makes results of pairs, in their order, and sends them on."""
-
-
 @names_explained("ProcessJoinFunction.Context", OTHER_NAMES_FOR_EMITTING)
 class JoinContext:
     """What ``process_element`` learns about the pair at hand; the same object for all calls."""
@@ -218,3 +203,7 @@ class FunctionResults:
             told = None if pair is None else tuple(pair)
             raise user_error(error, context, told, function=self.maker) from error
         self._collector.flush(output, context)
+
+
+JoinResults = ColumnResults | FunctionResults
+"""What becomes of pairs."""

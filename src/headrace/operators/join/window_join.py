@@ -20,7 +20,6 @@ from headrace.operators.window.general.ordered_contents import (
     KeysOfWindow,
     OrderedContents,
     OrderedElements,
-    elements_held_as,
     keys_of_window,
 )
 from headrace.operators.window.general.ordered_operator import DueWindow, OrderedWindowOperator
@@ -54,7 +53,7 @@ class ElementsOfSides(OrderedContents):
         check_has_tables_of(context, *_STORES)
         self._types, renamed = tagged_types(type_), context.renamed_fields
         self._sides = [
-            OrderedElements(context, elements_held_as(of_side, renamed.of_parts({"": name}), store), windows, lateness)
+            OrderedElements(context, windows, lateness, of_side, renamed.of_parts({"": name}), store)
             for of_side, name, store in zip(self._types, SIDES, _STORES, strict=True)
         ]
 

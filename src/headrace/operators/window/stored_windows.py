@@ -149,17 +149,14 @@ DUE_SUFFIX: Final = "-due"
 CONTENTS: Final = "window-contents"
 """The state of key and window that all others keep what they hold in."""
 
-NONE_CONTENTS: Final = "window-contents-none"
-"""The state that says of a window whether the one value that it holds is None."""
-
 SHOWN: Final = "shown-results"
 """The state of key and window that they keep what they have shown in, where they take it back."""
 
 OF_TRIGGERS: Final = "trigger/"
 """What the names of the states of triggers begin with."""
 
-_KEYED_CONTENTS: Final = {f"{NAMESPACED_PREFIX}{name}" for name in (CONTENTS, NONE_CONTENTS)}
-"""The stores of these."""
+_KEYED_CONTENTS: Final = f"{NAMESPACED_PREFIX}{CONTENTS}"
+"""The store of it."""
 
 _KINDS: Final = {
     STORE: "fire at their ends alone",
@@ -186,7 +183,7 @@ ADVICE: Final = (
 
 def is_of_operator(name: str) -> bool:
     """Whether a state of key and window is none of a function, which is known by its name."""
-    return name in (CONTENTS, NONE_CONTENTS, SHOWN) or name.startswith(OF_TRIGGERS)
+    return name in (CONTENTS, SHOWN) or name.startswith(OF_TRIGGERS)
 
 
 def check_has_no_tables(context: OperatorContext) -> None:
@@ -238,7 +235,7 @@ def check_has_tables_of(context: OperatorContext, *stores: str) -> None:
         StateMigrationError: when windows of another kind have stored something.
     """
     for name in context.state.stored():
-        if name in _KEYED_CONTENTS or (name in _KINDS and name not in stores):
+        if name == _KEYED_CONTENTS or (name in _KINDS and name not in stores):
             raise _of_others(_KINDS.get(name, _OF_THEIR_OWN), _KINDS[stores[0]])
 
 

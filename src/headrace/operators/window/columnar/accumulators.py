@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -26,11 +26,10 @@ Hashes = npt.NDArray[np.uint64]
 Mask = npt.NDArray[np.bool_]
 
 
-_LONG: Final = 1 << 13
-"""Stretches of windows with fewer rows are not worth being told apart."""
+MOST_PAIRS: Final = 1 << 19
+"""So many pairs of a record and a window are made at a time."""
 
-_SHARED: Final = -1
-"""Stands for the table that knows a window where several do."""
+_NO_END: Final = np.int64(0)
 
 
 class Arrivals:
@@ -82,6 +81,19 @@ class Chunk:
         """How much memory the columns take."""
         times = sum(column.nbytes for column in (self.ends, self.arrivals) if column.strides != (0,))
         return times + sum(int(array.nbytes) for array in (self.hashes, self.keys, *self.columns.values()))
+
+    @staticmethod
+    def of(batch: KeyedBatch, columns: Mapping[Input, pa.Array], arrivals: Longs) -> Chunk:
+        """The records of a batch, whose windows are not known yet: all have the end 0."""
+        return Chunk(np.broadcast_to(_NO_END, len(batch)), batch.keys.hashes, batch.keys.values, columns, arrivals)
+
+    def spread(self, pairs: Assignment) -> Chunk:
+        """Each record once for each of its windows."""
+        if pairs.is_identity:
+            return Chunk(pairs.ends, self.hashes, self.keys, self.columns, self.arrivals)
+        rows = pairs.records
+        columns = {index: gather(column, rows) for index, column in self.columns.items()}
+        return Chunk(pairs.ends, self.hashes[rows], gather(self.keys, rows), columns, self.arrivals[rows])
 
     def take(self, rows: Longs) -> Chunk:
         """The pairs at ``rows``, in that order."""
@@ -144,12 +156,6 @@ class Accumulators:
         columns = [column.slice(start, length) for column in self.columns]
         return Accumulators(self.ends[start:stop], self.hashes[start:stop], self.keys.slice(start, length), columns)
 
-    def between(self, first: int, last: int) -> Accumulators:
-        """The rows of the windows from one end up to another one; only when sorted."""
-        ends, bounds = self.windows
-        start, stop = np.searchsorted(ends, first), np.searchsorted(ends, last, side="right")
-        return self.slice(int(bounds[start]), int(bounds[stop]))
-
     def take(self, rows: Longs) -> Accumulators:
         """The rows at ``rows``, in that order."""
         columns = [gather(column, rows) for column in self.columns]
@@ -196,21 +202,11 @@ class Accumulators:
     def merged(
         aggregators: AggregatorList, pieces: Sequence[Accumulators], known: KeyDictionary | None = None
     ) -> Accumulators:
-        """One row a key and window, of pieces that are sorted and merged each; earlier pieces came earlier.
-
-        Where it is worth a look, windows that one piece alone knows stay as they are.
-        """
+        """One row a key and window, of pieces that are sorted and merged each; earlier pieces came earlier."""
         pieces = [piece for piece in pieces if len(piece)] or list(pieces[:1])
         if all(before.ends[-1] < after.ends[0] for before, after in pairwise(pieces)):
             return Accumulators.concat(pieces)
-        shared = list(_shared_windows([piece.windows[0] for piece in pieces]))
-        if sum(map(len, pieces)) < _LONG * len(shared):
-            return Accumulators.regrouped(aggregators, pieces, known)
-        done = []
-        for first, last, is_shared in shared:
-            parts = [part for piece in pieces if len(part := piece.between(first, last))]
-            done.append(Accumulators.regrouped(aggregators, parts, known) if is_shared else Accumulators.concat(parts))
-        return Accumulators.concat(done)
+        return Accumulators.regrouped(aggregators, pieces, known)
 
     @staticmethod
     def regrouped(
@@ -237,24 +233,6 @@ class Accumulators:
         """The rows as they are in state: window end, hash, key, and the other columns."""
         arrays = [pa.array(self.ends), pa.array(self.hashes), self.keys, *self.columns]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _shared_windows(tables: Sequence[Longs]) -> Iterator[tuple[int, int, bool]]:
-    """The windows of several tables in stretches that are known to one table alone, or that several share.
-
-    Args:
-        tables: the ends of the windows of each, different and ascending.
-
-    Yields:
-        The first and the last end of a stretch, and whether it is shared.
-    """
-    ends, places = np.unique(np.concatenate(tables), return_inverse=True)
-    owners = np.full(len(ends), _SHARED)
-    owners[places] = np.repeat(np.arange(len(tables)), list(map(len, tables)))
-    owners[np.bincount(places) > 1] = _SHARED
-    starts = np.flatnonzero(np.diff(owners, prepend=_SHARED - 1))
-    for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(ends)], strict=True):
-        yield int(ends[start]), int(ends[stop - 1]), bool(owners[start] == _SHARED)
 
 
 def _joined(pieces: Sequence[Longs]) -> Longs:

@@ -20,7 +20,7 @@ from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.operators.aggregates.aggregator import AggregatorList
 from headrace.operators.arrays import gather
 from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
-from headrace.operators.window.columnar.accumulators import Accumulators, Chunk
+from headrace.operators.window.columnar.accumulators import MOST_PAIRS, Accumulators
 from headrace.operators.window.columnar.firing import (
     FIRED_ROWS,
     Contents,
@@ -37,7 +37,6 @@ from headrace.operators.window.columnar.firing import (
     shown_by,
 )
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
-from headrace.operators.window.columnar.time_windows import MOST_PAIRS
 from headrace.operators.window.columnar.windows_by_key import (
     CONTINUOUS,
     ActiveKeys,
@@ -65,7 +64,7 @@ _SHOWN: Final = "shown: "
 NO_PAIRS: Final = Assignment(np.empty(0, np.int64), np.empty(0, np.int64), False)
 
 
-class EarlyWindowOperator(KeyedWindowOperator):
+class ContinuousWindowOperator(KeyedWindowOperator):
     """Built-in aggregates over windows that fire at intervals.
 
     Args:
@@ -126,13 +125,12 @@ class EarlyWindowOperator(KeyedWindowOperator):
     def _add(self, records: ArrivedRecords) -> None:
         """Puts records into their windows."""
 
-    @abstractmethod
     def _fire_until(self, watermark: int) -> None:
         """Brings event time to a watermark, and fires what is due on the way."""
 
-    @abstractmethod
     def _is_kept(self, ends: Longs, watermark: int) -> Mask:
-        """Whether windows are still there at a watermark."""
+        """Whether windows are still there at a watermark; those of the clock go when it has passed their ends."""
+        return cleanup_times(ends, self._kept_for) > watermark if self._is_event_time else ends > MIN_WATERMARK
 
     def _open_table(self, context: OperatorContext) -> WindowTable:
         """The windows in state; where it is remembered, what they have shown last is behind what they hold."""
@@ -202,8 +200,9 @@ class FoundWindows:
     """The windows of records, and the open ones of the same keys, by key and end.
 
     Attributes:
-        keys: the keys, each once, by hash and key.
-        of_keys: which of them each window is of.
+        touched: the keys.
+        pairs: the assignments of their records.
+        of_keys: which key each window is of.
         ends: the end of each window.
         opened: the windows that were open.
         width: how many of their columns are what they hold; the others are what they have shown last.
@@ -211,7 +210,8 @@ class FoundWindows:
         of_pairs: for each assignment of records, the window of each pair.
     """
 
-    keys: KeyColumn
+    touched: ActiveKeys
+    pairs: tuple[Assignment, ...]
     of_keys: Longs
     ends: Longs
     opened: WindowRows
@@ -221,6 +221,11 @@ class FoundWindows:
 
     def __len__(self) -> int:
         return len(self.ends)
+
+    @property
+    def keys(self) -> KeyColumn:
+        """The keys, each once, by hash and key."""
+        return self.touched.keys
 
     @staticmethod
     def of(table: WindowTable, width: int, touched: ActiveKeys, *assignments: Assignment) -> FoundWindows:
@@ -237,7 +242,7 @@ class FoundWindows:
         bounds = np.cumsum([len(which), *(len(pairs.ends) for pairs in assignments)])[:-1]
         of_open, *of_pairs = np.split(windows, bounds)
         found = sorted_numbers[is_new], sorted_ends[is_new]
-        return FoundWindows(touched.keys, *found, opened, width, of_open, tuple(of_pairs))
+        return FoundWindows(touched, assignments, *found, opened, width, of_open, tuple(of_pairs))
 
     @property
     def held(self) -> Contents:
@@ -275,11 +280,20 @@ class FoundWindows:
         held = Contents.of_column(columns)
         return Contents(self.of_open[held.windows], held.columns, held.numbers)
 
-    def firsts(self, pairs: Assignment, of_pairs: Longs) -> Longs:
-        """The record that came first to each window; -1 where none did."""
+    def contents(self, aggregators: AggregatorList, number: int, firings: Firings) -> Contents:
+        """What the records of an assignment have brought to windows between two firings."""
+        records = self.pairs[number].records
+        if self.touched.chunk is None or not len(records):
+            return Contents.nothing()
+        return Contents.of_records(aggregators, self.touched.chunk, records, self.of_pairs[number], firings)
+
+    def new(self) -> tuple[Longs, Longs]:
+        """The windows that were not open, and the record of the first assignment that came first to each."""
         firsts = np.full(len(self), -1)
-        firsts[of_pairs[::-1]] = pairs.records[::-1]  # of several, the last one that is assigned stays
-        return firsts
+        firsts[self.of_pairs[0][::-1]] = self.pairs[0].records[::-1]  # of several, the last one that is assigned stays
+        firsts[self.of_open] = -1
+        new = np.flatnonzero(firsts >= 0)
+        return new, firsts[new]
 
 
 _FIRINGS = 1 << 19
@@ -287,22 +301,19 @@ _FIRINGS = 1 << 19
 _FEWEST_WINDOWS = 1 << 10
 
 
-class ContinuousEventTimeOperator(EarlyWindowOperator):
+class ContinuousEventTimeOperator(ContinuousWindowOperator):
     """Windows of event time that fire each time the watermark passes a multiple of an interval, and at their end."""
 
     fires: ClassVar[str] = "event"
 
-    def _is_kept(self, ends: Longs, watermark: int) -> Mask:
-        return cleanup_times(ends, self._kept_for) > watermark
-
     def _add(self, records: ArrivedRecords) -> None:
-        reached = records.last_watermark
+        reached = records.batch.last_watermark
         while len(records) and self._watermark < reached and self._due_until(reached) < reached:
             # Much is due on the way: the records before it first, then what is due, piece by piece.
             place = int(np.searchsorted(records.watermarks, max(self._table.first, self._watermark + 1)))
             before, records = records.slice(0, place), records.slice(place, len(records))
             if len(before):
-                self._step(before, before.last_watermark, self._watermark)
+                self._step(before, before.batch.last_watermark, self._watermark)
             self._fire_until(int(records.watermarks[0]))
         if len(records):
             self._step(records, reached, self._watermark)
@@ -334,10 +345,10 @@ class ContinuousEventTimeOperator(EarlyWindowOperator):
         due = self._table.take_due(watermark) if watermark > self._watermark else None
         touched = ActiveKeys.of(None if records is None else records.chunk, due)
         if touched is not None:
-            on_time, late = (NO_PAIRS, NO_PAIRS) if records is None else self._judged(records)
-            found = FoundWindows.of(self._table, self._layout.width, touched, on_time, late)
+            pairs = (NO_PAIRS, NO_PAIRS) if records is None else self._judged(records)
+            found = FoundWindows.of(self._table, self._layout.width, touched, *pairs)
             marks = np.array([watermark]) if records is None else np.append(records.watermarks, watermark)
-            self._fire_and_write(found, _Arrived(records, on_time, late, marks), np.append(stamp, marks))
+            self._fire_and_write(found, records, marks, np.append(stamp, marks))
         self._watermark = watermark
 
     def _judged(self, records: ArrivedRecords) -> tuple[Assignment, Assignment]:
@@ -350,90 +361,66 @@ class ContinuousEventTimeOperator(EarlyWindowOperator):
         is_open = cleanup_times(pairs.ends, self._lateness) > met
         return pairs.where(~has_ended), pairs.where(has_ended & is_open)
 
-    def _fire_and_write(self, found: FoundWindows, arrived: _Arrived, before: Longs) -> None:
-        watermark = int(arrived.watermarks[-1])
-        next_times, known_at = self._next_times(found, arrived)
-        firings = find_firings(self._interval, found.ends - 1, next_times, known_at, arrived.watermarks)
-        added = arrived.contents(self._aggregators, arrived.on_time, found.of_pairs[0], firings)
+    def _fire_and_write(self, found: FoundWindows, records: ArrivedRecords | None, marks: Longs, before: Longs) -> None:
+        """Fires what is due at the watermarks that records meet, and at the one that is reached after them."""
+        lasts = found.ends - 1
+        times, known_at = np.zeros(len(found), np.int64), np.full(len(found), marks[-1])
+        times[found.of_open], known_at[found.of_open] = found.next_times, self._watermark
+        if records is not None:
+            new, first = found.new()
+            times[new] = first_times(self._interval, records.timestamps[first], lasts[new])
+            known_at[new] = marks[first]
+        firings = find_firings(self._interval, lasts, times, known_at, marks)
+        added = found.contents(self._aggregators, 0, firings)
         shown = shown_by(self._mode, self._aggregators, found.held, added, found.shown, firings)
-        emissions = self._show(found, firings, shown, before)
-        left = shown.left
-        if len(arrived.late.ends):
-            self._emit([*emissions, self._late_emission(found, arrived, left)])
+        emissions, left = self._show(found, firings, shown, before), shown.left
+        if len(found.pairs[1].ends):
+            self._emit([*emissions, self._late_emission(found, left, marks)])
             if keeps_contents(self._mode):
-                late = arrived.contents(self._aggregators, arrived.late, found.of_pairs[1], firings)
+                late = found.contents(self._aggregators, 1, firings)
                 left = Contents.merged(self._aggregators, left, late)
         else:
             for emission in emissions:
                 self._emit([emission])
         goes = cleanup_times(found.ends, self._kept_for)
-        times = np.where(found.ends - 1 <= watermark, goes, firings.next_times)
-        self._write(found, times, times, left, shown.last, goes > watermark)
+        times = np.where(lasts <= marks[-1], goes, firings.next_times)
+        self._write(found, times, times, left, shown.last, goes > marks[-1])
 
-    def _next_times(self, found: FoundWindows, arrived: _Arrived) -> tuple[Longs, Longs]:
-        """When windows fire next, and the watermark in force when that became known."""
-        times, known_at = np.zeros(len(found), np.int64), np.full(len(found), arrived.watermarks[-1])
-        times[found.of_open], known_at[found.of_open] = found.next_times, self._watermark
-        if arrived.records is not None:
-            firsts = found.firsts(arrived.on_time, found.of_pairs[0])
-            firsts[found.of_open] = -1
-            new = np.flatnonzero(firsts >= 0)
-            records = firsts[new]
-            first = arrived.records.timestamps[records]
-            times[new] = first_times(self._interval, first, found.ends[new] - 1)
-            known_at[new] = arrived.watermarks[records]
-        return times, known_at
-
-    def _late_emission(self, found: FoundWindows, arrived: _Arrived, held: Contents) -> Emission:
+    def _late_emission(self, found: FoundWindows, held: Contents, marks: Longs) -> Emission:
         """What windows show that have ended, once for each late record."""
-        assert arrived.records is not None
-        chunk, pairs = arrived.records.chunk, arrived.late
-        rows = pairs.records
-        columns = {source: gather(column, rows) for source, column in chunk.columns.items()}
-        late = Chunk(pairs.ends, chunk.hashes[rows], gather(chunk.keys, rows), columns, chunk.arrivals[rows])
+        assert found.touched.chunk is not None, "without records nothing is late"
         asked = held.take(np.flatnonzero(np.isin(held.windows, found.of_pairs[1])))
         keys = found.keys.take(found.of_keys[asked.windows])
         contents = Accumulators(found.ends[asked.windows], keys.hashes, keys.values, asked.columns)
-        return late_emission(self._mode, self._aggregators, lambda *_: contents, late, rows, arrived.watermarks)
+        late, find = found.touched.chunk.spread(found.pairs[1]), lambda *_: contents
+        return late_emission(self._mode, self._aggregators, find, late, found.pairs[1].records, marks)
 
 
-@dataclass(frozen=True)
-class _Arrived:
-    """What has come.
-
-    Attributes:
-        records: the records; None when there are none.
-        on_time: the pairs of a record and a window that has not ended when it comes.
-        late: the pairs of a record and a window that has ended then, but still takes it.
-        watermarks: those that the records meet, and at last the one that is reached.
-    """
-
-    records: ArrivedRecords | None
-    on_time: Assignment
-    late: Assignment
-    watermarks: Longs
-
-    def contents(self, aggregators: AggregatorList, pairs: Assignment, windows: Longs, firings: Firings) -> Contents:
-        """What has come to windows between two firings, of some of the pairs."""
-        if self.records is None or not len(windows):
-            return Contents.nothing()
-        return Contents.of_records(aggregators, self.records.chunk, pairs.records, windows, firings)
-
-
-class ContinuousClockOperator(EarlyWindowOperator):
+class ContinuousClockOperator(ContinuousWindowOperator):
     """Windows that fire each time the clock passes a multiple of an interval, as seen when an epoch begins.
 
-    Windows of event time are removed as event time does; windows of the clock fire at their end for the last time.
+    Windows of event time are removed as event time does, whatever they have shown; windows of the clock fire at their
+    end for the last time.
     """
 
     fires: ClassVar[str] = "processing"
+
+    def __init__(
+        self,
+        layout: ColumnarWindowLayout,
+        definition: WindowDefinition,
+        windows: AlignedWindows | GrowingWindows,
+        interval: int,
+    ) -> None:
+        super().__init__(layout, definition, windows, interval)
+        self._kept_for = self._lateness
 
     def begin_epoch(self, scope: EpochScope) -> None:
         super().begin_epoch(scope)
         self._now = scope.processing_time
         while (until := self._table.first_due(self._now, _FIRINGS)) < self._now:
-            self._fire(until)
-        self._fire(self._now)
+            self._step(ActiveKeys.of(None, self._table.take_due(until)), until, self._watermark)
+        self._step(ActiveKeys.of(None, self._table.take_due(self._now)), self._now, self._watermark)
 
     def end_epoch(self) -> None:
         self._next = self._table.first
@@ -446,44 +433,30 @@ class ContinuousClockOperator(EarlyWindowOperator):
         if self._is_event_time:
             super()._check(batch)
 
-    def _is_kept(self, ends: Longs, watermark: int) -> Mask:
-        return cleanup_times(ends, self._lateness) > watermark if self._is_event_time else ends > MIN_WATERMARK
+    def _add(self, records: ArrivedRecords) -> None:
+        keys, watermark = ActiveKeys.of(records.chunk, None), records.batch.last_watermark
+        self._step(keys, MIN_WATERMARK, watermark, self._pairs(records))  # nothing fires before the next epoch
 
-    def _fire_until(self, watermark: int) -> None:
-        """Nothing fires by event time."""
-
-    def _fire(self, until: int) -> None:
-        """Shows what is due until the clock shows a time."""
-        touched = ActiveKeys.of(None, self._table.take_due(until))
+    def _step(self, touched: ActiveKeys | None, until: int, watermark: int, pairs: Assignment = NO_PAIRS) -> None:
+        """Shows what is due until the clock shows a time, or adds records; at a watermark."""
         if touched is None:
             return
-        found = FoundWindows.of(self._table, self._layout.width, touched)
-        lasts, stays = found.ends - 1, self._is_kept(found.ends, self._watermark)
-        next_times = np.where(stays, found.next_times, MAX_WATERMARK)
-        firings = find_firings_of_clock(self._interval, lasts, next_times, until, stops=not self._is_event_time)
-        shown = shown_by(self._mode, self._aggregators, found.held, Contents.nothing(), found.shown, firings)
-        for emission in self._show(found, firings, shown, np.array([self._watermark])):
+        found = FoundWindows.of(self._table, self._layout.width, touched, pairs)
+        lasts, stays = found.ends - 1, self._is_kept(found.ends, watermark)
+        times = first_times_of_clock(self._interval, self._now, lasts)
+        times[found.of_open] = found.next_times
+        next_times, stops = np.where(stays, times, MAX_WATERMARK), not self._is_event_time
+        firings = find_firings_of_clock(self._interval, lasts, next_times, until, stops=stops)
+        added = found.contents(self._aggregators, 0, firings)
+        shown = shown_by(self._mode, self._aggregators, found.held, added, found.shown, firings)
+        for emission in self._show(found, firings, shown, np.array([watermark])):
             self._emit([emission])
         if not self._is_event_time:
             stays = lasts > until
-        times = np.where(stays, firings.next_times, found.next_times)
-        self._write(found, times, self._due_times(times, lasts), shown.left, shown.last, stays)
-
-    def _due_times(self, next_times: Longs, lasts: Longs) -> Longs:
-        """When windows fire next, or go: windows of event time are found to have gone when they would fire."""
-        return next_times if self._is_event_time else np.minimum(next_times, lasts)
-
-    def _add(self, records: ArrivedRecords) -> None:
-        touched = ActiveKeys.of(records.chunk, None)
-        assert touched is not None
-        found = FoundWindows.of(self._table, self._layout.width, touched, pairs := self._pairs(records))
-        lasts = found.ends - 1
-        times = first_times_of_clock(self._interval, self._now, lasts)
-        times[found.of_open] = found.next_times
-        added = Contents.of_records(self._aggregators, records.chunk, pairs.records, found.of_pairs[0])
-        left = Contents.merged(self._aggregators, found.held, added)
-        stays = self._is_kept(found.ends, records.last_watermark)
-        self._write(found, times, self._due_times(times, lasts), left, found.shown, stays)
+        times = np.where(stays, firings.next_times, times)
+        # Windows of event time are found to have gone when they would fire.
+        due_times = times if self._is_event_time else np.minimum(times, lasts)
+        self._write(found, times, due_times, shown.left, shown.last, stays)
 
     def _pairs(self, records: ArrivedRecords) -> Assignment:
         if self._is_event_time:

@@ -6,11 +6,7 @@ panes, and is shown when its last record has come. Only keys that have records a
 of windows that are not full are kept.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -20,10 +16,10 @@ import pyarrow as pa
 from headrace.common.batch import Batch
 from headrace.common.constants import MAX_WATERMARK
 from headrace.operators.aggregates.aggregator import AggregatorList
-from headrace.operators.arrays import concat, gather
+from headrace.operators.arrays import gather, replaced
 from headrace.operators.base import OperatorContext
 from headrace.operators.window.columnar.accumulators import Chunk
-from headrace.operators.window.columnar.firing import FIRED_ROWS
+from headrace.operators.window.columnar.firing import FIRED_ROWS, Contents
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.columnar.windows_by_key import (
     COUNTS,
@@ -74,9 +70,9 @@ class CountWindowOperator(KeyedWindowOperator):
         oldest = self._panes.first_open(records)
         opened = np.maximum(-(-records // self._panes.slide) - oldest, 0)
         of_keys, numbers = _ranges(oldest, opened)
-        table = _PaneRows(groups.segments.ids, kept_panes, kept.columns)
-        starts = table.places(of_keys, numbers * self._panes.per_slide, self._panes.step)
-        columns = table.merged(self._aggregators, starts, (firsts + counts)[of_keys] - starts)
+        table = Contents(groups.segments.ids, kept.columns, kept_panes)
+        starts = self._places(table, firsts, of_keys, numbers)
+        columns = _merged(self._aggregators, table.columns, starts, (firsts + counts)[of_keys] - starts)
         keys = kept.keys.take(firsts[of_keys])
         windows = map(CountWindow, numbers.tolist())
         return held_in_columns(self._layout, keys.values, windows, [pa.array(numbers)], columns)
@@ -99,10 +95,10 @@ class CountWindowOperator(KeyedWindowOperator):
         self._show_full(keys, groups, table, before, watermarks)
         self._table.write(self._left(keys, records, table))
 
-    def _pane_rows(self, chunk: Chunk, groups: Groups, before: Longs, of_kept: Longs, kept: WindowRows) -> _PaneRows:
+    def _pane_rows(self, chunk: Chunk, groups: Groups, before: Longs, of_kept: Longs, kept: WindowRows) -> Contents:
         """The panes that were kept, and those of records, one row for each pane of a key."""
         numbers, _ = kept.numbers
-        older = _PaneRows(of_kept, numbers, kept.columns)
+        older = Contents(of_kept, kept.columns, numbers)
         if (numbers == _NO_PANE).any():
             older = older.take(np.flatnonzero(numbers != _NO_PANE))
         of_keys, order = groups.segments, groups.order
@@ -118,51 +114,57 @@ class CountWindowOperator(KeyedWindowOperator):
             return older
         made = chunk.accumulated(self._aggregators, Groups(order, Segments(starts, len(order))))
         keys_of_panes = np.searchsorted(of_keys.starts, firsts, side="right") - 1
-        newer = _PaneRows(keys_of_panes, self._panes.of(places[firsts]), made)
-        return _PaneRows.merge(self._aggregators, older, newer)
+        newer = Contents(keys_of_panes, made, self._panes.of(places[firsts]))
+        return Contents.concat(*_continued(self._aggregators, older, newer))
 
-    def _show_full(self, keys: KeyColumn, groups: Groups, table: _PaneRows, before: Longs, watermarks: Longs) -> None:
+    def _show_full(self, keys: KeyColumn, groups: Groups, table: Contents, before: Longs, watermarks: Longs) -> None:
         panes = self._panes
         first = panes.first_open(before)
         of_keys, numbers = _ranges(first, panes.first_open(before + groups.segments.counts) - first)
         lasts = groups.segments.starts[of_keys] + numbers * panes.slide + (panes.size - 1) - before[of_keys]
         last_rows = groups.order[lasts]
         order = np.argsort(last_rows)
+        starts_of_keys = np.searchsorted(table.windows, np.arange(len(keys)))
         step = max(1, min(FIRED_ROWS, _MERGED_ROWS // panes.per_window))
         for start in range(0, len(order), step):
             full = order[start : start + step]
-            starts = table.places(of_keys[full], numbers[full] * panes.per_slide, panes.step)
-            columns = table.merged(self._aggregators, starts, np.full(len(full), panes.per_window))
+            starts = self._places(table, starts_of_keys, of_keys[full], numbers[full])
+            columns = _merged(self._aggregators, table.columns, starts, np.full(len(full), panes.per_window))
             self._show(gather(keys.values, of_keys[full]), numbers[full], columns, watermarks[last_rows[full]])
 
-    def _left(self, keys: KeyColumn, records: Longs, table: _PaneRows) -> WindowRows:
+    def _places(self, table: Contents, starts_of_keys: Longs, of_keys: Longs, numbers: Longs) -> Longs:
+        """The row of the first pane of each of some windows, by key and number."""
+        starts = starts_of_keys[of_keys]
+        return starts + (numbers * self._panes.per_slide - table.numbers[starts]) // self._panes.step
+
+    def _left(self, keys: KeyColumn, records: Longs, table: Contents) -> WindowRows:
         """What is kept of keys that have had so many records."""
         if self._panes.are_windows:
             return self._left_of_last(keys, records, table)
         needed = self._panes.first_open(records) * self._panes.per_slide
-        rows = np.flatnonzero(table.panes >= needed[table.of_keys])
+        rows = np.flatnonzero(table.numbers >= needed[table.windows])
         has_none = np.ones(len(keys), np.bool_)
-        has_none[table.of_keys[rows]] = False
+        has_none[table.windows[rows]] = False
         without = np.flatnonzero(has_none)
         if not len(without):
             left = table.take(rows)
-            return WindowRows(keys.take(left.of_keys), (left.panes, records[left.of_keys]), left.columns)
-        of_keys = np.concatenate((table.of_keys[rows], without))
+            return WindowRows(keys.take(left.windows), (left.numbers, records[left.windows]), left.columns)
+        of_keys = np.concatenate((table.windows[rows], without))
         order = sorted_by(of_keys, np.arange(len(of_keys)))
         of_keys, is_none = of_keys[order], order >= len(rows)
         sources = np.where(is_none, 0, np.append(rows, np.zeros(len(without), np.int64))[order])
-        numbers = np.where(is_none, _NO_PANE, table.panes[sources]) if len(rows) else np.full(len(order), _NO_PANE)
+        numbers = np.where(is_none, _NO_PANE, table.numbers[sources]) if len(rows) else np.full(len(order), _NO_PANE)
         places = pa.array(sources, mask=is_none)
         return WindowRows(
             keys.take(of_keys), (numbers, records[of_keys]), [column.take(places) for column in table.columns]
         )
 
-    def _left_of_last(self, keys: KeyColumn, records: Longs, table: _PaneRows) -> WindowRows:
+    def _left_of_last(self, keys: KeyColumn, records: Longs, table: Contents) -> WindowRows:
         """The same where panes are the windows: of each key the last one, unless it is full."""
-        lasts = np.flatnonzero(np.diff(table.of_keys, append=-1))
-        is_full = table.panes[lasts] < self._panes.first_open(records)
+        lasts = np.flatnonzero(np.diff(table.windows, append=-1))
+        is_full = table.numbers[lasts] < self._panes.first_open(records)
         places = pa.array(lasts, mask=is_full)
-        numbers = np.where(is_full, _NO_PANE, table.panes[lasts])
+        numbers = np.where(is_full, _NO_PANE, table.numbers[lasts])
         return WindowRows(keys, (numbers, records), [column.take(places) for column in table.columns])
 
     def _show(self, keys: pa.Array, numbers: Longs, columns: Columns, stamps: Longs) -> None:
@@ -172,81 +174,34 @@ class CountWindowOperator(KeyedWindowOperator):
         self.output.emit(Batch(self._layout.output_type, times, stamps, columns=table))
 
 
-@dataclass(frozen=True)
-class _PaneRows:
-    """What panes hold, by key and number.
+def _merged(aggregators: AggregatorList, columns: Columns, starts: Longs, counts: Longs) -> Columns:
+    """The accumulators of stretches of rows, which are not empty."""
+    if counts.max(initial=1) == 1:
+        return [gather(column, starts) for column in columns]
+    _, rows = _ranges(starts, counts)
+    segments = Segments(np.cumsum(counts) - counts, len(rows))
+    return aggregators.merge([gather(column, rows) for column in columns], segments)
 
-    Attributes:
-        of_keys: the key of each, as a number.
-        panes: its number.
-        columns: the accumulators.
-    """
 
-    of_keys: Longs
-    panes: Longs
-    columns: Columns
-
-    def take(self, rows: Longs) -> _PaneRows:
-        """The rows at ``rows``, in that order."""
-        return _PaneRows(self.of_keys[rows], self.panes[rows], [gather(column, rows) for column in self.columns])
-
-    @cached_property
-    def _starts(self) -> Longs:
-        """Where the rows of each key begin."""
-        return np.searchsorted(self.of_keys, np.arange(self.of_keys.max(initial=-1) + 1))
-
-    def places(self, of_keys: Longs, panes: Longs, step: int) -> Longs:
-        """The rows of panes that are there.
-
-        Args:
-            of_keys: the key of each.
-            panes: its number.
-            step: by how much the numbers of a key rise from row to row.
-        """
-        starts = self._starts[of_keys]
-        return starts + (panes - self.panes[starts]) // step
-
-    def merged(self, aggregators: AggregatorList, starts: Longs, counts: Longs) -> Columns:
-        """The accumulators of stretches of rows, which are not empty."""
-        if counts.max(initial=1) == 1:
-            return [gather(column, starts) for column in self.columns]
-        _, rows = _ranges(starts, counts)
-        segments = Segments(np.cumsum(counts) - counts, len(rows))
-        return aggregators.merge([gather(column, rows) for column in self.columns], segments)
-
-    @staticmethod
-    def merge(aggregators: AggregatorList, older: _PaneRows, newer: _PaneRows) -> _PaneRows:
-        """The rows of both, one for each pane of a key; only the last older pane of a key may go on in a newer row."""
-        older, newer = _PaneRows._continued(aggregators, older, newer)
-        if not len(older.panes):
-            return newer
-        of_keys = np.concatenate((older.of_keys, newer.of_keys))
-        order = sorted_by(of_keys, np.arange(len(of_keys)))  # of a key, the older panes come before the newer ones
-        columns = [gather(concat([a, b]), order) for a, b in zip(older.columns, newer.columns, strict=True)]
-        return _PaneRows(of_keys[order], np.concatenate((older.panes, newer.panes))[order], columns)
-
-    @staticmethod
-    def _continued(aggregators: AggregatorList, older: _PaneRows, newer: _PaneRows) -> tuple[_PaneRows, _PaneRows]:
-        """The same rows, where those that both have are newer ones."""
-        lasts = np.flatnonzero(np.diff(older.of_keys, append=-1))
-        rows = np.searchsorted(newer.of_keys, older.of_keys[lasts])
-        found = np.minimum(rows, len(newer.panes) - 1)
-        is_same = (newer.of_keys[found] == older.of_keys[lasts]) & (newer.panes[found] == older.panes[lasts])
-        lasts, rows = lasts[is_same], rows[is_same]
-        if not len(rows):
-            return older, newer
-        are_all = len(rows) == len(older.panes)
-        held = older.columns if are_all else older.take(lasts).columns
-        both = aggregators.combine(held, [gather(column, rows) for column in newer.columns])
-        sources = np.arange(len(newer.panes))
-        sources[rows] = len(sources) + np.arange(len(rows))
-        columns = [gather(concat([a, b]), sources) for a, b in zip(newer.columns, both, strict=True)]
-        newer = _PaneRows(newer.of_keys, newer.panes, columns)
-        if are_all:
-            return _PaneRows(older.of_keys[:0], older.panes[:0], []), newer
-        is_left = np.ones(len(older.panes), np.bool_)
-        is_left[lasts] = False
-        return older.take(np.flatnonzero(is_left)), newer
+def _continued(aggregators: AggregatorList, older: Contents, newer: Contents) -> tuple[Contents, Contents]:
+    """The same panes, where those that both have are newer ones: only the last older pane of a key may go on."""
+    lasts = np.flatnonzero(np.diff(older.windows, append=-1))
+    rows = np.searchsorted(newer.windows, older.windows[lasts])
+    found = np.minimum(rows, len(newer) - 1)
+    is_same = (newer.windows[found] == older.windows[lasts]) & (newer.numbers[found] == older.numbers[lasts])
+    lasts, rows = lasts[is_same], rows[is_same]
+    if not len(rows):
+        return older, newer
+    are_all = len(rows) == len(older)
+    held = older.columns if are_all else older.take(lasts).columns
+    both = aggregators.combine(held, [gather(column, rows) for column in newer.columns])
+    columns = [replaced(column, rows, values) for column, values in zip(newer.columns, both, strict=True)]
+    newer = Contents(newer.windows, columns, newer.numbers)
+    if are_all:
+        return Contents.nothing(), newer
+    is_left = np.ones(len(older), np.bool_)
+    is_left[lasts] = False
+    return older.take(np.flatnonzero(is_left)), newer
 
 
 def _ranges(starts: Longs, counts: Longs) -> tuple[Longs, Longs]:

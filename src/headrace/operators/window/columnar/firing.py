@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from headrace.common.batch import Batch, joined_kinds
 from headrace.common.types import RowKind
-from headrace.operators.aggregates.aggregator import AggregatorList, GroupedRows
+from headrace.operators.aggregates.aggregator import AggregatorList
 from headrace.operators.arrays import concat, gather
 from headrace.operators.window.columnar.accumulators import Accumulators, Chunk, stretches
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
@@ -230,12 +230,12 @@ _NOTHING: Final = -1
 
 @dataclass(frozen=True)
 class Contents:
-    """Accumulators of windows.
+    """Accumulators of windows, or of panes of keys, whose rows are numbered.
 
     Attributes:
-        windows: the window of each row; rows of a window follow one another.
+        windows: the window of each row, or the key; rows of one follow one another.
         columns: the accumulators.
-        numbers: how many firings of the window had happened before what is in the row came.
+        numbers: how many firings of the window had happened before what is in the row came; or the number of the pane.
     """
 
     windows: Longs
@@ -260,7 +260,7 @@ class Contents:
 
     @staticmethod
     def of_records(
-        aggregators: AggregatorList, chunk: Chunk, records: Longs, windows: Longs, firings: Firings | None = None
+        aggregators: AggregatorList, chunk: Chunk, records: Longs, windows: Longs, firings: Firings
     ) -> Contents:
         """What comes to windows between two firings.
 
@@ -269,17 +269,13 @@ class Contents:
             chunk: the records, in the order in which they came.
             records: which record each pair of a record and a window is of; these do not fall.
             windows: the window of each pair.
-            firings: when windows fire; None where none does meanwhile.
+            firings: when windows fire.
         """
         order = sorted_by(windows, np.arange(len(windows)))
         rows, windows = records[order], windows[order]
-        numbers = np.zeros(len(rows), np.int64) if firings is None else firings.before(windows, rows)
-        starts = stretches(windows, numbers).starts
-        groups = Groups(rows, Segments(starts, len(rows)))
-        pieces = [
-            aggregators.accumulate(GroupedRows(chunk.columns, chunk.arrivals, block)) for block in groups.blocks()
-        ]
-        columns = [concat(list(parts)) for parts in zip(*pieces, strict=True)]
+        numbers = firings.before(windows, rows)
+        segments = stretches(windows, numbers)
+        starts, columns = segments.starts, chunk.accumulated(aggregators, Groups(rows, segments))
         return Contents(windows[starts], columns, numbers[starts])
 
     def take(self, rows: Longs) -> Contents:
@@ -308,13 +304,13 @@ class Contents:
         return Contents(windows[order], columns, np.concatenate((older.numbers, newer.numbers))[order])
 
     @staticmethod
-    def merged(aggregators: AggregatorList, older: Contents, newer: Contents) -> Contents:
-        """One row a window."""
+    def merged(aggregators: AggregatorList, older: Contents, newer: Contents, *, by_number: bool = False) -> Contents:
+        """One row for each window, or for each number of a window."""
         both = Contents.concat(older, newer)
-        starts = stretches(both.windows).starts
-        if len(starts) == len(both):
+        segments = stretches(both.windows, both.numbers) if by_number else stretches(both.windows)
+        if segments.are_single:
             return both
-        columns = aggregators.merge(both.columns, Segments(starts, len(both)))
+        starts, columns = segments.starts, aggregators.merge(both.columns, segments)
         return Contents(both.windows[starts], columns, both.numbers[starts])
 
 
@@ -355,6 +351,8 @@ def shown_by(
         last: what windows have shown last, where they take it back.
         firings: the firings.
     """
+    if not len(firings.windows):
+        return Shown(firings.windows, [], None, Contents.merged(aggregators, held, added), last)
     if mode is AccumulationMode.DISCARDING:
         return _shown_once(aggregators, held, added, firings)
     versions = _versions(aggregators, held, added)
@@ -366,11 +364,7 @@ def shown_by(
 
 
 def _shown_once(aggregators: AggregatorList, held: Contents, added: Contents, firings: Firings) -> Shown:
-    both = Contents.concat(held, added)
-    starts = stretches(both.windows, both.numbers).starts
-    if len(starts) < len(both):
-        columns = aggregators.merge(both.columns, Segments(starts, len(both)))
-        both = Contents(both.windows[starts], columns, both.numbers[starts])
+    both = Contents.merged(aggregators, held, added, by_number=True)
     is_shown = both.numbers < firings.counts[both.windows]
     shown, left = both.take(np.flatnonzero(is_shown)), both.take(np.flatnonzero(~is_shown))
     return Shown(firings.starts[shown.windows] + shown.numbers, shown.columns, None, left)
@@ -402,7 +396,7 @@ def _versions(aggregators: AggregatorList, held: Contents, added: Contents) -> C
     if not len(added):
         return both
     segments = stretches(both.windows)
-    return Contents(both.windows, running_merges(aggregators, both.columns, segments), both.numbers)
+    return Contents(both.windows, aggregators.scan(both.columns, segments), both.numbers)
 
 
 def _rows_at(versions: Contents, windows: Longs, numbers: Longs) -> Longs:
@@ -457,21 +451,3 @@ def late_emission(
 def keeps_contents(mode: AccumulationMode) -> bool:
     """Whether windows that have fired keep what they hold for the late records to come."""
     return mode is not AccumulationMode.DISCARDING
-
-
-def running_merges(aggregators: AggregatorList, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
-    """Each row merged with all rows before it in its group, by doubling: as many rounds as the depth has bits."""
-    total = segments.total
-    depths = np.arange(total) - segments.starts[segments.ids]
-    deepest = int(depths.max())
-    step = 1
-    while step <= deepest:
-        rows = np.flatnonzero(depths >= step)
-        pairs = np.column_stack((rows - step, rows)).ravel()
-        couples = Segments(np.arange(0, len(pairs), 2), len(pairs))
-        merged = aggregators.merge([gather(column, pairs) for column in columns], couples)
-        sources = np.arange(total)
-        sources[rows] = total + np.arange(len(rows))
-        columns = [gather(concat([old, new]), sources) for old, new in zip(columns, merged, strict=True)]
-        step *= 2
-    return columns

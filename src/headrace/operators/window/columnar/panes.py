@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -219,7 +219,9 @@ class SlotTable:
 
     def __init__(self, types: Sequence[pa.DataType]) -> None:
         self.is_held = np.zeros(0, np.bool_)
-        self._columns: list[_Column] = [_Numbers(type_) if is_fixed_width(type_) else _Values(type_) for type_ in types]
+        self._columns: list[_Numbers | pa.Array] = [
+            _Numbers(type_) if is_fixed_width(type_) else pa.nulls(0, type_) for type_ in types
+        ]
 
     def reach(self, slots: int) -> None:
         """Has at least so many slots."""
@@ -227,8 +229,11 @@ class SlotTable:
         if more > 0:
             more = max(more, len(self.is_held) // 2)  # so that slots that come by and by are not moved each time
             self.is_held = np.concatenate((self.is_held, np.zeros(more, np.bool_)))
-            for column in self._columns:
-                column.extend(more)
+            for number, column in enumerate(self._columns):
+                if isinstance(column, _Numbers):
+                    column.extend(more)
+                else:
+                    self._columns[number] = concat([column, pa.nulls(more, column.type)])
 
     def merge(self, slots: Longs, columns: Sequence[pa.Array], combine: Combine) -> tuple[Mask, list[pa.Array]]:
         """Merges rows into the table, each into a slot of its own.
@@ -255,12 +260,17 @@ class SlotTable:
 
     def take(self, slots: Longs) -> list[pa.Array]:
         """What some slots hold."""
-        return [column.take(slots) for column in self._columns]
+        return [
+            column.take(slots) if isinstance(column, _Numbers) else gather(column, slots) for column in self._columns
+        ]
 
     def put(self, slots: Longs, columns: Sequence[pa.Array]) -> None:
         """Has slots hold something else."""
-        for column, values in zip(self._columns, columns, strict=True):
-            column.put(slots, values)
+        for number, (column, values) in enumerate(zip(self._columns, columns, strict=True)):
+            if isinstance(column, _Numbers):
+                column.put(slots, values)
+            else:
+                self._columns[number] = replaced(column, slots, values)
         self.is_held[slots] = True
 
     def drop(self, slots: Longs) -> None:
@@ -271,28 +281,12 @@ class SlotTable:
         """A table that holds the same, and changes by itself."""
         other = SlotTable(())
         other.is_held = self.is_held.copy()
-        other._columns = [column.copy() for column in self._columns]
+        other._columns = [column.copy() if isinstance(column, _Numbers) else column for column in self._columns]
         return other
 
 
-class _Column(Protocol):
-    """A column of a table by slot."""
-
-    def extend(self, slots: int) -> None:
-        """Has so many slots more."""
-
-    def take(self, slots: Longs) -> pa.Array:
-        """The values of slots."""
-
-    def put(self, slots: Longs, values: pa.Array) -> None:
-        """Has slots, all different, have other values."""
-
-    def copy(self) -> _Column:
-        """A column that has the same values, and changes by itself."""
-
-
 class _Numbers:
-    """Values of a fixed width, and where they are valid: None while all are."""
+    """A column of values of a fixed width, and where they are valid: None while all are. It is changed in place."""
 
     def __init__(self, type_: pa.DataType) -> None:
         self._type = type_
@@ -315,35 +309,10 @@ class _Numbers:
             self._valid[slots] = True if valid is None else valid
         self._values[slots] = fixed_width(values)
 
-    def copy(self) -> _Column:
+    def copy(self) -> _Numbers:
         other = _Numbers(self._type)
         other._values = self._values.copy()
         other._valid = None if self._valid is None else self._valid.copy()
-        return other
-
-
-class _Values:
-    """Values of any other type."""
-
-    def __init__(self, type_: pa.DataType) -> None:
-        self._values = pa.nulls(0, type_)
-
-    def extend(self, slots: int) -> None:
-        self._values = concat([self._values, pa.nulls(slots, self._values.type)])
-
-    def take(self, slots: Longs) -> pa.Array:
-        return gather(self._values, slots)
-
-    def put(self, slots: Longs, values: pa.Array) -> None:
-        if self._values.null_count == len(self._values) and values.null_count == len(values):
-            return
-        sources = np.arange(len(self._values))
-        sources[slots] = len(self._values) + np.arange(len(slots))
-        self._values = gather(concat([self._values, values]), sources)
-
-    def copy(self) -> _Column:
-        other = _Values(self._values.type)
-        other._values = self._values
         return other
 
 

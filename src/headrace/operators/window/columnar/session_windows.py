@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -78,7 +79,7 @@ class SessionWindowOperator(KeyedWindowOperator):
         *,
         discards: bool = False,
     ) -> None:
-        super().__init__(layout, _WAITING_ROWS, lateness, late_tag, keeps_batches=late_tag is not None)
+        super().__init__(layout, _WAITING_ROWS, lateness, late_tag)
         self._is_ordered = layout.is_ordered
         self._gap = gap
         self._discards = discards
@@ -103,7 +104,7 @@ class SessionWindowOperator(KeyedWindowOperator):
         if self._table.first_due(upto, _DUE_ROWS) < upto:
             if arrived is not None:
                 # The sessions of their keys are due when they are, however many others there are.
-                reached = arrived.last_watermark
+                reached = arrived.batch.last_watermark
                 self._add_and_fire(arrived, reached, passed_end(reached))
                 self._watermark, self._passed, arrived = reached, passed_end(reached), None
             while (first := self._table.first_due(upto, _DUE_ROWS)) < upto:
@@ -124,18 +125,19 @@ class SessionWindowOperator(KeyedWindowOperator):
         is_new_time = np.ones(len(sure), np.bool_)
         is_new_time[found.of_open[stretch.opened.ends[of_open] == sure.ends[found.of_open]]] = False
         is_new_time[ended] = True
-        fired = [_Results(found.sessions.keys[ended], sure.take(ended), stretch.places_of(sure.ends[ended]))]
-        left = [_Left(found.sessions.keys, sure, is_new_time)]
+        fired = [_Part(found.sessions.keys[ended], sure.take(ended), stretch.places_of(sure.ends[ended]))]
+        left = [_Part(found.sessions.keys, sure, is_new_time)]
         is_late = found.of_records == NO_SESSION
         if stretch.has_fired.any():
             carried = np.flatnonzero(stretch.has_fired & ~stretch.is_followed[stretch.spans.keys])
             rows = stretch.opened.take(carried)
-            left.append(_Left(stretch.spans.keys[carried], rows, np.zeros(len(carried), np.bool_)))
+            left.append(_Part(stretch.spans.keys[carried], rows, np.zeros(len(carried), np.bool_)))
         if stretch.is_followed.any():
             refused = self._follow(stretch, fired, left)
             is_late &= ~stretch.is_followed[stretch.records.keys]
             is_late[refused] = True
-        self._send_away(arrived, is_late)
+        if arrived is not None:
+            self._late.send_away(arrived.batch, is_late)
         self._emit(fired, np.append(self._watermark, stretch.marks))
         has_changed = stretch.is_followed
         for keys in (stretch.records.keys[~is_late], stretch.gone, *(each.keys for each in fired)):
@@ -199,15 +201,6 @@ class SessionWindowOperator(KeyedWindowOperator):
             return ends
         return np.where(ends > MAX_WATERMARK - self._lateness, MAX_WATERMARK, ends + self._lateness)
 
-    def _send_away(self, arrived: ArrivedRecords | None, is_late: Mask) -> None:
-        if self._late_tag is None:
-            self._late.drop(int(np.count_nonzero(is_late)))
-            return
-        first = 0
-        for batch in () if arrived is None else arrived.batches:
-            self._late.send_away(batch, is_late[first : first + len(batch)])
-            first += len(batch)
-
     def _contents(self, touched: ActiveKeys, found: FoundSessions, opened: WindowRows) -> WindowRows:
         """The sessions, each with the accumulators of its records and of the open sessions that it is made of."""
         sessions, columns = found.sessions, opened.columns
@@ -226,7 +219,7 @@ class SessionWindowOperator(KeyedWindowOperator):
             columns = self._aggregators.merge([gather(column, order) for column in columns], stretches(parts[order]))
         return WindowRows(touched.keys.take(sessions.keys), (sessions.ends, sessions.starts), columns)
 
-    def _follow(self, stretch: _Stretch, fired: list[_Results], left: list[_Left]) -> Longs:
+    def _follow(self, stretch: _Stretch, fired: list[_Part], left: list[_Part]) -> Longs:
         """Follows the sessions of the keys whose late records matter; gives the records that came too late."""
         records, marks, keys = stretch.records, stretch.marks, stretch.touched.keys
         assert stretch.touched.chunk is not None, "without records nothing is late"
@@ -240,15 +233,15 @@ class SessionWindowOperator(KeyedWindowOperator):
         rows = _rows(keys, found.left, [gather(column, found.left_versions) for column in columns])
         late = found.late_records
         places = np.where(late >= 0, 2 * late + 1, stretch.places_of(found.fired.ends))
-        fired.append(_Results(found.fired.keys, results, places))
-        left.append(_Left(found.left.keys, rows, np.ones(len(rows), np.bool_)))
+        fired.append(_Part(found.fired.keys, results, places))
+        left.append(_Part(found.left.keys, rows, np.ones(len(rows), np.bool_)))
         return found.refused
 
-    def _emit(self, fired: Sequence[_Results], before: Longs) -> None:
+    def _emit(self, fired: Sequence[_Part], before: Longs) -> None:
         """Emits results in the order in which they are made; ``before`` has the watermark before each place."""
-        rows, places = fired[0].rows, fired[0].places
+        rows, places = fired[0].rows, fired[0].notes
         if len(fired) > 1:
-            keys, places = (np.concatenate([getattr(each, name) for each in fired]) for name in ("keys", "places"))
+            keys, places = (np.concatenate([getattr(each, name) for each in fired]) for name in ("keys", "notes"))
             rows = _concat([each.rows for each in fired])
             order = np.lexsort((keys, rows.ends, places))
             rows, places = rows.take(order), places[order]
@@ -260,7 +253,7 @@ class SessionWindowOperator(KeyedWindowOperator):
             stamps = before[(at + 1) // 2]  # a late record has met the watermark that is in force behind its place
             self.output.emit(Batch(self._layout.output_type, part.ends - 1, stamps, columns=table))
 
-    def _write(self, stretch: _Stretch, left: Sequence[_Left], has_changed: Mask, upto: int) -> None:
+    def _write(self, stretch: _Stretch, left: Sequence[_Part], has_changed: Mask, upto: int) -> None:
         """Writes all sessions of the keys of which one has changed.
 
         Args:
@@ -270,7 +263,7 @@ class SessionWindowOperator(KeyedWindowOperator):
             upto: the ends up to which sessions have fired.
         """
         keys = stretch.touched.keys
-        of_keys, is_new_time = (np.concatenate([getattr(each, name) for each in left]) for name in ("keys", "is_new"))
+        of_keys, is_new_time = (np.concatenate([getattr(each, name) for each in left]) for name in ("keys", "notes"))
         rows = _concat([each.rows for each in left])
         goes = self._goes(rows.ends)
         stays = goes > upto
@@ -316,34 +309,19 @@ class _Stretch:
         return 2 * np.searchsorted(self.marks, ends - 1)
 
 
-@dataclass(frozen=True)
-class _Results:
-    """Sessions that fire.
+class _Part(NamedTuple):
+    """Some sessions that fire, or that are there.
 
     Attributes:
         keys: the key of each, as a number.
-        rows: the sessions.
-        places: twice the number of records before each firing, and one less than that of the late record it is for.
+        rows: the sessions, by key and end or by end and key.
+        notes: of sessions that fire, twice the number of records before each firing, and one more where it is for a
+            late record. Of those that are there, whether it was not known before when each is due next.
     """
 
     keys: Longs
     rows: WindowRows
-    places: Longs
-
-
-@dataclass(frozen=True)
-class _Left:
-    """Sessions that are there.
-
-    Attributes:
-        keys: the key of each, as a number.
-        rows: the sessions.
-        is_new: whether it was not known before when each is due next.
-    """
-
-    keys: Longs
-    rows: WindowRows
-    is_new: Mask
+    notes: Longs | Mask
 
 
 def _take(spans: Spans, rows: Longs) -> Spans:

@@ -9,7 +9,7 @@ one gives: by moment of firing, and within one moment by (window end, hash of ke
 
 from collections.abc import Iterator, Sequence
 from itertools import repeat, starmap
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,13 +17,16 @@ import pyarrow as pa
 
 from headrace.common.batch import Batch
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
-from headrace.operators.arrays import fixed_width, gather
-from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext, Output
-from headrace.operators.window.columnar.accumulators import Accumulators, Arrivals, Chunk, accumulators_of
+from headrace.operators.arrays import fixed_width
+from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, Operator, OperatorContext, Output
+from headrace.operators.window.columnar.accumulators import MOST_PAIRS, Accumulators, Arrivals, Chunk, accumulators_of
+from headrace.operators.window.columnar.continuous_windows import ContinuousClockOperator, ContinuousEventTimeOperator
+from headrace.operators.window.columnar.count_windows import CountWindowOperator
 from headrace.operators.window.columnar.firing import Emission, keeps_contents, late_emission, result_batch
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.columnar.local_aggregate import ACCUMULATORS_INPUT
 from headrace.operators.window.columnar.panes import Panes, PaneStore
+from headrace.operators.window.columnar.session_windows import SessionWindowOperator
 from headrace.operators.window.columnar.windows_by_end import WindowStore, combined
 from headrace.operators.window.lateness import LateRecords, check_timestamps, cleaned_end, cleanup_times, passed_end
 from headrace.operators.window.stored_windows import (
@@ -40,15 +43,21 @@ from headrace.operators.window.stored_windows import (
 from headrace.state.runs.grouping import times_bounds
 from headrace.state.runs.merge_input import NO_TIME
 from headrace.state.table_layout import TableLayout
-from headrace.windowing.definition import AccumulationMode
-from headrace.windowing.intervals import Assignment, OneWindow, RegularWindows
+from headrace.windowing.definition import AccumulationMode, WindowDefinition
+from headrace.windowing.intervals import (
+    AlignedWindows,
+    Assignment,
+    ColumnarWindows,
+    CountPanes,
+    FiringInterval,
+    GrowingWindows,
+    OneWindow,
+    RegularWindows,
+    SessionGap,
+)
 from headrace.windowing.windows import GlobalWindow, TimeWindow
 
 Longs = npt.NDArray[np.int64]
-
-
-MOST_PAIRS = 1 << 19
-"""So many pairs of a record and a window are made at a time."""
 
 
 class AlignedWindowOperator(KeyedOperator):
@@ -153,27 +162,26 @@ class AlignedWindowOperator(KeyedOperator):
 
     def _add_records(self, batch: KeyedBatch) -> None:
         """Adds records to those of their windows that have not fired, and fires what is due until the last of them."""
-        arrivals = self._arrivals.next(len(batch))
-        judged = self._judged(batch)
-        self._store.add(self._chunk(batch, judged.on_time, arrivals))
-        late = self._chunk(batch, judged.again, arrivals) if len(judged.again.ends) else None
-        self._advance(batch.watermarks, judged.again, late)
+        chunk, (on_time, again) = self._chunk(batch), self._judged(batch)
+        self._store.add(chunk.spread(on_time))
+        late = chunk.spread(again) if len(again.ends) else None
+        self._advance(batch.watermarks, again, late)
         if late is not None and keeps_contents(self._mode):
             self._store.add_accumulators(Accumulators.of_chunk(self._layout.aggregators, late))
 
-    def _judged(self, batch: KeyedBatch) -> "AssignedRecords":
+    def _judged(self, batch: KeyedBatch) -> tuple[Assignment, Assignment]:
         """The windows of records, by whether they have fired; late records without any window are sent away."""
         pairs = self._assigner.assign(batch.timestamps)
         if pairs.is_identity and times_bounds(pairs.ends)[0] - 1 > batch.last_watermark:
-            return AssignedRecords(pairs, Assignment(pairs.records[:0], pairs.ends[:0], False))  # as nearly always
+            return pairs, Assignment(pairs.records[:0], pairs.ends[:0], False)  # as nearly always
         watermarks = batch.watermarks if pairs.is_identity else batch.watermarks[pairs.records]
         has_fired = pairs.ends - 1 <= watermarks
         if not has_fired.any():
             self._late.refuse(batch, pairs)
-            return AssignedRecords(pairs, pairs.where(has_fired))
+            return pairs, pairs.where(has_fired)
         is_open = cleanup_times(pairs.ends, self._lateness) > watermarks
         self._late.refuse(batch, pairs.where(is_open))
-        return AssignedRecords(pairs.where(~has_fired), pairs.where(has_fired & is_open))
+        return pairs.where(~has_fired), pairs.where(has_fired & is_open)
 
     def _add_accumulators(self, accumulators: Accumulators, watermarks: Longs) -> None:
         """Adds partial results, of records that were on time at the sender as a rule; fires what is due."""
@@ -184,15 +192,9 @@ class AlignedWindowOperator(KeyedOperator):
         self._store.add_accumulators(accumulators)
         self._advance(watermarks)
 
-    def _chunk(self, batch: KeyedBatch, pairs: Assignment, arrivals: Longs) -> Chunk:
-        """The pairs with what the aggregates need of the records."""
-        columns = self._layout.inputs_of(batch, self.context)
-        keys = batch.keys
-        if pairs.is_identity:
-            return Chunk(pairs.ends, keys.hashes, keys.values, columns, arrivals)
-        rows = pairs.records
-        gathered = {index: gather(column, rows) for index, column in columns.items()}
-        return Chunk(pairs.ends, keys.hashes[rows], gather(keys.values, rows), gathered, arrivals[rows])
+    def _chunk(self, batch: KeyedBatch) -> Chunk:
+        """What the aggregates need of records, which have no windows yet."""
+        return Chunk.of(batch, self._layout.inputs_of(batch, self.context), self._arrivals.next(len(batch)))
 
     def _advance(self, watermarks: Longs, again: Assignment | None = None, late: Chunk | None = None) -> None:
         """Brings event time to the last of the watermarks, and fires what is due on the way.
@@ -215,18 +217,6 @@ class AlignedWindowOperator(KeyedOperator):
             self.output.emit(result_batch(self._layout, self._assigner, [*fired, refired]))
         self._watermark = last
         self._store.forget(cleaned_end(last, self._kept_for))
-
-
-class AssignedRecords(NamedTuple):
-    """Pairs of a record and a window that takes it.
-
-    Attributes:
-        on_time: those whose window has not fired.
-        again: those whose window fires again for the record, which is late but allowed.
-    """
-
-    on_time: Assignment
-    again: Assignment
 
 
 def records_of(accumulators: Accumulators, mask: npt.NDArray[np.bool_]) -> int:
@@ -275,7 +265,7 @@ class UntimedWindowOperator(AlignedWindowOperator):
     def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
         end = self._ends[0] if self._ends else 0
         everywhere = Assignment(np.arange(len(batch)), np.full(len(batch), end), True)
-        chunk = self._chunk(batch, everywhere, self._arrivals.next(len(batch)))
+        chunk = self._chunk(batch).spread(everywhere)
         if len(self._ends) == 1:
             self._store.add(chunk)
         else:
@@ -380,19 +370,18 @@ class PanedWindowOperator(AlignedWindowOperator):
             self._add_records(batch)
 
     def _add_records(self, batch: KeyedBatch) -> None:
-        arrivals = self._arrivals.next(len(batch))
-        pairs = self._panes.assign(batch.timestamps)
+        chunk, pairs = self._chunk(batch), self._panes.assign(batch.timestamps)
         is_on_time = self._panes.are_on_time(batch.timestamps, batch.watermarks)
         if is_on_time.all():
-            self._store.add_to_panes(self._chunk(batch, pairs, arrivals))
+            self._store.add_to_panes(chunk.spread(pairs))
             self._met.append(batch.watermarks)
             self._added += len(batch)
             if self._added >= _STEP_ROWS:
                 self._catch_up()
             return
         self._catch_up()
-        self._store.add_to_panes(self._chunk(batch, pairs.where(is_on_time), arrivals))
-        self._add_late(batch, pairs, np.flatnonzero(~is_on_time), arrivals)
+        self._store.add_to_panes(chunk.spread(pairs.where(is_on_time)))
+        self._add_late(batch, chunk, pairs, np.flatnonzero(~is_on_time))
 
     def _catch_up(self) -> None:
         """Brings event time to where the records have brought it that were on time for all their windows."""
@@ -400,18 +389,16 @@ class PanedWindowOperator(AlignedWindowOperator):
             met, self._met, self._added = np.concatenate(self._met), [], 0
             self._advance(met)
 
-    def _add_late(self, batch: KeyedBatch, pairs: Assignment, rows: Longs, arrivals: Longs) -> None:
+    def _add_late(self, batch: KeyedBatch, chunk: Chunk, pairs: Assignment, rows: Longs) -> None:
         """Adds records that are late for some of their windows, or for all."""
         part = batch.take(rows)
-        judged = self._judged(part)
-        is_due = judged.on_time.ends <= passed_end(int(batch.watermarks[-1]))
-        self._store.add(self._chunk(part, judged.on_time.where(is_due), arrivals[rows]))
-        late = self._chunk(part, judged.again, arrivals[rows]) if len(judged.again.ends) else None
-        again = Assignment(rows[judged.again.records], judged.again.ends, False)
-        self._advance(batch.watermarks, again, late)
+        on_time, again = (found.among(rows) for found in self._judged(part))
+        is_due = on_time.ends <= passed_end(int(batch.watermarks[-1]))
+        self._store.add(chunk.spread(on_time.where(is_due)))
+        self._advance(batch.watermarks, again, chunk.spread(again) if len(again.ends) else None)
         last_ends = self._assigner.last_ends(part.timestamps)
         is_taken = cleanup_times(last_ends, self._kept_for) > part.watermarks
-        taken = self._chunk(batch, pairs.where(np.isin(pairs.records, rows[is_taken])), arrivals)
+        taken = chunk.spread(pairs.where(np.isin(pairs.records, rows[is_taken])))
         self._store.settle(Accumulators.of_chunk(self._layout.aggregators, taken))
 
     def _add_accumulators(self, accumulators: Accumulators, watermarks: Longs) -> None:
@@ -431,3 +418,31 @@ class PanedWindowOperator(AlignedWindowOperator):
         is_late = self._assigner.last_ends(part.ends - 1) - 1 <= met
         self._late.drop(records_of(part, is_late))
         self._store.settle(part.take(np.flatnonzero(~is_late)))
+
+
+def columnar_operator(
+    layout: ColumnarWindowLayout,
+    definition: WindowDefinition,
+    windows: ColumnarWindows,
+    interval: FiringInterval | None,
+) -> Operator:
+    """The operator for built-in aggregates over windows.
+
+    Args:
+        layout: the aggregates and the columns.
+        definition: the windows.
+        windows: the same as arithmetic.
+        interval: when windows of time are shown before they end.
+    """
+    lateness, late_tag, mode = definition.allowed_lateness, definition.late_tag_id, definition.applied_mode
+    if isinstance(windows, CountPanes):
+        return CountWindowOperator(layout, windows)
+    if isinstance(windows, SessionGap):
+        discards = mode is AccumulationMode.DISCARDING
+        return SessionWindowOperator(layout, windows.gap, late_tag, lateness, discards=discards)
+    if interval is not None and isinstance(windows, AlignedWindows | GrowingWindows):
+        kind = ContinuousClockOperator if interval.by_clock else ContinuousEventTimeOperator
+        return kind(layout, definition, windows, interval.length)
+    if definition.assigner.is_event_time():
+        return columnar_window(layout, windows, lateness, late_tag, mode)
+    return UntimedWindowOperator(layout, windows)

@@ -14,7 +14,6 @@ import pyarrow as pa
 from headrace.operators.aggregates.aggregator import AggregatorList
 from headrace.operators.arrays import concat, gather
 from headrace.operators.window.columnar.accumulators import stretches
-from headrace.operators.window.columnar.firing import running_merges
 from headrace.state.runs.grouping import Groups
 
 Longs = npt.NDArray[np.int64]
@@ -90,7 +89,7 @@ class VersionLog:
         segments = stretches(versions)
         versions = versions[segments.starts]
         columns = aggregators.merge(of_pairs, segments)
-        columns = running_merges(aggregators, columns, stretches(chains[versions]))
+        columns = aggregators.scan(columns, stretches(chains[versions]))
         return [gather(column, np.argsort(versions)) for column in columns]
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,8 @@ import pyarrow as pa
 from headrace.common.constants import MIN_WATERMARK
 from headrace.operators.arrays import fixed_width, gather
 from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext, Output
-from headrace.operators.window.columnar.accumulators import Accumulators, Arrivals, Chunk
+from headrace.operators.waiting import WaitingBatches
+from headrace.operators.window.columnar.accumulators import Arrivals, Chunk
 from headrace.operators.window.lateness import LateRecords
 from headrace.operators.window.stored_windows import (
     ADVICE,
@@ -290,114 +291,48 @@ register_key_sorted_merger(_KIND, latest_only=True)
 register_ordered_merger(_DUE_KIND, newest)
 
 
-_Rows = TypeVar("_Rows", Chunk, Accumulators)
-
-_MOST_BYTES: Final = 128 << 20
-"""Records that take so much memory are many, however few they are."""
-
-
 @dataclass(frozen=True)
 class ArrivedRecords:
     """Records in the order in which they came; there is at least one.
 
     Attributes:
+        batch: the records.
         chunk: what the aggregates need of them; as their windows are not known yet, all have the end 0.
-        timestamps: their timestamps.
-        watermarks: the watermark that each meets.
-        batches: the records themselves, where they are wanted again; else none.
     """
 
+    batch: KeyedBatch
     chunk: Chunk
-    timestamps: Longs
-    watermarks: Longs
-    batches: tuple[KeyedBatch, ...] = ()
 
     def __len__(self) -> int:
-        return len(self.timestamps)
+        return len(self.batch)
 
     @property
-    def last_watermark(self) -> int:
-        """The watermark that the last record meets."""
-        return int(self.watermarks[-1])
+    def timestamps(self) -> Longs:
+        """Their timestamps."""
+        return self.batch.timestamps
+
+    @property
+    def watermarks(self) -> Longs:
+        """The watermark that each meets."""
+        return self.batch.watermarks
 
     def slice(self, start: int, stop: int) -> ArrivedRecords:
-        """The records from ``start`` up to ``stop``, without the batches."""
-        return ArrivedRecords(self.chunk.slice(start, stop), self.timestamps[start:stop], self.watermarks[start:stop])
+        """The records from ``start`` up to ``stop``."""
+        return ArrivedRecords(self.batch.slice(start, stop), self.chunk.slice(start, stop))
 
     @staticmethod
-    def concat(pieces: Sequence[ArrivedRecords]) -> ArrivedRecords:
-        """The records of all pieces, of which there is at least one."""
-        if len(pieces) == 1:
-            return pieces[0]
-        return ArrivedRecords(
-            Chunk.concat([piece.chunk for piece in pieces]),
-            np.concatenate([piece.timestamps for piece in pieces]),
-            np.concatenate([piece.watermarks for piece in pieces]),
-            tuple(batch for piece in pieces for batch in piece.batches),
-        )
-
-
-class WaitingRecords:
-    """The records of one subtask that wait.
-
-    Whoever has them takes them when they are many, and whenever event time goes on, so that none waits when an epoch
-    ends. They are copied once: when they are taken.
-
-    Args:
-        layout: tells what is needed of records.
-        most_rows: so many records are many.
-        keeps_batches: whether the records themselves are wanted again.
-    """
-
-    def __init__(self, layout: ColumnarWindowLayout, most_rows: int, *, keeps_batches: bool = False) -> None:
-        self._layout = layout
-        self._most_rows = most_rows
-        self._keeps_batches = keeps_batches
-        self._forget()
-
-    def begin_epoch(self, epoch: int) -> None:
-        """Records are numbered anew; those that an attempt left behind which has failed are gone."""
-        self._arrivals = Arrivals(epoch)
-        self._forget()
-
-    def add(self, batch: KeyedBatch, context: OperatorContext) -> bool:
-        """Has the records of a batch wait, of which there is at least one.
-
-        Args:
-            batch: the records.
-            context: the operator.
-
-        Returns:
-            Whether there are many now.
+    def taken(
+        waiting: WaitingBatches[KeyedBatch], layout: ColumnarWindowLayout, arrivals: Arrivals, context: OperatorContext
+    ) -> ArrivedRecords | None:
+        """All records that wait, which do so no longer; None when there are none.
 
         Raises:
             UserFunctionError: when an expression has no value for a record.
         """
-        keys, rows = batch.keys, len(batch)
-        columns, arrivals = self._layout.inputs_of(batch, context), self._arrivals.next(rows)
-        chunk = Chunk(np.zeros(rows, np.int64), keys.hashes, keys.values, columns, arrivals)
-        batches = (batch,) if self._keeps_batches else ()
-        self._pieces.append(ArrivedRecords(chunk, batch.timestamps, batch.watermarks, batches))
-        self._rows += rows
-        # A few columns of a batch that was sent keep all of it in memory.
-        self._bytes += batch.columns.nbytes if columns or batches else chunk.nbytes
-        return self._rows >= self._most_rows or self._bytes >= _MOST_BYTES
-
-    def take(self) -> ArrivedRecords | None:
-        """All that wait, which do so no longer; None when there are none."""
-        if not self._pieces:
+        batch = waiting.take().of(0)
+        if batch is None:
             return None
-        pieces = self._pieces
-        self._forget()
-        return ArrivedRecords.concat(pieces)
-
-    def end_epoch(self) -> None:
-        """Makes sure that none waits."""
-        assert not self._pieces, "records came after the last watermark of the epoch"
-
-    def _forget(self) -> None:
-        self._pieces: list[ArrivedRecords] = []
-        self._rows = self._bytes = 0
+        return ArrivedRecords(batch, Chunk.of(batch, layout.inputs_of(batch, context), arrivals.next(len(batch))))
 
 
 class KeyedWindowOperator(KeyedOperator):
@@ -413,7 +348,6 @@ class KeyedWindowOperator(KeyedOperator):
         most_rows: how many records wait at most.
         lateness: how long after its end a window still takes records, in milliseconds.
         late_tag: the id of the side output for records that come too late; without one they are dropped and counted.
-        keeps_batches: whether the records themselves wait too.
     """
 
     def __init__(
@@ -422,15 +356,13 @@ class KeyedWindowOperator(KeyedOperator):
         most_rows: int,
         lateness: int = 0,
         late_tag: str | None = None,
-        *,
-        keeps_batches: bool = False,
     ) -> None:
         super().__init__()
         self._layout = layout
         self._aggregators = layout.aggregators
         self._lateness = lateness
         self._late_tag = late_tag
-        self._waiting = WaitingRecords(layout, most_rows, keeps_batches=keeps_batches)
+        self._waiting: WaitingBatches[KeyedBatch] = WaitingBatches(most_rows, are_stored=True)
         self._watermark = MIN_WATERMARK
 
     def open(self, context: OperatorContext, output: Output) -> None:
@@ -442,25 +374,28 @@ class KeyedWindowOperator(KeyedOperator):
 
     def begin_epoch(self, scope: EpochScope) -> None:
         self._watermark = scope.watermark
-        self._waiting.begin_epoch(scope.epoch)
+        self._waiting.forget()
+        self._arrivals = Arrivals(scope.epoch)
         self._table.begin_epoch()
 
     def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
         self._check(batch)
-        if self._waiting.add(batch, self.context) and (arrived := self._waiting.take()) is not None:
-            self._advance(arrived.last_watermark, arrived)
+        if self._waiting.add(0, batch):
+            self._advance(batch.last_watermark, self._arrived())
 
     def advance_watermark(self, watermark: int) -> None:
         watermark = max(watermark, self._watermark)
-        arrived = self._waiting.take()
+        arrived = self._arrived()
         if arrived is not None or watermark > self._watermark:
             self._advance(watermark, arrived)
         self._watermark = watermark
         super().advance_watermark(watermark)
 
     def end_epoch(self) -> None:
-        self._waiting.end_epoch()
         self._table.end_epoch()
+
+    def _arrived(self) -> ArrivedRecords | None:
+        return ArrivedRecords.taken(self._waiting, self._layout, self._arrivals, self.context)
 
     @abstractmethod
     def _open_table(self, context: OperatorContext) -> WindowTable:

@@ -7,35 +7,26 @@ hands its results on: the other one takes them back with its own.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import reduce
 from typing import Any, NamedTuple
 
 from headrace.common.batch import Batch
 from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import InvalidTypeError
-from headrace.common.type_variables import SupportsAggregate
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.common.types import Row, RowKind, make_row
 from headrace.common.values import handler_of
-from headrace.operators.functions import method_of
-from headrace.operators.user_code import check_none, note_returned
-from headrace.operators.window.general.window_functions import OperatorTime
-from headrace.operators.window.stored_windows import ADVICE, CONTENTS, NONE_CONTENTS, SHOWN, StoredWindow
+from headrace.operators.window.general.window_functions import Fold, OperatorTime
+from headrace.operators.window.stored_windows import ADVICE, CONTENTS, SHOWN, StoredWindow
 from headrace.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
-    ReducingStateDescriptor,
     StateDescriptor,
-    ValueStateDescriptor,
 )
 from headrace.state.keyed.namespaces import GivenNamespace
 from headrace.state.keys.codecs import NO_KEY, AnyKeyEntry, NoKey
 from headrace.state.protocols import KeyedStates
-from headrace.state.renamed_fields import NOTHING_RENAMED, RenamedFields
-from headrace.windowing.definition import WindowFunctions
+from headrace.state.renamed_fields import RenamedFields
 from headrace.windowing.evictors import Evictor, TimestampedValue
-
-Folding = Callable[[Sequence[Any]], Sequence[Any]]
 
 
 class StateOfWindows:
@@ -102,143 +93,21 @@ class KeyedContents(StateOfWindows, ABC):
         return self.elements(namespace, window)
 
 
-class ReducedContents(KeyedContents):
-    """The elements, combined by a ``ReduceFunction`` as they come.
+class FoldedContents(KeyedContents):
+    """One value that the elements are folded into as they come: a reduced one, or an accumulator.
 
-    A value of None is kept as a mark in a state of its own, since it would be no value to the one that has the others.
-
-    Args:
-        keyed: the state.
-        kind: what the windows are.
-        function: the function.
-        type_: the type of the elements.
-        renamed: which of their fields have other names than in what is stored.
-    """
-
-    def __init__(
-        self, keyed: KeyedStates, kind: str, function: Any, type_: TypeInformation, renamed: RenamedFields
-    ) -> None:
-        self._reduction = _Reduction(function, type_)
-        super().__init__(keyed, kind, ReducingStateDescriptor(CONTENTS, self._reduction, type_), renamed)
-        self._none_descriptor = ValueStateDescriptor(NONE_CONTENTS, Types.BOOLEAN())
-        self._none_descriptor.namespaces = kind
-        self._none_descriptor.keep_for_operator("what windows hold", NOTHING_RENAMED, ADVICE)
-        self._none = keyed.namespaced_state(self._none_descriptor)
-
-    def add(self, namespace: GivenNamespace, element: Any, timestamp: int) -> None:
-        self._keyed.namespace = namespace
-        try:
-            if element is None or self._none.value():
-                self._add_with_none(element)
-            else:
-                self._state.add(element)
-        except _ReducedToNoneError:
-            self._put(None)
-        except InvalidTypeError as error:
-            note_returned(error, self._reduction.function)
-            raise
-
-    def stored(self) -> Sequence[tuple[AnyKeyEntry, GivenNamespace]]:
-        of_none = self._keyed.keys_and_namespaces(self._none_descriptor)
-        marked = [(key, namespace) for key, namespace in of_none if namespace is not None]
-        return list(dict.fromkeys([*super().stored(), *marked]))
-
-    def elements(self, namespace: GivenNamespace, window: Any) -> Sequence[Any] | None:
-        self._keyed.namespace = namespace
-        value = self._state.get()
-        return (value,) if value is not None or self._none.value() else None
-
-    def clear(self, namespace: GivenNamespace) -> None:
-        super().clear(namespace)
-        if self._none.value():
-            self._none.clear()
-
-    def merge(self, namespace: GivenNamespace, sources: Sequence[GivenNamespace]) -> None:
-        for source in sources:
-            held = self.elements(source, None)
-            self.clear(source)
-            for value in held or ():
-                self.add(namespace, value, NO_TIMESTAMP)
-
-    def _add_with_none(self, element: Any) -> None:
-        """Adds an element to a value, one of which is None; or the first element, which is None."""
-        value = self._state.get()
-        is_first = value is None and not self._none.value()
-        self._put(element if is_first else self._reduction.reduce(value, element))
-
-    def _put(self, value: Any) -> None:
-        self._state.clear()
-        if value is None:
-            self._none.update(True)
-        else:
-            self._none.clear()
-            self._state.add(value)
-
-
-class _ReducedToNoneError(Exception):
-    """A ``ReduceFunction`` has given None, as it may."""
-
-
-class _Reduction:
-    """A ``ReduceFunction`` whose None is told apart from nothing.
-
-    Attributes:
-        function: what is called.
-
-    Args:
-        function: the function of the user.
-        type_: the type of the elements.
-    """
-
-    def __init__(self, function: Any, type_: TypeInformation) -> None:
-        self.function = method_of(function, "reduce")
-        self._type = type_
-
-    def reduce(self, value1: Any, value2: Any) -> Any:
-        """What the function makes of two elements.
-
-        Raises:
-            InvalidTypeError: when that is None, and the type has no such records.
-            _ReducedToNoneError: when it is None otherwise.
-        """
-        result = self.function(value1, value2)
-        if result is None:
-            check_none(self._type, "reduce", self.function)
-            raise _ReducedToNoneError
-        return result
-
-
-class AggregatedContents(KeyedContents):
-    """An accumulator that an ``AggregateFunction`` folds the elements into as they come.
+    It is kept in a tuple, since it may be None, as a result may be; no elements are none.
 
     Args:
         keyed: the state.
-        kind: what the windows are.
-        function: the function.
-        type_: the type of the accumulators.
-        renamed: which of their fields have other names than in what is stored.
+        kind: see the base class.
+        fold: the function.
+        renamed: which fields of the value have other names than in what is stored.
     """
 
-    def __init__(
-        self, keyed: KeyedStates, kind: str, function: Any, type_: TypeInformation, renamed: RenamedFields
-    ) -> None:
-        super().__init__(keyed, kind, AggregatingStateDescriptor(CONTENTS, _Boxed(function), type_), renamed)
-        self._function = function
-
-    def add(self, namespace: GivenNamespace, element: Any, timestamp: int) -> None:
-        self._keyed.namespace = namespace
-        try:
-            self._state.add(element)
-        except InvalidTypeError as error:
-            note_returned(error, self._function.add)
-            raise
-
-    def merge(self, namespace: GivenNamespace, sources: Sequence[GivenNamespace]) -> None:
-        try:
-            super().merge(namespace, sources)
-        except InvalidTypeError as error:
-            note_returned(error, self._function.merge)
-            raise
+    def __init__(self, keyed: KeyedStates, kind: str, fold: Fold, renamed: RenamedFields) -> None:
+        descriptor = AggregatingStateDescriptor(CONTENTS, _InTuple(fold), Types.TUPLE([fold.type_]))
+        super().__init__(keyed, kind, descriptor, renamed.inside("f0"))
 
     def elements(self, namespace: GivenNamespace, window: Any) -> Sequence[Any] | None:
         self._keyed.namespace = namespace
@@ -246,38 +115,23 @@ class AggregatedContents(KeyedContents):
         return result
 
 
-class _Boxed:
-    """An ``AggregateFunction`` with its result in a tuple: a result of None is one, no elements are none.
+class _InTuple:
+    """A fold as the function of an aggregating state."""
 
-    Args:
-        function: the function.
-    """
+    def __init__(self, fold: Fold) -> None:
+        self._fold = fold
 
-    def __init__(self, function: Any) -> None:
-        self._get_result = function.get_result
-        self.create_accumulator = function.create_accumulator
-        self._add = function.add
-        self._merge = getattr(function, "merge", None)
+    def create_accumulator(self) -> tuple[Any, ...]:
+        return ()
 
-    def add(self, value: Any, accumulator: Any) -> Any:
-        result = self._add(value, accumulator)
-        if result is None:
-            raise _none_returned("add")
-        return result
+    def add(self, element: Any, value: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (self._fold.checked(self._fold.add(value[0], element) if value else self._fold.first(element), "add"),)
 
-    def merge(self, one: Any, other: Any) -> Any:
-        assert self._merge is not None, "windows that merge take no function without it"
-        result = self._merge(one, other)
-        if result is None:
-            raise _none_returned("merge")
-        return result
+    def merge(self, value: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (self._fold.checked(self._fold.merge(value[0], other[0]), "merge"),)
 
-    def get_result(self, accumulator: Any) -> tuple[Any]:
-        return (self._get_result(accumulator),)
-
-
-def _none_returned(method: str) -> InvalidTypeError:
-    return InvalidTypeError(f"the AggregateFunction's {method} returned None: return the accumulator")
+    def get_result(self, value: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (self._fold.result(value[0]),)
 
 
 class ListedContents(KeyedContents):
@@ -300,11 +154,6 @@ class ListedContents(KeyedContents):
         return self._state.get() or None
 
 
-def all_of(elements: Sequence[Any]) -> Sequence[Any]:
-    """The elements themselves."""
-    return elements
-
-
 class EvictedContents(KeyedContents):
     """All elements with their timestamps, some of which an evictor removes when they are shown.
 
@@ -325,7 +174,7 @@ class EvictedContents(KeyedContents):
         type_: TypeInformation,
         evictor: Evictor[Any, Any],
         time: OperatorTime,
-        fold: Folding,
+        fold: Fold | None,
         renamed: RenamedFields,
     ) -> None:
         descriptor = ListStateDescriptor(CONTENTS, Types.TUPLE([type_, Types.LONG()]))
@@ -354,7 +203,8 @@ class EvictedContents(KeyedContents):
         if not held:
             return None
         self._left = self._answer("evict_before", held, window)
-        return self._fold([element.value for element in self._left])
+        left = [element.value for element in self._left]
+        return left if self._fold is None else self._fold.of_all(left)
 
     def was_shown(self, namespace: GivenNamespace, window: Any) -> None:
         if not self._held:
@@ -379,41 +229,6 @@ class EvictedContents(KeyedContents):
         self._keyed.namespace = namespace
         pairs = [(value.value, NO_TIMESTAMP if value.timestamp is None else value.timestamp) for value in kept]
         self._state.update(pairs)
-
-
-def folding(functions: WindowFunctions, type_: TypeInformation) -> Folding:
-    """What a window function sees of elements of a type: what other functions make of them, or themselves."""
-    if functions.reduce_function is not None:
-        return _reducing(functions.reduce_function, type_)
-    return all_of if functions.aggregate_function is None else _aggregating(functions.aggregate_function)
-
-
-def _reducing(function: Any, type_: TypeInformation) -> Folding:
-    """What a ``ReduceFunction`` makes of elements, which are of a type; nothing of none."""
-    combine = method_of(function, "reduce")
-
-    def fold(elements: Sequence[Any]) -> Sequence[Any]:
-        return (reduce(checked, elements),) if elements else ()
-
-    def checked(value1: Any, value2: Any) -> Any:
-        result = combine(value1, value2)
-        if result is None:
-            check_none(type_, "reduce", combine)
-        return result
-
-    return fold
-
-
-def _aggregating(function: SupportsAggregate[Any, Any, Any]) -> Folding:
-    """What an ``AggregateFunction`` makes of elements, in a tuple; of none as well."""
-
-    def fold(elements: Sequence[Any]) -> Sequence[Any]:
-        accumulator = function.create_accumulator()
-        for element in elements:
-            accumulator = function.add(element, accumulator)
-        return (function.get_result(accumulator),)
-
-    return fold
 
 
 class EmittedResults(StateOfWindows):

@@ -23,7 +23,6 @@ from headrace.operators.arrays import concat, gather
 from headrace.operators.base import KeyedBatch, OperatorContext
 from headrace.operators.user_code import NO_RECORD, user_error
 from headrace.operators.window.columnar.accumulators import Accumulators
-from headrace.operators.window.general.contents import all_of
 from headrace.operators.window.general.window_functions import Fold
 from headrace.operators.window.lateness import cleaned_end, passed_end
 from headrace.operators.window.stored_windows import (
@@ -109,59 +108,58 @@ class OrderedContents(ABC):
         """Drops the windows that go at this watermark, or have gone."""
 
 
+_COMBINE: Final[dict[str, Combine]] = {VALUES_KIND: newest, ELEMENTS_KIND: all_rows}
+"""What makes one run of several, by their kind."""
+
+for _kind, _combine in _COMBINE.items():
+    register_ordered_merger(_kind, _combine)
+
+
 Held = dict[Any, Any]
 """What a window holds by canonical key: a folded value, or the list of elements."""
-
-
-@dataclass(frozen=True)
-class HeldAs:
-    """How windows hold what is in a table.
-
-    Attributes:
-        kind: the kind of the runs in state.
-        combine: makes one batch of several of them.
-        type: the type of the values.
-        renamed: which fields of these have other names than in what is stored.
-        store: the store of the operator that the table is in.
-    """
-
-    kind: str
-    combine: Combine
-    type: TypeInformation
-    renamed: RenamedFields
-    store: str = STORE
 
 
 class ContentsTable(OrderedContents):
     """What the windows of one subtask hold.
 
     Attributes:
+        kind: the kind of runs.
         spills: whether what an epoch adds goes to the machine's own disk when it is much.
         trims: whether what is over is left out of files as soon as it is most of a run.
 
     Args:
         context: the operator.
-        held_as: how they hold it.
         windows: the windows.
         lateness: how long windows are kept after their ends, in milliseconds.
+        type_: the type of what they hold.
+        renamed: which fields of it have other names than in what is stored.
+        store: the store that the table is in.
     """
 
+    kind: ClassVar[str]
     spills: ClassVar[bool] = False
     trims: ClassVar[bool] = False
 
-    def __init__(self, context: OperatorContext, held_as: HeldAs, windows: RegularWindows, lateness: int) -> None:
+    def __init__(
+        self,
+        context: OperatorContext,
+        windows: RegularWindows,
+        lateness: int,
+        type_: TypeInformation,
+        renamed: RenamedFields,
+        store: str = STORE,
+    ) -> None:
         self._context = context
         self._keyed = context.state.keyed
-        self._type = held_as.type
+        self._type = type_
         self._lateness = lateness
-        codec = self._keyed.codec
-        value = held_as.type.storage_type
+        codec, value, combine = self._keyed.codec, type_.storage_type, _COMBINE[self.kind]
         schema = pa.schema({"window_end": pa.int64(), HASH: pa.uint64(), KEY: codec.arrow_type, VALUE: value})
-        kept_as = contents_layout(held_as.kind, schema, codec, windows, held_as.type, held_as.renamed)
+        kept_as = contents_layout(self.kind, schema, codec, windows, type_, renamed)
         self._schema, self._meta = schema, kept_as.meta
-        runs = context.state.store(held_as.store)
-        WindowStateMigration(context, windows, kept_as, windows, held_as.combine, self._regrouped).take_over(runs)
-        self._table = TimeSortedTable(runs, kept_as, held_as.combine, spills=self.spills, trims=self.trims)
+        runs = context.state.store(store)
+        WindowStateMigration(context, windows, kept_as, windows, combine, self._regrouped).take_over(runs)
+        self._table = TimeSortedTable(runs, kept_as, combine, spills=self.spills, trims=self.trims)
 
     def begin_epoch(self) -> None:
         check_has_no_timers(self._context)
@@ -232,14 +230,15 @@ class OrderedValues(ContentsTable):
     Args:
         context: the operator.
         windows: the windows.
-        fold: folds elements into values.
         lateness: how long windows are kept after their ends, in milliseconds.
+        fold: folds elements into values.
     """
 
-    def __init__(self, context: OperatorContext, windows: RegularWindows, fold: Fold, lateness: int) -> None:
+    kind = VALUES_KIND
+
+    def __init__(self, context: OperatorContext, windows: RegularWindows, lateness: int, fold: Fold) -> None:
         self._fold = fold
-        held_as = HeldAs(VALUES_KIND, newest, fold.type_, context.renamed_fields)
-        super().__init__(context, held_as, windows, lateness)
+        super().__init__(context, windows, lateness, fold.type_, context.renamed_fields)
         self._windows: dict[int, Held] = {}
 
     def begin_epoch(self) -> None:
@@ -325,9 +324,6 @@ class OrderedValues(ContentsTable):
         column = KeyColumn.of(pa.array(keys, self._keyed.codec.arrow_type))
         rows = self._rows(pa.array(ends, pa.int64()), column, values_to_array(self._type, values))
         self._table.append(all_rows(self._meta, [rows]))
-
-
-register_ordered_merger(VALUES_KIND, newest)
 
 
 BLOCK: Final = 1 << 14
@@ -459,32 +455,19 @@ class StoredElements(Sequence[Any]):
 
 
 class OrderedElements(ContentsTable):
-    """All elements, in the order in which they came.
+    """All elements, in the order in which they came."""
 
-    Args:
-        context: the operator.
-        held_as: how windows hold them, as of :func:`elements_held_as`.
-        windows: the windows.
-        lateness: how long windows are kept after their ends, in milliseconds.
-    """
-
+    kind = ELEMENTS_KIND
     spills: ClassVar[bool] = True
     trims: ClassVar[bool] = True
 
-    def __init__(self, context: OperatorContext, held_as: HeldAs, windows: RegularWindows, lateness: int) -> None:
-        super().__init__(context, held_as, windows, lateness)
-        self._begin()
-
-    def _begin(self) -> None:
+    def begin_epoch(self) -> None:
+        super().begin_epoch()
         self._new: list[pa.RecordBatch] = []
         self._new_bytes = 0
         self._new_ends: set[int] = set()
         self._late: list[tuple[int, Any, Any]] = []
         self._recalled: dict[int, Held] = {}
-
-    def begin_epoch(self) -> None:
-        super().begin_epoch()
-        self._begin()
 
     def add_all(self, batch: KeyedBatch, pairs: Assignment) -> None:
         if not len(pairs.ends):
@@ -567,21 +550,11 @@ def keys_of_window(rows: Sequence[pa.RecordBatch], values: ElementColumn) -> Key
     keys = concat([batch.column(KEY) for batch in rows])
     groups = group_rows(np.zeros(len(keys), np.int64), hashes, keys)
     firsts = groups.first_rows
-    return KeysOfWindow(KeyColumn(gather(keys, firsts), hashes[firsts]), ElementsOfKeys(values, groups), all_of)
+    return KeysOfWindow(KeyColumn(gather(keys, firsts), hashes[firsts]), ElementsOfKeys(values, groups), _all_of)
 
 
-def elements_held_as(type_: TypeInformation, renamed: RenamedFields, store: str = STORE) -> HeldAs:
-    """How windows hold elements.
-
-    Args:
-        type_: the type of the elements.
-        renamed: which of their fields have other names than in what is stored.
-        store: the store of the operator that they are in.
-    """
-    return HeldAs(ELEMENTS_KIND, all_rows, type_, renamed, store)
-
-
-register_ordered_merger(ELEMENTS_KIND, all_rows)
+def _all_of(elements: Sequence[Any]) -> Sequence[Any]:
+    return elements
 
 
 def held_in_order(

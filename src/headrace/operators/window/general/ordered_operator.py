@@ -26,7 +26,6 @@ from headrace.operators.window.general.ordered_contents import (
     OrderedContents,
     OrderedElements,
     OrderedValues,
-    elements_held_as,
     held_in_order,
 )
 from headrace.operators.window.general.window_functions import fold_of
@@ -109,9 +108,8 @@ class OrderedWindowOperator(FunctionWindowOperator):
         check_has_tables_of(context, STORE)
         fold = fold_of(self._user_functions, self._input_type)
         if fold is not None:
-            return OrderedValues(context, windows, fold, self._lateness)
-        held_as = elements_held_as(self._input_type, context.renamed_fields)
-        return OrderedElements(context, held_as, windows, self._lateness)
+            return OrderedValues(context, windows, self._lateness, fold)
+        return OrderedElements(context, windows, self._lateness, self._input_type, context.renamed_fields)
 
     def begin_epoch(self, scope: EpochScope) -> None:
         self._time.watermark, self._time.processing_time = scope.watermark, scope.processing_time

@@ -3,10 +3,11 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from typing import Any, ClassVar, NoReturn
+from functools import reduce
+from typing import Any, NoReturn
 
-from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
-from headrace.common.errors import InvalidProgramError, InvalidTypeError, StateMigrationError
+from headrace.common.constants import MIN_WATERMARK
+from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.other_names import names_explained
 from headrace.common.typeinfo import TypeInformation
 from headrace.common.values import handler_of
@@ -25,7 +26,6 @@ from headrace.state.protocols import KeyedStates, Timers
 from headrace.windowing.definition import WindowFunctions
 from headrace.windowing.evictors import Evictor
 from headrace.windowing.triggers import Firing, Trigger, TriggerResult
-from headrace.windowing.windows import Window
 
 
 class WindowStateStore(KeyedStateStore):
@@ -107,84 +107,41 @@ def _no_window_state(descriptor: StateDescriptor) -> NoReturn:
     )
 
 
-class WindowCall(ABC):
+class WindowCall:
     """Calls one function over the contents of a window.
 
     Attributes:
-        sees_window: whether the function learns which key and window it is called for.
-        maker: the method that makes what the window emits; None where there is none.
+        sees_window: whether there is a function, which learns for which key and window it is called. Without one, what
+            the elements were folded into is the result.
+        maker: the method that makes what the window emits; None where that is elements, or reduced ones.
+        wants_clear: whether :meth:`clear` does anything.
+
+    Args:
+        function: a ``ProcessWindowFunction``, a ``WindowFunction``, or a function of (key, window, elements).
+        aggregate_function: what has folded the elements, where that has a function for its results.
     """
 
-    sees_window: ClassVar[bool] = True
-    maker: Callable[..., Any] | None = None
+    def __init__(self, function: Any, aggregate_function: Any = None) -> None:
+        self._function = function
+        self._takes_context = callable(getattr(function, "process", None))
+        name = "process" if self._takes_context else "apply"
+        self._call = method_of(function, name)
+        self.sees_window = function is not None
+        self.maker = (
+            results_made_by(function, name) if self.sees_window else getattr(aggregate_function, "get_result", None)
+        )
+        self.wants_clear = self._takes_context and has_own(function, "clear")
 
-    @abstractmethod
     def results(self, entry: AnyKeyEntry, context: WindowContext, elements: Iterable[Any]) -> Iterable[Any]:
         """What the window emits when it fires."""
-
-    @property
-    def wants_clear(self) -> bool:
-        """Whether :meth:`clear` does anything."""
-        return False
+        if not self.sees_window:
+            return elements
+        asked = context if self._takes_context else context.window()
+        return results_of(self._call(entry.key, asked, elements), self.maker)
 
     def clear(self, context: WindowContext) -> None:
         """Called when the contents of a window go."""
-
-
-class PassContents(WindowCall):
-    """No function: what the elements were folded into is the result."""
-
-    sees_window: ClassVar[bool] = False
-
-    def results(self, entry: AnyKeyEntry, context: WindowContext, elements: Iterable[Any]) -> Iterable[Any]:
-        return elements
-
-
-class ApplyCall(WindowCall):
-    """A ``WindowFunction``, or a function of (key, window, elements).
-
-    Args:
-        function: the user's function.
-    """
-
-    def __init__(self, function: Any) -> None:
-        self._apply, self.maker = method_of(function, "apply"), results_made_by(function, "apply")
-
-    def results(self, entry: AnyKeyEntry, context: WindowContext, elements: Iterable[Any]) -> Iterable[Any]:
-        return results_of(self._apply(entry.key, context.window(), elements), self.maker)
-
-
-class ProcessCall(WindowCall):
-    """A ``ProcessWindowFunction``."""
-
-    def __init__(self, function: Any) -> None:
-        self._function = function
-        self._process, self.maker = function.process, results_made_by(function, "process")
-
-    def results(self, entry: AnyKeyEntry, context: WindowContext, elements: Iterable[Any]) -> Iterable[Any]:
-        return results_of(self._process(entry.key, context, elements), self.maker)
-
-    @property
-    def wants_clear(self) -> bool:
-        return has_own(self._function, "clear")
-
-    def clear(self, context: WindowContext) -> None:
         self._function.clear(context)
-
-
-def maker_of(call: WindowCall, aggregate_function: Any) -> Callable[..., Any] | None:
-    """The function of the user that makes what a window emits; None where that is elements, or reduced ones."""
-    maker: Callable[..., Any] | None = call.maker or getattr(aggregate_function, "get_result", None)
-    return maker
-
-
-def window_call(function: Any) -> WindowCall:
-    """The way to call a user's window function; None stands for no function."""
-    if function is None:
-        return PassContents()
-    if callable(getattr(function, "process", None)):
-        return ProcessCall(function)
-    return ApplyCall(function)
 
 
 class Fold(ABC):
@@ -210,7 +167,15 @@ class Fold(ABC):
 
     @abstractmethod
     def merge(self, value: Any, other: Any) -> Any:
-        """The value of the elements of both; only where windows of another shape are declared."""
+        """The value of the elements of both; only where windows merge, or windows of another shape are declared."""
+
+    @abstractmethod
+    def of_all(self, elements: Sequence[Any]) -> Sequence[Any]:
+        """The result of elements that are there at once; none where no elements have no result."""
+
+    def checked(self, value: Any, method: str) -> Any:
+        """The value that a method has returned, where None may not be one; it is one of most functions."""
+        return value
 
 
 class ReduceFold(Fold):
@@ -246,6 +211,9 @@ class ReduceFold(Fold):
     def merge(self, value: Any, other: Any) -> Any:
         return self.add(value, other)
 
+    def of_all(self, elements: Sequence[Any]) -> Sequence[Any]:
+        return (reduce(self.add, elements[1:], self.first(elements[0])),) if elements else ()
+
 
 class AggregateFold(Fold):
     """``aggregate(AggregateFunction)``: the value is an accumulator; ``merge`` is called by :meth:`merge` alone.
@@ -270,13 +238,17 @@ class AggregateFold(Fold):
         return self._function.get_result(value)
 
     def merge(self, value: Any, other: Any) -> Any:
-        merged = self._function.merge(value, other)
-        if merged is None:
-            raise StateMigrationError(
-                f"{type(self._function).__name__}.merge returns None, so what windows hold cannot move into windows of "
-                "another shape: have it return the accumulator of both"
-            )
-        return _coerced(merged, self._coerce, self._function.merge)
+        return _coerced(self.checked(self._function.merge(value, other), "merge"), self._coerce, self._function.merge)
+
+    def of_all(self, elements: Sequence[Any]) -> Sequence[Any]:
+        return (self.result(reduce(self.add, elements, self._function.create_accumulator())),)
+
+    def checked(self, value: Any, method: str) -> Any:
+        if value is None:
+            error = InvalidTypeError(f"the AggregateFunction's {method} returned None: return the accumulator")
+            note_returned(error, getattr(self._function, method))
+            raise error
+        return value
 
 
 def fold_of(functions: WindowFunctions, type_: TypeInformation) -> Fold | None:
@@ -316,42 +288,6 @@ class OperatorTime(Evictor.EvictorContext):
 
     def get_current_watermark(self) -> int:
         return self.watermark
-
-
-class Lifetimes:
-    """Until when windows are kept: in event time beyond their ends by the allowed lateness.
-
-    Attributes:
-        is_event_time: whether they are windows of event time.
-
-    Args:
-        time: the operator's time.
-        lateness: the allowed lateness in milliseconds.
-        is_event_time: see above.
-    """
-
-    def __init__(self, time: OperatorTime, lateness: int, *, is_event_time: bool) -> None:
-        self.is_event_time = is_event_time
-        self._time = time
-        self._lateness = lateness
-
-    @property
-    def now(self) -> int:
-        """The time of the windows."""
-        return self._time.watermark if self.is_event_time else self._time.processing_time
-
-    def end(self, window: Window) -> int:
-        """When a window goes; ``MAX_WATERMARK`` where that is never."""
-        last = window.max_timestamp()
-        return min(last + self._lateness, MAX_WATERMARK) if self.is_event_time else last
-
-    def is_late(self, end: int) -> bool:
-        """Whether a window that goes at ``end`` takes no more elements."""
-        return self.is_event_time and end <= self._time.watermark
-
-    def is_too_late(self, timestamp: int) -> bool:
-        """Whether an element that no window took is late by itself."""
-        return self.is_event_time and min(timestamp + self._lateness, MAX_WATERMARK) <= self._time.watermark
 
 
 @names_explained("Trigger.TriggerContext", dict.fromkeys(STATE_GETTERS, "use get_partitioned_state(descriptor)"))

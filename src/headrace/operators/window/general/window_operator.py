@@ -23,25 +23,21 @@ from headrace.operators.collector import RowCollector
 from headrace.operators.functions import FunctionOperator
 from headrace.operators.timer_service import TimeDomain
 from headrace.operators.user_code import NO_RECORD, note_returned, record_text, user_error
-from headrace.operators.window.general.assigned_windows import AssignedWindows
+from headrace.operators.window.general.assigned_windows import AssignedWindows, KeptWindows, MergingWindows
 from headrace.operators.window.general.contents import (
-    AggregatedContents,
     EmittedResults,
     EvictedContents,
+    FoldedContents,
     KeyedContents,
     ListedContents,
-    ReducedContents,
-    folding,
     held_by_key,
 )
-from headrace.operators.window.general.merging_windows import KeptWindows, MergingWindows
 from headrace.operators.window.general.window_functions import (
-    Lifetimes,
     OperatorTime,
+    WindowCall,
     WindowContext,
     WindowTrigger,
-    maker_of,
-    window_call,
+    fold_of,
 )
 from headrace.operators.window.lateness import check_timestamps
 from headrace.operators.window.stored_windows import (
@@ -60,7 +56,7 @@ from headrace.windowing.assigners import EventTimeAssigner, MergingWindowAssigne
 from headrace.windowing.definition import RESULT, ChangedWindows, WindowDefinition, WindowFunctions
 from headrace.windowing.intervals import AlignedWindows
 from headrace.windowing.triggers import Firing, TriggerResult
-from headrace.windowing.windows import WindowSerializer, window_serializer
+from headrace.windowing.windows import Window, WindowSerializer, window_serializer
 
 
 class FunctionWindowOperator(KeyedOperator, FunctionOperator):
@@ -95,8 +91,8 @@ class FunctionWindowOperator(KeyedOperator, FunctionOperator):
         self._is_event_time = assigner.is_event_time()
         self._is_merging = isinstance(assigner, MergingWindowAssigner)
         self._reach = assigner.reach if isinstance(assigner, EventTimeAssigner) else 0
-        self._call = window_call(functions.window_function)
-        self.maker = maker_of(self._call, functions.aggregate_function)
+        self._call = WindowCall(functions.window_function, functions.aggregate_function)
+        self.maker = self._call.maker
         self._collector = RowCollector(output_type, side_types)
         self._time = OperatorTime()
 
@@ -164,7 +160,6 @@ class WindowOperator(FunctionWindowOperator):
         is_batch: bool = False,
     ) -> None:
         super().__init__(definition, functions, input_type, output_type, side_types, is_batch=is_batch)
-        self._lifetimes = Lifetimes(self._time, definition.allowed_lateness, is_event_time=self._is_event_time)
         self._windows = window_serializer(self._assigner.get_window_serializer())
         self._merging: MergingWindows[Any] | None = None
         self._may_have_former = False
@@ -236,20 +231,18 @@ class WindowOperator(FunctionWindowOperator):
         for key, window, namespace in former:
             self._keyed.current = key
             self._clear(window, namespace, namespace)
-            self._own_timers.delete(self._lifetimes.end(window), namespace)
+            self._own_timers.delete(self._cleanup_time(window), namespace)
         self._keyed.current = NO_KEY
         count_dropped(self, len(former))
 
     def _keyed_contents(self, renamed: RenamedFields) -> KeyedContents:
         """What windows hold in state of key and window."""
         kind, type_, functions = self._definition.kind, self._input_type, self._user_functions
-        if (evictor := self._definition.evictor) is not None:
-            return EvictedContents(self._keyed, kind, type_, evictor, self._time, folding(functions, type_), renamed)
-        if functions.reduce_function is not None:
-            return ReducedContents(self._keyed, kind, functions.reduce_function, type_, renamed)
-        if functions.aggregate_function is not None:
-            accumulators = functions.accumulators
-            return AggregatedContents(self._keyed, kind, functions.aggregate_function, accumulators, renamed)
+        fold, evictor = fold_of(functions, type_), self._definition.evictor
+        if evictor is not None:
+            return EvictedContents(self._keyed, kind, type_, evictor, self._time, fold, renamed)
+        if fold is not None:
+            return FoldedContents(self._keyed, kind, fold, renamed)
         return ListedContents(self._keyed, kind, type_, renamed)
 
     def _new_former_results(self, renamed: RenamedFields) -> EmittedResults:
@@ -291,7 +284,8 @@ class WindowOperator(FunctionWindowOperator):
         is_taken = False
         for window in windows:
             is_taken |= add(window, element, timestamp)
-        if is_taken or not self._lifetimes.is_too_late(timestamp):
+        last = min(timestamp + self._definition.allowed_lateness, MAX_WATERMARK)
+        if is_taken or not self._is_over(last):
             return
         if (late_tag := self._definition.late_tag) is None:
             self.count(LATE_DROPPED)
@@ -300,8 +294,8 @@ class WindowOperator(FunctionWindowOperator):
 
     def _add_to_window(self, window: Any, element: Any, timestamp: int) -> bool:
         """Adds an element to a window; not to one that is late."""
-        end = self._lifetimes.end(window)
-        if self._lifetimes.is_late(end):
+        end = self._cleanup_time(window)
+        if self._is_over(end):
             return False
         namespace = self._windows.namespace_of(window)
         self._put(window, namespace, namespace, element, timestamp)
@@ -313,8 +307,8 @@ class WindowOperator(FunctionWindowOperator):
         assert self._merging is not None
         windows = self._merging.of_current_key()
         actual = windows.add(window, self._merge)
-        end = self._lifetimes.end(actual)
-        if self._lifetimes.is_late(end):
+        end = self._cleanup_time(actual)
+        if self._is_over(end):
             windows.retire(actual)
             return False
         namespace_of = self._windows.namespace_of
@@ -322,6 +316,15 @@ class WindowOperator(FunctionWindowOperator):
         self._put(actual, namespace, namespace_of(windows.mapping[actual]), element, timestamp)
         self._keep_until(end, namespace)
         return True
+
+    def _cleanup_time(self, window: Window) -> int:
+        """When a window goes, in its own time; ``MAX_WATERMARK`` where that is never."""
+        last: int = window.max_timestamp()
+        return min(last + self._definition.allowed_lateness, MAX_WATERMARK) if self._is_event_time else last
+
+    def _is_over(self, end: int) -> bool:
+        """Whether a window that goes at ``end`` takes no more elements; windows of the clock are never late."""
+        return self._is_event_time and end <= self._time.watermark
 
     def _keep_until(self, end: int, namespace: GivenNamespace) -> None:
         """The current key has something in a window, which goes at ``end``."""
@@ -350,7 +353,7 @@ class WindowOperator(FunctionWindowOperator):
             namespace = namespace_of(window)
             self._trigger.enter(window, namespace)
             self._trigger.clear()
-            self._own_timers.delete(self._lifetimes.end(window), namespace)
+            self._own_timers.delete(self._cleanup_time(window), namespace)
         if merged_states:
             target, sources = namespace_of(state_window), [namespace_of(window) for window in merged_states]
             self._contents.merge(target, sources)
@@ -358,8 +361,8 @@ class WindowOperator(FunctionWindowOperator):
                 self._former.merge(target, sources)
 
     def _check_not_late(self, window: Any) -> None:
-        now = self._lifetimes.now
-        if self._lifetimes.end(window) <= now:
+        now = self._time.watermark if self._is_event_time else self._time.processing_time
+        if self._cleanup_time(window) <= now:
             name = "event time" if self._is_event_time else "processing time"
             raise InvalidProgramError(
                 f"windows were merged into {window!r}, which is over already: the {name} is {now}. The window that "
@@ -415,7 +418,7 @@ class WindowOperator(FunctionWindowOperator):
             if is_event is self._is_event_time and timer.time >= window.max_timestamp():
                 firing = Firing.ON_TIME if timer.time == window.max_timestamp() else Firing.LATE
             self._react(result, window, contents, firing, stamp)
-        if is_event is self._is_event_time and timer.time == self._lifetimes.end(window):
+        if is_event is self._is_event_time and timer.time == self._cleanup_time(window):
             self._clear(window, namespace, contents)
 
     def _clear(self, window: Any, namespace: GivenNamespace, contents: GivenNamespace) -> None:
