@@ -101,10 +101,10 @@ class SparkRuntime:
         self._parallelism = [stage.parallelism for stage in plan.stages]
         self._prepared = None  # of another plan of the job; what work beside the epochs has of that stays until the end
         if not self._is_started:
-            self._is_started = True
             self._files = ShippedFiles(blob.shipped)
             self._files.remove_leftovers()
             self._payloads = self._payload_folder()
+            self._is_started = True  # from here on, so that it is tried again where the storage was away
         self._job = self._ship(blob)
         remove_probes(blob.state)
         if not self._tasks_run_here:
