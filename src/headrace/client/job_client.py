@@ -189,9 +189,7 @@ class JobClient:
         expect(format_type, str, f"{method}: format_type")
         return SavepointRequest(place, savepoint_format(format_type))
 
-    def query_state(
-        self, uid: str, descriptor: StateDescriptor, key: Any, key_type: DeclaredType[Any] | None = None
-    ) -> Any:
+    def query_state(self, uid: str, descriptor: StateDescriptor, key: Any, key_type: DeclaredType | None = None) -> Any:
         """What a key has in a state of the job, as of its newest checkpoint; other keys are not read.
 
         Java's ``QueryableStateClient`` is the model, which asks tasks; here the state files are asked, and the job does

@@ -2,13 +2,12 @@
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Generic, TypeVar
+from typing import Generic
 
 from headrace.common.public_module import public_module
+from headrace.common.type_variables import T
 
 __all__ = ["CompletableFuture"]
-
-T = TypeVar("T")
 
 
 class CompletableFuture(Generic[T]):

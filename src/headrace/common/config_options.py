@@ -12,6 +12,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from headrace.common.public_module import public_module
 from headrace.common.time import NANOS_PER_MILLI
+from headrace.common.type_variables import T
 
 __all__ = ["ConfigOption", "ConfigOptions"]
 
@@ -245,9 +246,6 @@ def _quantity(text: str, units: dict[str, int], expected: str) -> int:
     if match is None or match[2] not in units:
         raise ValueError(expected)
     return int(match[1]) * units[match[2]]
-
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)

@@ -188,7 +188,7 @@ class Configuration:
             made.set(key, value)
         return made
 
-    def set(self, key: str | ConfigOption[Any], value: Any) -> Configuration:
+    def set(self, key: str | ConfigOption, value: Any) -> Configuration:
         """Sets a key. Whatever is no text is read as text later on: a duration as ``10 ms``, a list with ``;``.
 
         An option of Flink that has nothing to act on here is kept as well; a warning says so, and why.
@@ -202,7 +202,7 @@ class Configuration:
             warn_caller(f"{name} has no effect: {reason}")
         return self
 
-    def set_checked(self, option: ConfigOption[Any], value: Any) -> None:
+    def set_checked(self, option: ConfigOption, value: Any) -> None:
         """Sets an option, or raises when it cannot have this value, and leaves it as it was.
 
         Raises:

@@ -5,11 +5,10 @@ The others would be missed: a job without them would do something else, and nobo
 """
 
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from headrace.common.config_options import ConfigOption, boolean, choice, duration, integer, memory_size, number
-
-T = TypeVar("T")
+from headrace.common.type_variables import T
 
 _COUNT: Final = 2**31 - 1
 
@@ -25,7 +24,7 @@ class FlinkOption(ConfigOption[T]):
     reason: str = ""
 
 
-def _option(key: str, parse: Any, default: Any, reason: str, *older_keys: str) -> FlinkOption[Any]:
+def _option(key: str, parse: Any, default: Any, reason: str, *older_keys: str) -> FlinkOption:
     return FlinkOption(key, parse, default, deprecated_keys=older_keys, reason=reason)
 
 
@@ -268,7 +267,7 @@ _WITHOUT_SETTERS: Final[dict[str, tuple[tuple[Any, ...], ...]]] = {
 }
 """Those that only a configuration sets, by the reason: key, how it is read, its default, and its older keys."""
 
-FLINK_OPTIONS: Final[dict[str, FlinkOption[Any]]] = {
+FLINK_OPTIONS: Final[dict[str, FlinkOption]] = {
     key: option
     for option in (
         *tuple(globals().values()),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from enum import Enum
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from headrace.common.config_options import (
     ConfigOption,
@@ -516,7 +516,7 @@ ROCKSDB_PARTITIONED: Final = ConfigOption(
     "fit one of the 64 parts of the cache, or is read anew for each key.",
 )
 
-ROCKSDB_OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
+ROCKSDB_OPTIONS: Final[tuple[ConfigOption, ...]] = (
     ROCKSDB_LOCAL_DIR,
     ROCKSDB_LOCAL_SIZE,
     ROCKSDB_PREDEFINED,
@@ -529,12 +529,12 @@ ROCKSDB_OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
 )
 """All of them; without effect on other backends."""
 
-OPTIONS: Final[dict[str, ConfigOption[Any]]] = {
+OPTIONS: Final[dict[str, ConfigOption]] = {
     option.key: option for option in tuple(globals().values()) if isinstance(option, ConfigOption)
 }
 """All options by key."""
 
-DEPRECATED: Final[dict[str, ConfigOption[Any]]] = {
+DEPRECATED: Final[dict[str, ConfigOption]] = {
     key: option for option in OPTIONS.values() for key in option.deprecated_keys
 }
 """The options that have older keys, by these."""

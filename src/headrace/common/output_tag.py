@@ -35,7 +35,7 @@ class OutputTag(Generic[T]):
     __slots__ = ("tag_id", "type_info")
 
     @overload
-    def __init__(self: "OutputTag[Any]", tag_id: str, type_info: None = None) -> None: ...
+    def __init__(self: "OutputTag", tag_id: str, type_info: None = None) -> None: ...
     @overload
     def __init__(self, tag_id: str, type_info: DeclaredType[T]) -> None: ...
     def __init__(self, tag_id: str, type_info: Any = None) -> None:
@@ -54,5 +54,5 @@ class OutputTag(Generic[T]):
         return f"OutputTag({self.tag_id!r}, {self.type_info})"
 
 
-ToSideOutput = tuple[OutputTag[Any], Any]
+ToSideOutput = tuple[OutputTag, Any]
 """What a function yields to write to a side output."""

@@ -34,8 +34,8 @@ class Plugin:
     """
 
     noun: ClassVar[str]
-    required_options: ClassVar[tuple[ConfigOption[Any], ...]] = ()
-    optional_options: ClassVar[tuple[ConfigOption[Any], ...]] = ()
+    required_options: ClassVar[tuple[ConfigOption, ...]] = ()
+    optional_options: ClassVar[tuple[ConfigOption, ...]] = ()
 
     def __init__(self, name: str) -> None:
         self.name = name

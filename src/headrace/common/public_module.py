@@ -135,8 +135,7 @@ def public_module(name: str, elsewhere: Mapping[str, str] = _NOWHERE) -> None:
             return public(getattr(import_module(elsewhere[asked]), asked))
         raise answer(module, asked, sys._getframe(2))  # behind hides_engine
 
-    module.__getattr__ = look_up  # type: ignore[method-assign]
-    module.__dir__ = lambda: _names(module)  # type: ignore[method-assign]
+    vars(module).update(__getattr__=look_up, __dir__=lambda: _names(module))
 
 
 def public(value: T) -> T:

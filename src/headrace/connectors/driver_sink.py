@@ -405,7 +405,7 @@ class CachedSource(Source[Any]):
         self._type = type_info
 
     @property
-    def produced_type(self) -> TypeInformation[Any]:
+    def produced_type(self) -> TypeInformation:
         return self._type
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:

@@ -545,7 +545,7 @@ _PROPERTIES: Final[Mapping[str, tuple[type, ...]]] = {
 """The properties of a sink, and the classes that their values may have; none where others check that."""
 
 
-def check_properties(sink: Sink[Any]) -> None:
+def check_properties(sink: Sink) -> None:
     """Refuse a sink whose properties are methods, which would all be true, or give something else.
 
     Raises:
@@ -562,7 +562,7 @@ def check_properties(sink: Sink[Any]) -> None:
             raise refused(f"{where} is {value!r:.200}: have it be {with_article(kinds[0])}", InvalidTypeError)
 
 
-def checked_writer(sink: Sink[Any], method: str, writer: Any) -> SinkWriter:
+def checked_writer(sink: Sink, method: str, writer: Any) -> SinkWriter:
     """Check the writer that a method of a sink has created.
 
     Raises:
@@ -585,7 +585,7 @@ def checked_writer(sink: Sink[Any], method: str, writer: Any) -> SinkWriter:
     return writer
 
 
-def checked_committer(sink: Sink[Any], committer: Any) -> Committer | None:
+def checked_committer(sink: Sink, committer: Any) -> Committer | None:
     """Check the committer that a sink has created.
 
     Raises:

@@ -59,7 +59,7 @@ class AsyncDataStream:
 
     @staticmethod
     def unordered_wait(
-        data_stream: DataStream[Any],
+        data_stream: DataStream,
         async_function: Invoked,
         timeout: Length,
         capacity: int = 100,
@@ -84,10 +84,10 @@ class AsyncDataStream:
 
     @staticmethod
     def unordered_wait_with_retry(
-        data_stream: DataStream[Any],
+        data_stream: DataStream,
         async_function: Invoked,
         timeout: Length,
-        async_retry_strategy: AsyncRetryStrategy[Any],
+        async_retry_strategy: AsyncRetryStrategy,
         capacity: int = 100,
         output_type: DeclaredType[OUT] | None = None,
     ) -> DataStream[OUT]:
@@ -110,7 +110,7 @@ class AsyncDataStream:
 
     @staticmethod
     def ordered_wait(
-        data_stream: DataStream[Any],
+        data_stream: DataStream,
         async_function: Invoked,
         timeout: Length,
         capacity: int = 100,
@@ -126,10 +126,10 @@ class AsyncDataStream:
 
     @staticmethod
     def ordered_wait_with_retry(
-        data_stream: DataStream[Any],
+        data_stream: DataStream,
         async_function: Invoked,
         timeout: Length,
-        async_retry_strategy: AsyncRetryStrategy[Any],
+        async_retry_strategy: AsyncRetryStrategy,
         capacity: int = 100,
         output_type: DeclaredType[OUT] | None = None,
     ) -> DataStream[OUT]:
@@ -142,7 +142,7 @@ class AsyncDataStream:
 
     @staticmethod
     def unordered_wait_batch(
-        data_stream: DataStream[Any],
+        data_stream: DataStream,
         async_batch_function: BatchInvoked,
         timeout: Length,
         batch_size: int,
@@ -173,7 +173,7 @@ class AsyncDataStream:
 
     @staticmethod
     def ordered_wait_batch(
-        data_stream: DataStream[Any],
+        data_stream: DataStream,
         async_batch_function: BatchInvoked,
         timeout: Length,
         batch_size: int,
@@ -192,12 +192,12 @@ class AsyncDataStream:
 
 def _applied(
     stream: Any, function: Any, settings: RequestSettings, output_type: Any, grouping: Grouping | None = None
-) -> DataStream[Any]:
+) -> DataStream:
     expect(stream, DataStream, "AsyncDataStream")
     base, method = (AsyncFunction, "async_invoke") if grouping is None else (AsyncBatchFunction, "async_invoke_batch")
     _check_awaited(function, base, method)
     spec = AsyncSpec(function, result_type(output_type, function, Role.MANY), settings, grouping)
-    applied: DataStream[Any] = stream._apply(spec, AsyncSpec.kind, origin=origin_of(output_type))
+    applied: DataStream = stream._apply(spec, AsyncSpec.kind, origin=origin_of(output_type))
     return applied
 
 

@@ -211,7 +211,7 @@ class CheckpointConfig:
         """Return the same as :meth:`get_aligned_checkpoint_timeout`, under its older name."""
         return self.get_aligned_checkpoint_timeout()
 
-    def _keep(self, option: FlinkOption[Any], value: Any) -> CheckpointConfig:
+    def _keep(self, option: FlinkOption, value: Any) -> CheckpointConfig:
         self._configuration.set_checked(option, value)
         return self
 

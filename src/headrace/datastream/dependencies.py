@@ -218,7 +218,7 @@ class ConfiguredEnvironment:
         warn_caller(f"the slot sharing group {slot_sharing_group.get_name()!r} has no effect: Spark places the tasks")
         return self
 
-    def _keep(self, option: FlinkOption[Any], value: Any) -> Self:
+    def _keep(self, option: FlinkOption, value: Any) -> Self:
         self._configuration.set_checked(option, value)
         return self
 

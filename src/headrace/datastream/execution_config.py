@@ -225,6 +225,6 @@ class ExecutionConfig:
     def __hash__(self) -> int:
         return hash(self._configuration)
 
-    def _set(self, option: ConfigOption[Any], value: Any) -> Self:
+    def _set(self, option: ConfigOption, value: Any) -> Self:
         self._configuration.set_checked(option, value)
         return self

@@ -113,7 +113,7 @@ class Lookup:
     value_type: TypeInformation
 
     @staticmethod
-    def function(function: Callable[[Any], Any], value_type: DeclaredType[Any] | None = None) -> Lookup:
+    def function(function: Callable[[Any], Any], value_type: DeclaredType | None = None) -> Lookup:
         """A function of a key that gives a value, or None where there is none.
 
         Args:
@@ -129,7 +129,7 @@ class Lookup:
 
     @staticmethod
     def of_many(
-        function: Callable[[list[Any]], Any], value_type: DeclaredType[Any] | None = None, keys_per_request: int = 500
+        function: Callable[[list[Any]], Any], value_type: DeclaredType | None = None, keys_per_request: int = 500
     ) -> Lookup:
         """A function of a list of keys that gives a dict of the values that there are, by key.
 
@@ -187,7 +187,7 @@ class Lookup:
         connect: Callable[[], Any],
         table: str,
         key: str | tuple[str, ...],
-        columns: Mapping[str, DeclaredType[Any]],
+        columns: Mapping[str, DeclaredType],
         *,
         connections: int = 1,
         keys_per_request: int = 500,
@@ -291,7 +291,7 @@ public_module(__name__)
 def request_settings(
     timeout: Duration | Time | timedelta | int,
     capacity: int,
-    strategy: AsyncRetryStrategy[Any] = NO_RETRY_STRATEGY,
+    strategy: AsyncRetryStrategy = NO_RETRY_STRATEGY,
     *,
     is_ordered: bool,
     strategy_argument: str = "async_retry_strategy",

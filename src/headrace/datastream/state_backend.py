@@ -23,7 +23,7 @@ class StateBackend:
         True
     """
 
-    def settings(self) -> list[tuple[ConfigOption[Any], Any]]:
+    def settings(self) -> list[tuple[ConfigOption, Any]]:
         """Gives the options that say the same."""
         return [(options.STATE_BACKEND, options.STATE_BACKEND.default)]
 
@@ -82,9 +82,9 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         self._factory: str | None = None
         self._threads = 4
 
-    def settings(self) -> list[tuple[ConfigOption[Any], Any]]:
+    def settings(self) -> list[tuple[ConfigOption, Any]]:
         """Gives the options that say the same."""
-        found: list[tuple[ConfigOption[Any], Any]] = [(options.STATE_BACKEND, "rocksdb")]
+        found: list[tuple[ConfigOption, Any]] = [(options.STATE_BACKEND, "rocksdb")]
         if self._paths:
             found.append((options.ROCKSDB_LOCAL_DIR, self._paths[0]))
         if self._predefined is not PredefinedOptions.DEFAULT:

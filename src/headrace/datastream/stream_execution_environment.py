@@ -189,7 +189,7 @@ class StreamExecutionEnvironment(ConfiguredEnvironment):
     def from_collection(self, collection: Iterable[T], type_info: None = None) -> DataStream[T]: ...
     @overload
     def from_collection(self, collection: Iterable[Any], type_info: DeclaredType[T]) -> DataStream[T]: ...
-    def from_collection(self, collection: Iterable[Any], type_info: Any = None) -> DataStream[Any]:
+    def from_collection(self, collection: Iterable[Any], type_info: Any = None) -> DataStream:
         """A bounded stream of the given elements, in their order.
 
         Args:
@@ -217,7 +217,7 @@ class StreamExecutionEnvironment(ConfiguredEnvironment):
         source: Source[T],
         watermark_strategy: WatermarkStrategy,
         source_name: str,
-        type_info: DeclaredType[Any] | None = None,
+        type_info: DeclaredType | None = None,
     ) -> DataStream[T]:
         """A stream of what a source reads.
 
@@ -244,7 +244,7 @@ class StreamExecutionEnvironment(ConfiguredEnvironment):
         check_strategy(watermark_strategy, source.produced_type)
         return DataStreamSource(self, source, watermark_strategy, source_name)
 
-    def create_input(self, input_format: AvroInputFormat) -> DataStream[Any]:
+    def create_input(self, input_format: AvroInputFormat) -> DataStream:
         """A bounded stream of what files hold, by PyFlink's old name; new programs say ``from_source``.
 
         Args:
@@ -281,7 +281,7 @@ class StreamExecutionEnvironment(ConfiguredEnvironment):
             InvalidTypeError: for a DataFrame of another library, and naming the column that has no type in headrace.
         """
         try:
-            from headrace.runtime.spark.dataframe import DataFrameSource  # type: ignore[import-not-found, unused-ignore]
+            from headrace.runtime.spark.dataframe import DataFrameSource
         except ModuleNotFoundError as error:
             raise UnsupportedOperationError(
                 "from_dataframe() is not supported: write the DataFrame to Parquet and read it with a FileSource"
@@ -291,7 +291,7 @@ class StreamExecutionEnvironment(ConfiguredEnvironment):
 
     # Streams ask for others here: their classes cannot import one another.
 
-    def _stream(self, edges: tuple[Edge, ...], origin: TypeOrigin) -> DataStream[Any]:
+    def _stream(self, edges: tuple[Edge, ...], origin: TypeOrigin) -> DataStream:
         return DataStream(self, edges, origin=origin)
 
     def _cached(self, stream: DataStream[T_co]) -> CachedDataStream[T_co]:
@@ -302,7 +302,7 @@ class StreamExecutionEnvironment(ConfiguredEnvironment):
     ) -> KeyedStream[T_co, Any]:
         return KeyedStream(stream, key, partitioning)
 
-    def _connected(self, first: DataStream[Any], second: Any) -> Any:
+    def _connected(self, first: DataStream, second: Any) -> Any:
         if isinstance(second, BroadcastStream):
             return BroadcastConnectedStream(first, second)
         expect(second, DataStream, "connect")
@@ -311,7 +311,7 @@ class StreamExecutionEnvironment(ConfiguredEnvironment):
     def _broadcast(self, stream: DataStream[T_co], descriptors: tuple[MapStateDescriptor, ...]) -> Any:
         return BroadcastStream(stream, descriptors) if descriptors else stream
 
-    def _from(self, source: Source, name: str, origin: TypeOrigin = TypeOrigin.DECLARED) -> DataStream[Any]:
+    def _from(self, source: Source, name: str, origin: TypeOrigin = TypeOrigin.DECLARED) -> DataStream:
         strategy = WatermarkStrategy.no_watermarks()
         return DataStreamSource(self, source, strategy, name, origin=origin)
 

@@ -334,7 +334,7 @@ class FilterSpec(PassingSpec):
 
     kind: ClassVar[str] = "Filter"
     ignores_event_time: ClassVar[bool] = True
-    function: Callable[[Any], bool] | SupportsFilter[Any]
+    function: Callable[[Any], bool] | SupportsFilter
 
     @property
     def functions(self) -> Sequence[object]:
@@ -368,7 +368,7 @@ class RollingReduceSpec(FoldingSpec):
     kind: ClassVar[str] = "Reduce"
     inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED,)
     state_kinds: ClassVar[StateKinds] = KEYED
-    function: Callable[[Any, Any], Any] | SupportsReduce[Any]
+    function: Callable[[Any, Any], Any] | SupportsReduce
 
     @property
     def functions(self) -> Sequence[object]:
@@ -458,7 +458,7 @@ class MapSpec(FunctionSpec):
         is_hidden: whether it is a step of another operation of the program: then nobody can give it a uid.
     """
 
-    function: Callable[[Any], Any] | SupportsMap[Any, Any]
+    function: Callable[[Any], Any] | SupportsMap
     is_hidden: bool = False
 
     kind: ClassVar[str] = "Map"
@@ -474,7 +474,7 @@ class MapSpec(FunctionSpec):
 class FlatMapSpec(FunctionSpec):
     """Any number of records for each record."""
 
-    function: Callable[[Any], Iterable[Any] | None] | SupportsFlatMap[Any, Any]
+    function: Callable[[Any], Iterable[Any] | None] | SupportsFlatMap
 
     kind: ClassVar[str] = "FlatMap"
     ignores_event_time: ClassVar[bool] = True

@@ -40,7 +40,7 @@ class CommandQueue:
     def __init__(self, wake: threading.Event) -> None:
         self._wake = wake
         self._lock = threading.Lock()
-        self._waiting: deque[tuple[Callable[[], Any], CompletableFuture[Any]]] = deque()
+        self._waiting: deque[tuple[Callable[[], Any], CompletableFuture]] = deque()
         self._is_closed = False
 
     def add(self, command: Callable[[], T]) -> CompletableFuture[T]:
@@ -193,7 +193,7 @@ class RequestWatch:
         outcome = job.take_savepoint(wanted, stops=request.stops, drains=request.drains)
         outcome.add_done_callback(partial(self._tell, stem))
 
-    def _tell(self, stem: str, outcome: CompletableFuture[Any]) -> None:
+    def _tell(self, stem: str, outcome: CompletableFuture) -> None:
         error = outcome.exception()
         if error is not None and stem in self.stopped_by:  # without its savepoint the job goes on
             self.stopped_by = ""

@@ -39,7 +39,7 @@ _CHANGES: Final = dict.fromkeys(("put", "put_all", "putAll", "remove", "update",
 class ReadOnlyBroadcastMap(ReadOnlyBroadcastState[Any, Any]):
     """A map of broadcast state where it must not be changed."""
 
-    def __init__(self, entries: MapState[Any, Any]) -> None:
+    def __init__(self, entries: MapState) -> None:
         self._entries = entries
         self.get, self.contains = entries.get, entries.contains  # type: ignore[method-assign] # one call less
 
@@ -251,13 +251,13 @@ class _SubtaskStates(OperatorStateStore):
     def __init__(self, states: StatesWithoutKeys) -> None:
         self._states = states
 
-    def get_list_state(self, state_descriptor: d.ListStateDescriptor[Any]) -> ListState[Any]:
+    def get_list_state(self, state_descriptor: d.ListStateDescriptor) -> ListState:
         return self._states.list_state(state_descriptor)
 
-    def get_union_list_state(self, state_descriptor: d.ListStateDescriptor[Any]) -> ListState[Any]:
+    def get_union_list_state(self, state_descriptor: d.ListStateDescriptor) -> ListState:
         return self._states.union_list_state(state_descriptor)
 
-    def get_broadcast_state(self, state_descriptor: d.MapStateDescriptor[Any, Any]) -> BroadcastState[Any, Any]:
+    def get_broadcast_state(self, state_descriptor: d.MapStateDescriptor) -> BroadcastState:
         return BroadcastMap(self._states.broadcast_state(state_descriptor))
 
 

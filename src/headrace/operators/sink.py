@@ -58,7 +58,7 @@ class SinkOperator(Operator):
         self._writer_context = writer_context
         if dead_letter is not None:
             self._writer_context = replace(writer_context, reject=self._reject)
-        self._state: ListState[Any] | None = None
+        self._state: ListState | None = None
         self._state_type = writer_state_type(sink)
         self._takes_watermarks = sink.takes_watermarks
         self._writer: SinkWriter | None = None

@@ -110,7 +110,7 @@ class _StatelessOperator(FunctionOperator):
 class MapOperator(_StatelessOperator):
     """One record for each record, with its timestamp."""
 
-    def __init__(self, function: Callable[[Any], Any] | SupportsMap[Any, Any], output_type: TypeInformation) -> None:
+    def __init__(self, function: Callable[[Any], Any] | SupportsMap, output_type: TypeInformation) -> None:
         super().__init__(function, "map", output_type)
 
     def process(self, input_index: int, batch: Batch) -> None:
@@ -129,7 +129,7 @@ class FlatMapOperator(_StatelessOperator):
     """Any number of records for each record, with its timestamp."""
 
     def __init__(
-        self, function: Callable[[Any], Iterable[Any] | None] | SupportsFlatMap[Any, Any], output_type: TypeInformation
+        self, function: Callable[[Any], Iterable[Any] | None] | SupportsFlatMap, output_type: TypeInformation
     ) -> None:
         super().__init__(function, "flat_map", output_type)
 
@@ -159,7 +159,7 @@ class FilterOperator(_StatelessOperator):
 
     _makes_records = False
 
-    def __init__(self, function: Callable[[Any], bool] | SupportsFilter[Any], output_type: TypeInformation) -> None:
+    def __init__(self, function: Callable[[Any], bool] | SupportsFilter, output_type: TypeInformation) -> None:
         super().__init__(function, "filter", output_type)
 
     def process(self, input_index: int, batch: Batch) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from headrace.graph.specs import OperatorSpec
 from headrace.graph.window_specs import (
@@ -46,7 +46,7 @@ from headrace.windowing.triggers import (
     Trigger,
 )
 
-Assigner = WindowAssigner[Any, Any]
+Assigner = WindowAssigner
 
 Obstacle = tuple[str, Callable[[WindowDefinition], bool]]
 """Something that a faster operator, or a faster way of the same one, cannot do, and whether windows have it.
@@ -85,7 +85,7 @@ def _as_arithmetic(assigner: Assigner) -> ColumnarWindows | None:
     return assigner.regular
 
 
-def _own_trigger(assigner: Assigner) -> Trigger[Any, Any]:
+def _own_trigger(assigner: Assigner) -> Trigger:
     """The trigger with which windows are computed column by column."""
     if isinstance(assigner, CountTumblingWindowAssigner | CountSlidingWindowAssigner):
         return CountTrigger(assigner.window_size)

@@ -235,9 +235,7 @@ def _of_files(location: str, directory: Folder, manifest: Manifest) -> StoredJob
     return replace(job, task_tables=task_tables, source_files=source_files)
 
 
-def query(
-    job: StoredJob, uid: str, descriptor: StateDescriptor, key: Any, key_type: DeclaredType[Any] | None = None
-) -> Any:
+def query(job: StoredJob, uid: str, descriptor: StateDescriptor, key: Any, key_type: DeclaredType | None = None) -> Any:
     """What the state gives for a key: a value (None where there is none), a list, a dict.
 
     Args:

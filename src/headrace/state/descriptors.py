@@ -205,7 +205,7 @@ class ValueStateDescriptor(StateDescriptor, Generic[T]):
     kind = "value"
 
     @overload
-    def __init__(self: ValueStateDescriptor[Any], name: str, value_type_info: None = None) -> None: ...
+    def __init__(self: ValueStateDescriptor, name: str, value_type_info: None = None) -> None: ...
     @overload
     def __init__(self, name: str, value_type_info: DeclaredType[T]) -> None: ...
     def __init__(self, name: str, value_type_info: Any = None) -> None:
@@ -227,7 +227,7 @@ class ListStateDescriptor(StateDescriptor, Generic[T]):
     kind = "list"
 
     @overload
-    def __init__(self: ListStateDescriptor[Any], name: str, elem_type_info: None = None) -> None: ...
+    def __init__(self: ListStateDescriptor, name: str, elem_type_info: None = None) -> None: ...
     @overload
     def __init__(self, name: str, elem_type_info: DeclaredType[T]) -> None: ...
     def __init__(self, name: str, elem_type_info: Any = None) -> None:
@@ -256,7 +256,7 @@ class MapStateDescriptor(StateDescriptor, Generic[K, V]):
     kind = "map"
 
     @overload
-    def __init__(self: MapStateDescriptor[Any, Any], name: str) -> None: ...
+    def __init__(self: MapStateDescriptor, name: str) -> None: ...
     @overload
     def __init__(
         self: MapStateDescriptor[K, Any], name: str, key_type_info: DeclaredType[K], value_type_info: None = None

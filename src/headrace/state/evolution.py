@@ -188,20 +188,20 @@ class _Plan:
         known = self._renamed.known_as(path)
         return f"the field {known!r}" if known else "the value"
 
-    def of_basic(self, stored: BasicTypeInfo[Any], declared: BasicTypeInfo[Any], path: str) -> _Convert:
+    def of_basic(self, stored: BasicTypeInfo, declared: BasicTypeInfo, path: str) -> _Convert:
         if (stored.basic_type, declared.basic_type) not in _WIDENED:
             return self._refused(stored, declared, path)
         self.changes.append(f"{self._named(path)} is widened from {stored} to {declared}")
         type_ = declared.storage_type
         return _doubles_of if pa.types.is_float64(type_) else lambda array: array.cast(type_)
 
-    def of_sequence(self, stored: SequenceTypeInfo[Any], declared: SequenceTypeInfo[Any], path: str) -> _Convert:
+    def of_sequence(self, stored: SequenceTypeInfo, declared: SequenceTypeInfo, path: str) -> _Convert:
         if stored.nullable_elements and not declared.nullable_elements:
             return self._refused(stored, declared, path)
         convert = self.between(stored.element_type, declared.element_type, path)
         return lambda array: _with_elements(array, convert)
 
-    def of_map(self, stored: MapTypeInfo[Any, Any], declared: MapTypeInfo[Any, Any], path: str) -> _Convert:
+    def of_map(self, stored: MapTypeInfo, declared: MapTypeInfo, path: str) -> _Convert:
         if stored.key_type.to_json() != declared.key_type.to_json():
             return self._refused(stored, declared, path)
         convert = self.between(stored.value_type, declared.value_type, path)

@@ -271,7 +271,7 @@ class OperatorStateBackend:
         self._maps = KeyedStateBackend(KeyCodec.for_type(Types.INT()), self._store_of_map)
         self._use_the_key()
 
-    def list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
+    def list_state(self, descriptor: ListStateDescriptor) -> ListState:
         """The list of a descriptor; after a start at another parallelism, an equal share of the elements of all.
 
         Raises:
@@ -279,17 +279,17 @@ class OperatorStateBackend:
             InvalidProgramError: when the program declares the name twice, differently, or with a time to live.
             StateError: when the operator's spec does not declare that kind of state.
         """
-        state: ListState[Any] = self._state(StateKind.LIST, descriptor, ListStateDescriptor)
+        state: ListState = self._state(StateKind.LIST, descriptor, ListStateDescriptor)
         return state
 
-    def union_list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
+    def union_list_state(self, descriptor: ListStateDescriptor) -> ListState:
         """The list of a descriptor; after a start, the elements of all subtasks. Errors as in :meth:`list_state`."""
-        state: ListState[Any] = self._state(StateKind.UNION, descriptor, ListStateDescriptor)
+        state: ListState = self._state(StateKind.UNION, descriptor, ListStateDescriptor)
         return state
 
-    def broadcast_state(self, descriptor: MapStateDescriptor) -> MapState[Any, Any]:
+    def broadcast_state(self, descriptor: MapStateDescriptor) -> MapState:
         """The map of a descriptor, which has to be changed alike in all subtasks. Errors as in :meth:`list_state`."""
-        state: MapState[Any, Any] = self._state(StateKind.BROADCAST, descriptor, MapStateDescriptor)
+        state: MapState = self._state(StateKind.BROADCAST, descriptor, MapStateDescriptor)
         return state
 
     def list_log(self, name: str) -> RunStore:

@@ -128,13 +128,13 @@ class StatesWithoutKeys(Protocol):
     def is_restored(self) -> bool:
         """Whether this is the first epoch after a start of the job from a checkpoint that knows the operator."""
 
-    def list_state(self, descriptor: d.ListStateDescriptor) -> ListState[Any]:
+    def list_state(self, descriptor: d.ListStateDescriptor) -> ListState:
         """A list; after a start at another parallelism, an equal share of the elements of all subtasks."""
 
-    def union_list_state(self, descriptor: d.ListStateDescriptor) -> ListState[Any]:
+    def union_list_state(self, descriptor: d.ListStateDescriptor) -> ListState:
         """A list; after a start, the elements of all subtasks."""
 
-    def broadcast_state(self, descriptor: d.MapStateDescriptor) -> MapState[Any, Any]:
+    def broadcast_state(self, descriptor: d.MapStateDescriptor) -> MapState:
         """A map, which has to be changed alike in all subtasks."""
 
     def list_log(self, name: str) -> RunStore:

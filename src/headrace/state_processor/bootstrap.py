@@ -63,10 +63,10 @@ class Records:
     """
 
     data: Any
-    type: DeclaredType[Any] | None = None
+    type: DeclaredType | None = None
     assigner: Any = None
 
-    def stream(self, environment: StreamExecutionEnvironment, folder: Path, uid: str) -> DataStream[Any]:
+    def stream(self, environment: StreamExecutionEnvironment, folder: Path, uid: str) -> DataStream:
         """The records as a stream.
 
         Args:
@@ -74,13 +74,13 @@ class Records:
             folder: for what has to be written for it.
             uid: of the source.
         """
-        strategy: WatermarkStrategy[Any] = WatermarkStrategy.no_watermarks()
+        strategy: WatermarkStrategy = WatermarkStrategy.no_watermarks()
         if self.assigner is not None:
             strategy = strategy.with_timestamp_assigner(self.assigner)
         if is_spark_dataframe(self.data):
             return environment.from_dataframe(self.data, strategy, "DataFrame").uid(uid)
         if not is_table(self.data):
-            stream: DataStream[Any] = environment.from_collection(self.data, self.type).uid(uid)
+            stream: DataStream = environment.from_collection(self.data, self.type).uid(uid)
             return stream if self.assigner is None else stream.assign_timestamps_and_watermarks(strategy)
         table = table_of(self.data)
         type_ = type_of_schema(table.schema) if self.type is None else Types.of(self.type)
@@ -123,7 +123,7 @@ class BootstrapTransformation(StateTransformation):
         self,
         records: Records,
         state_kinds: StateKinds,
-        build: Callable[[DataStream[Any]], DataStream[Any]],
+        build: Callable[[DataStream], DataStream],
         check_results: Callable[[str, Iterable[Any]], None],
     ) -> None:
         self._records = records
@@ -182,17 +182,17 @@ def keyed(records: Records, selector: Any, key_type: Any, function: Any) -> Boot
     """The state of keys that a function makes."""
     _check_no_timers(function)
 
-    def build(stream: DataStream[Any]) -> DataStream[Any]:
+    def build(stream: DataStream) -> DataStream:
         grouped = stream.key_by(selector, key_type)
         return grouped._apply(StateBootstrapSpec(function, Types.PICKLED_BYTE_ARRAY()), "StateBootstrap")
 
     return BootstrapTransformation(records, KEYED, build, _refuse_results)
 
 
-def windowed(records: Records, build: Callable[[DataStream[Any]], DataStream[Any]]) -> BootstrapTransformation:
+def windowed(records: Records, build: Callable[[DataStream], DataStream]) -> BootstrapTransformation:
     """What windows hold of the records of each key, which ``build`` puts into them."""
 
-    def build_open(stream: DataStream[Any]) -> DataStream[Any]:
+    def build_open(stream: DataStream) -> DataStream:
         results = build(stream)
         results._update(keeps_windows_open=True)
         return results

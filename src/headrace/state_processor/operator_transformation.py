@@ -77,10 +77,10 @@ class WindowedOperatorTransformation:
 
     records: Records
     selector: Any
-    key_type: DeclaredType[Any] | None
+    key_type: DeclaredType | None
     calls: tuple[_Call, ...]
 
-    def trigger(self, trigger: Trigger[Any, Any]) -> WindowedOperatorTransformation:
+    def trigger(self, trigger: Trigger) -> WindowedOperatorTransformation:
         """Has another trigger say when windows fire; one that looks at elements may do so while they are filled.
 
         Raises:
@@ -95,7 +95,7 @@ class WindowedOperatorTransformation:
             )
         return self._with("trigger", trigger)
 
-    def evictor(self, evictor: Evictor[Any, Any]) -> WindowedOperatorTransformation:
+    def evictor(self, evictor: Evictor) -> WindowedOperatorTransformation:
         """Has an evictor remove elements when windows fire."""
         return self._with("evictor", evictor)
 
@@ -108,7 +108,7 @@ class WindowedOperatorTransformation:
         return self._with("accumulation_mode", mode)
 
     def reduce(
-        self, reduce_function: Any, window_function: Any = None, output_type: DeclaredType[Any] | None = None
+        self, reduce_function: Any, window_function: Any = None, output_type: DeclaredType | None = None
     ) -> BootstrapTransformation:
         """Windows that hold what a ``ReduceFunction`` makes of their elements; as ``WindowedStream.reduce``."""
         return self._filled("reduce", reduce_function, window_function, output_type)
@@ -123,13 +123,11 @@ class WindowedOperatorTransformation:
         """
         return self._filled("aggregate", aggregate_function, *more, **named)
 
-    def apply(self, window_function: Any, output_type: DeclaredType[Any] | None = None) -> BootstrapTransformation:
+    def apply(self, window_function: Any, output_type: DeclaredType | None = None) -> BootstrapTransformation:
         """Windows that hold all elements, for a ``WindowFunction``; as ``WindowedStream.apply``."""
         return self._filled("apply", window_function, output_type)
 
-    def process(
-        self, process_window_function: Any, output_type: DeclaredType[Any] | None = None
-    ) -> BootstrapTransformation:
+    def process(self, process_window_function: Any, output_type: DeclaredType | None = None) -> BootstrapTransformation:
         """Windows that hold all elements, for a ``ProcessWindowFunction``; as ``WindowedStream.process``."""
         return self._filled("process", process_window_function, output_type)
 
@@ -139,18 +137,18 @@ class WindowedOperatorTransformation:
     def _filled(self, method: str, *arguments: Any, **named: Any) -> BootstrapTransformation:
         calls = (*self.calls, _Call(method, arguments, named))
 
-        def build(stream: Any) -> DataStream[Any]:
+        def build(stream: Any) -> DataStream:
             windows = stream.key_by(self.selector, self.key_type)
             for call in calls:
                 windows = call.of(windows)
-            filled: DataStream[Any] = windows
+            filled: DataStream = windows
             return filled
 
         return windowed(self.records, build)
 
 
 def in_windows(
-    records: Records, selector: Any, key_type: DeclaredType[Any] | None, assigner: WindowAssigner[Any, Any]
+    records: Records, selector: Any, key_type: DeclaredType | None, assigner: WindowAssigner
 ) -> WindowedOperatorTransformation:
     """Records in the windows of an assigner.
 
@@ -168,7 +166,7 @@ def in_windows(
 
 
 def in_counts(
-    records: Records, selector: Any, key_type: DeclaredType[Any] | None, size: int, slide: int
+    records: Records, selector: Any, key_type: DeclaredType | None, size: int, slide: int
 ) -> WindowedOperatorTransformation:
     """Records in windows of so many of a key."""
     return WindowedOperatorTransformation(records, selector, key_type, (_Call("count_window", (size, slide), {}),))
@@ -187,7 +185,7 @@ class OperatorTransformation:
     """
 
     @staticmethod
-    def from_tables(key_type: DeclaredType[Any] | None = None) -> StateTables:
+    def from_tables(key_type: DeclaredType | None = None) -> StateTables:
         """State from tables, each with the rows of one state.
 
         Args:
@@ -197,7 +195,7 @@ class OperatorTransformation:
         return StateTables(key_type)
 
     @staticmethod
-    def bootstrap_with(data: Any, type_info: DeclaredType[Any] | None = None) -> OneInputTransformation:
+    def bootstrap_with(data: Any, type_info: DeclaredType | None = None) -> OneInputTransformation:
         """State that a function makes out of records.
 
         A job of its own makes it when the savepoint is written: on Spark where ``data`` is one of its DataFrames,
@@ -248,7 +246,7 @@ class OneInputTransformation:
         """
         return OneInputTransformation(replace(self._records, assigner=assigner))
 
-    def key_by(self, key_selector: Any, key_type: DeclaredType[Any] | None = None) -> KeyedOperatorTransformation:
+    def key_by(self, key_selector: Any, key_type: DeclaredType | None = None) -> KeyedOperatorTransformation:
         """Divides the records by keys.
 
         Args:
@@ -257,7 +255,7 @@ class OneInputTransformation:
         """
         return KeyedOperatorTransformation(self._records, key_selector, key_type)
 
-    def transform(self, function: StateBootstrapFunction[Any]) -> BootstrapTransformation:
+    def transform(self, function: StateBootstrapFunction) -> BootstrapTransformation:
         """What a function makes of the records: lists of subtasks, or what all of them have in common.
 
         Args:
@@ -285,12 +283,12 @@ class KeyedOperatorTransformation:
         >>> keyed = OperatorTransformation.bootstrap_with(["tea", "cake"]).key_by(len, int)
     """
 
-    def __init__(self, records: Records, key_selector: Any, key_type: DeclaredType[Any] | None) -> None:
+    def __init__(self, records: Records, key_selector: Any, key_type: DeclaredType | None) -> None:
         self._records = records
         self._selector = key_selector
         self._key_type = key_type
 
-    def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedOperatorTransformation:
+    def window(self, window_assigner: WindowAssigner) -> WindowedOperatorTransformation:
         """Puts the records into windows of event time, or without end; they need timestamps for the former.
 
         Raises:
@@ -303,7 +301,7 @@ class KeyedOperatorTransformation:
         """Cuts the records of each key into windows of ``size`` records; those that are not full are kept."""
         return in_counts(self._records, self._selector, self._key_type, size, slide)
 
-    def transform(self, function: KeyedStateBootstrapFunction[Any, Any]) -> BootstrapTransformation:
+    def transform(self, function: KeyedStateBootstrapFunction) -> BootstrapTransformation:
         """What a function makes of the records of each key: states and timers.
 
         Raises:

@@ -232,7 +232,7 @@ class SavepointReader:
         paths = [f"file://{self._job.location}/{file.path}" for file in files]  # whatever file system Spark has else
         return spark.read.options(mergeSchema="true", **{_TAKES_PATTERNS: "false"}).parquet(*paths)
 
-    def query(self, uid: str, descriptor: StateDescriptor, key: Any, key_type: DeclaredType[Any] | None = None) -> Any:
+    def query(self, uid: str, descriptor: StateDescriptor, key: Any, key_type: DeclaredType | None = None) -> Any:
         """What a key has in a state, without reading those of other keys; Flink called that queryable state.
 
         Of a job that runs it is what its newest checkpoint holds when the reader is made.

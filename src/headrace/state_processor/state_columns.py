@@ -69,7 +69,7 @@ def _fields(type_: CompositeTypeInfo) -> str:
     return ", ".join(f"{name}: {in_words(field)}" for name, field in named)
 
 
-def _basic(type_: BasicTypeInfo[Any]) -> str:
+def _basic(type_: BasicTypeInfo) -> str:
     return "Bytes" if type_.basic_type is BasicType.BYTES else str(type_).removesuffix("TypeInfo")
 
 
@@ -161,7 +161,7 @@ def _within(name: str, type_: TypeInformation, given: pa.Array) -> pa.Array:
         raise InvalidTypeError(f"field {name!r}: {error}") from error
 
 
-def _fitted_lists(type_: SequenceTypeInfo[Any], given: pa.Array) -> pa.Array:
+def _fitted_lists(type_: SequenceTypeInfo, given: pa.Array) -> pa.Array:
     kind = given.type
     if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
         raise InvalidTypeError(f"a column of type {kind} cannot be read as {in_words(type_)}")
@@ -171,7 +171,7 @@ def _fitted_lists(type_: SequenceTypeInfo[Any], given: pa.Array) -> pa.Array:
     return pa.ListArray.from_arrays(_offsets(given), elements, type=type_.storage_type, mask=given.is_null())
 
 
-def _fitted_maps(type_: MapTypeInfo[Any, Any], given: pa.Array) -> pa.Array:
+def _fitted_maps(type_: MapTypeInfo, given: pa.Array) -> pa.Array:
     if not pa.types.is_map(given.type):
         raise InvalidTypeError(f"a column of type {given.type} cannot be read as {in_words(type_)}")
     kind = given.type
@@ -197,7 +197,7 @@ def _pickled(type_: PickledBytesTypeInfo, given: pa.Array) -> pa.Array:
     return given
 
 
-def _fitted_basic(type_: BasicTypeInfo[Any], given: pa.Array) -> pa.Array:
+def _fitted_basic(type_: BasicTypeInfo, given: pa.Array) -> pa.Array:
     if type_.basic_type not in _AS_TEXT:
         return as_column(given, type_.storage_type)
     is_stored = given.type.equals(type_.storage_type)

@@ -102,7 +102,7 @@ class StateTables(StateTransformation):
         [{'domain': 'event', 'time': 60000, 'key': 'ann'}]
     """
 
-    def __init__(self, key_type: DeclaredType[Any] | None = None) -> None:
+    def __init__(self, key_type: DeclaredType | None = None) -> None:
         self._codec = KeyCodec.for_type(Types.PICKLED_BYTE_ARRAY() if key_type is None else Types.of(key_type))
         self._states: dict[str, GivenRows] = {}
 

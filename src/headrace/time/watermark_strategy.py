@@ -177,8 +177,8 @@ class WatermarkStrategy(Generic[T_contra]):
     @overload
     def with_timestamp_assigner(
         self, timestamp_assigner: Callable[[Any, int], int] | str | Expression | IngestionTimeAssigner
-    ) -> WatermarkStrategy[Any]: ...
-    def with_timestamp_assigner(self, timestamp_assigner: Any) -> WatermarkStrategy[Any]:
+    ) -> WatermarkStrategy: ...
+    def with_timestamp_assigner(self, timestamp_assigner: Any) -> WatermarkStrategy:
         """Take event time from the record.
 
         Args:

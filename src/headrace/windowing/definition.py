@@ -89,11 +89,11 @@ class WindowDefinition:
         accumulation_mode: what windows show when they fire again.
     """
 
-    assigner: WindowAssigner[Any, Any]
-    trigger: Trigger[Any, Any]
-    evictor: Evictor[Any, Any] | None = None
+    assigner: WindowAssigner
+    trigger: Trigger
+    evictor: Evictor | None = None
     allowed_lateness: int = 0
-    late_tag: OutputTag[Any] | None = None
+    late_tag: OutputTag | None = None
     accumulation_mode: AccumulationMode = AccumulationMode.ACCUMULATING
 
     @property
@@ -111,7 +111,7 @@ class WindowDefinition:
         return 1 if isinstance(self.assigner, MergingWindowAssigner) and self.assigner.is_event_time() else 0
 
     @property
-    def plain_trigger(self) -> Trigger[Any, Any]:
+    def plain_trigger(self) -> Trigger:
         """The trigger, without purging triggers around it: :attr:`applied_mode` says that windows discard."""
         trigger = self.trigger
         while type(trigger) is PurgingTrigger and not self.accumulation_mode.retracts:
@@ -124,7 +124,7 @@ class WindowDefinition:
         return self.accumulation_mode if self.plain_trigger is self.trigger else AccumulationMode.DISCARDING
 
     @property
-    def applied_trigger(self) -> Trigger[Any, Any]:
+    def applied_trigger(self) -> Trigger:
         """The trigger, with a purging one around it where windows discard what they have shown and stay."""
         trigger = self.plain_trigger
         goes_when_shown = trigger.fires_only_at_end and self.allowed_lateness == 0 and self.assigner.is_event_time()
@@ -167,8 +167,8 @@ class WindowFunctions:
         accumulator_type: the type of the accumulators of ``aggregate_function``; None pickles them.
     """
 
-    reduce_function: Callable[[Any, Any], Any] | SupportsReduce[Any] | None = None
-    aggregate_function: SupportsAggregate[Any, Any, Any] | None = None
+    reduce_function: Callable[[Any, Any], Any] | SupportsReduce | None = None
+    aggregate_function: SupportsAggregate | None = None
     window_function: object = None
     accumulator_type: TypeInformation | None = None
 

@@ -134,7 +134,7 @@ class CountEvictor(OneSidedEvictor[Any]):
         """
         return cls(max_count, do_evict_after)
 
-    def kept(self, elements: list[TimestampedValue[Any]]) -> list[TimestampedValue[Any]]:
+    def kept(self, elements: list[TimestampedValue]) -> list[TimestampedValue]:
         return elements[max(0, len(elements) - self.max_count) :]
 
 
@@ -212,7 +212,7 @@ class TimeEvictor(OneSidedEvictor[Any]):
         """
         return cls(to_millis(window_size), do_evict_after)
 
-    def kept(self, elements: list[TimestampedValue[Any]]) -> list[TimestampedValue[Any]]:
+    def kept(self, elements: list[TimestampedValue]) -> list[TimestampedValue]:
         if not elements or elements[0].timestamp is None:
             return elements
         times = [element.timestamp for element in elements]

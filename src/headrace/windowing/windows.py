@@ -73,8 +73,8 @@ def _derivable(cls: C) -> C:
         check(window, name)
         object.__delattr__(window, name)
 
-    cls.__setattr__ = set_field  # type: ignore[method-assign, assignment]
-    cls.__delattr__ = delete_field  # type: ignore[method-assign, assignment]
+    for name, method in (("__setattr__", set_field), ("__delattr__", delete_field)):
+        setattr(cls, name, method)
     return cls
 
 

@@ -138,7 +138,7 @@ def _storage_of(info: TypeInformation) -> pa.DataType:
     return info.logical_type.arrow_type
 
 
-DeclaredType = TypeInformation[T] | type[T] | UnionType | Sequence[TypeInformation[Any]]
+DeclaredType = TypeInformation[T] | type[T] | UnionType | Sequence[TypeInformation]
 """What a program may say a type with: also a class, a type hint, or a list of types, which is a row as in PyFlink.
 
 Checkers know what values it stands for when it is type information of a known class, or a class.

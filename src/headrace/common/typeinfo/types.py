@@ -360,9 +360,9 @@ class Types(metaclass=_TypesByName):
     def of(kind: TypeInformation[T] | type[T]) -> TypeInformation[T]: ...
     @overload
     @staticmethod
-    def of(kind: Any) -> TypeInformation[Any]: ...
+    def of(kind: Any) -> TypeInformation: ...
     @staticmethod
-    def of(kind: Any) -> TypeInformation[Any]:
+    def of(kind: Any) -> TypeInformation:
         """The type information for ``kind``: itself, or what a class or type hint stands for.
 
         ``int`` is ``LONG``, ``float`` is ``DOUBLE``, ``datetime`` is ``SQL_TIMESTAMP``, ``list[X]``, ``dict[K, V]``
@@ -461,7 +461,7 @@ class Types(metaclass=_TypesByName):
         return BasicTypeInfo(BasicType.TIMESTAMP_LTZ)
 
     @staticmethod
-    def PICKLED_BYTE_ARRAY() -> TypeInformation[Any]:
+    def PICKLED_BYTE_ARRAY() -> TypeInformation:
         """Any Python object that can be pickled."""
         return PICKLED
 
@@ -483,7 +483,7 @@ class Types(metaclass=_TypesByName):
         return TupleTypeInfo(_all(field_types))
 
     @staticmethod
-    def PRIMITIVE_ARRAY(element_type: Any) -> TypeInformation[Any]:
+    def PRIMITIVE_ARRAY(element_type: Any) -> TypeInformation:
         """A list of numbers or booleans without ``None``; ``bytes`` when the elements are of type ``BYTE``."""
         element = type_of_hint(element_type)
         return Types.BYTES() if element == Types.BYTE() else PrimitiveArrayTypeInfo(element)

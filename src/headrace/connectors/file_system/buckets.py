@@ -257,7 +257,8 @@ class _DateFolders:
         """The name of each of at least one moment."""
         steps, which = np.unique(times // (step := self._step(times)), return_inverse=True)
         names = np.array([self.name(number * step) for number in steps.tolist()], dtype=object)
-        return names[which].tolist()  # type: ignore[no-any-return]
+        found: list[str] = names[which].tolist()
+        return found
 
     def _step(self, times: npt.NDArray[np.int64]) -> int:
         """The milliseconds that share a name at least: zones are whole minutes off UTC, except long ago."""
@@ -332,9 +333,10 @@ class _Fields(BucketAssigner):
             values, positions = _distinct(bound.type, bound.column(batch.columns))
             folders = [f"{field}={_escaped(value)}" for value in values]
             pairs, which = np.unique(which * len(folders) + positions, return_inverse=True)
-            found = [divmod(pair, len(folders)) for pair in pairs.tolist()]
-            names = np.array([f"{names[outer]}/{folders[inner]}".lstrip("/") for outer, inner in found], dtype=object)
-        return names[which].tolist()  # type: ignore[no-any-return]
+            joined = [divmod(pair, len(folders)) for pair in pairs.tolist()]
+            names = np.array([f"{names[outer]}/{folders[inner]}".lstrip("/") for outer, inner in joined], dtype=object)
+        found: list[str] = names[which].tolist()
+        return found
 
     def _bound(self, record_type: TypeInformation) -> list[tuple[str, Bound]]:
         return [(_escaped(field.name), bind(field, record_type)) for field in self.fields]

@@ -376,7 +376,7 @@ class FileSystemConnector(Connector):
         assigner = BucketAssigner.base_path_bucket_assigner()
         return rows.with_bucket_assigner(assigner).with_rolling_policy(policy).build()
 
-    def _refuse(self, where: str, options: Configuration, others: tuple[ConfigOption[Any], ...]) -> None:
+    def _refuse(self, where: str, options: Configuration, others: tuple[ConfigOption, ...]) -> None:
         """Refuse options that would have no effect."""
         given = [option.key for option in others if options.contains_key(option.key)]
         if given:

@@ -400,7 +400,7 @@ class FileSourceBuilder(Generic[T_co]):
         self._skip_policy = replace(self._skip_policy, corrupt=True)
         return self
 
-    def set_metadata(self, metadata: Mapping[str, str] | Sequence[str]) -> FileSourceBuilder[Any]:
+    def set_metadata(self, metadata: Mapping[str, str] | Sequence[str]) -> FileSourceBuilder:
         """Have records tell which file they are of.
 
         They are rows then: the fields of the record (one called ``value`` where it has none), and behind them those

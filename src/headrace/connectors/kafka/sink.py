@@ -189,7 +189,7 @@ class KafkaSinkBuilder(KafkaClientBuilder, TopicSinkBuilder):
         self._published_up_to[transactional_id] = epoch
         return self
 
-    def build(self) -> KafkaSink[Any]:
+    def build(self) -> KafkaSink:
         """The sink; nothing is connected to yet.
 
         Raises:

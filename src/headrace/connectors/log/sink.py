@@ -5,7 +5,7 @@ import os
 import re
 import uuid
 from collections.abc import Sequence
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import pyarrow as pa
 
@@ -343,7 +343,7 @@ class LogSinkBuilder(TopicSinkBuilder):
         self._location = location_of(location)
         return self
 
-    def build(self) -> LogSink[Any]:
+    def build(self) -> LogSink:
         """The sink.
 
         Raises:

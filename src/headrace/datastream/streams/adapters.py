@@ -124,14 +124,36 @@ def co_flat_map(function: Any) -> CoRecordFunction:
     return CoRecordFunction(function, "flat_map", _many)
 
 
-class AllApply(Adapter, WindowFunction):
-    """Calls an ``AllWindowFunction``, or a function of window and records."""
+class WindowCall(Adapter, WindowFunction):
+    """Calls a method that takes less than a ``WindowFunction`` is given: the key is none of its arguments.
 
-    method = "apply"
+    Args:
+        function: the function, or an object with the method.
+        method: the name of the method.
+        arguments: makes its arguments of a window and its records.
+    """
+
+    def __init__(self, function: Any, method: str, arguments: Callable[[Any, Iterable[Any]], tuple[Any, ...]]) -> None:
+        super().__init__(function)
+        self.method, self._arguments = method, arguments
 
     def apply(self, key: Any, window: Any, inputs: Iterable[Any]) -> Iterable[Any] | None:
-        results: Iterable[Any] | None = method_of(self.function, "apply")(window, inputs)
+        results: Iterable[Any] | None = method_of(self.function, self.method)(*self._arguments(window, inputs))
         return results
+
+
+def window_and_records(window: Any, inputs: Iterable[Any]) -> tuple[Any, Iterable[Any]]:
+    """The arguments of ``AllWindowFunction.apply``."""
+    return window, inputs
+
+
+def records_of_both(_window: Any, inputs: Iterable[Any]) -> tuple[list[Any], list[Any]]:
+    """The arguments of ``CoGroupFunction.co_group``: the records of each stream, in the order in which they came."""
+    lefts: list[Any] = []
+    rights: list[Any] = []
+    for is_left, left, right in inputs:
+        (lefts if is_left else rights).append(left if is_left else right)
+    return lefts, rights
 
 
 class AllProcess(Adapter, ProcessWindowFunction):
@@ -172,16 +194,6 @@ _CALLED: Final[dict[type[OperatorSpec], tuple[str, Callable[[Any, Any], Iterable
 """By the spec for a stream without keys: the method that is called, and what makes results of what it returns."""
 
 
-class CoGroupApply(Adapter, WindowFunction):
-    """Calls a ``CoGroupFunction``, or a function of the records of both streams."""
-
-    method = "co_group"
-
-    def apply(self, key: Any, window: Any, inputs: Iterable[Any]) -> Iterable[Any] | None:
-        results: Iterable[Any] | None = method_of(self.function, self.method)(*_sides(inputs))
-        return results
-
-
 class JoinApply(Adapter, WindowFunction):
     """Calls a ``JoinFunction``, or a function of two records.
 
@@ -200,11 +212,11 @@ class JoinApply(Adapter, WindowFunction):
 
     def apply(self, key: Any, window: Any, inputs: Iterable[Any]) -> Iterator[Any]:
         join = method_of(self.function, self.method)
-        return (join(left, right) for left, right in self._pairs(inputs))
+        return (join(left, right) for left, right in self._pairs(window, inputs))
 
-    def _pairs(self, inputs: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+    def _pairs(self, window: Any, inputs: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
         """Each record of the left stream with each of the right one."""
-        lefts, rights = _sides(inputs)
+        lefts, rights = records_of_both(window, inputs)
         if lefts and rights:
             yield from self._matched(lefts, rights)
         elif self._outer.left and lefts:
@@ -226,7 +238,7 @@ class FlatJoinApply(JoinApply):
 
     def apply(self, key: Any, window: Any, inputs: Iterable[Any]) -> Iterator[Any]:
         join = method_of(self.function, self.method)
-        for left, right in self._pairs(inputs):
+        for left, right in self._pairs(window, inputs):
             yield from results_of(join(left, right), self.__headrace_adapted__)
 
 
@@ -247,7 +259,7 @@ class SelectApply(JoinApply):
         return product(lefts, rights)
 
     def apply(self, key: Any, window: Any, inputs: Iterable[Any]) -> Iterator[Any]:
-        pairs = self._pairs(inputs)
+        pairs = self._pairs(window, inputs)
         while some := [Row(*pair) for pair in islice(pairs, find_pairs.PAIRS)]:
             yield from self._rows(some)
 
@@ -259,12 +271,3 @@ class SelectApply(JoinApply):
             raise
         values = (array_to_values(column.type, array) for column, array in zip(self._columns, computed, strict=True))
         return (Row(*fields) for fields in zip(*values, strict=True))
-
-
-def _sides(inputs: Iterable[Any]) -> tuple[list[Any], list[Any]]:
-    """The records of both streams, in the order in which they came."""
-    lefts: list[Any] = []
-    rights: list[Any] = []
-    for is_left, left, right in inputs:
-        (lefts if is_left else rights).append(left if is_left else right)
-    return lefts, rights

@@ -126,7 +126,7 @@ class ConnectedStreams(TwoInputs[T_co, T2_co], Generic[T_co, T2_co]):
         return self._first.get_execution_environment()
 
     def key_by(
-        self, key_selector1: Any, key_selector2: Any, key_type: DeclaredType[Any] | None = None
+        self, key_selector1: Any, key_selector2: Any, key_type: DeclaredType | None = None
     ) -> ConnectedStreams[T_co, T2_co]:
         """Keys both streams, so that records with the same key meet.
 
@@ -189,7 +189,7 @@ class ConnectedStreams(TwoInputs[T_co, T2_co], Generic[T_co, T2_co]):
     def map(self, func: SupportsCoMap[T_co, T2_co, OUT], output_type: None = None) -> DataStream[OUT]: ...
     @overload
     def map(self, func: SupportsCoMap[T_co, T2_co, Any], output_type: DeclaredType[OUT]) -> DataStream[OUT]: ...
-    def map(self, func: Any, output_type: Any = None) -> DataStream[Any]:
+    def map(self, func: Any, output_type: Any = None) -> DataStream:
         """Makes one record of each record, or none where the function returns None.
 
         Args:
@@ -211,7 +211,7 @@ class ConnectedStreams(TwoInputs[T_co, T2_co], Generic[T_co, T2_co]):
     def flat_map(
         self, func: SupportsCoFlatMap[T_co, T2_co, Any], output_type: DeclaredType[OUT]
     ) -> DataStream[OUT]: ...
-    def flat_map(self, func: Any, output_type: Any = None) -> DataStream[Any]:
+    def flat_map(self, func: Any, output_type: Any = None) -> DataStream:
         """Makes any number of records of each record.
 
         Args:
@@ -231,7 +231,7 @@ class ConnectedStreams(TwoInputs[T_co, T2_co], Generic[T_co, T2_co]):
     def process(self, func: SupportsCoProcess[T_co, T2_co, OUT], output_type: None = None) -> DataStream[OUT]: ...
     @overload
     def process(self, func: SupportsCoProcess[T_co, T2_co, Any], output_type: DeclaredType[OUT]) -> DataStream[OUT]: ...
-    def process(self, func: Any, output_type: Any = None) -> DataStream[Any]:
+    def process(self, func: Any, output_type: Any = None) -> DataStream:
         """Applies a function that sees timestamps and the time, and may write to side outputs.
 
         Args:
@@ -393,7 +393,7 @@ class BroadcastConnectedStream(TwoInputs[T_co, T2_co], Generic[T_co, T2_co]):
     def process(
         self, func: SupportsBroadcastProcess[T_co, T2_co, Any], output_type: DeclaredType[OUT]
     ) -> DataStream[OUT]: ...
-    def process(self, func: Any, output_type: Any = None) -> DataStream[Any]:
+    def process(self, func: Any, output_type: Any = None) -> DataStream:
         """Applies a function to the records of both streams.
 
         Args:

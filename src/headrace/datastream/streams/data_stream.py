@@ -143,7 +143,7 @@ class DataStream(Stream[T_co], Generic[T_co]):
     ) -> DataStream[OUT]: ...
     @overload
     def map(self, func: Expression, output_type: DeclaredType[OUT] | None = None) -> DataStream[OUT]: ...
-    def map(self, func: Any, output_type: Any = None) -> DataStream[Any]:
+    def map(self, func: Any, output_type: Any = None) -> DataStream:
         """Makes one record of each record.
 
         Args:
@@ -172,7 +172,7 @@ class DataStream(Stream[T_co], Generic[T_co]):
         func: Callable[[T_co], Iterable[Any] | None] | SupportsFlatMap[T_co, Any],
         output_type: DeclaredType[OUT],
     ) -> DataStream[OUT]: ...
-    def flat_map(self, func: Any, output_type: Any = None) -> DataStream[Any]:
+    def flat_map(self, func: Any, output_type: Any = None) -> DataStream:
         """Makes any number of records of each record.
 
         Args:
@@ -225,7 +225,7 @@ class DataStream(Stream[T_co], Generic[T_co]):
     def process(self, func: SupportsProcess[T_co, OUT], output_type: None = None) -> DataStream[OUT]: ...
     @overload
     def process(self, func: SupportsProcess[T_co, Any], output_type: DeclaredType[OUT]) -> DataStream[OUT]: ...
-    def process(self, func: Any, output_type: Any = None) -> DataStream[Any]:
+    def process(self, func: Any, output_type: Any = None) -> DataStream:
         """Applies a ``ProcessFunction``, which may write to side outputs.
 
         Args:
@@ -270,10 +270,10 @@ class DataStream(Stream[T_co], Generic[T_co]):
         on: Any,
         *,
         cache: LookupCache | None = None,
-        misses: Literal["keep", "drop"] | OutputTag[Any] = "keep",
+        misses: Literal["keep", "drop"] | OutputTag = "keep",
         timeout: Duration | Time | timedelta | int = 60_000,
         capacity: int = 100,
-        retries: AsyncRetryStrategy[Any] | None = None,
+        retries: AsyncRetryStrategy | None = None,
     ) -> DataStream[tuple[T_co, Any]]:
         """Joins each record with what is found of its key when it comes: pairs ``(record, found)``; not in PyFlink.
 
@@ -372,7 +372,7 @@ class DataStream(Stream[T_co], Generic[T_co]):
         key = key_of(self._type, key_selector, more, key_type)
         return self._environment._keyed(self._without_keys(), key, ForwardByKey(caller()))
 
-    def window_all(self, window_assigner: WindowAssigner[Any, Any]) -> AllWindowedStream[T_co]:
+    def window_all(self, window_assigner: WindowAssigner) -> AllWindowedStream[T_co]:
         """Cuts all records into windows, whatever their keys; one subtask works on them.
 
         Raises:

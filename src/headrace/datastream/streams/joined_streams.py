@@ -13,7 +13,7 @@ from headrace.common.type_variables import OUT, K_co, T_co, V_co, W_co
 from headrace.common.typeinfo import DeclaredType
 from headrace.common.types import Row
 from headrace.datastream.functions import CoGroupFunction, FlatJoinFunction, JoinFunction
-from headrace.datastream.streams.adapters import CoGroupApply, FlatJoinApply, JoinApply, SelectApply
+from headrace.datastream.streams.adapters import FlatJoinApply, JoinApply, SelectApply, WindowCall, records_of_both
 from headrace.datastream.streams.checks import check_function, check_instance, check_same_environment, selected, titled
 from headrace.datastream.streams.keying import check_same_keys
 from headrace.datastream.streams.stream import Stream
@@ -124,7 +124,7 @@ class EqualTo(Generic[T_co, V_co, W_co]):
     ) -> None:
         self._first, self._second, self._windows = first, second, windows
 
-    def window(self, assigner: WindowAssigner[Any, Any]) -> W_co:
+    def window(self, assigner: WindowAssigner) -> W_co:
         """Cuts the records of both streams into windows.
 
         Raises:
@@ -146,7 +146,7 @@ class WindowsOfTwo(WindowsOfStream[T_co, K_co], Generic[T_co, V_co, K_co]):
     """
 
     def __init__(
-        self, first: KeyedStream[T_co, K_co], second: KeyedStream[V_co, K_co], assigner: WindowAssigner[Any, Any]
+        self, first: KeyedStream[T_co, K_co], second: KeyedStream[V_co, K_co], assigner: WindowAssigner
     ) -> None:
         super().__init__(first, assigner)
         self._second = second
@@ -197,7 +197,8 @@ class CoGroupedWindows(WindowsOfTwo[T_co, V_co, K_co], Generic[T_co, V_co, K_co]
         """
         check_function(function, CoGroupFunction, "co_group")
         warn_without_results(function, "co_group")
-        found: DataStream[OUT] = self._applied("CoGroup", CoGroupApply(function), function, output_type, Role.MANY)
+        called = WindowCall(function, "co_group", records_of_both)
+        found: DataStream[OUT] = self._applied("CoGroup", called, function, output_type, Role.MANY)
         return found
 
 
@@ -250,7 +251,7 @@ class JoinedWindows(WindowsOfTwo[T_co, V_co, K_co], Generic[T_co, V_co, K_co]):
         self,
         first: KeyedStream[T_co, K_co],
         second: KeyedStream[V_co, K_co],
-        assigner: WindowAssigner[Any, Any],
+        assigner: WindowAssigner,
         outer: Outer = INNER,
     ) -> None:
         super().__init__(first, second, assigner)

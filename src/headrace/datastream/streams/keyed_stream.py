@@ -169,14 +169,14 @@ class IntervalJoined(Generic[T_co, V_co, K_co]):
         self._is_exclusive[1] = True
         return self
 
-    def side_output_left_late_data(self, output_tag: OutputTag[Any]) -> Self:
+    def side_output_left_late_data(self, output_tag: OutputTag) -> Self:
         """Sends records of the left stream that are late to a side output; otherwise they are dropped and counted.
 
         Late is what has a time below the watermark. Their type is that of the records, so the tag need not say it.
         """
         return self._send_late(LEFT, output_tag, "side_output_left_late_data")
 
-    def side_output_right_late_data(self, output_tag: OutputTag[Any]) -> Self:
+    def side_output_right_late_data(self, output_tag: OutputTag) -> Self:
         """Sends records of the right stream that are late to a side output; otherwise they are dropped and counted."""
         return self._send_late(RIGHT, output_tag, "side_output_right_late_data")
 
@@ -188,7 +188,7 @@ class IntervalJoined(Generic[T_co, V_co, K_co]):
     def process(
         self, process_join_function: SupportsProcessJoin[T_co, V_co, Any], output_type: DeclaredType[OUT]
     ) -> DataStream[OUT]: ...
-    def process(self, process_join_function: Any, output_type: Any = None) -> DataStream[Any]:
+    def process(self, process_join_function: Any, output_type: Any = None) -> DataStream:
         """Applies a ``ProcessJoinFunction`` to each pair; what it yields has the later one of the two times.
 
         In an outer join it is called for records without a partner as well, with None in its place.
@@ -221,7 +221,7 @@ class IntervalJoined(Generic[T_co, V_co, K_co]):
 
     def _applied(
         self, name: str, function: Any, found: TypeInformation, columns: tuple[Bound, ...], origin: TypeOrigin
-    ) -> DataStream[Any]:
+    ) -> DataStream:
         first, second = self._late_tags
         spec = IntervalJoinSpec(function, found, self._inner_interval(), (first, second), columns, self._outer)
         return self._left._apply(spec, name, self._right, origin=origin)
@@ -232,7 +232,7 @@ class IntervalJoined(Generic[T_co, V_co, K_co]):
         check_bounds(inner.lower, inner.upper, "with exclusive bounds, between")
         return inner
 
-    def _send_late(self, side: int, output_tag: OutputTag[Any], method: str) -> Self:
+    def _send_late(self, side: int, output_tag: OutputTag, method: str) -> Self:
         expect(output_tag, OutputTag, method)
         self._late_tags[side] = output_tag
         return self
@@ -288,7 +288,7 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
     def process(
         self, func: SupportsKeyedProcess[T_co, Any, K_co], output_type: DeclaredType[OUT]
     ) -> DataStream[OUT]: ...
-    def process(self, func: Any, output_type: Any = None) -> DataStream[Any]:
+    def process(self, func: Any, output_type: Any = None) -> DataStream:
         """Applies a ``KeyedProcessFunction``, with state and timers for each key.
 
         Args:
@@ -448,7 +448,7 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
         name = "".join(map(str.capitalize, aggregation.split("_")))
         return self._apply(specs.RollingAggregateSpec(aggregation, field), name)
 
-    def _apply(self, spec: OperatorSpec, name: str, *more: Stream[Any], origin: TypeOrigin | None = None) -> DataStream:
+    def _apply(self, spec: OperatorSpec, name: str, *more: Stream, origin: TypeOrigin | None = None) -> DataStream:
         return super()._apply(with_keyed_state(spec, self._type), name, *more, origin=origin)
 
     def _spread(self, partitioning: Partitioning) -> NoReturn:

@@ -22,7 +22,7 @@ from headrace.datastream.functions import (
     RuntimeContext,
     WindowFunction,
 )
-from headrace.datastream.streams.adapters import Adapter
+from headrace.datastream.streams.adapters import Adapter, WindowCall
 from headrace.datastream.streams.checks import check_function, check_object, checked_field
 from headrace.datastream.streams.keying import selector_of
 from headrace.datastream.streams.stream import Stream
@@ -63,6 +63,10 @@ class RecordsOf(Enum):
         """The records."""
         return map(itemgetter(1), elements) if self is RecordsOf.PAIRS else iter(elements)
 
+    def arguments(self, _window: Any, elements: Iterable[Any]) -> tuple[Iterator[Any]]:
+        """The arguments of ``MapPartitionFunction.map_partition``."""
+        return (self.each(elements),)
+
 
 class Numbered(MapFunction):
     """Each record with the number of its subtask."""
@@ -72,20 +76,6 @@ class Numbered(MapFunction):
 
     def map(self, value: Any) -> tuple[int, Any]:
         return self._subtask, value
-
-
-class PartitionMap(Adapter, WindowFunction):
-    """Calls a ``MapPartitionFunction``, or a function of records."""
-
-    method = "map_partition"
-
-    def __init__(self, function: Any, records_of: RecordsOf) -> None:
-        super().__init__(function)
-        self._records_of = records_of
-
-    def apply(self, key: Any, window: Any, inputs: Iterable[Any]) -> Iterable[Any] | None:
-        results: Iterable[Any] | None = method_of(self.function, self.method)(self._records_of.each(inputs))
-        return results
 
 
 class PartitionReduce(Adapter, ReduceFunction):
@@ -205,7 +195,7 @@ class PartitionWindowedStream(Generic[T_co]):
 
     def __init__(
         self,
-        keyed_stream: KeyedStream[Any, Any],
+        keyed_stream: KeyedStream,
         records_of: RecordsOf,
         record_type: TypeInformation[T_co],
         origin: TypeOrigin,
@@ -219,7 +209,7 @@ class PartitionWindowedStream(Generic[T_co]):
         """The environment that the stream belongs to."""
         return self._keyed_stream.get_execution_environment()
 
-    def map_partition(self, map_partition_function: Any, output_type: Any = None) -> DataStream[Any]:
+    def map_partition(self, map_partition_function: Any, output_type: Any = None) -> DataStream:
         """Makes any number of records of all records of a partition.
 
         Args:
@@ -229,7 +219,8 @@ class PartitionWindowedStream(Generic[T_co]):
         check_function(map_partition_function, MapPartitionFunction, "map_partition")
         warn_without_results(map_partition_function, "map_partition")
         found = result_type(output_type, map_partition_function, Role.MANY)
-        return self._window().apply(PartitionMap(map_partition_function, self._records_of), found).name("MapPartition")
+        called = WindowCall(map_partition_function, "map_partition", self._records_of.arguments)
+        return self._window().apply(called, found).name("MapPartition")
 
     def sort_partition(self, key: Any, order: Order = Order.ASCENDING) -> DataStream[T_co]:
         """The records of each partition in order; those that are equal keep the order in which they came.
@@ -262,9 +253,7 @@ class PartitionWindowedStream(Generic[T_co]):
         reduced = self._window().reduce(function, PartitionResult(self._records_of), found)
         return reduced.name("ReducePartition")
 
-    def aggregate(
-        self, aggregate_function: Any, accumulator_type: Any = None, output_type: Any = None
-    ) -> DataStream[Any]:
+    def aggregate(self, aggregate_function: Any, accumulator_type: Any = None, output_type: Any = None) -> DataStream:
         """Folds the records of a partition, as they come.
 
         Args:
@@ -291,7 +280,7 @@ class PartitionWindowedStream(Generic[T_co]):
         )
         return aggregated.name("AggregatePartition")
 
-    def _window(self) -> WindowedStream[Any, Any, Any]:
+    def _window(self) -> WindowedStream:
         return self._keyed_stream.window(GlobalWindows.create_with_end_of_stream_trigger())
 
     def _sort_key(self, key: Any) -> Any:

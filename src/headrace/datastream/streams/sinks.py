@@ -43,7 +43,7 @@ class SupportsPreWriteTopology(ABC):
     """
 
     @abstractmethod
-    def add_pre_write_topology(self, input_data_stream: DataStream[Any]) -> DataStream[Any]:
+    def add_pre_write_topology(self, input_data_stream: DataStream) -> DataStream:
         """The stream that the writers get; called once, by ``sink_to()``.
 
         What the operators that it adds do not say themselves, of uid and parallelism, follows from the sink: with the
@@ -55,9 +55,7 @@ _FOLLOWING: Final = ("uid", "parallelism", "max_parallelism")
 """Settings of a sink that the operators take over which it has added, unless they have their own."""
 
 
-def with_pre_write_topology(
-    sink: SupportsPreWriteTopology, stream: DataStream[Any]
-) -> tuple[DataStream[Any], Sequence[Node]]:
+def with_pre_write_topology(sink: SupportsPreWriteTopology, stream: DataStream) -> tuple[DataStream, Sequence[Node]]:
     """The stream that the writers of a sink get of another one, and the operators that the sink has added for it.
 
     Raises:
@@ -171,7 +169,7 @@ def _ended(stream: DataStream[T]) -> CloseableIterator[T]:
     return CloseableIterator(handover)
 
 
-def to_dataframe(stream: DataStream[Any], job_name: str | None) -> Any:
+def to_dataframe(stream: DataStream, job_name: str | None) -> Any:
     """Runs the job of a stream's environment, and reads what it wrote for the stream.
 
     Raises:
@@ -196,7 +194,7 @@ def to_dataframe(stream: DataStream[Any], job_name: str | None) -> Any:
     return target.dataframe()
 
 
-def _check_bounded(stream: Stream[Any]) -> None:
+def _check_bounded(stream: Stream) -> None:
     graph = stream.get_execution_environment().transformations.graph
     for node in graph.subgraph({edge.source for edge in stream._edges}):
         if isinstance(node.spec, SourceSpec) and node.spec.source.boundedness is not Boundedness.BOUNDED:

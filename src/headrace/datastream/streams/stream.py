@@ -226,7 +226,7 @@ class Stream(OperatorHandle, Generic[T_co]):
 
     # --- for the classes of this package -----------------------------------------------------------------------------
 
-    def _apply(self, spec: OperatorSpec, name: str, *more: Stream[Any], origin: TypeOrigin | None = None) -> DataStream:
+    def _apply(self, spec: OperatorSpec, name: str, *more: Stream, origin: TypeOrigin | None = None) -> DataStream:
         """The stream behind a new operator.
 
         Args:
@@ -278,9 +278,7 @@ class Stream(OperatorHandle, Generic[T_co]):
         return f"{type(self).__name__}({self._type})"
 
 
-def side_stream(
-    environment: StreamExecutionEnvironment, operator: OperatorHandle, output_tag: OutputTag
-) -> DataStream[Any]:
+def side_stream(environment: StreamExecutionEnvironment, operator: OperatorHandle, output_tag: OutputTag) -> DataStream:
     """The stream of a side output of an operator, of the type that the tag says.
 
     Raises:

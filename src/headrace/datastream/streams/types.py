@@ -285,12 +285,12 @@ class SupportsCoProcess(Protocol[T_contra, V_contra, OUT_co]):
     """A ``CoProcessFunction``, a ``KeyedCoProcessFunction``, or whatever has their methods."""
 
     def process_element1(
-        self, value: T_contra, ctx: KeyedCoProcessFunction.Context[Any], /
+        self, value: T_contra, ctx: KeyedCoProcessFunction.Context, /
     ) -> Iterable[OUT_co | ToSideOutput] | None:
         """Called for each record of the first stream."""
 
     def process_element2(
-        self, value: V_contra, ctx: KeyedCoProcessFunction.Context[Any], /
+        self, value: V_contra, ctx: KeyedCoProcessFunction.Context, /
     ) -> Iterable[OUT_co | ToSideOutput] | None:
         """Called for each record of the second stream."""
 
@@ -299,11 +299,11 @@ class SupportsBroadcastProcess(Protocol[T_contra, V_contra, OUT_co]):
     """A ``BroadcastProcessFunction``, a ``KeyedBroadcastProcessFunction``, or whatever has their methods."""
 
     def process_element(
-        self, value: T_contra, ctx: KeyedBroadcastProcessFunction.ReadOnlyContext[Any], /
+        self, value: T_contra, ctx: KeyedBroadcastProcessFunction.ReadOnlyContext, /
     ) -> Iterable[OUT_co | ToSideOutput] | None:
         """Called for each record of the stream that is not broadcast."""
 
     def process_broadcast_element(
-        self, value: V_contra, ctx: KeyedBroadcastProcessFunction.Context[Any], /
+        self, value: V_contra, ctx: KeyedBroadcastProcessFunction.Context, /
     ) -> Iterable[OUT_co | ToSideOutput] | None:
         """Called for each record of the stream that is broadcast."""

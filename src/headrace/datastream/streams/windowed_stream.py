@@ -25,7 +25,7 @@ from headrace.datastream.functions import (
     ReduceFunction,
     WindowFunction,
 )
-from headrace.datastream.streams.adapters import AllApply, AllProcess
+from headrace.datastream.streams.adapters import AllProcess, WindowCall, window_and_records
 from headrace.datastream.streams.checks import check_function, check_object
 from headrace.datastream.streams.types import (
     Role,
@@ -65,16 +65,16 @@ class WindowsOfStream(Generic[T_co, K_co]):
         assigner: puts its records into windows.
     """
 
-    def __init__(self, keyed_stream: KeyedStream[T_co, K_co], assigner: WindowAssigner[Any, Any]) -> None:
+    def __init__(self, keyed_stream: KeyedStream[T_co, K_co], assigner: WindowAssigner) -> None:
         if not isinstance(assigner, WindowAssigner):
             offered = "TumblingEventTimeWindows.of(...) or another WindowAssigner"
             raise refused(f"window takes {offered}, not {assigner!r}", InvalidTypeError)
         self._keyed_stream = keyed_stream
         self._assigner = assigner
-        self._trigger: Trigger[Any, Any] | None = None
-        self._evictor: Evictor[Any, Any] | None = None
+        self._trigger: Trigger | None = None
+        self._evictor: Evictor | None = None
         self._lateness = 0
-        self._late_tag: OutputTag[Any] | None = None
+        self._late_tag: OutputTag | None = None
         self._mode = AccumulationMode.ACCUMULATING
 
     def get_execution_environment(self) -> StreamExecutionEnvironment:
@@ -98,7 +98,7 @@ class WindowsOfStream(Generic[T_co, K_co]):
     def _facts(self) -> dict[str, object]:
         return {**self._keyed_stream._facts(), "windows": self._assigner}
 
-    def trigger(self, trigger: Trigger[Any, Any]) -> Self:
+    def trigger(self, trigger: Trigger) -> Self:
         """Says when the contents of windows are shown, in the place of the assigner's own trigger.
 
         So a ``CountTrigger`` on windows of time shows them at each count, and no more at their end.
@@ -111,7 +111,7 @@ class WindowsOfStream(Generic[T_co, K_co]):
         self._trigger = self._checked(trigger)
         return self
 
-    def evictor(self, evictor: Evictor[Any, Any]) -> Self:
+    def evictor(self, evictor: Evictor) -> Self:
         """Removes records from a window when it fires, before or after its function is called; not in PyFlink.
 
         All records of the window are kept for it, also where they are reduced or aggregated.
@@ -158,7 +158,7 @@ class WindowsOfStream(Generic[T_co, K_co]):
         self._mode = mode
         return self
 
-    def side_output_late_data(self, output_tag: OutputTag[Any]) -> Self:
+    def side_output_late_data(self, output_tag: OutputTag) -> Self:
         """Sends records that are too late for all their windows to a side output; otherwise they are dropped.
 
         Their type is that of the records, so the tag need not say it.
@@ -167,7 +167,7 @@ class WindowsOfStream(Generic[T_co, K_co]):
         self._late_tag = output_tag
         return self
 
-    def _checked(self, trigger: Trigger[Any, Any]) -> Trigger[Any, Any]:
+    def _checked(self, trigger: Trigger) -> Trigger:
         if isinstance(self._assigner, MergingWindowAssigner) and not trigger.can_merge():
             raise refused(
                 f"{trigger} cannot be used with windows that merge ({self._assigner}): its can_merge() is False"
@@ -178,7 +178,7 @@ class WindowsOfStream(Generic[T_co, K_co]):
         trigger = self._default_trigger() if self._trigger is None else self._trigger
         return WindowDefinition(self._assigner, trigger, self._evictor, self._lateness, self._late_tag, self._mode)
 
-    def _default_trigger(self) -> Trigger[Any, Any]:
+    def _default_trigger(self) -> Trigger:
         trigger = self._assigner.get_default_trigger(self.get_execution_environment())
         if not isinstance(trigger, Trigger):
             name = type(self._assigner).__name__
@@ -224,8 +224,8 @@ class WindowsOfOne(WindowsOfStream[T_co, K_co], Generic[T_co, K_co]):
 
     _has_key: ClassVar[bool] = True
 
-    def _over_windows(self, window_function: Any, output_type: Any) -> tuple[Any, TypeInformation, Any]:
-        """A function that is given what a window was folded to, the type of its results, and what is declared of it."""
+    def _over_windows(self, window_function: Any, output_type: Any) -> tuple[Any, TypeInformation]:
+        """A function that is given what a window was folded to, and the type of its results."""
         applied, processed = self._function_kinds
         if not isinstance(window_function, applied | processed):
             kinds = f"{with_article(applied)} or {with_article(processed)}"
@@ -233,17 +233,17 @@ class WindowsOfOne(WindowsOfStream[T_co, K_co], Generic[T_co, K_co]):
         kind, method = (applied, "apply") if isinstance(window_function, applied) else (processed, "process")
         check_object(window_function, kind, method)
         warn_without_results(window_function, method)
-        return window_function, result_type(output_type, window_function, Role.MANY), output_type
+        return self._by_key(window_function, method), result_type(output_type, window_function, Role.MANY)
 
-    def _add(self, spec: OperatorSpec, origin: TypeOrigin | None, keyed: KeyedStream | None = None) -> DataStream[Any]:
+    def _add(self, spec: OperatorSpec, origin: TypeOrigin | None, keyed: KeyedStream | None = None) -> DataStream:
         return (keyed or self._keyed_stream)._apply(spec, "Window", origin=origin)
 
-    def _reduced(self, reduce_function: Any, window_function: Any, output_type: Any) -> DataStream[Any]:
+    def _reduced(self, reduce_function: Any, window_function: Any, output_type: Any) -> DataStream:
         check_function(reduce_function, ReduceFunction, "reduce")
         check_returns(reduce_function, "reduce")
         keyed = self._keyed_stream._for_any_result()
         if window_function is not None:
-            window_function, found, output_type = self._over_windows(window_function, output_type)
+            window_function, found = self._over_windows(window_function, output_type)
         else:
             found = keyed.get_type() if output_type is None else declared_type(output_type)
         is_same = window_function is None and output_type is None
@@ -253,7 +253,7 @@ class WindowsOfOne(WindowsOfStream[T_co, K_co], Generic[T_co, K_co]):
 
     def _aggregated(
         self, function: Any, more: tuple[Any, ...], window_function: Any, accumulator_type: Any, output_type: Any
-    ) -> DataStream[Any]:
+    ) -> DataStream:
         named = {
             "window_function": window_function,
             "accumulator_type": accumulator_type,
@@ -272,7 +272,7 @@ class WindowsOfOne(WindowsOfStream[T_co, K_co], Generic[T_co, K_co]):
             check_returns(function, method)
         return self._aggregate_rows(function, **by_position(more, named))
 
-    def _aggregate_columns(self, aggregates: tuple[Any, ...], named: dict[str, Any]) -> DataStream[Any]:
+    def _aggregate_columns(self, aggregates: tuple[Any, ...], named: dict[str, Any]) -> DataStream:
         surplus = [name for name, value in named.items() if value is not None]
         if surplus:
             raise refused(f"built-in aggregates take no {surplus[0]}: map() the rows that they give")
@@ -282,11 +282,11 @@ class WindowsOfOne(WindowsOfStream[T_co, K_co], Generic[T_co, K_co]):
 
     def _aggregate_rows(
         self, function: AggregateFunction, window_function: Any, accumulator_type: Any, output_type: Any
-    ) -> DataStream[Any]:
+    ) -> DataStream:
         if window_function is None:
             found = result_type(output_type, function.get_result)
         else:
-            window_function, found, output_type = self._over_windows(window_function, output_type)
+            window_function, found = self._over_windows(window_function, output_type)
         accumulators = None if accumulator_type is None else declared_type(accumulator_type)
         functions = WindowFunctions(
             aggregate_function=function, window_function=window_function, accumulator_type=accumulators
@@ -294,9 +294,27 @@ class WindowsOfOne(WindowsOfStream[T_co, K_co], Generic[T_co, K_co]):
         spec = RowWindowSpec(self._definition_for(found), found, functions)
         return self._add(spec, origin_of(output_type))
 
-    def _applied(self, window_function: Any, found: TypeInformation, declared: Any) -> DataStream[Any]:
-        functions = WindowFunctions(window_function=window_function)
-        return self._add(RowWindowSpec(self._definition_for(found), found, functions), origin_of(declared))
+    def _applied(self, window_function: object, output_type: Any) -> DataStream:
+        kind, processed = self._function_kinds
+        check_function(window_function, kind, "apply", otherwise=f" (process takes {with_article(processed)})")
+        return self._over_records(window_function, "apply", output_type)
+
+    def _processed(self, window_function: object, output_type: Any) -> DataStream:
+        applied, kind = self._function_kinds
+        parameters = "key, window and records" if self._has_key else "window and records"
+        instead = f"apply(...) takes {with_article(applied)}, or a function of {parameters}"
+        check_object(window_function, kind, "process", instead=instead)
+        return self._over_records(window_function, "process", output_type)
+
+    def _over_records(self, window_function: object, method: str, output_type: Any) -> DataStream:
+        warn_without_results(window_function, method)
+        found = result_type(output_type, window_function, Role.MANY)
+        functions = WindowFunctions(window_function=self._by_key(window_function, method))
+        return self._add(RowWindowSpec(self._definition_for(found), found, functions), origin_of(output_type))
+
+    def _by_key(self, window_function: Any, method: str) -> Any:
+        """The function as one that is called with a key as well."""
+        return window_function
 
 
 class WindowedStream(WindowsOfOne[T_co, K_co], Generic[T_co, K_co, W_co]):
@@ -357,7 +375,7 @@ class WindowedStream(WindowsOfOne[T_co, K_co], Generic[T_co, K_co, W_co]):
         window_function: SupportsApply[T_co, Any, K_co, W_co] | SupportsProcessWindow[T_co, Any, K_co, W_co] | None,
         output_type: DeclaredType[OUT],
     ) -> DataStream[OUT]: ...
-    def reduce(self, reduce_function: Any, window_function: Any = None, output_type: Any = None) -> DataStream[Any]:
+    def reduce(self, reduce_function: Any, window_function: Any = None, output_type: Any = None) -> DataStream:
         """Combines the records of a window, as they come, into one of the same type.
 
         Args:
@@ -392,7 +410,7 @@ class WindowedStream(WindowsOfOne[T_co, K_co], Generic[T_co, K_co, W_co]):
         window_function: Any = None,
         accumulator_type: Any = None,
         output_type: Any = None,
-    ) -> DataStream[Any]:
+    ) -> DataStream:
         """Folds the records of a window, as they come.
 
         Either with built-in aggregates, column by column::
@@ -430,17 +448,14 @@ class WindowedStream(WindowsOfOne[T_co, K_co], Generic[T_co, K_co, W_co]):
         | Callable[[K_co, W_co, Iterable[T_co]], Iterable[Any] | None],
         output_type: DeclaredType[OUT],
     ) -> DataStream[OUT]: ...
-    def apply(self, window_function: Any, output_type: Any = None) -> DataStream[Any]:
+    def apply(self, window_function: Any, output_type: Any = None) -> DataStream:
         """Applies a function to the records of each window, all of which are kept until it fires.
 
         Args:
             window_function: a ``WindowFunction``, or a function of key, window and records.
             output_type: the type of the results; taken from annotations when left out.
         """
-        otherwise = " (process takes a ProcessWindowFunction)"
-        check_function(window_function, WindowFunction, "apply", otherwise=otherwise)
-        warn_without_results(window_function, "apply")
-        return self._applied(window_function, result_type(output_type, window_function, Role.MANY), output_type)
+        return self._applied(window_function, output_type)
 
     @overload
     def process(
@@ -450,18 +465,14 @@ class WindowedStream(WindowsOfOne[T_co, K_co], Generic[T_co, K_co, W_co]):
     def process(
         self, process_window_function: SupportsProcessWindow[T_co, Any, K_co, W_co], output_type: DeclaredType[OUT]
     ) -> DataStream[OUT]: ...
-    def process(self, process_window_function: Any, output_type: Any = None) -> DataStream[Any]:
+    def process(self, process_window_function: Any, output_type: Any = None) -> DataStream:
         """Applies a ``ProcessWindowFunction`` to the records of each window, all of which are kept until it fires.
 
         Args:
             process_window_function: the function.
             output_type: the type of the results; taken from annotations when left out.
         """
-        instead = "apply(...) takes a WindowFunction, or a function of key, window and records"
-        check_object(process_window_function, ProcessWindowFunction, "process", instead=instead)
-        warn_without_results(process_window_function, "process")
-        found = result_type(output_type, process_window_function, Role.MANY)
-        return self._applied(process_window_function, found, output_type)
+        return self._processed(process_window_function, output_type)
 
 
 def full_windows(size: int, slide: int) -> tuple[WindowAssigner[Any, CountWindow], Trigger[Any, CountWindow]]:
@@ -514,7 +525,7 @@ class AllWindowedStream(WindowsOfOne[T_co, int], Generic[T_co]):
     def _facts(self) -> dict[str, object]:
         return {"records": self.get_input_type(), "windows": self._assigner}
 
-    def reduce(self, reduce_function: Any, window_function: Any = None, output_type: Any = None) -> DataStream[Any]:
+    def reduce(self, reduce_function: Any, window_function: Any = None, output_type: Any = None) -> DataStream:
         """Combines the records of a window, as they come, into one of the same type.
 
         Args:
@@ -531,7 +542,7 @@ class AllWindowedStream(WindowsOfOne[T_co, int], Generic[T_co]):
         window_function: Any = None,
         accumulator_type: Any = None,
         output_type: Any = None,
-    ) -> DataStream[Any]:
+    ) -> DataStream:
         """Folds the records of a window, as they come.
 
         Either with built-in aggregates, of which each subtask computes its share first where that is possible::
@@ -554,36 +565,28 @@ class AllWindowedStream(WindowsOfOne[T_co, int], Generic[T_co]):
         """
         return self._aggregated(aggregate_function, more, window_function, accumulator_type, output_type)
 
-    def apply(self, window_function: Any, output_type: Any = None) -> DataStream[Any]:
+    def apply(self, window_function: Any, output_type: Any = None) -> DataStream:
         """Applies a function to the records of each window, all of which are kept until it fires.
 
         Args:
             window_function: an ``AllWindowFunction``, or a function of window and records.
             output_type: the type of the results; taken from annotations when left out.
         """
-        otherwise = " (process takes a ProcessAllWindowFunction)"
-        check_function(window_function, AllWindowFunction, "apply", otherwise=otherwise)
-        warn_without_results(window_function, "apply")
-        found = result_type(output_type, window_function, Role.MANY)
-        return self._applied(AllApply(window_function), found, found)
+        return self._applied(window_function, output_type)
 
-    def process(self, process_window_function: Any, output_type: Any = None) -> DataStream[Any]:
+    def process(self, process_window_function: Any, output_type: Any = None) -> DataStream:
         """Applies a ``ProcessAllWindowFunction`` to the records of each window, all of which are kept until it fires.
 
         Args:
             process_window_function: the function.
             output_type: the type of the results; taken from annotations when left out.
         """
-        instead = "apply(...) takes an AllWindowFunction, or a function of window and records"
-        check_object(process_window_function, ProcessAllWindowFunction, "process", instead=instead)
-        warn_without_results(process_window_function, "process")
-        found = result_type(output_type, process_window_function, Role.MANY)
-        return self._applied(AllProcess(process_window_function), found, found)
+        return self._processed(process_window_function, output_type)
 
-    def _add(self, spec: OperatorSpec, origin: TypeOrigin | None, keyed: KeyedStream | None = None) -> DataStream[Any]:
+    def _add(self, spec: OperatorSpec, origin: TypeOrigin | None, keyed: KeyedStream | None = None) -> DataStream:
         return super()._add(spec, origin, keyed).set_parallelism(1)
 
-    def _over_windows(self, window_function: Any, output_type: Any) -> tuple[Any, TypeInformation, Any]:
-        function, found, _ = super()._over_windows(window_function, output_type)
-        adapter = AllApply if isinstance(function, AllWindowFunction) else AllProcess
-        return adapter(function), found, found
+    def _by_key(self, window_function: Any, method: str) -> Any:
+        if method == "process":
+            return AllProcess(window_function)
+        return WindowCall(window_function, method, window_and_records)

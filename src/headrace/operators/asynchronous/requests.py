@@ -44,7 +44,7 @@ class RequestSettings:
     timeout: int
     capacity: int
     is_ordered: bool
-    retries: AsyncRetryStrategy[Any]
+    retries: AsyncRetryStrategy
 
 
 class Answers:

@@ -70,7 +70,7 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
         """What makes another attempt necessary."""
 
     @staticmethod
-    def no_restart() -> AsyncRetryStrategy[Any]:
+    def no_restart() -> AsyncRetryStrategy:
         """One attempt, and no more."""
         return NO_RETRY_STRATEGY
 
@@ -80,7 +80,7 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
         backoff_time_millis: Length,
         result_predicate: ResultPredicate = None,
         exception_predicate: ExceptionPredicate = None,
-    ) -> AsyncRetryStrategy[Any]:
+    ) -> AsyncRetryStrategy:
         """Attempts with the same pause between them.
 
         Args:
@@ -103,7 +103,7 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
         multiplier: float,
         result_predicate: ResultPredicate = None,
         exception_predicate: ExceptionPredicate = None,
-    ) -> AsyncRetryStrategy[Any]:
+    ) -> AsyncRetryStrategy:
         """Attempts with pauses that grow.
 
         Args:
@@ -259,4 +259,4 @@ def _check_positive(method: str, **numbers: float) -> None:
             raise refused(f"{method}: {name} has to be greater than zero, not {number!r}")
 
 
-NO_RETRY_STRATEGY: AsyncRetryStrategy[Any] = NoRetryStrategy()
+NO_RETRY_STRATEGY: AsyncRetryStrategy = NoRetryStrategy()

@@ -213,7 +213,7 @@ class AggregateLog:
     def __init__(
         self,
         layout: ColumnarWindowLayout,
-        windows: WindowSerializer[Any],
+        windows: WindowSerializer,
         input_type: TypeInformation,
         context: OperatorContext,
     ) -> None:

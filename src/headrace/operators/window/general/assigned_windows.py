@@ -369,7 +369,7 @@ class AssignedWindows:
     """
 
     def __init__(
-        self, context: OperatorContext, assigner: WindowAssigner[Any, Any], kept: KeptWindows, time: OperatorTime
+        self, context: OperatorContext, assigner: WindowAssigner, kept: KeptWindows, time: OperatorTime
     ) -> None:
         self._context = context
         self._keyed = context.state.keyed

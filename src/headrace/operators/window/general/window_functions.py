@@ -306,7 +306,7 @@ class WindowTrigger(Trigger.OnMergeContext):
 
     def __init__(
         self,
-        trigger: Trigger[Any, Any],
+        trigger: Trigger,
         keyed: KeyedStates,
         timers: Timers,
         time: OperatorTime,

@@ -71,7 +71,7 @@ class FunctionWindowOperator(KeyedOperator, FunctionOperator):
         is_batch: whether timers in processing time fire when the input has ended, whatever the clock says.
     """
 
-    _windows: WindowSerializer[Any]
+    _windows: WindowSerializer
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class WindowOperator(FunctionWindowOperator):
     ) -> None:
         super().__init__(definition, functions, input_type, output_type, side_types, is_batch=is_batch)
         self._windows = window_serializer(self._assigner.get_window_serializer())
-        self._merging: MergingWindows[Any] | None = None
+        self._merging: MergingWindows | None = None
         self._may_have_former = False
 
     def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[StoredWindow]:
