@@ -145,30 +145,27 @@ class Membership:
         return f"{tag_of(self._group)}-{member_id}"
 
 
-def commit_without_members(
+def commit_offsets(
     journal: Journal,
-    group: str,
+    metadata: GroupMetadata,
     offsets: Mapping[TopicPartition, CommittedOffset],
-    created: Mapping[str, int],
     check: Callable[[Group], object] = lambda _: None,
 ) -> None:
-    """Commit offsets of a group whose partitions nobody shares.
+    """Commit offsets of a group, outside of a transaction.
 
     Args:
         journal: of the log.
-        group: the group.
+        metadata: on whose behalf.
         offsets: of the next records to read.
-        created: with which versions the topics have come that these are of; see :func:`of_these_topics`.
         check: looks at the group as it is then; what it raises ends the attempt.
 
     Raises:
-        CommitFailedError: when it has members, which alone may do so.
+        CommitFailedError: when others have a partition by now, or have had it since.
     """
-    metadata = GroupMetadata(group, created=created)
 
     def describe(commit: Commit, state: LogState) -> Commit:
-        check(state.groups.get(group, Group()))
-        return replace(commit, offsets={group: may_commit(metadata, offsets, state)})
+        check(state.groups.get(metadata.group_id, Group()))
+        return replace(commit, offsets={metadata.group_id: may_commit(metadata, offsets, state)})
 
     journal.change(describe)
 
