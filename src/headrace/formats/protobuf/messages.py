@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import binascii
 import importlib
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +14,7 @@ import pyarrow.compute as pc
 from headrace.common.batch import Batch
 from headrace.common.columns import layout_of
 from headrace.common.errors import InvalidProgramError, UnknownSchemaError
+from headrace.formats.avro.encoding import read_integer, write_integer
 from headrace.formats.bad_records import ColumnarDeserializationSchema, ColumnarSerializationSchema
 from headrace.formats.protobuf.columns import message_column
 from headrace.formats.protobuf.wire import ProtobufSchema, require_protobuf, schema_of, wire_format
@@ -142,26 +142,25 @@ def without_indexes(messages: pa.Array) -> tuple[list[tuple[int, ...]], pa.Array
         return [(0,)] * len(messages), pc.binary_slice(messages, HEADER_BYTES + 1)
     indexes, bodies = [], []
     for message in messages.to_pylist():
-        numbers = _varints(message[HEADER_BYTES:])
-        count, position = next(numbers)
-        if not 0 <= count <= _MOST_INDEXES:
-            raise ValueError(f"its header says that {count} indexes of a message follow")
-        path = [next(numbers) for _ in range(count)]
-        indexes.append(tuple(number for number, _ in path) or (0,))
-        bodies.append(message[HEADER_BYTES + (path[-1][1] if path else position) :])
+        try:
+            path, end = _path_of(message)
+        except IndexError:
+            raise ValueError("it ends within the header") from None
+        indexes.append(path)
+        bodies.append(message[end:])
     return indexes, pa.array(bodies, pa.binary())
 
 
-def _varints(data: bytes) -> Iterator[tuple[int, int]]:
-    """Signed integers that lie one behind the other, each with the place behind it."""
-    value = shift = 0
-    for place, byte in enumerate(data, 1):
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            yield (value >> 1) ^ -(value & 1), place
-            value = shift = 0
-    raise ValueError("it ends within the header")
+def _path_of(message: bytes) -> tuple[tuple[int, ...], int]:
+    """The indexes in the header of a message, and where that ends."""
+    count, end = read_integer(message, HEADER_BYTES)
+    if not 0 <= count <= _MOST_INDEXES:
+        raise ValueError(f"its header says that {count} indexes of a message follow")
+    path = []
+    for _ in range(count):
+        index, end = read_integer(message, end)
+        path.append(index)
+    return tuple(path) or (0,), end
 
 
 def indexes_of(descriptor: Descriptor) -> bytes:
@@ -175,16 +174,7 @@ def indexes_of(descriptor: Descriptor) -> bytes:
     for name in descriptor.full_name.removeprefix(f"{file.package}.").split("."):
         path.append([message.name for message in inner].index(name))
         inner = inner[path[-1]].nested_type
-    return b"\x00" if path == [0] else b"".join(map(_varint, [len(path), *path]))
-
-
-def _varint(number: int) -> bytes:
-    """A number that is not negative, as :func:`_varints` reads it."""
-    rest, written = number << 1, bytearray()
-    while rest > 0x7F:
-        written.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    return bytes([*written, rest])
+    return b"\x00" if path == [0] else b"".join(map(write_integer, [len(path), *path]))
 
 
 _SERIALIZED: Final = "serialized"
