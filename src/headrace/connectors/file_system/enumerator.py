@@ -408,10 +408,9 @@ class FileEnumerator(SplitEnumerator):
         self._last_scan: int | None = None
         self._swept_at = 0
         if context.state is None:
-            self._paths.check_exist(for_ever=watch is not None)
-            self._paths.tell_of_nothing(for_ever=watch is not None)
+            found = self._paths.first_look(for_ever=watch is not None)
             if watch is None:
-                self._add(self._paths.find(), self._known.newest)
+                self._add(found, self._known.newest)
 
     def discover(self, now: int) -> Sequence[str]:
         self._scan(now)

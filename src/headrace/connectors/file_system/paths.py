@@ -136,40 +136,39 @@ class InputPaths:
             return self.store_of(path).is_pattern(path)
         return names[: len(pattern)] == pattern and not any(map(is_hidden, names[len(pattern) :]))
 
-    def check_exist(self, *, for_ever: bool) -> None:
-        """Refuse paths that name nothing to read, which is a mistake more often than not; a pattern may match nothing.
+    def first_look(self, *, for_ever: bool) -> list[FileStatus]:
+        """Find all files at the very start, as :meth:`find` does.
+
+        A path that names nothing to read is a mistake more often than not. A pattern may match nothing; that is warned
+        of.
 
         Args:
-            for_ever: whether files are looked for again, so that the folder of a pattern may come later.
+            for_ever: whether files are looked for again: what is not there may come later, and nothing is found now.
 
         Raises:
-            InvalidProgramError: naming the path.
+            InvalidProgramError: naming a path that names nothing to read.
         """
+        found: dict[str, FileStatus] = {}
         for path in self._paths:
             store = self.store_of(path)
-            if not store.is_pattern(path):
-                if (problem := store.missing(path)) is not None:
-                    raise InvalidProgramError(problem)
-            elif not for_ever and store.is_lost(folder := _folder_of(path)):
-                raise InvalidProgramError(f"there is no folder {shown(folder)}, in which {shown(path)} may be")
+            literal = self._checked(store, path, for_ever=for_ever)
+            if for_ever and literal is None:
+                continue
+            files = {status.path: status for status in store.find(path)}
+            if not files:
+                _tell_of_nothing(path, literal)
+            found |= files if not for_ever else {}
+        return [found[path] for path in sorted(found)]
 
-    def tell_of_nothing(self, *, for_ever: bool) -> None:
-        """Warn of paths without files, unless files are looked for again; of one that was no pattern, in any case."""
-        for path in self._paths:
-            store = self.store_of(path)
-            literal = self._literal(path) if store.is_pattern(path) else None
-            if (for_ever and literal is None) or any(True for _ in store.find(path)):
-                continue
-            if literal is None:
-                logger.warning("%s has no files to read; those that are empty or hidden are left out", shown(path))
-                continue
-            logger.warning(
-                "%s is a pattern that matches no file, but %s exists: to read it write %s, as *, ? and [...] stand for "
-                "other characters",
-                shown(path),
-                shown(literal),
-                shown(glob.escape(literal) + path[len(literal) :]),
-            )
+    def _checked(self, store: FileStore, path: str, *, for_ever: bool) -> str | None:
+        """Refuse a path that names nothing; gives the beginning of a pattern that exists under that very name."""
+        if not store.is_pattern(path):
+            if (problem := store.missing(path)) is not None:
+                raise InvalidProgramError(problem)
+            return None
+        if not for_ever and store.is_lost(folder := _folder_of(path)):
+            raise InvalidProgramError(f"there is no folder {shown(folder)}, in which {shown(path)} may be")
+        return self._literal(path)
 
     def _literal(self, pattern: str) -> str | None:
         """The longest beginning of a pattern that exists under that very name, if it has wildcards."""
@@ -200,6 +199,19 @@ class InputPaths:
     def _is_folder(self, path: str) -> bool:
         store = self.store_of(path)
         return not store.is_pattern(path) and store.status(path) is None
+
+
+def _tell_of_nothing(path: str, literal: str | None) -> None:
+    if literal is None:
+        logger.warning("%s has no files to read; those that are empty or hidden are left out", shown(path))
+        return
+    logger.warning(
+        "%s is a pattern that matches no file, but %s exists: to read it write %s, as *, ? and [...] stand for other "
+        "characters",
+        shown(path),
+        shown(literal),
+        shown(glob.escape(literal) + path[len(literal) :]),
+    )
 
 
 def _parts(path: str) -> list[str]:
