@@ -562,6 +562,11 @@ def check_properties(sink: Sink) -> None:
             raise refused(f"{where} is {value!r:.200}: have it be {with_article(kinds[0])}", InvalidTypeError)
 
 
+def _gave(giver: object, method: str, given: object, wanted: str) -> InvalidProgramError:
+    """The error about what a method of a sink, a writer or a pre-commit has returned."""
+    return InvalidProgramError(f"{type(giver).__name__}.{method}() gave {given!r:.200}: return {wanted}")
+
+
 def checked_writer(sink: Sink, method: str, writer: Any) -> SinkWriter:
     """Check the writer that a method of a sink has created.
 
@@ -570,7 +575,7 @@ def checked_writer(sink: Sink, method: str, writer: Any) -> SinkWriter:
     """
     name = type(sink).__name__
     if not isinstance(writer, SinkWriter):
-        raise InvalidProgramError(f"{name}.{method}() gave {writer!r:.200}: return a SinkWriter")
+        raise _gave(sink, method, writer, "a SinkWriter")
     is_stateful, is_kept = isinstance(writer, StatefulSinkWriter), isinstance(sink, SupportsWriterState)
     if is_kept and not is_stateful:
         raise InvalidProgramError(
@@ -593,9 +598,7 @@ def checked_committer(sink: Sink, committer: Any) -> Committer | None:
     """
     if committer is None or isinstance(committer, Committer):
         return committer
-    raise InvalidProgramError(
-        f"{type(sink).__name__}.create_committer() gave {committer!r:.200}: return a Committer, or None"
-    )
+    raise _gave(sink, "create_committer", committer, "a Committer, or None")
 
 
 def checked_list(giver: object, method: str, given: Any, of: str) -> list[Any]:
@@ -605,9 +608,7 @@ def checked_list(giver: object, method: str, given: Any, of: str) -> list[Any]:
         InvalidProgramError: when that is something else, as text is, whose characters it would be.
     """
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
-        raise InvalidProgramError(
-            f"{type(giver).__name__}.{method}() gave {given!r:.200}: return a list of {of}, [] for none"
-        )
+        raise _gave(giver, method, given, f"a list of {of}, [] for none")
     return list(given)
 
 
@@ -619,7 +620,7 @@ def checked_time(giver: object, method: str, given: Any) -> int | None:
     """
     if given is None or isinstance(given, int):
         return given
-    raise InvalidProgramError(f"{type(giver).__name__}.{method}() gave {given!r:.200}: return milliseconds, or None")
+    raise _gave(giver, method, given, "milliseconds, or None")
 
 
 def checked_pre_committed(pre_commit: PreCommit, given: Any, *, is_last: bool) -> PreCommitted:
@@ -628,13 +629,12 @@ def checked_pre_committed(pre_commit: PreCommit, given: Any, *, is_last: bool) -
     Raises:
         InvalidProgramError: when it is something else, or holds back what no later epoch would give out.
     """
-    name = type(pre_commit).__name__
     if not isinstance(given, PreCommitted):
-        raise InvalidProgramError(f"{name}.prepare() gave {given!r:.200}: return a PreCommitted(ready, in_progress)")
+        raise _gave(pre_commit, "prepare", given, "a PreCommitted(ready, in_progress)")
     if is_last and given.in_progress:
         raise InvalidProgramError(
-            f"{name}.prepare() holds back {given.in_progress!r:.200} in the last epoch of the job, so nobody would see "
-            "it: where is_last is true, give everything as ready, and None as in_progress"
+            f"{type(pre_commit).__name__}.prepare() holds back {given.in_progress!r:.200} in the last epoch of the "
+            "job, so nobody would see it: where is_last is true, give everything as ready, and None as in_progress"
         )
     ready = as_in_a_checkpoint(checked_list(pre_commit, "prepare", given.ready, "what is ready"))
     return PreCommitted(tuple(ready), None if given.in_progress is None else as_json(given.in_progress))
