@@ -98,7 +98,8 @@ class FileJournal:
         self._is_written = True
         self._runs: list[_Run] = []
         self._number = 0
-        self._superseded: deque[str] | None = None
+        self._left_by_others: list[str] = []
+        self._superseded = deque[str]()
 
     def add(self, files: list[FileStatus], newest: int) -> None:
         """Add files that are to be read after all others; ``newest`` as in :class:`KnownFiles`."""
@@ -115,8 +116,7 @@ class FileJournal:
         """
         if not self._is_written:
             before, self._runs = self._runs, self._written()
-            if self._superseded is not None:
-                self._superseded += [run.name for run in before if run not in self._runs]
+            self._superseded += [run.name for run in before if run not in self._runs]
             self._reference = [[run.name, run.checksum] for run in self._runs]
             self._unwritten, self._is_written = [], True
         return self._reference
@@ -126,21 +126,15 @@ class FileJournal:
         if not self._runs:
             return
         try:
-            if self._superseded is None:
-                self._superseded = self._left_by_others()
+            if self._left_by_others:
+                self._folder.remove_unfinished(set(self._left_by_others).__contains__)
+                self._left_by_others = []
             while len(self._superseded) > _MOST_KEPT:
                 if self._superseded[0] not in self._restored:
                     self._folder.remove(self._superseded[0])
                 self._superseded.popleft()
         except OSError as error:
             logger.warning("older lists of files in %s are left there: %s", self._folder, error)
-
-    def _left_by_others(self) -> deque[str]:
-        """What was there before and no reference of this life names; what killed writers have left of it is removed."""
-        named = {run.name for run in self._runs}
-        left = deque(name for number, name in _numbered(self._folder) if number <= self._number and name not in named)
-        self._folder.remove_unfinished(set(left).__contains__)
-        return left
 
     def _written(self) -> list[_Run]:
         """Write what is new together with the runs that are no longer than it, or write all; gives all runs."""
@@ -158,7 +152,10 @@ class FileJournal:
         content = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
         if not self._number:
             self._folder.make()
-            self._number = max((number for number, _ in _numbered(self._folder)), default=0)
+            found = {name: int(named[1]) for name in self._folder.names() if (named := _NAME.fullmatch(name))}
+            self._left_by_others = sorted(found, key=found.__getitem__)
+            self._superseded += self._left_by_others
+            self._number = max(found.values(), default=0)
         self._number += 1
         while not self._folder.create(name := f"files-{self._number:08}.log", content):
             self._number += 1  # never one that exists: another job manager may have just written it
@@ -202,11 +199,6 @@ def _apply(known: KnownFiles, entry: Json) -> None:
 
 def _entries(kind: str, files: list[FileStatus]) -> list[Json]:
     return [[kind, status.path, status.size, status.mtime_ns] for status in files]
-
-
-def _numbered(folder: Folder) -> list[tuple[int, str]]:
-    """The files in a folder by their numbers, in order, and what others may have put there under such names."""
-    return sorted((int(found[1]), found[0]) for found in map(_NAME.fullmatch, folder.names()) if found is not None)
 
 
 MAX_FILES = 10_000
