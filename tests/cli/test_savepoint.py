@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from headrace.cli import checkpoints
+from headrace.cli import savepoint as cli_savepoint
 from headrace.cli.main import app
 from headrace.client.job_client import JobClient
 from headrace.common import JobStatus
@@ -98,7 +98,7 @@ def test_who_asks_before_the_job_has_begun_waits_for_it(place: Place, monkeypatc
         real_sleep(seconds)
 
     real_sleep = time.sleep
-    monkeypatch.setattr(checkpoints.time, "sleep", begins_meanwhile)
+    monkeypatch.setattr(cli_savepoint.time, "sleep", begins_meanwhile)
     taken = headrace("savepoint", str(directory))
     assert taken.exit_code == 0, taken.output
     assert taken.stderr.count(f"no job has begun in {directory} yet: waiting for one, 60 s at most") == 1

@@ -12,8 +12,8 @@ from headrace.common.time import Duration
 from headrace.connectors.partitions import OffsetResetStrategy
 from headrace.datastream.connectors.log import LogSource, LogSourceBuilder
 from headrace.log import Log, Producer, TopicPartition
-from headrace.log.groups import CommittedOffset, GroupMetadata
-from headrace.log.membership import commit_offsets
+from headrace.log.groups import CommittedOffset
+from headrace.log.membership import commit_without_members
 from tests.connectors.partitions.driver import OpenTransaction, TopicDriver, message
 
 
@@ -53,11 +53,7 @@ class LogTopic(TopicDriver):
         self.log.maintain(fully=True)
 
     def commit_offset(self, group: str, offset: int) -> None:
-        commit_offsets(
-            self.log.journal,
-            GroupMetadata(group, created={}),
-            {TopicPartition(self.name, 0): CommittedOffset(offset)},
-        )
+        commit_without_members(self.log.journal, group, {TopicPartition(self.name, 0): CommittedOffset(offset)}, {})
 
     def committed(self, group: str) -> dict[int, int]:
         found = self.log.committed(group)

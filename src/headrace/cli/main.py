@@ -202,7 +202,7 @@ def explain(  # noqa: PLR0913, PLR0917 - as above
     traceback: Traceback = False,
 ) -> None:
     """Show the job that a program would run, without running it."""
-    from headrace.cli.run import explain_program
+    from headrace.cli.explain import explain_program
 
     named = {options.PARALLELISM.key: None if parallelism is None else str(parallelism)}
     settings = job_settings(define, properties_file, named)
@@ -243,7 +243,7 @@ def savepoint(
     properties_file: PropertiesFile = None,
 ) -> None:
     """Have a running job take a savepoint, and print where it is; or dispose of one."""
-    from headrace.cli.checkpoints import run_dispose, run_savepoint
+    from headrace.cli.savepoint import run_dispose, run_savepoint
     from headrace.savepoint.requests import JobRequest
 
     configuration = Configuration.from_dict(job_settings(define, properties_file))
@@ -278,7 +278,7 @@ def stop(
     properties_file: PropertiesFile = None,
 ) -> None:
     """Stop a running job at the end of its epoch, with a savepoint where there is a place for it."""
-    from headrace.cli.checkpoints import run_savepoint
+    from headrace.cli.savepoint import run_savepoint
     from headrace.savepoint.requests import JobRequest
 
     configuration = Configuration.from_dict(job_settings(define, properties_file))
@@ -299,7 +299,7 @@ def rescale(
     properties_file: PropertiesFile = None,
 ) -> None:
     """Have a running job go on at another parallelism, from the end of its epoch; its session stays."""
-    from headrace.cli.checkpoints import run_rescale
+    from headrace.cli.savepoint import run_rescale
 
     configuration = Configuration.from_dict(job_settings(define, properties_file))
     run_rescale(directory, parallelism, configuration, timeout)

@@ -1,7 +1,5 @@
-"""``headrace run`` and ``explain``: run a program and stop its jobs where they can go on, or show what it would run."""
+"""``headrace run``: runs a program, and stops its jobs at Ctrl-C or SIGTERM where they can go on."""
 
-import contextlib
-import json
 import runpy
 import signal
 import socket
@@ -16,9 +14,8 @@ from typing import Any, Self
 from rich.console import Console
 
 from headrace.cli.output import OK, report, without_job
-from headrace.cli.settings import PlanFormat
 from headrace.client import running
-from headrace.client.defaults import CapturedGraph, GraphCaptured, capture_graphs, submission_defaults
+from headrace.client.defaults import submission_defaults
 from headrace.client.displays import ProgressListener, listener_for
 from headrace.common import options
 from headrace.common.configuration import Configuration
@@ -203,48 +200,3 @@ def _surroundings(script: Path, arguments: Sequence[str]) -> Iterator[None]:
     finally:
         sys.argv = argv
         sys.path[:] = path
-
-
-def explain_program(
-    script: Path,
-    arguments: Sequence[str],
-    settings: Mapping[str, str],
-    *,
-    fmt: PlanFormat,
-    logical: bool,
-    full_traceback: bool = False,
-) -> int:
-    """Run a program up to its first ``execute()`` and print the job that it would have run.
-
-    What the program prints goes to the standard error, so that the standard output holds the job alone.
-
-    Returns:
-        The exit code.
-    """
-    console = Console(stderr=True)
-    full = full_traceback or shows_all()
-    with showing_all(full), capture_graphs(settings) as captured, contextlib.redirect_stdout(sys.stderr):
-        try:
-            run_script(script, arguments)
-        except GraphCaptured:
-            pass
-        except BaseException as error:
-            if not captured:
-                return report(error, console, script, full=full) or without_job(script, console)
-    if not captured:
-        return without_job(script, console)
-    for job in captured:
-        sys.stdout.write(_shown(job, fmt, logical=logical))
-    return OK
-
-
-def _shown(job: CapturedGraph, fmt: PlanFormat, *, logical: bool) -> str:
-    from headrace.graph.diagram import draw_mermaid, draw_text, graph_diagram, graph_document
-    from headrace.graph.diagram_svg import draw_svg
-    from headrace.plan.explain import plan_diagram, plan_document
-
-    if fmt is PlanFormat.JSON:
-        document = graph_document(job.graph) if logical else plan_document(job.plan)
-        return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
-    draw = {PlanFormat.TEXT: draw_text, PlanFormat.MERMAID: draw_mermaid, PlanFormat.SVG: draw_svg}[fmt]
-    return draw(graph_diagram(job.graph) if logical else plan_diagram(job.plan))

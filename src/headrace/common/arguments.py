@@ -65,7 +65,7 @@ _OWN_FOLDER: Final = str(Path(__file__).parents[1])
 _IS_NO_FUNCTION: Final = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
-def method_of_object(function: Any, name: str) -> Callable[..., Any] | None:
+def method_of_object(function: object, name: str) -> Callable[..., Any] | None:
     """The method of a function object that stands for a call; None where there is none, or the object is called itself.
 
     A class that is given for a function makes its instances: their methods are another matter. And what is callable, or
@@ -85,7 +85,7 @@ def method_of_object(function: Any, name: str) -> Callable[..., Any] | None:
     return found
 
 
-def check_parameters(function: Any, base: type, method: str, *, is_opened: bool = True) -> None:
+def check_parameters(function: object, base: type, method: str, *, is_opened: bool = True) -> None:
     """Refuse a function that would fail at each call, as it does not take what it is called with.
 
     Args:
@@ -114,7 +114,7 @@ def check_parameters(function: Any, base: type, method: str, *, is_opened: bool 
             raise refused(text, InvalidTypeError)
 
 
-def check_call(function: Callable[..., Any], name: str, *parameters: str) -> None:
+def check_call(function: Callable[..., object], name: str, *parameters: str) -> None:
     """Refuse a function that would fail at each call, as it does not take what it is called with.
 
     Args:
@@ -130,7 +130,7 @@ def check_call(function: Callable[..., Any], name: str, *parameters: str) -> Non
         raise refused(f"{text} ({', '.join(parameters)})", InvalidTypeError)
 
 
-def check_returns(function: Any, method: str) -> None:
+def check_returns(function: object, method: str) -> None:
     """Refuse a function that lacks its ``return``: all its results would be null.
 
     A ``lambda`` gives what it says, and a function that yields or only raises is another matter.
@@ -149,7 +149,7 @@ def check_returns(function: Any, method: str) -> None:
         )
 
 
-def check_yields(function: Any, method: str) -> None:
+def check_yields(function: object, method: str) -> None:
     """Refuse a function that has neither ``yield`` nor ``return``: no record would ever come out.
 
     Raises:
@@ -163,7 +163,7 @@ def check_yields(function: Any, method: str) -> None:
         )
 
 
-def returns_tuple(function: Any) -> bool:
+def returns_tuple(function: object) -> bool:
     """Return whether a function that may give any number of results ends in ``return a, b``: results a and b."""
     code = getattr(function, "__code__", None)
     if not isinstance(code, CodeType) or code.co_flags & _IS_NO_FUNCTION:
@@ -172,7 +172,7 @@ def returns_tuple(function: Any) -> bool:
     return ("BUILD_TUPLE", "RETURN_VALUE") in pairs
 
 
-def warn_without_results(function: Any, *methods: str) -> None:
+def warn_without_results(function: object, *methods: str) -> None:
     """Warn of a function without ``yield`` and ``return``; it may be there for what else it does."""
     own = [name for name in methods if _is_of_the_user(getattr(function, name, None))]
     codes = [_code_without_results(function, name) for name in own or methods[:1]]
@@ -183,7 +183,7 @@ def warn_without_results(function: Any, *methods: str) -> None:
         )
 
 
-def _is_of_the_user(method: Any) -> bool:
+def _is_of_the_user(method: object) -> bool:
     code = getattr(method, "__code__", None)  # of the function below a method
     return isinstance(code, CodeType) and not code.co_filename.startswith(_OWN_FOLDER)
 
@@ -215,7 +215,7 @@ def _spelled(called: Any) -> str:
     return f"{name}{inspect.Signature(taken)}{place}"
 
 
-def _code_without_results(function: Any, method: str) -> CodeType | None:
+def _code_without_results(function: object, method: str) -> CodeType | None:
     """The code of what is called, if it never gives anything but None."""
     while isinstance(function, functools.partial):
         function = function.func

@@ -107,7 +107,7 @@ class Batch:
         self.blame: RecordOrigin | None = None
 
     @classmethod
-    def of_rows(cls, type_: TypeInformation, rows: Sequence[Any], timestamps: Any, watermarks: Any) -> Batch:
+    def of_rows(cls, type_: TypeInformation, rows: Sequence[object], timestamps: object, watermarks: object) -> Batch:
         """A batch of Python objects; the two arrays may be any sequence of integers."""
         return cls(
             type_,
@@ -254,7 +254,7 @@ class Batch:
             return self
         return self.replaced(self.type, columns=self.columns)
 
-    def unshared(self, copy: Callable[[Any], Any]) -> Batch:
+    def unshared(self, copy: Callable[[Any], object]) -> Batch:
         """Return the same records for another reader: what functions do to records of one, the other does not see.
 
         Args:
@@ -344,7 +344,7 @@ class Batch:
         return None
 
 
-def _copies(rows: list[Any], copy: Callable[[Any], Any]) -> list[Any]:
+def _copies(rows: list[Any], copy: Callable[[Any], object]) -> list[Any]:
     try:
         return [copy(row) for row in rows]
     except Exception as error:

@@ -65,7 +65,7 @@ class Layout(ABC):
         return declares_changes(self.type_info)
 
     @abstractmethod
-    def rows_to_columns(self, rows: Sequence[Any]) -> pa.RecordBatch:
+    def rows_to_columns(self, rows: Sequence[object]) -> pa.RecordBatch:
         """The records as a batch.
 
         Raises:
@@ -73,7 +73,7 @@ class Layout(ABC):
                 names the row, the field and the value.
         """
 
-    def rows_to_columns_and_kinds(self, rows: Sequence[Any]) -> tuple[pa.RecordBatch, Kinds | None]:
+    def rows_to_columns_and_kinds(self, rows: Sequence[object]) -> tuple[pa.RecordBatch, Kinds | None]:
         """The records as a batch, and the kinds that lie beside it.
 
         Raises:
@@ -81,7 +81,7 @@ class Layout(ABC):
         """
         return self.rows_to_columns(rows), None
 
-    def kinds_of(self, rows: Sequence[Any]) -> Kinds | None:
+    def kinds_of(self, rows: Sequence[object]) -> Kinds | None:
         """Return the kinds of records, whether their type has a column for them or not; None: all are insertions."""
         return None
 
@@ -121,7 +121,7 @@ class Layout(ABC):
     def _explained(self, batch: pa.RecordBatch) -> WrongValueError:
         """Why the only record of a batch is unreadable."""
 
-    def _decoded(self, decode: Callable[..., list[Any]], batch: pa.RecordBatch, *more: Any) -> list[Any]:
+    def _decoded(self, decode: Callable[..., list[Any]], batch: pa.RecordBatch, *more: object) -> list[Any]:
         """Decode the arrays of a batch, and name the record and field that cannot be decoded."""
         arrays = self.arrays(batch)
         try:
@@ -178,7 +178,7 @@ class _RecordLayout(Layout):
     def keeps_kinds(self) -> bool:
         return self.stream_handler is not None
 
-    def rows_to_columns_and_kinds(self, rows: Sequence[Any]) -> tuple[pa.RecordBatch, Kinds | None]:
+    def rows_to_columns_and_kinds(self, rows: Sequence[object]) -> tuple[pa.RecordBatch, Kinds | None]:
         if self.stream_handler is None:
             return self.rows_to_columns(rows), None
         try:
@@ -187,7 +187,7 @@ class _RecordLayout(Layout):
             raise self._wrong_record(rows, error, self.stream_handler) from error
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema), kinds
 
-    def kinds_of(self, rows: Sequence[Any]) -> Kinds | None:
+    def kinds_of(self, rows: Sequence[object]) -> Kinds | None:
         return _kinds_of(rows) if isinstance(self.type_info, RowTypeInfo) else None
 
     def kinds_in(self, batch: pa.RecordBatch) -> Kinds | None:
@@ -199,14 +199,14 @@ class _RecordLayout(Layout):
             raise AssertionError(f"records of type {self.type_info} have no kinds beside their columns")
         return self._decoded(self.stream_handler.decode_with_kinds, batch, kinds)
 
-    def rows_to_columns(self, rows: Sequence[Any]) -> pa.RecordBatch:
+    def rows_to_columns(self, rows: Sequence[object]) -> pa.RecordBatch:
         try:
             arrays = self.handler.encode_columns(rows)
         except WrongValueError as error:
             raise self._wrong_record(rows, error, self.handler) from error
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def _wrong_record(self, rows: Sequence[Any], error: WrongValueError, handler: RecordHandler) -> InvalidTypeError:
+    def _wrong_record(self, rows: Sequence[object], error: WrongValueError, handler: RecordHandler) -> InvalidTypeError:
         if (missing := _missing_record(rows, self.type_info)) is not None:
             return missing
         index, wrong = first_wrong(handler, rows) or (0, error)
@@ -224,7 +224,7 @@ class _RecordLayout(Layout):
 
 @dataclass(frozen=True, slots=True)
 class _ValueLayout(Layout):
-    def rows_to_columns(self, rows: Sequence[Any]) -> pa.RecordBatch:
+    def rows_to_columns(self, rows: Sequence[object]) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays([values_to_array(self.type_info, rows)], schema=self.schema)
 
     def columns_to_rows(self, batch: pa.RecordBatch) -> list[Any]:
@@ -239,7 +239,7 @@ class _ValueLayout(Layout):
     def columns_to_array(self, batch: pa.RecordBatch) -> pa.Array:
         return self.arrays(batch)[0]
 
-    def kinds_of(self, rows: Sequence[Any]) -> Kinds | None:
+    def kinds_of(self, rows: Sequence[object]) -> Kinds | None:
         return _kinds_of(rows) if isinstance(self.type_info, PickledBytesTypeInfo) else None
 
 
@@ -262,7 +262,7 @@ def layout_of(type_info: TypeInformation) -> Layout:
     return _ValueLayout(type_info, schema_of(type_info))
 
 
-def values_to_array(type_info: TypeInformation, values: Sequence[Any]) -> pa.Array:
+def values_to_array(type_info: TypeInformation, values: Sequence[object]) -> pa.Array:
     """The values as one column of type ``type_info.storage_type``: composite ones as structs, ``None`` as null.
 
     Raises:
@@ -335,7 +335,7 @@ def _kinds_of(records: Sequence[Any]) -> Kinds | None:
     return np.array(kinds, np.int8) if any(kinds) else None
 
 
-def _missing_record(rows: Sequence[Any], type_info: TypeInformation) -> InvalidTypeError | None:
+def _missing_record(rows: Sequence[object], type_info: TypeInformation) -> InvalidTypeError | None:
     missing = next((index for index, row in enumerate(rows) if row is None), None)
     if missing is None:
         return None
@@ -347,13 +347,13 @@ def _missing_record(rows: Sequence[Any], type_info: TypeInformation) -> InvalidT
     )
 
 
-def _explained(handler: TypeHandler, values: Sequence[Any], error: WrongValueError) -> InvalidTypeError:
+def _explained(handler: TypeHandler, values: Sequence[object], error: WrongValueError) -> InvalidTypeError:
     """Looks for the first wrong value, one by one, now that there is known to be one."""
     index, wrong = first_wrong(handler, values) or (0, error)
     return _refused(index, wrong.describe(), values[index])
 
 
-def _refused(index: int, described: str, record: Any) -> InvalidTypeError:
+def _refused(index: int, described: str, record: object) -> InvalidTypeError:
     error = InvalidTypeError(f"row {index}{described}")
     error.record = record
     error.without_row = described.lstrip(":, ")
@@ -363,7 +363,7 @@ def _refused(index: int, described: str, record: Any) -> InvalidTypeError:
 PICKLED: Final = PickledBytesTypeInfo()
 
 
-def infer_from_values(collection: Collection[Any]) -> TypeInformation:
+def infer_from_values(collection: Collection[object]) -> TypeInformation:
     """The type whose values are exactly those of the collection, of which every element is looked at.
 
     Elements have to be of the same class; then tuples of one length, rows and dicts of the same keys and records are
@@ -378,7 +378,7 @@ def infer_from_values(collection: Collection[Any]) -> TypeInformation:
     return inferred if _fits(inferred, values) else PICKLED
 
 
-def _common(values: Sequence[Any]) -> TypeInformation:
+def _common(values: Sequence[object]) -> TypeInformation:
     kinds = set(map(type, values))
     present = [value for value in values if value is not None] if type(None) in kinds else values
     kinds.discard(type(None))
@@ -392,7 +392,7 @@ def _integers(values: Sequence[Any]) -> TypeInformation:
     return Types.LONG() if min(values) >= -(2**63) and max(values) < 2**63 else PICKLED
 
 
-def _datetimes(values: Sequence[Any]) -> TypeInformation:
+def _datetimes(values: Sequence[object]) -> TypeInformation:
     zones = list(map(attrgetter("tzinfo"), values))
     if all(zone is None for zone in zones):
         return Types.SQL_TIMESTAMP()
@@ -428,7 +428,7 @@ def _lists(values: Sequence[Any]) -> TypeInformation:
     return PICKLED if element == PICKLED else ListTypeInfo(element)
 
 
-def _declared(kind: type, values: Sequence[Any]) -> TypeInformation:
+def _declared(kind: type, values: Sequence[object]) -> TypeInformation:
     """Return the type of a class; a field whose values do not keep to what a record class declares is typed by them."""
     declared = Types.of(kind)
     if isinstance(declared, BasicTypeInfo):  # not so a number of numpy: it would not come back as one
@@ -442,7 +442,7 @@ def _declared(kind: type, values: Sequence[Any]) -> TypeInformation:
     return replace(declared, types=tuple(types))
 
 
-def _fits(declared: TypeInformation, values: Sequence[Any]) -> bool:
+def _fits(declared: TypeInformation, values: Sequence[object]) -> bool:
     try:
         values_to_array(declared, values)
     except InvalidTypeError:

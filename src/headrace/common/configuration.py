@@ -401,7 +401,7 @@ def _from_base64(text: str) -> bytearray:
         raise ValueError("bytes in base 64") from None
 
 
-def _written(key: str, value: Any) -> str:
+def _written(key: str, value: object) -> str:
     for kinds, write in _WRITERS:
         if isinstance(value, kinds):
             return write(value)

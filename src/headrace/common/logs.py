@@ -143,7 +143,7 @@ def _message(record: logging.LogRecord) -> str:
         return f"{record.msg} {record.args!r} ({type(error).__name__}: {error})"
 
 
-def _line(document: Mapping[str, Any]) -> str:
+def _line(document: Mapping[str, object]) -> str:
     try:
         line = json.dumps(document, ensure_ascii=False, allow_nan=False, default=str)
     except (TypeError, ValueError, RecursionError):  # NaN, keys that are no texts, what holds itself

@@ -383,7 +383,7 @@ def answers_other_names(cls: type) -> None:
 
 
 @hides_engine
-def _answer(self: Any, name: str) -> Any:
+def _answer(self: object, name: str) -> Any:
     owner_name = type(self).__name__
     if name.startswith("_"):  # Python's own protocols ask for these
         raise AttributeError(f"{owner_name!r} object has no attribute {name!r}", name=name, obj=self)
@@ -476,7 +476,7 @@ def built_in_call(asked: Any) -> str | None:
 
 
 def _warning(cls: type, name: str, reason: str) -> Callable[..., Any]:
-    def warn(self: Any, *_: Any, **__: Any) -> Any:
+    def warn(self: object, *_: object, **__: object) -> Any:
         warn_caller(f"{cls.__name__}.{name}() has no effect: {reason}")
         return self
 

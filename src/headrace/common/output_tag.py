@@ -38,7 +38,7 @@ class OutputTag(Generic[T]):
     def __init__(self: "OutputTag", tag_id: str, type_info: None = None) -> None: ...
     @overload
     def __init__(self, tag_id: str, type_info: DeclaredType[T]) -> None: ...
-    def __init__(self, tag_id: str, type_info: Any = None) -> None:
+    def __init__(self, tag_id: str, type_info: object = None) -> None:
         if not tag_id:
             raise InvalidProgramError("OutputTag needs a tag_id that is not empty")
         self.tag_id = tag_id

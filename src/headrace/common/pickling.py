@@ -38,7 +38,7 @@ _MADE: Final[WeakSet[type]] = WeakSet()
 """Classes that were made of a pickle: another one of the same identity, of a later job, changes them."""
 
 
-def pickle_by_value(value: Any) -> bytes:
+def pickle_by_value(value: object) -> bytes:
     """The bytes of a value.
 
     Raises:
@@ -61,7 +61,7 @@ def _new_cached(maxsize: int | None, typed: bool) -> Callable[..., Any]:
     """A function that remembers results of the one that it is told afterwards, which may call it in turn."""
 
     @functools.lru_cache(maxsize, typed)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: object, **kwargs: object) -> Any:
         return call.__wrapped__(*args, **kwargs)
 
     return call
@@ -75,7 +75,7 @@ def _new_generic() -> Callable[..., Any]:
     return functools.singledispatch(_no_function)
 
 
-def _no_function(_: Any) -> None:
+def _no_function(_: object) -> None:
     raise AssertionError("replaced by what is registered for object")
 
 
@@ -108,7 +108,7 @@ def _class(value: type, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
     return _new_class, (make, *arguments), (set_state, state), None, None, _set_class
 
 
-def _new_class(make: Callable[..., type], *arguments: Any) -> type:
+def _new_class(make: Callable[..., type], *arguments: object) -> type:
     """A class without its attributes, or the one of that identity that there is in this process."""
     found = make(*arguments)
     if found not in _DEFINED_HERE:
@@ -116,13 +116,13 @@ def _new_class(make: Callable[..., type], *arguments: Any) -> type:
     return found
 
 
-def _set_class(value: type, state: tuple[Callable[[type, Any], Any], Any]) -> None:
+def _set_class(value: type, state: tuple[Callable[[type, Any], object], object]) -> None:
     set_state, attributes = state
     if value in _MADE:
         set_state(value, attributes)
 
 
-def _is_importable(value: Any) -> bool:
+def _is_importable(value: object) -> bool:
     """Return whether another process finds a function by its name."""
     name = value.__module__
     if name == _MAIN or name not in sys.modules or name in cloudpickle.list_registry_pickle_by_value():

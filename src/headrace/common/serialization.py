@@ -322,7 +322,7 @@ class _StringEncoder(Encoder[object]):
     def for_type(self, type_info: TypeInformation) -> Callable[[Any], bytes]:
         return partial(self._line, handler_of(type_info).text)
 
-    def _line(self, text: Callable[[Any], str], element: Any) -> bytes:
+    def _line(self, text: Callable[[Any], str], element: object) -> bytes:
         return f"{text(element)}\n".encode(self._charset)
 
 

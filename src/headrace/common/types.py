@@ -77,7 +77,7 @@ class Row:
     _row_kind: RowKind
     _values: list[Any]
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         if not kwargs:
             _set_fields(self, None)
             _set_values(self, list(args))
@@ -156,7 +156,7 @@ class Row:
     def __setitem__(self, key: int | slice | str, value: Any) -> None:
         self._values[self._position(key)] = value
 
-    def _position(self, key: Any) -> Any:
+    def _position(self, key: object) -> Any:
         if not isinstance(key, str):
             return key
         fields = self._fields
@@ -238,7 +238,7 @@ def _positional(count: int) -> tuple[str, ...]:
     return tuple(f"f{index}" for index in range(count))
 
 
-def make_row(fields: tuple[str, ...] | None, values: Sequence[Any], row_kind: RowKind = RowKind.INSERT) -> Row:
+def make_row(fields: tuple[str, ...] | None, values: Sequence[object], row_kind: RowKind = RowKind.INSERT) -> Row:
     """A row of names that are known to be good; nothing is checked."""
     row = Row.__new__(Row)
     _set_fields(row, fields)
@@ -247,7 +247,7 @@ def make_row(fields: tuple[str, ...] | None, values: Sequence[Any], row_kind: Ro
     return row
 
 
-def make_rows(fields: tuple[str, ...] | None, values: Iterable[Sequence[Any]], count: int) -> list[Row]:
+def make_rows(fields: tuple[str, ...] | None, values: Iterable[Sequence[object]], count: int) -> list[Row]:
     """Many INSERT rows of names that are known to be good, made without a call of Python code for each."""
     rows = list(map(Row.__new__, repeat(Row, count)))
     # A deque of length 0 exhausts an iterator in C.
@@ -257,7 +257,7 @@ def make_rows(fields: tuple[str, ...] | None, values: Iterable[Sequence[Any]], c
     return rows
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     if isinstance(value, Row):
         return value.as_dict(recursive=True)
     if isinstance(value, list):

@@ -104,7 +104,7 @@ CONNECTORS: Final = PluginGroup(
 
 
 def create_source(
-    connector: str, options: Mapping[str, Any], record_type: TypeInformation | type | None = None
+    connector: str, options: Mapping[str, object], record_type: TypeInformation | type | None = None
 ) -> Source:
     r"""A source of the connector of a name.
 
@@ -134,7 +134,7 @@ def create_source(
     return plugin.create_source(ConnectorContext(checked, None if record_type is None else Types.of(record_type)))
 
 
-def create_sink(connector: str, options: Mapping[str, Any] | None = None) -> Sink:
+def create_sink(connector: str, options: Mapping[str, object] | None = None) -> Sink:
     """A sink of the connector of a name.
 
     Args:

@@ -514,13 +514,13 @@ def _of_topic(messages: OutgoingMessages, topic: str, rows: npt.NDArray[np.intp]
     )
 
 
-def _checked(topic: Any, row: Any) -> str:
+def _checked(topic: object, row: object) -> str:
     if not isinstance(topic, str) or not topic:
         raise InvalidTypeError(f"the topic selector gave {topic!r} for {row!r:.200}: return the name of a topic")
     return topic
 
 
-def _one_of(partition: Any, partitions: range, topic: str) -> int:
+def _one_of(partition: object, partitions: range, topic: str) -> int:
     if isinstance(partition, bool) or not isinstance(partition, (int, np.integer)) or partition not in partitions:
         raise InvalidTypeError(
             f"the partitioner gave {partition!r}, and topic {topic} has the partitions 0 to {partitions[-1]}: return "

@@ -228,7 +228,7 @@ class CollectionSource(Source[T_co]):
     gives_timestamps = False
     reads_in_pieces = True
 
-    def __init__(self, elements: Iterable[Any], type_info: TypeInformation | type | None = None) -> None:
+    def __init__(self, elements: Iterable[object], type_info: TypeInformation | type | None = None) -> None:
         _check_rows(elements)
         rows = list(elements)
         self._type = infer_from_values(rows) if type_info is None else Types.of(type_info)
@@ -255,7 +255,7 @@ class CollectionSource(Source[T_co]):
         return f"CollectionSource({self._count} elements of {self._type})"
 
 
-def _check_rows(elements: Any) -> None:
+def _check_rows(elements: object) -> None:
     """Refuse what can be iterated, but gives something else than the records that were meant."""
     if isinstance(elements, str | bytes):
         raise InvalidTypeError(f"a collection is a list of elements, not {elements!r}: write [{elements!r}]")
@@ -404,7 +404,7 @@ def _fit(made: Any, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _column(values: Any, kind: pa.DataType) -> pa.Array:
+def _column(values: object, kind: pa.DataType) -> pa.Array:
     array = values if isinstance(values, pa.Array) else pa.array(values)
     return array if array.type == kind else array.cast(kind)
 

@@ -213,7 +213,7 @@ def _grouping(settings: RequestSettings, size: int, timeout: Any) -> Grouping:
     return Grouping(size, millis)
 
 
-def _check_awaited(function: Any, base: type[Function], method: str) -> None:
+def _check_awaited(function: object, base: type[Function], method: str) -> None:
     """Refuse a function that cannot be awaited for a record."""
     for kind in (AsyncFunction, AsyncBatchFunction):
         check_instance(function, kind)

@@ -295,7 +295,7 @@ def _unary(integers: Kernel, floats: Kernel) -> tuple[Overload, ...]:
     return Overload((INTEGER,), Types.LONG(), integers), Overload((NUMBER,), Types.DOUBLE(), floats)
 
 
-def _floats(kernel: Callable[..., Any]) -> Kernel:
+def _floats(kernel: Callable[..., object]) -> Kernel:
     """A kernel of numpy over doubles; division by zero gives what IEEE 754 says."""
 
     def compute(left: Datum, right: Datum) -> Datum:
@@ -304,7 +304,7 @@ def _floats(kernel: Callable[..., Any]) -> Kernel:
     return compute
 
 
-def _integers(kernel: Callable[..., Any]) -> Kernel:
+def _integers(kernel: Callable[..., object]) -> Kernel:
     """A kernel of numpy over integers; division by zero is an error, and so is what does not fit."""
 
     def compute(left: Datum, right: Datum) -> Datum:

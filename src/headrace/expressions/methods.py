@@ -21,11 +21,11 @@ class ExpressionMethods:
     __iter__: ClassVar[None] = None
 
     @abstractmethod
-    def _call(self, function: str, *more: Any, **options: Any) -> Expression:
+    def _call(self, function: str, *more: object, **options: object) -> Expression:
         """A function of this expression, and of more values."""
 
     @abstractmethod
-    def _reflected(self, function: str, first: Any) -> Expression:
+    def _reflected(self, function: str, first: object) -> Expression:
         """A function of another value and this expression, which stands on the right of an operator."""
 
     # --- operators ---------------------------------------------------------------------------------------------------
@@ -257,7 +257,7 @@ class ExpressionMethods:
         return self._call("epoch_millis")
 
 
-def checked_text(method: str, value: Any, *, may_be_empty: bool = False) -> str:
+def checked_text(method: str, value: object, *, may_be_empty: bool = False) -> str:
     """An argument that is text, the same for all records.
 
     Raises:
@@ -268,7 +268,7 @@ def checked_text(method: str, value: Any, *, may_be_empty: bool = False) -> str:
     return value
 
 
-def checked_number(method: str, value: Any) -> int:
+def checked_number(method: str, value: object) -> int:
     """An argument that is a whole number, the same for all records.
 
     Raises:

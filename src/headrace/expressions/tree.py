@@ -72,10 +72,10 @@ class Expression(ExpressionMethods):
 
     # --- for this package --------------------------------------------------------------------------------------------
 
-    def _call(self, function: str, *more: Any, **options: Any) -> Expression:
+    def _call(self, function: str, *more: object, **options: object) -> Expression:
         return _call(function, self, *more, **options)
 
-    def _reflected(self, function: str, first: Any) -> Expression:
+    def _reflected(self, function: str, first: object) -> Expression:
         return _call(function, first, self)
 
     @property
@@ -325,7 +325,7 @@ def right(key: str | int | None = None) -> Expression:
     return record if key is None else record.field(key)
 
 
-def lit(value: Any, type_info: Any = None) -> Literal:
+def lit(value: object, type_info: object = None) -> Literal:
     """A value that is the same for all records.
 
     Args:
@@ -343,7 +343,7 @@ def lit(value: Any, type_info: Any = None) -> Literal:
     return Literal(value, None if type_info is None else Types.of(type_info), is_explicit=True)
 
 
-def when(condition: Any) -> When:
+def when(condition: object) -> When:
     """The beginning of ``when(condition).then(value).otherwise(other)``, SQL's ``CASE``.
 
     A value is computed only of the records that take it, so ``when(col("n") != 0).then(col("sum") // col("n"))`` never
@@ -361,7 +361,7 @@ def when(condition: Any) -> When:
     return When((), as_expression(condition))
 
 
-def coalesce(*values: Any) -> Expression:
+def coalesce(*values: object) -> Expression:
     """The first of some values that is not null.
 
     Raises:
@@ -376,7 +376,7 @@ def coalesce(*values: Any) -> Expression:
     return _call("coalesce", *values)
 
 
-def concat(*values: Any) -> Expression:
+def concat(*values: object) -> Expression:
     """Texts one after the other; null when one of them is.
 
     Raises:
@@ -391,7 +391,7 @@ def concat(*values: Any) -> Expression:
     return _call("concat", *values)
 
 
-def _check_any_column(function: str, values: tuple[Any, ...]) -> None:
+def _check_any_column(function: str, values: tuple[object, ...]) -> None:
     """Refuse what looks like names of fields, which would stand for themselves."""
     if values and not any(isinstance(value, Expression | When) for value in values):
         given = ", ".join(map(_quoted, values))
@@ -402,7 +402,7 @@ def _check_any_column(function: str, values: tuple[Any, ...]) -> None:
         )
 
 
-def as_expression(value: Any) -> Expression:
+def as_expression(value: object) -> Expression:
     """An expression as it is; any other value as a literal.
 
     Raises:
@@ -419,7 +419,7 @@ def as_expression(value: Any) -> Expression:
     return Literal(value)
 
 
-def _call(function: str, *arguments: Any, **options: Any) -> Expression:
+def _call(function: str, *arguments: object, **options: object) -> Expression:
     return FunctionCall(function, tuple(map(as_expression, arguments)), tuple(options.items()))
 
 
@@ -428,12 +428,12 @@ def _inside(part: Expression, strength: int, repr_: str | None = None) -> str:
     return text if part.strength >= strength else f"({text})"
 
 
-def _quoted(value: Any) -> str:
+def _quoted(value: object) -> str:
     """A value as programs write it, text in double quotes."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
 
 
-def _checked_field(key: Any) -> str | int:
+def _checked_field(key: object) -> str | int:
     if not isinstance(key, str | int) or isinstance(key, bool):
         raise InvalidProgramError(f"a column is given by name or position, not by {key!r}")
     return key

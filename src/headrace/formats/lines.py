@@ -341,7 +341,7 @@ DEFAULT_MAX_LINE_BYTES = 64 << 20
 """A longer line is a bad record; the limit keeps a file without newlines from filling the memory."""
 
 
-def type_of_fields(fields: Any) -> TypeInformation:
+def type_of_fields(fields: object) -> TypeInformation:
     """The type of the records: a composite one that is given, or the rows with the given types by name."""
     if isinstance(fields, Mapping):
         return Types.ROW_NAMED(list(fields), list(fields.values()))

@@ -262,7 +262,7 @@ class RegistryClient:
             self._collect(found, texts, form)
             texts[found["schema"]] = reference["name"]
 
-    def _ask(self, method: str, path: str, missing: str, question: Any = None) -> Any:
+    def _ask(self, method: str, path: str, missing: str, question: object = None) -> Any:
         """Ask each URL in turn until one answers."""
         failures = []
         for url in self._registry.urls:
@@ -279,7 +279,7 @@ class RegistryClient:
                 failures.append(f"{url}: {error}")
         raise InfrastructureError(f"the schema registry does not answer: {'; '.join(failures)}")
 
-    def _ask_one(self, url: str, method: str, path: str, question: Any) -> Any:
+    def _ask_one(self, url: str, method: str, path: str, question: object) -> Any:
         headers = {"Accept": _CONTENT, "Content-Type": _CONTENT, **self._registry.authorization()}
         data = None if question is None else json.dumps(question).encode()
         request = urllib.request.Request(url + path, data, headers, method=method)

@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Final, Self
 
@@ -19,9 +19,10 @@ from headrace.common.errors import (
     expect,
 )
 from headrace.common.messages import TopicPartition
+from headrace.log.commits import Commit, LogState
 from headrace.log.groups import CommittedOffset, Group, GroupMetadata
 from headrace.log.log import Log
-from headrace.log.membership import Membership, commit_offsets
+from headrace.log.membership import Membership, may_commit
 from headrace.log.records import POLLED, ConsumerRecord, to_records, with_partition
 
 _FETCH_BYTES: Final = 16 << 20
@@ -286,7 +287,13 @@ class Consumer:
             offsets = self._positions()
         if not offsets:
             return
-        commit_offsets(self._log.journal, self.group_metadata(), self._timed(offsets))
+        metadata = self.group_metadata()
+        committed = self._timed(offsets)
+
+        def describe(commit: Commit, state: LogState) -> Commit:
+            return replace(commit, offsets={metadata.group_id: may_commit(metadata, committed, state)})
+
+        self._log.journal.change(describe)
         for each, offset in offsets.items():
             if each in self._partitions:
                 self._partitions[each].committed = offset

@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 from headrace.common.errors import LogCorruptedError, LogError, OffsetOutOfRangeError, TopicExistsError
 from headrace.common.logs import get_logger
 from headrace.common.messages import TopicPartition
-from headrace.common.type_variables import T
 from headrace.log.commits import Commit, LogState, TopicConfig, TopicDescription, checked_partitions, checked_topic
 from headrace.log.groups import CommittedOffset, Group
 from headrace.log.journal import CHUNKS, Journal, make_log
@@ -293,14 +292,15 @@ class Log:
             None when there is no such record.
         """
         self.journal.refresh()
-
-        def find() -> int | None:
+        for _ in range(_TRIES):
             with self.journal.lock:
                 found = self.journal.state().partition(partition)
                 segments, start = found.from_timestamp(timestamp), found.start_offset
-            return self._first_at(segments, start, timestamp)
-
-        return self._retried(partition, find)
+            try:
+                return self._first_at(segments, start, timestamp)
+            except FileNotFoundError:
+                self.journal.refresh()
+        raise self._vanishing(partition)
 
     def committed(self, group: str) -> dict[TopicPartition, CommittedOffset]:
         """How far a group has come; empty for one that there is not."""
@@ -346,13 +346,15 @@ class Log:
             LogCorruptedError: when a file is damaged.
             OSError: when a file cannot be read.
         """
-
-        def read() -> Fetched:
+        for _ in range(_TRIES):
             segments, behind = self._segments(partition, offset, end, max_bytes)
-            batches = [_within(batch, offset, end) for batch in self.journal.segments.read(segments)]
+            try:
+                batches = [_within(batch, offset, end) for batch in self.journal.segments.read(segments)]
+            except FileNotFoundError:  # merged with others since, or deleted
+                self.journal.refresh()
+                continue
             return Fetched(tuple(batch for batch in batches if batch.num_rows), behind)
-
-        return self._retried(partition, read)
+        raise self._vanishing(partition)
 
     def read(self, topic: str) -> pa.RecordBatchReader:
         """All records that a topic has now, partition by partition, as they are asked for: for DuckDB, say.
@@ -408,18 +410,9 @@ class Log:
                 return int(batch.column("offset")[found].as_py())
         return None
 
-    def _retried(self, partition: TopicPartition, read: Callable[[], T]) -> T:
-        """Read segments; where a file is gone, as it was merged with others since, what has taken its place is read.
-
-        Raises:
-            LogCorruptedError: when a file is missing, and nothing has taken its place.
-        """
-        for _ in range(_TRIES):
-            try:
-                return read()
-            except FileNotFoundError:
-                self.journal.refresh()
-        raise LogCorruptedError(f"{self}: a file of {partition} is missing, and nothing has taken its place")
+    def _vanishing(self, partition: TopicPartition) -> LogError:
+        """The error for files that are missing and not superseded."""
+        return LogCorruptedError(f"{self}: a file of {partition} is missing, and nothing has taken its place")
 
 
 def _within(batch: pa.RecordBatch, offset: int, end: int | None) -> pa.RecordBatch:

@@ -145,27 +145,30 @@ class Membership:
         return f"{tag_of(self._group)}-{member_id}"
 
 
-def commit_offsets(
+def commit_without_members(
     journal: Journal,
-    metadata: GroupMetadata,
+    group: str,
     offsets: Mapping[TopicPartition, CommittedOffset],
+    created: Mapping[str, int],
     check: Callable[[Group], object] = lambda _: None,
 ) -> None:
-    """Commit offsets of a group, outside of a transaction.
+    """Commit offsets of a group whose partitions nobody shares.
 
     Args:
         journal: of the log.
-        metadata: on whose behalf.
+        group: the group.
         offsets: of the next records to read.
+        created: with which versions the topics have come that these are of; see :func:`of_these_topics`.
         check: looks at the group as it is then; what it raises ends the attempt.
 
     Raises:
-        CommitFailedError: when others have a partition by now, or have had it since.
+        CommitFailedError: when it has members, which alone may do so.
     """
+    metadata = GroupMetadata(group, created=created)
 
     def describe(commit: Commit, state: LogState) -> Commit:
-        check(state.groups.get(metadata.group_id, Group()))
-        return replace(commit, offsets={metadata.group_id: may_commit(metadata, offsets, state)})
+        check(state.groups.get(group, Group()))
+        return replace(commit, offsets={group: may_commit(metadata, offsets, state)})
 
     journal.change(describe)
 

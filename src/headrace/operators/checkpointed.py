@@ -97,7 +97,7 @@ class BroadcastStates:
         self.writable = {name: BroadcastMap(entries) for name, entries in maps.items()}
 
 
-def check_declared(descriptors: Sequence[MapStateDescriptor], asked: Any) -> None:
+def check_declared(descriptors: Sequence[MapStateDescriptor], asked: object) -> None:
     """Refuse a broadcast state that was not given to ``broadcast(...)``, or with other types.
 
     Raises:
@@ -261,7 +261,7 @@ class _SubtaskStates(OperatorStateStore):
         return BroadcastMap(self._states.broadcast_state(state_descriptor))
 
 
-def checkpointed(functions: Iterable[Any]) -> list[CheckpointedFunction]:
+def checkpointed(functions: Iterable[object]) -> list[CheckpointedFunction]:
     """Those of an operator's functions that keep state of the subtask."""
     return [function for function in objects_of(functions) if isinstance(function, CheckpointedFunction)]
 
@@ -280,7 +280,7 @@ def snapshot(functions: Sequence[CheckpointedFunction], context: OperatorContext
             function.snapshot_state(FunctionSnapshotContext(epoch, now))
 
 
-def check_checkpointed(functions: Iterable[Any]) -> None:
+def check_checkpointed(functions: Iterable[object]) -> None:
     """Refuse functions that look like a ``CheckpointedFunction`` and are none: nobody would call their methods.
 
     Raises:

@@ -36,7 +36,7 @@ class RecordOrigins:
     rows: Sequence[Any]
     maker_at: Callable[[int], Maker]
 
-    def of(self, record: Any) -> Maker | None:
+    def of(self, record: object) -> Maker | None:
         """Who has made a record; where several have made the very same object, the first of them."""
         return next((self.maker_at(place) for place, row in enumerate(self.rows) if row is record), None)
 
@@ -82,7 +82,7 @@ ONE_RECORD: Final = frozenset({str, bytes, bytearray, Row})
 """What can be iterated over, and is one record all the same where a function returns it for its results."""
 
 
-def refuse_one_record(returned: Any) -> NoReturn:
+def refuse_one_record(returned: object) -> NoReturn:
     """Refuse what a function has returned for all of its results: it would be emitted letter by letter, or by field."""
     parts = "fields" if isinstance(returned, Row) else "characters" if isinstance(returned, str) else "bytes"
     raise InvalidTypeError(
@@ -119,7 +119,7 @@ def _apart(side_rows: list[Any], rows: list[Any], context: OperatorContext) -> l
     return [_copied(row, context) if id(row) in shared else row for row in side_rows]
 
 
-def _copied(row: Any, context: OperatorContext) -> Any:
+def _copied(row: object, context: OperatorContext) -> Any:
     try:
         return copy_value(row)
     except Exception as error:
@@ -166,7 +166,7 @@ class RowCollector:
         self.timestamps: list[int] = []
         self.watermarks: list[int] = []
 
-    def collect(self, results: Iterable[Any] | None, timestamp: int, watermark: int) -> None:
+    def collect(self, results: Iterable[object] | None, timestamp: int, watermark: int) -> None:
         """Take everything that a call of a user function yielded."""
         if results is None:
             return
@@ -181,7 +181,7 @@ class RowCollector:
                 self.watermarks.append(watermark)
 
     def collect_changed(
-        self, results: Iterable[Any] | None, timestamp: int, watermark: int, change: Callable[[list[Any]], list[Any]]
+        self, results: Iterable[object] | None, timestamp: int, watermark: int, change: Callable[[list[Any]], list[Any]]
     ) -> None:
         """The same, but what is for the main output is what ``change`` makes of all that was yielded for it."""
         start = len(self.rows)
@@ -208,7 +208,7 @@ class RowCollector:
             batch = Batch.of_rows(self._side_types[tag_id], rows, timestamps, watermarks)
             output.emit_side(tag_id, _blamed(batch, _marked(rows, marks), context, tag_id))
 
-    def collect_side(self, tag: OutputTag, value: Any, timestamp: int, watermark: int) -> None:
+    def collect_side(self, tag: OutputTag, value: object, timestamp: int, watermark: int) -> None:
         """Take one record for a side output."""
         if tag.tag_id not in self._side_types:
             return
@@ -235,7 +235,7 @@ class ElementCollector:
         self._side_types = side_types
         self._begin()
 
-    def collect(self, results: Iterable[Any] | None, element: int) -> None:
+    def collect(self, results: Iterable[object] | None, element: int) -> None:
         """Take everything that a call of a user function yielded for the element with this index in its batch."""
         if results is None:
             return

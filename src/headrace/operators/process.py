@@ -132,7 +132,7 @@ class ProcessOperator(FunctionOperator):
             inputs = taken.sides.tolist()
             self._call_in_turn(inputs, [*taken.in_turn(rows)], taken.timestamps, taken.watermarks)
 
-    def _call_in_turn(self, inputs: Sequence[int], rows: list[Any], timestamps: Any, watermarks: Any) -> None:
+    def _call_in_turn(self, inputs: Sequence[int], rows: list[Any], timestamps: object, watermarks: object) -> None:
         calls = self._calls
         of_any_input = Batch.of_rows(Types.PICKLED_BYTE_ARRAY(), rows, timestamps, watermarks)
         self._call((calls[number] for number in inputs), of_any_input, lambda element: calls[inputs[element]].made_by)

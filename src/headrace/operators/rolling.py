@@ -69,7 +69,7 @@ def accessors(
     return (lambda row: _get(row, index, name)), (lambda row, value: _put(row, index, name, value))
 
 
-def _get(row: Any, index: int, name: str) -> Any:
+def _get(row: object, index: int, name: str) -> Any:
     if isinstance(row, tuple | list | Row) and index >= 0:
         return row[index]
     if isinstance(row, int | float | Decimal):  # an untyped stream of plain numbers, as in PyFlink
@@ -77,7 +77,7 @@ def _get(row: Any, index: int, name: str) -> Any:
     return row[name] if isinstance(row, dict) else getattr(row, name)
 
 
-def _put(row: Any, index: int, name: str, value: Any) -> Any:
+def _put(row: object, index: int, name: str, value: object) -> Any:
     if isinstance(row, dict):
         return {**row, name: value}
     if isinstance(row, int | float | Decimal):
@@ -156,7 +156,7 @@ class RollingOperator(KeyedOperator, FunctionOperator):
         self._watermark = watermark
         super().advance_watermark(watermark)
 
-    def _fold_without_value(self, row: Any) -> Any:
+    def _fold_without_value(self, row: object) -> Any:
         """The new value of a key whose value is None, or that has none."""
         if not self._is_none.value():
             return row

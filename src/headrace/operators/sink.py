@@ -157,7 +157,7 @@ class SinkOperator(Operator):
             with self._calling_writer():
                 self._writer_of_epoch().write_watermark(watermark)
 
-    def _reject(self, record: Any, error: Exception) -> None:
+    def _reject(self, record: object, error: Exception) -> None:
         if self._rejected is None:
             raise InvalidProgramError(
                 f"the writer of {type(self._sink).__name__} rejects a record when no batch is written: it has to "
@@ -166,7 +166,7 @@ class SinkOperator(Operator):
         reason = f"{type(error).__name__}: {text_of(error)}"
         self._rejected.append((self.context.name, record_text(record), reason))
 
-    def _calling_writer(self, record: Any = NO_RECORD) -> UserCodeGuard:
+    def _calling_writer(self, record: object = NO_RECORD) -> UserCodeGuard:
         return UserCodeGuard(self.context, record, NOT_OF_THE_RECORDS)
 
 

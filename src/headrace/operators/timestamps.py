@@ -123,7 +123,7 @@ class TimestampsOperator(Operator):
         self.saw_records = False
         self.event_time = None
 
-    def restore_generator(self, state: Any) -> None:
+    def restore_generator(self, state: object) -> None:
         """What follows comes from a split whose generator had this state, or from one that is new (None)."""
         if self._records is not None:
             self._records.restore(state)
@@ -172,7 +172,7 @@ class TimestampsOperator(Operator):
             return np.full(len(batch), self._processing_time, dtype=np.int64)
         return self._of_function(batch, assigner)
 
-    def _of_function(self, batch: Batch, assigner: Any) -> npt.NDArray[np.int64]:
+    def _of_function(self, batch: Batch, assigner: object) -> npt.NDArray[np.int64]:
         extract = method_of(assigner, "extract_timestamp")
         row, found = None, []
         try:
@@ -201,5 +201,5 @@ class TimestampsOperator(Operator):
         return times // _PER_MILLI[column.type.unit]  # rounded down, as epoch_millis() does, not towards 1970
 
 
-def _is_timestamp(value: Any) -> bool:
+def _is_timestamp(value: object) -> bool:
     return isinstance(value, _INTEGERS) and type(value) is not bool and bool(-(2**63) <= value < 2**63)

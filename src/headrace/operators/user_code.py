@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import FrameType, TracebackType
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from headrace.common.arguments import returns_tuple
 from headrace.common.call_site import CallSite, is_of_headrace, of_function, of_traceback
@@ -189,7 +189,7 @@ class RecordError(Exception):
         asked_by: the method that was called there.
     """
 
-    def __init__(self, record: Any, asked_at: CallSite, asked_by: str = "key_by") -> None:
+    def __init__(self, record: object, asked_at: CallSite, asked_by: str = "key_by") -> None:
         super().__init__("it is not known where a record goes")
         self.record = record
         self.asked_at = asked_at
@@ -199,9 +199,9 @@ class RecordError(Exception):
 def user_error(
     error: BaseException,
     context: OperatorContext,
-    record: Any = NO_RECORD,
+    record: object = NO_RECORD,
     *,
-    function: Any = None,
+    function: object = None,
     timer: str = "",
     timestamp: int | None = None,
     side_output: str | None = None,
@@ -244,7 +244,7 @@ def user_error(
     return _told(error, context, record, "\n".join(line for line in lines if line))
 
 
-def _told(error: BaseException, context: OperatorContext, record: Any, message: str) -> UserFunctionError:
+def _told(error: BaseException, context: OperatorContext, record: object, message: str) -> UserFunctionError:
     """Make the error for a message, with the operator and the record that it came from."""
     told = (FunctionRefusedError if isinstance(error, HeadraceError) else UserFunctionError)(message)
     shown = None if record is NO_RECORD else record_text(record)
@@ -252,7 +252,7 @@ def _told(error: BaseException, context: OperatorContext, record: Any, message: 
     return told
 
 
-def _of_result(function: Any, result: Any) -> list[str]:
+def _of_result(function: object, result: object) -> list[str]:
     """Point to a function whose result is wrong: lines of a message."""
     returned_by = None if function is None else of_function(function)
     if returned_by is None:
@@ -261,7 +261,7 @@ def _of_result(function: Any, result: Any) -> list[str]:
     return [f"  returned by {returned_by}", f"  {_A_TUPLE}" if is_of_tuple else ""]
 
 
-def _is_of_tuple(result: Any, function: Any) -> bool:
+def _is_of_tuple(result: object, function: object) -> bool:
     """Whether a result may be a part of a tuple that was meant as one: a function of one result gives the tuple."""
     return not isinstance(result, tuple) and returns_tuple(function)
 
@@ -285,12 +285,12 @@ def what_happened(error: BaseException, advice: str = "", *, has_state: bool = F
     ]
 
 
-def note_returned(error: Exception, function: Any) -> None:
+def note_returned(error: Exception, function: object) -> None:
     """Note whose result is wrong, where whoever tells of the error knows several functions."""
     setattr(error, _RETURNED_BY, function)
 
 
-def check_none(type_: TypeInformation, name: str, function: Any) -> None:
+def check_none(type_: TypeInformation, name: str, function: object) -> None:
     """Refuse None where a function of the user has returned it and no record of the stream can be None.
 
     Raises:
@@ -371,7 +371,7 @@ def _place_of(error: BaseException) -> str:
     return f" at {site}" if site else ""
 
 
-def record_text(record: Any) -> str:
+def record_text(record: object) -> str:
     """A record as messages show it, shortened; its author's ``__repr__`` may raise anything."""
     try:
         return _repr.repr(record)
@@ -398,7 +398,7 @@ class UserCodeGuard:
     def __init__(
         self,
         context: OperatorContext,
-        record: Any = NO_RECORD,
+        record: object = NO_RECORD,
         passes: tuple[type[BaseException], ...] = (StateCorruptedError,),
     ) -> None:
         self._context = context

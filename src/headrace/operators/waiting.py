@@ -314,7 +314,7 @@ def _due_of(batch: Batch) -> Due:
     return Due(batch.timestamps, batch.watermarks, keys, lambda indices: _rows_at(batch.rows, indices))
 
 
-def _rows_at(rows: Sequence[Any], indices: Longs) -> list[Any]:
+def _rows_at(rows: Sequence[object], indices: Longs) -> list[Any]:
     return [rows[index] for index in indices.tolist()]
 
 

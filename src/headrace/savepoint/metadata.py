@@ -213,7 +213,7 @@ def what_is_there(directory: Folder, name: str = METADATA) -> str:
     return f"there is no {name} in it. A savepoint that was not completed has none; take another one"
 
 
-def _compact(document: Any) -> bytes:
+def _compact(document: object) -> bytes:
     return json.dumps(document, separators=(",", ":")).encode()
 
 

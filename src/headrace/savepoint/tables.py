@@ -438,7 +438,7 @@ def _names(kept: Folder) -> list[str]:
         return []
 
 
-def _strings(document: Any) -> Iterator[str]:
+def _strings(document: object) -> Iterator[str]:
     if isinstance(document, str):
         yield document
     elif isinstance(document, list | tuple):

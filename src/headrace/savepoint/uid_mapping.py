@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from headrace.checkpoint.manifest import Manifest, SourceSnapshot, StageSnapshot
 from headrace.common.errors import StateMigrationError
@@ -150,5 +150,5 @@ def _uids(manifest: Manifest) -> Iterator[str]:
         yield from stage.operators
 
 
-def _listed(uids: Collection[Any]) -> str:
+def _listed(uids: Collection[object]) -> str:
     return ", ".join(sorted(map(repr, uids))) or "none"

@@ -63,7 +63,7 @@ def copy_value(value: Any, subject: str = "the value") -> Any:
     return set(value) if kind is set else value if isinstance(value, Enum) else _deep_copy(value, subject)
 
 
-def _deep_copy(value: Any, subject: str) -> Any:
+def _deep_copy(value: object, subject: str) -> Any:
     try:
         return deepcopy(value)
     except (TypeError, copy.Error, PicklingError) as error:
@@ -80,7 +80,7 @@ def copier(type_: TypeInformation) -> Callable[..., Any]:
     return copy_value
 
 
-def _same(value: Any, _subject: str = "") -> Any:
+def _same(value: object, _subject: str = "") -> Any:
     return value
 
 
@@ -88,7 +88,7 @@ def _copy_row(row: Row | None, _subject: str = "") -> Row | None:
     return None if row is None else make_row(row._fields, row._values, row._row_kind)
 
 
-def elements_of(given: Any, subject: str) -> Iterable[Any]:
+def elements_of(given: object, subject: str) -> Iterable[Any]:
     """The elements that a list state is given.
 
     A string, whose characters would become elements, and a dict, whose keys would, are taken for one element that
@@ -106,7 +106,7 @@ def elements_of(given: Any, subject: str) -> Iterable[Any]:
     raise InvalidTypeError(subject + WrongValueError(given, "a list of elements").describe())
 
 
-def entries_of(given: Any, subject: str) -> Iterable[tuple[Any, Any]]:
+def entries_of(given: object, subject: str) -> Iterable[tuple[Any, Any]]:
     """The keys and values of the entries that a map state is given; arguments as of :func:`elements_of`.
 
     Raises:

@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 
-def _checked_name(name: Any) -> str:
+def _checked_name(name: object) -> str:
     if not name:
         raise InvalidProgramError(f"the name of a state must not be empty: {name!r}")
     if not isinstance(name, str):
@@ -208,7 +208,7 @@ class ValueStateDescriptor(StateDescriptor, Generic[T]):
     def __init__(self: ValueStateDescriptor, name: str, value_type_info: None = None) -> None: ...
     @overload
     def __init__(self, name: str, value_type_info: DeclaredType[T]) -> None: ...
-    def __init__(self, name: str, value_type_info: Any = None) -> None:
+    def __init__(self, name: str, value_type_info: object = None) -> None:
         super().__init__(name, _type_of(value_type_info))
 
 
@@ -230,7 +230,7 @@ class ListStateDescriptor(StateDescriptor, Generic[T]):
     def __init__(self: ListStateDescriptor, name: str, elem_type_info: None = None) -> None: ...
     @overload
     def __init__(self, name: str, elem_type_info: DeclaredType[T]) -> None: ...
-    def __init__(self, name: str, elem_type_info: Any = None) -> None:
+    def __init__(self, name: str, elem_type_info: object = None) -> None:
         self.element_type = _type_of(elem_type_info)
         self.takes_none = False
         super().__init__(name, Types.LIST(self.element_type))
@@ -263,7 +263,7 @@ class MapStateDescriptor(StateDescriptor, Generic[K, V]):
     ) -> None: ...
     @overload
     def __init__(self, name: str, key_type_info: DeclaredType[K], value_type_info: DeclaredType[V]) -> None: ...
-    def __init__(self, name: str, key_type_info: Any = None, value_type_info: Any = None) -> None:
+    def __init__(self, name: str, key_type_info: object = None, value_type_info: object = None) -> None:
         self.key_type = _type_of(key_type_info)
         self.value_type = _type_of(value_type_info)
         super().__init__(name, Types.MAP(self.key_type, self.value_type))
@@ -347,7 +347,7 @@ def _told(types: Json) -> str:
     return " and ".join(f"{role} {type_from_json(described)}" for role, described in types.items())
 
 
-def _type_of(kind: Any) -> TypeInformation:
+def _type_of(kind: object) -> TypeInformation:
     return Types.PICKLED_BYTE_ARRAY() if kind is None else Types.of(kind)
 
 

@@ -143,7 +143,7 @@ def evolve_run(store: RunStore, run: Run, change: Evolution, types: Json, column
 
 
 def rewrite_run(
-    store: RunStore, run: Run, renewed: Callable[[pa.RecordBatch], pa.RecordBatch], about: Mapping[str, Any]
+    store: RunStore, run: Run, renewed: Callable[[pa.RecordBatch], pa.RecordBatch], about: Mapping[str, object]
 ) -> Run | None:
     """Puts another run in the place of one.
 
@@ -305,7 +305,7 @@ def _default_of(declared: CompositeTypeInfo, name: str) -> Any:
     return None if isinstance(declared, RowTypeInfo | DictTypeInfo) else _REQUIRED
 
 
-def _is_missing(default: Any) -> bool:
+def _is_missing(default: object) -> bool:
     """Whether a field of a dataclass has no such default; of a class that came as a pickle the mark is another one."""
     return isinstance(default, type(dataclasses.MISSING))
 
@@ -374,7 +374,7 @@ OTHER_UID: Final = "give the operator another uid, or restore the old declaratio
 _INNER_CAPITAL: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
-def difference(stored: Any, declared: Any) -> str:
+def difference(stored: object, declared: object) -> str:
     """Two descriptions that are not the same, next to each other."""
     before, now = in_words(stored), in_words(declared)
     if before == now:  # they differ in what the words leave out
@@ -393,7 +393,7 @@ def difference_of_columns(stored: pa.Schema, declared: pa.Schema) -> str:
     )
 
 
-def in_words(described: Any) -> str:
+def in_words(described: object) -> str:
     """A description of keys or of aggregates, or a plain value."""
     if isinstance(described, list):
         return " and ".join(map(in_words, described)) or "none"
@@ -414,7 +414,7 @@ def _of_kind(described: dict[str, Any]) -> str:
     return f"{words}{of_column}{f' ({parameters})' if parameters else ''}"
 
 
-def _parameter(name: str, value: Any) -> str:
+def _parameter(name: str, value: object) -> str:
     if isinstance(value, bool):
         return name if value else f"not {name}"
     return f"{name} {in_words(value)}"

@@ -385,7 +385,7 @@ class KeyedStateStore(ABC):
     def _state(self, descriptor: d.StateDescriptor, method: str) -> Any:
         """The state of a descriptor; ``method`` is the method that the user has called."""
 
-    def _checked(self, descriptor: Any, expected: type[d.StateDescriptor], method: str) -> Any:
+    def _checked(self, descriptor: object, expected: type[d.StateDescriptor], method: str) -> Any:
         if not isinstance(descriptor, expected):
             raise InvalidProgramError(f"{method}: expected a {expected.__name__}, got {descriptor!r}")
         return self._state(descriptor, method)

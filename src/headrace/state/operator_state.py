@@ -184,13 +184,13 @@ class OperatorListState(ListState[Any]):
         stored = [] if self._cleared else self._read()
         return stored + list(map(copy_value, self._added))
 
-    def add(self, value: Any) -> None:
+    def add(self, value: object) -> None:
         self._added.append(self._stored(value))
 
-    def add_all(self, values: Iterable[Any]) -> None:
+    def add_all(self, values: Iterable[object]) -> None:
         self._added.extend(self._all_stored(values, "add_all"))
 
-    def update(self, values: Iterable[Any]) -> None:
+    def update(self, values: Iterable[object]) -> None:
         self._replace(self._all_stored(values, "update"))
 
     def clear(self) -> None:
@@ -209,10 +209,10 @@ class OperatorListState(ListState[Any]):
     def _replace(self, elements: list[Any]) -> None:
         self._added, self._cleared = elements, True
 
-    def _all_stored(self, values: Iterable[Any], method: str) -> list[Any]:
+    def _all_stored(self, values: Iterable[object], method: str) -> list[Any]:
         return [self._stored(value) for value in elements_of(values, f"{self._label}: {method}()")]
 
-    def _stored(self, value: Any) -> Any:
+    def _stored(self, value: object) -> Any:
         if value is None:
             raise InvalidTypeError(f"{self._subject} cannot be None")
         return copy_value(self._coerce(value, self._subject), self._subject)

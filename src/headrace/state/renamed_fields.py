@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from headrace.common.errors import refused
 from headrace.common.typeinfo import TypeInformation
@@ -30,7 +30,7 @@ class RenamedFields:
     places: Mapping[str, str] = field(default_factory=lambda: {"": ""})
 
     @classmethod
-    def given(cls, renamed: Any) -> Self:
+    def given(cls, renamed: object) -> Self:
         """What a program says by ``set_renamed_fields``.
 
         Raises:
@@ -134,7 +134,7 @@ def last_of(path: str) -> str:
     return path.rpartition(".")[2]
 
 
-def _is_path(text: Any) -> bool:
+def _is_path(text: object) -> bool:
     return isinstance(text, str) and all(text.split("."))
 
 

@@ -109,7 +109,7 @@ class TableLayout:
         logger.info("%s: what was stored becomes what is declared: %s", self.what, change)
         return evolve_run(store, run, change, self.values.to_json(), self.column)
 
-    def _differs(self, entry: str, stored: Any, declared: Any) -> str:
+    def _differs(self, entry: str, stored: object, declared: object) -> str:
         return f"another {self.words.get(entry, entry)}: {difference(stored, declared)}"
 
     def check(self, run: Run) -> None:

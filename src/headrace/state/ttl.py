@@ -306,7 +306,7 @@ class StateTtlConfig:
         )
 
 
-def _check(what: str, given: Any, expected: type[Enum], name: str) -> None:
+def _check(what: str, given: object, expected: type[Enum], name: str) -> None:
     if not isinstance(given, expected):
         known = ", ".join(f"StateTtlConfig.{name}.{member.name}" for member in expected)
         raise InvalidProgramError(f"the {what} of a time to live must be one of {known}, not {given!r}")

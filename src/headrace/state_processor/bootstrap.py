@@ -200,7 +200,7 @@ def windowed(records: Records, build: Callable[[DataStream], DataStream]) -> Boo
     return BootstrapTransformation(records, KEYED, build_open, _warn_of_results)
 
 
-def without_keys(records: Records, function: Any) -> BootstrapTransformation:
+def without_keys(records: Records, function: object) -> BootstrapTransformation:
     """The state of subtasks that a function makes, each of its share of the records."""
     spec = ProcessSpec(function, Types.PICKLED_BYTE_ARRAY())
     kinds = WITHOUT_KEYS - {StateKind.BROADCAST}
@@ -209,7 +209,7 @@ def without_keys(records: Records, function: Any) -> BootstrapTransformation:
     )
 
 
-def in_common(records: Records, function: Any) -> BootstrapTransformation:
+def in_common(records: Records, function: object) -> BootstrapTransformation:
     """The state that a function makes in all subtasks alike, each of all records."""
     spec = ProcessSpec(function, Types.PICKLED_BYTE_ARRAY())
     kinds = frozenset({StateKind.BROADCAST})
@@ -218,7 +218,7 @@ def in_common(records: Records, function: Any) -> BootstrapTransformation:
     )
 
 
-def _refuse_results(uid: str, results: Iterable[Any]) -> None:
+def _refuse_results(uid: str, results: Iterable[object]) -> None:
     for result in results:
         raise InvalidProgramError(
             f"operator {uid!r}: its function gives {result!r}, and one that makes state gives nothing: write "
@@ -226,7 +226,7 @@ def _refuse_results(uid: str, results: Iterable[Any]) -> None:
         )
 
 
-def _warn_of_results(uid: str, results: Iterable[Any]) -> None:
+def _warn_of_results(uid: str, results: Iterable[object]) -> None:
     shown = sum(1 for _ in results)
     if shown:
         logger.warning(
@@ -234,7 +234,7 @@ def _warn_of_results(uid: str, results: Iterable[Any]) -> None:
         )
 
 
-def _check_no_timers(function: Any) -> None:
+def _check_no_timers(function: object) -> None:
     if has_own(function, "on_timer"):
         raise InvalidProgramError(
             f"{type(function).__name__} has a method on_timer, which is never called here: timers fire in the job that "

@@ -24,7 +24,7 @@ from headrace.state_processor.state_columns import StateColumns
 from headrace.storage.folder import Folder
 
 
-def table_of(data: Any) -> pa.Table:
+def table_of(data: object) -> pa.Table:
     """The rows of a table of Arrow, pandas, Polars or DuckDB; or of a dict of columns, or a list of dicts.
 
     Raises:
@@ -42,17 +42,17 @@ def table_of(data: Any) -> pa.Table:
     return found
 
 
-def is_table(data: Any) -> bool:
+def is_table(data: object) -> bool:
     """Whether it is a table of a library, and not elements."""
     return isinstance(data, pa.Table | pa.RecordBatch) or hasattr(data, "__arrow_c_stream__") or _is_pandas(data)
 
 
-def is_spark_dataframe(data: Any) -> bool:
+def is_spark_dataframe(data: object) -> bool:
     """Whether it is a DataFrame of Spark."""
     return type(data).__module__.startswith("pyspark.") and hasattr(data, "mapInArrow")
 
 
-def check_spark_session(given: Any, method: str) -> None:
+def check_spark_session(given: object, method: str) -> None:
     """Refuse what is no session of Spark.
 
     Raises:
@@ -62,7 +62,7 @@ def check_spark_session(given: Any, method: str) -> None:
         raise refused(f"{method} takes a SparkSession, not {shown(given)}", InvalidTypeError)
 
 
-def _table_of(data: Any) -> pa.Table | None:
+def _table_of(data: object) -> pa.Table | None:
     if isinstance(data, pa.RecordBatch):
         return pa.Table.from_batches([data])
     if _is_pandas(data):
@@ -74,7 +74,7 @@ def _table_of(data: Any) -> pa.Table | None:
     return None
 
 
-def _is_pandas(data: Any) -> bool:
+def _is_pandas(data: object) -> bool:
     return type(data).__module__.startswith("pandas.") and hasattr(data, "columns")  # a Series has none
 
 

@@ -179,7 +179,7 @@ class StateTables(StateTransformation):
                 raise SavepointError(f"operator {target.place.uid!r}: {error}") from error
         return WrittenState(written)
 
-    def _with(self, columns: StateColumns, data: Any) -> Self:
+    def _with(self, columns: StateColumns, data: object) -> Self:
         if columns.store in self._states:
             raise InvalidProgramError(f"the {columns.subject} is given twice: put the rows of both into one table")
         self._states[columns.store] = given_rows(columns, data)

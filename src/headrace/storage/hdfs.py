@@ -137,7 +137,7 @@ class Connection:
                 where,
             )
 
-    def _give_up(self, answer: Future[Any], client: Any) -> None:
+    def _give_up(self, answer: Future[Any], client: object) -> None:
         """Begin anew, with the next name node first."""
         with self._lock:
             self._given_up.append(answer)
@@ -156,7 +156,7 @@ def connection(authority: str, settings: Settings) -> Connection:
     return Connection(authority, settings)
 
 
-def _answer(request: Callable[[Any], Any], client: Any, answer: Future[Any]) -> None:
+def _answer(request: Callable[[Any], object], client: object, answer: Future[Any]) -> None:
     try:
         answer.set_result(request(client))
     except BaseException as error:
@@ -467,10 +467,10 @@ class HdfsFileSystem(RemoteFileSystem):
     def _delete(self, path: str) -> bool:
         return bool(self._ask(path, lambda client: client.delete(path, False)))
 
-    def _ask(self, path: str, request: Callable[[Any], Any]) -> Any:
+    def _ask(self, path: str, request: Callable[[Any], object]) -> Any:
         return self.connect().ask(self.locate(path), request)
 
-    def _ask_once(self, path: str, request: Callable[[Any], Any]) -> Any:
+    def _ask_once(self, path: str, request: Callable[[Any], object]) -> Any:
         return self.connect().ask_once(self.locate(path), request)
 
 

@@ -137,7 +137,7 @@ class PushedInput:
             yield from source.feeds.values()
 
 
-def stamped(records: Sequence[Any], timestamps: Iterable[int] | None) -> list[tuple[Any, int]]:
+def stamped(records: Sequence[object], timestamps: Iterable[int] | None) -> list[tuple[Any, int]]:
     """Records, each with its timestamp, or with none where there are none.
 
     Raises:
@@ -156,7 +156,7 @@ def stamped(records: Sequence[Any], timestamps: Iterable[int] | None) -> list[tu
     return list(zip(records, times, strict=True))
 
 
-def check_millis(time: Any, what: str) -> None:
+def check_millis(time: object, what: str) -> None:
     """Refuse a moment that is no int.
 
     Raises:

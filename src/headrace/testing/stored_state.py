@@ -140,7 +140,7 @@ def _timers(subtask: _Subtask) -> Iterator[PendingTimer]:
             yield PendingTimer(timer.time, domain, timer.entry.key, window)
 
 
-def _by_time_and_key(found: Iterable[Found], place: Callable[[Found], tuple[int, Any]]) -> list[Found]:
+def _by_time_and_key(found: Iterable[Found], place: Callable[[Found], tuple[int, object]]) -> list[Found]:
     """In an order that does not depend on the parallelism; keys that cannot be compared by what they look like."""
     each = list(found)
     try:

@@ -223,7 +223,7 @@ class GeneratorPerSplit:
         return generator
 
 
-def _is_long(value: Any) -> bool:
+def _is_long(value: object) -> bool:
     return isinstance(value, _INTEGERS) and bool(MIN_WATERMARK <= value <= MAX_WATERMARK)
 
 

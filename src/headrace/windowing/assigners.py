@@ -583,7 +583,7 @@ class _FixedGapSessions(_Sessions[Any]):
         """
         return cls(to_millis(size))
 
-    def _gap(self, element: Any) -> int:
+    def _gap(self, element: object) -> int:
         return self.session_gap
 
     def __str__(self) -> str:

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import FrozenInstanceError, dataclass
 from io import BytesIO
-from typing import Any, ClassVar, Final, Generic, TypeVar, cast
+from typing import ClassVar, Final, Generic, TypeVar, cast
 
 from headrace.common.constants import MAX_WATERMARK
 from headrace.common.other_names import names_explained
@@ -61,15 +61,15 @@ def _derivable(cls: C) -> C:
     """Lets classes derived from a frozen dataclass with slots have fields of their own: Python's check refuses them."""
     own = vars(cls)["__slots__"]
 
-    def check(window: Any, name: str) -> None:
+    def check(window: object, name: str) -> None:
         if type(window) is cls or name in own:
             raise FrozenInstanceError(f"the field {name!r} of a window cannot be changed: make another window")
 
-    def set_field(window: Any, name: str, value: Any) -> None:
+    def set_field(window: object, name: str, value: object) -> None:
         check(window, name)
         object.__setattr__(window, name, value)
 
-    def delete_field(window: Any, name: str) -> None:
+    def delete_field(window: object, name: str) -> None:
         check(window, name)
         object.__delattr__(window, name)
 

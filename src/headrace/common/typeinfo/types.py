@@ -75,7 +75,7 @@ _Classes = frozenset[type]
 """Classes whose fields are being looked at: one that contains itself is pickled there, since Arrow has no recursion."""
 
 
-def type_of_hint(hint: Any) -> TypeInformation:
+def type_of_hint(hint: object) -> TypeInformation:
     """The type that a class or type hint stands for, pickled objects when it says too little.
 
     Raises:
@@ -144,7 +144,7 @@ _OF_NANOSECONDS: Final = {
 }
 
 
-def hints_of(owner: Any) -> dict[str, Any]:
+def hints_of(owner: object) -> dict[str, Any]:
     """The annotations of a class or function, resolved one by one where they do not resolve together.
 
     One that cannot be resolved (a name that is only imported for type checkers, say) becomes ``Any``.
@@ -168,7 +168,7 @@ def _raw_annotations(owner: Any) -> dict[str, Any]:
         return {}
 
 
-def _resolve(hint: Any, scope: dict[str, Any]) -> Any:
+def _resolve(hint: object, scope: dict[str, Any]) -> Any:
     holder = types.SimpleNamespace(__annotations__={"hint": hint})
     try:
         return typing.get_type_hints(holder, globalns=scope, include_extras=True)["hint"]
@@ -176,7 +176,7 @@ def _resolve(hint: Any, scope: dict[str, Any]) -> Any:
         return Any
 
 
-def _is_hint(hint: Any) -> bool:
+def _is_hint(hint: object) -> bool:
     special = (TypeInformation, LogicalType, type, typing.TypeVar, typing.NewType, types.UnionType)
     return (
         isinstance(hint, special)
@@ -203,42 +203,42 @@ def _of(hint: Any, inside: _Classes) -> TypeInformation:
     return PICKLED
 
 
-def _of_generic(origin: Any, arguments: tuple[Any, ...], inside: _Classes) -> TypeInformation:
+def _of_generic(origin: object, arguments: tuple[object, ...], inside: _Classes) -> TypeInformation:
     reader = _GENERICS.get(origin)
     if reader is not None:
         return reader(arguments, inside) if arguments else PICKLED
     return _of_class(origin, inside) if isinstance(origin, type) else PICKLED
 
 
-def _annotated(arguments: tuple[Any, ...], inside: _Classes) -> TypeInformation:
+def _annotated(arguments: tuple[object, ...], inside: _Classes) -> TypeInformation:
     declared = [extra for extra in arguments[1:] if isinstance(extra, TypeInformation)]
     return declared[0] if declared else _of(arguments[0], inside)
 
 
-def _first(arguments: tuple[Any, ...], inside: _Classes) -> TypeInformation:
+def _first(arguments: tuple[object, ...], inside: _Classes) -> TypeInformation:
     return _of(arguments[0], inside)
 
 
-def _union(arguments: tuple[Any, ...], inside: _Classes) -> TypeInformation:
+def _union(arguments: tuple[object, ...], inside: _Classes) -> TypeInformation:
     members = [argument for argument in arguments if argument is not type(None)]
     return _of(members[0], inside) if len(members) == 1 else PICKLED
 
 
-def _literal(arguments: tuple[Any, ...], inside: _Classes) -> TypeInformation:
+def _literal(arguments: tuple[object, ...], inside: _Classes) -> TypeInformation:
     return _union(tuple({type(argument) for argument in arguments}), inside)
 
 
-def _tuple(arguments: tuple[Any, ...], inside: _Classes) -> TypeInformation:
+def _tuple(arguments: tuple[object, ...], inside: _Classes) -> TypeInformation:
     if arguments == ((),) or Ellipsis in arguments:
         return PICKLED  # of no fixed length
     return TupleTypeInfo(tuple(_of(argument, inside) for argument in arguments))
 
 
-def _list(arguments: tuple[Any, ...], inside: _Classes) -> TypeInformation:
+def _list(arguments: tuple[object, ...], inside: _Classes) -> TypeInformation:
     return ListTypeInfo(_of(arguments[0], inside))
 
 
-def _dict(arguments: tuple[Any, ...], inside: _Classes) -> TypeInformation:
+def _dict(arguments: tuple[object, ...], inside: _Classes) -> TypeInformation:
     return MapTypeInfo(_of(arguments[0], inside), _of(arguments[1], inside))
 
 
@@ -509,7 +509,7 @@ class Types(metaclass=_TypesByName):
         return MapTypeInfo(type_of_hint(key_type_info), type_of_hint(value_type_info))
 
 
-def _all(kinds: Sequence[Any]) -> tuple[TypeInformation, ...]:
+def _all(kinds: Sequence[object]) -> tuple[TypeInformation, ...]:
     if isinstance(kinds, str | TypeInformation | type):
         raise InvalidTypeError(f"expected a list of field types, got {kinds!r}")
     return tuple(map(type_of_hint, kinds))

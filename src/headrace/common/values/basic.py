@@ -62,7 +62,7 @@ class BasicHandler(TypeHandler):
         self._exact = frozenset({self.value_class, NONE})
         self._coerced = self._exact if info.nullable else frozenset({self.value_class})
 
-    def encode_nullable(self, values: Sequence[Any]) -> pa.Array:
+    def encode_nullable(self, values: Sequence[object]) -> pa.Array:
         # Arrow itself takes bytes for text, an aware time for a naive one and a datetime for a date: so the classes
         # are looked at first, which costs little, since `map(type, ...)` stays within C.
         exact = self._exact
@@ -74,7 +74,7 @@ class BasicHandler(TypeHandler):
             raise WrongValueError(values[0] if values else None, self.expected) from error
         return one_array(array, values)
 
-    def convert(self, value: Any) -> Any:
+    def convert(self, value: object) -> Any:
         """A value of another class as one of :attr:`value_class`, where nothing is lost by it.
 
         Raises:
@@ -82,7 +82,7 @@ class BasicHandler(TypeHandler):
         """
         raise ValueError(value)
 
-    def encode_exact(self, values: Sequence[Any]) -> pa.Array:
+    def encode_exact(self, values: Sequence[object]) -> pa.Array:
         """The array of instances of :attr:`value_class` and ``None``; what pyarrow raises is wrapped by the caller."""
         return pa.array(values, self.storage)
 
@@ -100,7 +100,7 @@ class BasicHandler(TypeHandler):
     def add_check(self, source: CheckSource, value: str) -> str:
         return f"type({value}) is {source.name_of(self.value_class)}"
 
-    def all_coerced(self, values: Collection[Any]) -> bool:
+    def all_coerced(self, values: Collection[object]) -> bool:
         if self.class_tells:  # stays within C
             return self._coerced.issuperset(map(type, values))
         return super().all_coerced(values)
@@ -135,7 +135,7 @@ class BasicHandler(TypeHandler):
         raise pa.ArrowInvalid("has no usual form")
 
 
-def refused_by(convert: Callable[[Any], Any], array: pa.Array) -> Mask | None:
+def refused_by(convert: Callable[[Any], object], array: pa.Array) -> Mask | None:
     """Return a mask of the values that a function refuses, called one by one, or None."""
     mask = np.fromiter((not _is_taken(convert, value) for value in array.to_pylist()), np.bool_, len(array))
     return mask if mask.any() else None
@@ -150,7 +150,7 @@ def stored_text(array: pa.Array) -> str:
         return repr(data)
 
 
-def _is_taken(convert: Callable[[Any], Any], value: Any) -> bool:
+def _is_taken(convert: Callable[[Any], object], value: object) -> bool:
     try:
         if value is not None:
             convert(value)
@@ -176,7 +176,7 @@ class StringHandler(BasicHandler):
     value_class = str
     expected = "a str that UTF-8 can encode"
 
-    def convert(self, value: Any) -> str:
+    def convert(self, value: object) -> str:
         if isinstance(value, str):
             return str.__str__(value)
         raise ValueError(value)
@@ -211,7 +211,7 @@ class CharHandler(StringHandler):
     text_pattern = re.compile("(?s:.)")
     text_form = "one character"
 
-    def encode_exact(self, values: Sequence[Any]) -> pa.Array:
+    def encode_exact(self, values: Sequence[object]) -> pa.Array:
         array = super().encode_exact(values)
         if _lengths(array) - {1, None}:
             raise ValueError("not one character")
@@ -269,7 +269,7 @@ class BytesHandler(BasicHandler):
     value_class = bytes
     expected = "bytes"
 
-    def convert(self, value: Any) -> bytes:
+    def convert(self, value: object) -> bytes:
         if isinstance(value, bytes | bytearray | memoryview):
             return bytes(value)
         raise ValueError(value)
@@ -283,7 +283,7 @@ class BytesHandler(BasicHandler):
 _MAIN: Final = b"__main__"
 
 
-def dump(value: Any) -> bytes:
+def dump(value: object) -> bytes:
     """The pickle of a value.
 
     What belongs to the user's main module is pickled by value, since workers have another main module. That is slow
@@ -299,7 +299,7 @@ def dump(value: Any) -> bytes:
     return _by_value(value) if _MAIN in data else data
 
 
-def _by_value(value: Any) -> bytes:
+def _by_value(value: object) -> bytes:
     try:
         return pickle_by_value(value)
     except Exception as error:
@@ -314,7 +314,7 @@ class PickleHandler(TypeHandler):
     __slots__ = ()
     none_text = "None"
 
-    def encode_nullable(self, values: Sequence[Any]) -> pa.Array:
+    def encode_nullable(self, values: Sequence[object]) -> pa.Array:
         pickles = [None if value is None else dump(value) for value in values]
         return one_array(pa.array(pickles, self.storage), values)
 
@@ -322,7 +322,7 @@ class PickleHandler(TypeHandler):
         # These are bytes that headrace wrote itself, in a stream or a state of this very job.
         return [None if data is None else pickle.loads(data) for data in array.to_pylist()]
 
-    def all_coerced(self, values: Collection[Any]) -> bool:
+    def all_coerced(self, values: Collection[object]) -> bool:
         return self.info.nullable or super().all_coerced(values)
 
     def add_check(self, source: CheckSource, value: str) -> str:
@@ -344,7 +344,7 @@ _PLAIN_BELOW: Final = Decimal(10_000_000)
 _NOT_FINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
-def _integer(value: Any) -> int:
+def _integer(value: object) -> int:
     """Integers of numpy and subclasses of ``int``, but not booleans."""
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
         return int(value)
@@ -376,12 +376,12 @@ class BooleanHandler(_NumpyHandler):
     from_equal = bool
     in_place_of_null = False
 
-    def convert(self, value: Any) -> bool:
+    def convert(self, value: object) -> bool:
         if isinstance(value, np.bool_):
             return bool(value)
         raise ValueError(value)
 
-    def text_of_present(self, value: Any) -> str:
+    def text_of_present(self, value: object) -> str:
         return "true" if value else "false"
 
     text_pattern = re.compile("(?ia:true|false)")
@@ -406,7 +406,7 @@ class IntegerHandler(_NumpyHandler):
         self.text_form = f"a whole number from {self._low} to {self._high} in decimal digits"
         super().__init__(info)
 
-    def convert(self, value: Any) -> int:
+    def convert(self, value: object) -> int:
         return _integer(value)
 
     def add_check(self, source: CheckSource, value: str) -> str:
@@ -441,7 +441,7 @@ class DoubleHandler(_NumpyHandler):
     expected = "a float, or an int that a float holds exactly"
     from_equal = float
 
-    def convert(self, value: Any) -> float:
+    def convert(self, value: object) -> float:
         if isinstance(value, float | np.floating):
             narrowed = float(value)
             if isinstance(value, np.longdouble) and narrowed != value and not np.isnan(value):
@@ -452,7 +452,7 @@ class DoubleHandler(_NumpyHandler):
             raise ValueError(value)
         return float(whole)
 
-    def coerce_fast(self, value: Any) -> Any:
+    def coerce_fast(self, value: object) -> Any:
         return float(value) if type(value) is int and -_EXACT_DOUBLES <= value <= _EXACT_DOUBLES else NOT_COERCED
 
     def text_of_present(self, value: Any) -> str:
@@ -476,7 +476,7 @@ class FloatHandler(DoubleHandler):
     expected = "a float of 32 bits"
     class_tells = False
 
-    def encode_exact(self, values: Sequence[Any]) -> pa.Array:
+    def encode_exact(self, values: Sequence[object]) -> pa.Array:
         wide = pa.array(values, pa.float64())
         narrow = wide.cast(self.storage)
         if pc.sum(pc.is_inf(narrow)) != pc.sum(pc.is_inf(wide)):
@@ -486,7 +486,7 @@ class FloatHandler(DoubleHandler):
     def add_check(self, source: CheckSource, value: str) -> str:
         return f"{source.name_of(_is_single)}({value})"
 
-    def coerce_fast(self, value: Any) -> Any:
+    def coerce_fast(self, value: object) -> Any:
         if type(value) is not float:
             return NOT_COERCED
         try:
@@ -498,7 +498,7 @@ class FloatHandler(DoubleHandler):
         return _java_number(str(np.float32(value)))
 
 
-def _is_single(value: Any) -> bool:
+def _is_single(value: object) -> bool:
     if type(value) is not float:
         return False
     try:
@@ -514,10 +514,10 @@ class BigIntHandler(BasicHandler):
     value_class = int
     expected = "an int"
 
-    def convert(self, value: Any) -> int:
+    def convert(self, value: object) -> int:
         return _integer(value)
 
-    def encode_exact(self, values: Sequence[Any]) -> pa.Array:
+    def encode_exact(self, values: Sequence[object]) -> pa.Array:
         return pa.array(_each(_digits, values), self.storage)
 
     def decode(self, array: pa.Array) -> list[Any]:
@@ -565,10 +565,10 @@ class BigDecHandler(BasicHandler):
     expected = "a decimal.Decimal or an int"
     from_equal = Decimal
 
-    def convert(self, value: Any) -> Decimal:
+    def convert(self, value: object) -> Decimal:
         return Decimal(value) if isinstance(value, Decimal) else Decimal(_integer(value))
 
-    def encode_exact(self, values: Sequence[Any]) -> pa.Array:
+    def encode_exact(self, values: Sequence[object]) -> pa.Array:
         return pa.array(_each(str, values), self.storage)
 
     def decode(self, array: pa.Array) -> list[Any]:
@@ -612,19 +612,19 @@ class DecimalHandler(BasicHandler):
         self.expected = f"a decimal.Decimal or an int that {info} holds digit by digit"
         super().__init__(info)
 
-    def convert(self, value: Any) -> Decimal:
+    def convert(self, value: object) -> Decimal:
         return Decimal(value) if isinstance(value, Decimal) else Decimal(_integer(value))
 
     def add_check(self, source: CheckSource, value: str) -> str:
         return f"{source.name_of(self._is_of_scale)}({value})"
 
-    def _is_of_scale(self, value: Any) -> bool:
+    def _is_of_scale(self, value: object) -> bool:
         if type(value) is not Decimal:
             return False
         _, digits, exponent = value.as_tuple()
         return bool(exponent == -self._scale and len(digits) <= self._digits)
 
-    def text_of_present(self, value: Any) -> str:
+    def text_of_present(self, value: object) -> str:
         return f"{value:f}"
 
     def parse_matching(self, text: str) -> Decimal:
@@ -635,7 +635,7 @@ class DecimalHandler(BasicHandler):
         return texts.cast(self.storage)
 
 
-def _each(convert: Callable[[Any], Any], values: Sequence[Any]) -> list[Any]:
+def _each(convert: Callable[[Any], object], values: Sequence[object]) -> list[Any]:
     """Return what becomes of each value that is there."""
     return [None if value is None else convert(value) for value in values]
 

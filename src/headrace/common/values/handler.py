@@ -48,7 +48,7 @@ class CheckSource:
         check = handler.add_check(self, value)
         return f"({check} or {value} is None)" if handler.info.nullable else check
 
-    def name_of(self, item: Any) -> str:
+    def name_of(self, item: object) -> str:
         """The name that stands for an object in the expression."""
         name = f"object_{len(self._objects)}"
         self._objects[name] = item
@@ -122,7 +122,7 @@ class TypeHandler(ABC):
         self.storage: pa.DataType = info.storage_type
         self.is_coerced: Callable[[Any], bool] = CheckSource.compiled(self)
 
-    def encode(self, values: Sequence[Any]) -> pa.Array:
+    def encode(self, values: Sequence[object]) -> pa.Array:
         """The values as an array.
 
         Raises:
@@ -134,7 +134,7 @@ class TypeHandler(ABC):
         return array
 
     @abstractmethod
-    def encode_nullable(self, values: Sequence[Any]) -> pa.Array:
+    def encode_nullable(self, values: Sequence[object]) -> pa.Array:
         """Do as :meth:`encode` does, as if the type were nullable."""
 
     @abstractmethod
@@ -172,11 +172,11 @@ class TypeHandler(ABC):
     def add_check(self, source: CheckSource, value: str) -> str:
         """A conjunction in Python: whether what the expression ``value`` gives is coerced; false for ``None``."""
 
-    def all_coerced(self, values: Collection[Any]) -> bool:
+    def all_coerced(self, values: Collection[object]) -> bool:
         """Return whether all of some values are coerced."""
         return all(map(self.is_coerced, values))
 
-    def coerce(self, value: Any, subject: str = "the value") -> Any:
+    def coerce(self, value: object, subject: str = "the value") -> Any:
         """The value itself if it is coerced, else one that is; ``subject`` is what an error calls it.
 
         Raises:
@@ -192,14 +192,14 @@ class TypeHandler(ABC):
         except WrongValueError as error:
             raise InvalidTypeError(f"{subject}{error.describe()}") from error
 
-    def coerce_fast(self, value: Any) -> Any:
+    def coerce_fast(self, value: object) -> Any:
         """A value that is not coerced, coerced without Arrow, which takes tens of microseconds for a single value.
 
         ``NOT_COERCED`` where this is not known, or not allowed.
         """
         return NOT_COERCED
 
-    def check(self, values: Iterable[Any]) -> None:
+    def check(self, values: Iterable[object]) -> None:
         """Refuse values that do not fit the type.
 
         Raises:
@@ -210,18 +210,18 @@ class TypeHandler(ABC):
             if not is_coerced(value):
                 self.coerce(value)
 
-    def text(self, value: Any) -> str:
+    def text(self, value: object) -> str:
         """The value as Flink's own (Java's) classes write it, ``(a,1,true)`` for a tuple; what a text file holds.
 
         What Java has no class for is written as Python writes it.
         """
         return self.none_text if value is None else self.text_of_present(value)
 
-    def text_of_present(self, value: Any) -> str:
+    def text_of_present(self, value: object) -> str:
         """Do as :meth:`text` does, of a value that is not ``None``."""
         return str(value)
 
-    def printed(self, value: Any) -> str:
+    def printed(self, value: object) -> str:
         """The value as ``print()`` of PyFlink shows it."""
         return self.text(value)
 
@@ -251,14 +251,14 @@ class NestedHandler(TypeHandler):
     __slots__ = ()
 
     @abstractmethod
-    def encode_present(self, values: Sequence[Any]) -> pa.Array:
+    def encode_present(self, values: Sequence[object]) -> pa.Array:
         """Do as ``encode`` does, without any ``None``."""
 
     @abstractmethod
     def decode_present(self, array: pa.Array) -> list[Any]:
         """Do as ``decode`` does, without any null."""
 
-    def encode_nullable(self, values: Sequence[Any]) -> pa.Array:
+    def encode_nullable(self, values: Sequence[object]) -> pa.Array:
         if None.__class__ not in set(map(type, values)):
             return self.encode_present(values)
         present = np.fromiter((value is not None for value in values), np.bool_, len(values))
@@ -275,7 +275,7 @@ class NestedHandler(TypeHandler):
         return values
 
 
-def one_array(array: pa.Array | pa.ChunkedArray, values: Sequence[Any]) -> pa.Array:
+def one_array(array: pa.Array | pa.ChunkedArray, values: Sequence[object]) -> pa.Array:
     """The array, unless pyarrow had to make several: text and binary columns hold up to 2 GiB."""
     if isinstance(array, pa.ChunkedArray):
         raise WrongValueError(values[0], "values of less than 2 GiB together in one batch")
@@ -294,7 +294,7 @@ def any_of(masks: Sequence[Mask | None]) -> Mask | None:
     return np.logical_or.reduce(there) if there else None
 
 
-def first_wrong(handler: TypeHandler, values: Sequence[Any]) -> tuple[int, WrongValueError] | None:
+def first_wrong(handler: TypeHandler, values: Sequence[object]) -> tuple[int, WrongValueError] | None:
     """The first value that does not fit, and why. Slow: for when it is known that one does not."""
     for index, value in enumerate(values):
         try:
@@ -348,7 +348,7 @@ class SequenceHandler(NestedHandler):
         assert mask is not None
         return _explained_part(self._element, elements, mask, "[{}]")
 
-    def _listed(self, value: Any) -> list[Any]:
+    def _listed(self, value: object) -> list[Any]:
         if isinstance(value, list | tuple | arrays.array):
             return list(value)
         if isinstance(value, np.ndarray) and value.ndim == 1:

@@ -64,7 +64,7 @@ class RecordHandler(NestedHandler):
         super().__init__(info)
 
     @abstractmethod
-    def columns_of(self, records: Sequence[Any]) -> Columns:
+    def columns_of(self, records: Sequence[object]) -> Columns:
         """One sequence of values per column, of records none of which is ``None``.
 
         Raises:
@@ -76,14 +76,14 @@ class RecordHandler(NestedHandler):
         """The records of columns that are equally long (and at least one)."""
 
     @abstractmethod
-    def fields_of(self, record: Any) -> Sequence[Any]:
+    def fields_of(self, record: object) -> Sequence[Any]:
         """The values of the fields of a coerced record."""
 
     @abstractmethod
-    def build(self, values: Sequence[Any]) -> Any:
+    def build(self, values: Sequence[object]) -> Any:
         """The record of coerced values of its fields."""
 
-    def encode_columns(self, records: Sequence[Any]) -> list[pa.Array]:
+    def encode_columns(self, records: Sequence[object]) -> list[pa.Array]:
         """One array per column, of records none of which is ``None``."""
         return self.arrays_of(self.columns_of(records))
 
@@ -96,7 +96,7 @@ class RecordHandler(NestedHandler):
         """The records of one array per column."""
         return self.records_of([handler.decode(array) for handler, array in zip(self._columns, arrays, strict=True)])
 
-    def encode_present(self, values: Sequence[Any]) -> pa.Array:
+    def encode_present(self, values: Sequence[object]) -> pa.Array:
         return pa.StructArray.from_arrays(self.encode_columns(values), fields=self.arrow_fields)
 
     def decode_present(self, array: pa.Array) -> list[Any]:
@@ -123,7 +123,7 @@ class RecordHandler(NestedHandler):
         checks = map(source.or_none, self.fields, values)
         return " and ".join([*conditions, *checks])
 
-    def coerce_fields(self, values: Sequence[Any]) -> Any:
+    def coerce_fields(self, values: Sequence[object]) -> Any:
         """The record of values that may have to be coerced; ``NOT_COERCED`` where one does not fit."""
         if len(values) != len(self.fields):
             return NOT_COERCED
@@ -155,7 +155,7 @@ class TupleHandler(RecordHandler):
     def _expectation(self, info: Any) -> str:
         return f"a tuple of {len(info.types)} values, for {info}"
 
-    def columns_of(self, records: Sequence[Any]) -> Columns:
+    def columns_of(self, records: Sequence[object]) -> Columns:
         if set(map(type, records)) - {tuple}:
             records = [self._as_tuple(record) for record in records]
         return columns_by_position(records, len(self.fields), self._expected)
@@ -163,7 +163,7 @@ class TupleHandler(RecordHandler):
     def records_of(self, columns: Sequence[list[Any]]) -> list[Any]:
         return list(zip(*columns, strict=True))
 
-    def _as_tuple(self, record: Any) -> tuple[Any, ...]:
+    def _as_tuple(self, record: object) -> tuple[Any, ...]:
         if isinstance(record, tuple | list):
             return tuple(record)
         if isinstance(record, Row) and record.get_row_kind() is RowKind.INSERT:
@@ -174,7 +174,7 @@ class TupleHandler(RecordHandler):
         values: Sequence[Any] = record
         return values
 
-    def build(self, values: Sequence[Any]) -> Any:
+    def build(self, values: Sequence[object]) -> Any:
         return tuple(values)
 
     def add_check(self, source: CheckSource, value: str) -> str:
@@ -187,7 +187,7 @@ class TupleHandler(RecordHandler):
         is_tuple = type(value) is tuple or type(value) is self.tuple_class
         return self.coerce_fields(value) if is_tuple else NOT_COERCED
 
-    def text_of_present(self, value: Any) -> str:
+    def text_of_present(self, value: object) -> str:
         return f"({self.joined_texts(',', value)})"
 
 
@@ -206,7 +206,7 @@ class NamedTupleHandler(TupleHandler):
     def _expectation(self, info: Any) -> str:
         return f"an instance of {info.class_name} or a tuple of {len(info.types)} values"
 
-    def columns_of(self, records: Sequence[Any]) -> Columns:
+    def columns_of(self, records: Sequence[object]) -> Columns:
         check_classes(records, {tuple}, self.tuple_class, self._expected)
         return columns_by_position(records, len(self.fields), self._expected)
 
@@ -214,10 +214,10 @@ class NamedTupleHandler(TupleHandler):
         # Not through the class's own __new__: as with pickle, a record is restored, not made anew.
         return list(map(tuple.__new__, repeat(self.tuple_class), zip(*columns, strict=True)))
 
-    def build(self, values: Sequence[Any]) -> Any:
+    def build(self, values: Sequence[object]) -> Any:
         return tuple.__new__(self.tuple_class, values)
 
-    def text_of_present(self, value: Any) -> str:
+    def text_of_present(self, value: object) -> str:
         return str(value)
 
 
@@ -250,7 +250,7 @@ class DictHandler(RecordHandler):
     def fields_of(self, record: Any) -> Sequence[Any]:
         return list(record.values())
 
-    def build(self, values: Sequence[Any]) -> Any:
+    def build(self, values: Sequence[object]) -> Any:
         return dict(zip(self._names, values, strict=True))
 
     def add_check(self, source: CheckSource, value: str) -> str:
@@ -274,7 +274,7 @@ def columns_by_position(records: Sequence[Any], count: int, expected: str) -> Co
     return [list(map(itemgetter(index), records)) for index in range(count)]
 
 
-def check_classes(records: Sequence[Any], also: set[type], declared: type, expected: str) -> None:
+def check_classes(records: Sequence[object], also: set[type], declared: type, expected: str) -> None:
     """Refuse records that are neither of a declared class, nor of one that is this one brought to this process twice.
 
     Raises:
@@ -286,7 +286,7 @@ def check_classes(records: Sequence[Any], also: set[type], declared: type, expec
             raise WrongValueError(wrong, expected)
 
 
-def _encode_field(name: str, handler: TypeHandler, column: Sequence[Any]) -> pa.Array:
+def _encode_field(name: str, handler: TypeHandler, column: Sequence[object]) -> pa.Array:
     try:
         return handler.encode(column)
     except WrongValueError as error:
@@ -316,7 +316,7 @@ class DataclassHandler(RecordHandler):
         self._extras = _unstored_attributes(self._class)
         super().__init__(info, fields)
 
-    def columns_of(self, records: Sequence[Any]) -> Columns:
+    def columns_of(self, records: Sequence[object]) -> Columns:
         check_classes(records, set(), self._class, self._expected)
         if records:
             self._check_attributes(records[0])
@@ -328,13 +328,13 @@ class DataclassHandler(RecordHandler):
     def records_of(self, columns: Sequence[list[Any]]) -> list[Any]:
         return self._make(columns)
 
-    def fields_of(self, record: Any) -> Sequence[Any]:
+    def fields_of(self, record: object) -> Sequence[Any]:
         return [getter(record) for getter in self._getters]
 
-    def build(self, values: Sequence[Any]) -> Any:
+    def build(self, values: Sequence[object]) -> Any:
         return self._restore([[value] for value in values])[0]
 
-    def _check_attributes(self, record: Any) -> None:
+    def _check_attributes(self, record: object) -> None:
         """Finds the class whose ``__post_init__`` sets what is no field; one record is enough to see it."""
         extra = getattr(record, "__dict__", {}).keys() - set(self._names) - self._extras
         if extra:
@@ -438,7 +438,7 @@ class RowHandler(RecordHandler):
         if self._changelog:
             self._columns = (*self.fields, _KIND_HANDLER)
 
-    def columns_of(self, records: Sequence[Any]) -> Columns:
+    def columns_of(self, records: Sequence[object]) -> Columns:
         return self._columns_of_rows(self._as_rows(records))
 
     def _columns_of_rows(self, rows: Sequence[Row]) -> Columns:
@@ -466,10 +466,10 @@ class RowHandler(RecordHandler):
         values: Sequence[Any] = record._values
         return values
 
-    def build(self, values: Sequence[Any]) -> Any:
+    def build(self, values: Sequence[object]) -> Any:
         return make_row(self._names, values)
 
-    def _as_row(self, record: Any) -> Row:
+    def _as_row(self, record: object) -> Row:
         if isinstance(record, Row):
             fields = _names_of(record)
             values = record if fields is None else self._by_name(record, dict(zip(fields, record, strict=True)))
@@ -480,7 +480,7 @@ class RowHandler(RecordHandler):
             return make_row(None, self._by_name(record, record))
         raise WrongValueError(record, self._expected)
 
-    def _by_name(self, record: Any, named: Mapping[str, Any]) -> list[Any]:
+    def _by_name(self, record: object, named: Mapping[str, object]) -> list[Any]:
         unknown = [name for name in named if name not in self._names]
         if unknown or (isinstance(record, Row) and len(named) != len(self._names)):
             raise WrongValueError(record, f"a Row with the fields {', '.join(self._names)}")
@@ -499,7 +499,7 @@ class RowHandler(RecordHandler):
         positions = range(len(self._names))
         return self.add_field_checks(source, conditions, [f"{values}[{position}]" for position in positions])
 
-    def coerce_fast(self, value: Any) -> Any:
+    def coerce_fast(self, value: object) -> Any:
         if type(value) is tuple:
             return self.coerce_fields(value)
         if type(value) is not Row or value._fields not in self._known:
@@ -507,7 +507,7 @@ class RowHandler(RecordHandler):
         is_refused = self._refuses_changes and value._row_kind is not RowKind.INSERT
         return NOT_COERCED if is_refused else self.coerce_fields(value._values)
 
-    def text_of_present(self, value: Any) -> str:
+    def text_of_present(self, value: object) -> str:
         return f"{_kind_text(value)}[{self.joined_texts(', ', value)}]"
 
     def printed(self, value: Any) -> str:
@@ -521,7 +521,7 @@ class StreamRowHandler(RowHandler):
 
     _refuses_changes = False
 
-    def encode_with_kinds(self, records: Sequence[Any]) -> tuple[list[pa.Array], Kinds | None]:
+    def encode_with_kinds(self, records: Sequence[object]) -> tuple[list[pa.Array], Kinds | None]:
         """One array per column, and the kinds of the rows; None where all are insertions."""
         rows = self._as_rows(records)
         return self.arrays_of(self._columns_of_rows(rows)), kinds_of_rows(rows)
@@ -533,7 +533,7 @@ class StreamRowHandler(RowHandler):
             rows[index].set_row_kind(_KINDS[kinds[index]])
         return rows
 
-    def coerce(self, value: Any, subject: str = "the value") -> Any:
+    def coerce(self, value: object, subject: str = "the value") -> Any:
         coerced = super().coerce(value, subject)
         if coerced is not value and isinstance(value, Row):
             coerced.set_row_kind(value.get_row_kind())
@@ -546,10 +546,10 @@ class DetachedHandler(RowHandler):
     __slots__ = ()
     none_text = "None"
 
-    def text_of_present(self, value: Any) -> str:
+    def text_of_present(self, value: object) -> str:
         return str(value)
 
-    def printed(self, value: Any) -> str:
+    def printed(self, value: object) -> str:
         return self.text(value)
 
 
@@ -561,5 +561,5 @@ def kinds_of_rows(rows: Sequence[Row]) -> Kinds | None:
     return np.fromiter((kind.value for kind in map(_kind_of, rows)), np.int8, len(rows))
 
 
-def _kind_text(row: Any) -> str:
+def _kind_text(row: object) -> str:
     return str(row.get_row_kind() if hasattr(row, "get_row_kind") else RowKind.INSERT)

@@ -46,7 +46,7 @@ def _integers(array: pa.Array, width: pa.DataType) -> np.ndarray[Any, Any]:
     return numbers
 
 
-def _naive_array(values: Sequence[Any], storage: pa.DataType) -> pa.Array:
+def _naive_array(values: Sequence[object], storage: pa.DataType) -> pa.Array:
     if not set(map(type, map(_zone_of, filter(None, values)))) <= {NONE}:
         raise ValueError("has a time zone")
     return pa.array(values, storage)
@@ -137,7 +137,7 @@ class TimeHandler(_BoundedHandler):
     bounds = (0, _LAST_TIME)
     within = "a time of day, from 00:00 to 23:59:59.999999"
 
-    def encode_exact(self, values: Sequence[Any]) -> pa.Array:
+    def encode_exact(self, values: Sequence[object]) -> pa.Array:
         return _naive_array(values, self.storage)
 
     def stored_text(self, array: pa.Array) -> str:
@@ -180,7 +180,7 @@ class TimestampHandler(_BoundedHandler):
     )
     class_tells = False
 
-    def convert(self, value: Any) -> datetime.datetime:
+    def convert(self, value: object) -> datetime.datetime:
         if isinstance(value, np.datetime64):
             micros = value.astype("datetime64[us]")
             made = micros.item()
@@ -191,7 +191,7 @@ class TimestampHandler(_BoundedHandler):
             return datetime.datetime(value.year, value.month, value.day, *clock, value.tzinfo, fold=value.fold)
         raise ValueError(value)
 
-    def encode_exact(self, values: Sequence[Any]) -> pa.Array:
+    def encode_exact(self, values: Sequence[object]) -> pa.Array:
         return _naive_array(values, self.storage)
 
     def decode_numbers(self, numbers: npt.NDArray[Any]) -> list[Any]:
@@ -227,7 +227,7 @@ class TimestampLtzHandler(TimestampHandler):
     )
     within = "a time in the years 1 to 9999 of UTC"
 
-    def encode_exact(self, values: Sequence[Any]) -> pa.Array:
+    def encode_exact(self, values: Sequence[object]) -> pa.Array:
         if None in map(_zone_of, filter(None, values)):
             raise ValueError("has no time zone")
         array = pa.array(values, self.storage)
@@ -247,7 +247,7 @@ class TimestampLtzHandler(TimestampHandler):
         exact = f"type({first}) is {source.name_of(datetime.datetime)}"
         return f"{exact} and {moment}.tzinfo is {source.name_of(datetime.UTC)} and not {moment}.fold"
 
-    def text_of_present(self, value: Any) -> str:
+    def text_of_present(self, value: object) -> str:
         return str(value)
 
     text_pattern = _WITH_ZONE
@@ -312,7 +312,7 @@ class TimestampNanosHandler(BasicHandler):
             raise ValueError(value)
         return int(nanos.astype(np.int64))
 
-    def convert(self, value: Any) -> np.datetime64:
+    def convert(self, value: object) -> np.datetime64:
         if isinstance(value, datetime.datetime) and value.tzinfo is None:
             return np.datetime64(value, "us")
         raise ValueError(value)
@@ -323,7 +323,7 @@ class TimestampNanosHandler(BasicHandler):
     def add_check(self, source: CheckSource, value: str) -> str:
         return f"{source.name_of(_is_of_nanoseconds)}({value})"
 
-    def text_of_present(self, value: Any) -> str:
+    def text_of_present(self, value: object) -> str:
         day, _, clock = str(value).partition("T")
         return f"{day} {clock.rstrip('0')}{'0' if clock.endswith('.000000000') else ''}"
 
@@ -338,7 +338,7 @@ class TimestampNanosHandler(BasicHandler):
         return texts.cast(self.storage)
 
 
-def _is_of_nanoseconds(value: Any) -> bool:
+def _is_of_nanoseconds(value: object) -> bool:
     return type(value) is np.datetime64 and value.dtype.str == "<M8[ns]" and not np.isnat(value)
 
 

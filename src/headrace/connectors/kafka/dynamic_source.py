@@ -26,7 +26,7 @@ from headrace.connectors.kafka.dynamic_metadata import (
     KafkaStreamSubscriber,
     StreamPatternSubscriber,
 )
-from headrace.connectors.kafka.settings import KafkaClientBuilder, check_known, check_library
+from headrace.connectors.kafka.settings import SOURCE, KafkaClientBuilder, check_known, check_library
 from headrace.connectors.kafka.source import KafkaReader
 from headrace.connectors.messages import MessageDeserializationSchema
 from headrace.connectors.partitions import Subscription
@@ -125,6 +125,7 @@ class DynamicKafkaSourceBuilder(KafkaClientBuilder, MessageSourceBuilder, Generi
     """
 
     _name = "DynamicKafkaSource"
+    _kind = SOURCE
 
     def __init__(self) -> None:
         super().__init__()

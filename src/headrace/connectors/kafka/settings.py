@@ -45,25 +45,32 @@ _WITHOUT_MEANING: Final = frozenset(
 """Settings that Java's clients need, and that mean nothing here: schemas and epochs do what they are for."""
 
 
-_OF_SOURCES: Final = ("enable.auto.commit", "enable.partition.eof", "enable.auto.offset.store")
-_OF_SINKS: Final = ("transactional.id", "delivery.report.only.error")
+SOURCE: Final = "source"
+
+
+SINK: Final = "sink"
+
+
+_OWN: Final[Mapping[str, frozenset[str]]] = {
+    SOURCE: frozenset(("enable.auto.commit", "enable.partition.eof", "enable.auto.offset.store")),
+    SINK: frozenset(("transactional.id", "delivery.report.only.error")),
+}
 """Settings that a source or a sink decides itself."""
 
 
-def check_properties(properties: Mapping[str, str], *, is_sink: bool = False) -> None:
+def check_properties(properties: Mapping[str, str], of: str = SOURCE) -> None:
     """Refuse settings that the source or sink decides itself, and those that mean something to Java alone.
 
     Args:
         properties: the settings.
-        is_sink: whether they are those of a sink.
+        of: whose they are, ``SOURCE`` or ``SINK``.
 
     Raises:
         ConfigurationError: naming the setting.
     """
     for name, value in properties.items():
-        if name in (_OF_SINKS if is_sink else _OF_SOURCES):
-            kind = "sink" if is_sink else "source"
-            raise ConfigurationError(f"{name!r} is for the {kind} itself to decide: remove it")
+        if name in _OWN[of]:
+            raise ConfigurationError(f"{name!r} is for the {of} itself to decide: remove it")
         if not _REFERENCE.search(value):
             _translated(name, value)
 
@@ -262,7 +269,8 @@ class KafkaClientBuilder:
 
     _name: ClassVar[str]
     """The name of what is built, for errors."""
-    _is_sink: ClassVar[bool] = False
+    _kind: ClassVar[str]
+    """``SOURCE`` or ``SINK``."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -280,10 +288,10 @@ class KafkaClientBuilder:
         """
         text = _text(key, value)
         try:
-            check_properties({key: text}, is_sink=self._is_sink)
+            check_properties({key: text}, self._kind)
         except ConfigurationError as error:
             raise refused(str(error), ConfigurationError) from None
-        if self._is_sink and is_of_consumers(key):
+        if self._kind == SINK and is_of_consumers(key):
             warn_caller(f"{key!r} has no effect on a sink: only consumers use it")
         self._properties[key] = text
         return self

@@ -11,7 +11,7 @@ from headrace.common.output_tag import OutputTag
 from headrace.common.serialization import SerializationSchema
 from headrace.common.type_variables import T_contra
 from headrace.connectors.kafka.clients import ClientSettings, MissingMarker, TransactionSettings
-from headrace.connectors.kafka.settings import KafkaClientBuilder, check_known, check_library
+from headrace.connectors.kafka.settings import SINK, KafkaClientBuilder, check_known, check_library
 from headrace.connectors.messages import HeaderFunction, MessageSerializationSchema, PartitionFunction, encode_messages
 from headrace.connectors.sink import Committer, CommitterContext, DeliveryGuarantee, SinkWriter, WriterContext
 from headrace.connectors.topic_builders import TopicSink, TopicSinkBuilder
@@ -119,7 +119,7 @@ class KafkaSinkBuilder(KafkaClientBuilder, TopicSinkBuilder):
     """
 
     _name = "KafkaSink"
-    _is_sink = True
+    _kind = SINK
     _usual_guarantee = DeliveryGuarantee.AT_LEAST_ONCE
 
     def __init__(self) -> None:
@@ -416,7 +416,7 @@ class KafkaRecordSerializationSchemaBuilder:
         return self
 
 
-def _function(given: Any, kind: type) -> Any:
+def _function(given: object, kind: type) -> Any:
     """The function that is called for each record; errors are those of the setters."""
     if not callable(given):
         raise refused(f"this takes {with_article(kind)} or a function, not {given!r}", InvalidTypeError)

@@ -21,7 +21,7 @@ from headrace.common.messages import TopicPartition
 from headrace.common.output_tag import OutputTag
 from headrace.common.type_variables import T_co
 from headrace.connectors.kafka.clients import ClientErrors, ClientSettings, error_of
-from headrace.connectors.kafka.settings import KafkaClientBuilder, check_known, check_library
+from headrace.connectors.kafka.settings import SOURCE, KafkaClientBuilder, check_known, check_library
 from headrace.connectors.messages import METADATA, MessageDecoder, MessageDeserializationSchema, Messages
 from headrace.connectors.partitions import PartitionEnumerator, ReadingPlan
 from headrace.connectors.source import (
@@ -383,6 +383,7 @@ class KafkaSourceBuilder(KafkaClientBuilder, TopicSourceBuilder, Generic[T_co]):
     """
 
     _name = "KafkaSource"
+    _kind = SOURCE
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> Self:
         """Set the brokers to connect to first: ``host:port``, several with commas.

@@ -135,7 +135,7 @@ class MessageSender:
             except BufferError:
                 self._produce_when_there_is_room(message)
 
-    def _produce_when_there_is_room(self, message: tuple[Any, ...]) -> None:
+    def _produce_when_there_is_room(self, message: tuple[object, ...]) -> None:
         while True:
             self.producer.poll(_WAIT_SECONDS)
             self._check_while_waiting()

@@ -37,9 +37,9 @@ from headrace.connectors.source import (
     SplitEnumerator,
 )
 from headrace.connectors.topic_builders import DISCOVERY, GROUP, RESET, TopicSource, TopicSourceBuilder
-from headrace.log.groups import CommittedOffset, Group, GroupMetadata
+from headrace.log.groups import CommittedOffset, Group
 from headrace.log.log import Log
-from headrace.log.membership import commit_offsets
+from headrace.log.membership import commit_without_members
 
 
 def location_of(given: str | os.PathLike[str]) -> str:
@@ -103,8 +103,9 @@ class EmbeddedPartitionedLog(PartitionedLog):
         now = self._log.journal.clock()
         found = {each: CommittedOffset(offset, now) for each, offset in offsets.items()}
         try:
-            metadata = GroupMetadata(self._group, created=self._created)
-            commit_offsets(self._log.journal, metadata, found, lambda group: self._check_alone(group, offsets))
+            commit_without_members(
+                self._log.journal, self._group, found, self._created, lambda group: self._check_alone(group, offsets)
+            )
             self._committed = dict(offsets)
         except (CommitFailedError, OSError) as error:
             logger.warning("the offsets of group %s were not committed: %s", self._group, error)

@@ -79,7 +79,7 @@ def bound_condition(expression: Expression, record_type: TypeInformation, method
     return condition
 
 
-def check_same_type(method: str, value: Bound, declared: Any) -> None:
+def check_same_type(method: str, value: Bound, declared: object) -> None:
     """Refuse a declared type that is not the one that an expression has.
 
     Raises:
@@ -151,13 +151,13 @@ def projected(positions: tuple[Any, ...], record_type: TypeInformation) -> tuple
     return tuple(bound(col(position), record_type, "project") for position in positions)
 
 
-def titled(kind: str, *columns: Any) -> str:
+def titled(kind: str, *columns: object) -> str:
     """The name of an operator: its kind and what it computes, shortened."""
     text = ", ".join(map(repr, columns))
     return f"{kind}: {text}" if len(text) <= _SHOWN else f"{kind}: {text[:_SHOWN]}..."
 
 
-def as_column(column: Any) -> Expression:
+def as_column(column: object) -> Expression:
     """An expression, or the field with this name or position.
 
     Raises:
@@ -187,7 +187,7 @@ def _name(expression: Expression, record_type: TypeInformation) -> str:
 _NUMBERS: Final = WHOLE_NUMBERS | FLOATS | {BasicType.BIG_INT, BasicType.BIG_DEC}
 
 
-def checked_field(record_type: TypeInformation, aggregation: str, position: Any) -> str | int | None:
+def checked_field(record_type: TypeInformation, aggregation: str, position: object) -> str | int | None:
     """The field that is meant; None for the record itself.
 
     Args:
@@ -243,7 +243,7 @@ _WINDOWS: Final[dict[type[Function], str]] = {
 
 
 def check_function(
-    function: Any, base: type[Function], method: str, *, otherwise: str = "", is_opened: bool = True
+    function: object, base: type[Function], method: str, *, otherwise: str = "", is_opened: bool = True
 ) -> None:
     """Refuse what cannot be called for a record, or not with what it is called with.
 
@@ -266,7 +266,7 @@ def check_function(
     _refuse_coroutine(method_of_object(function, method) or function, method)
 
 
-def check_object(function: Any, base: type[Function], method: str, *, instead: str = "") -> None:
+def check_object(function: object, base: type[Function], method: str, *, instead: str = "") -> None:
     """Refuse what does not have the method, or with other parameters: plain callables do not do here.
 
     Args:
@@ -286,7 +286,7 @@ def check_object(function: Any, base: type[Function], method: str, *, instead: s
     _refuse_coroutine(method_of_object(function, method), method)
 
 
-def check_methods(function: Any, base: type[Function], *methods: str) -> None:
+def check_methods(function: object, base: type[Function], *methods: str) -> None:
     """Refuse what lacks one of the methods of a function with several, or has them with other parameters.
 
     Args:
@@ -302,7 +302,7 @@ def check_methods(function: Any, base: type[Function], *methods: str) -> None:
         check_object(function, base, method, instead=instead)
 
 
-def check_is_not_opened(function: Any, base: type[Function], role: str, instead: str) -> None:
+def check_is_not_opened(function: object, base: type[Function], role: str, instead: str) -> None:
     """Refuse a function with an ``open`` that nobody would call.
 
     Args:
@@ -322,7 +322,7 @@ def check_is_not_opened(function: Any, base: type[Function], role: str, instead:
         )
 
 
-def check_has_no_state(function: Any, role: str, instead: str) -> None:
+def check_has_no_state(function: object, role: str, instead: str) -> None:
     """Refuse a function that keeps state of its subtask where nobody would ask it for that.
 
     Args:
@@ -340,7 +340,7 @@ def check_has_no_state(function: Any, role: str, instead: str) -> None:
         )
 
 
-def _refuse_coroutine(called: Any, method: str) -> None:
+def _refuse_coroutine(called: object, method: str) -> None:
     """Refuse an ``async def``: what it returns when it is called is no result yet, and nobody would wait for one."""
     if inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
         instead = "write def instead of async def"
@@ -350,7 +350,7 @@ def _refuse_coroutine(called: Any, method: str) -> None:
         raise refused(text, InvalidTypeError)
 
 
-def check_instance(function: Any, base: type[Function]) -> None:
+def check_instance(function: object, base: type[Function]) -> None:
     """Refuse a class where an instance is meant, and a function for other windows.
 
     Raises:
@@ -387,7 +387,7 @@ def is_needed(strategy: WatermarkStrategy) -> bool:
     return strategy.timestamp_assigner is not None or not isinstance(strategy.generator, NoWatermarks)
 
 
-def check_strategy(strategy: Any, record_type: TypeInformation) -> None:
+def check_strategy(strategy: object, record_type: TypeInformation) -> None:
     """Refuse what is no strategy, and a strategy that takes time from a field or an expression that gives none.
 
     Raises:

@@ -264,7 +264,7 @@ class ConnectedStreams(TwoInputs[T_co, T2_co], Generic[T_co, T2_co]):
         return f"the {'second' if keyed[0] else 'first'} stream has none, so call its key_by(...) before connect(...)"
 
     def _transform(
-        self, function: Any, name: str, found: TypeInformation, declared: Any, *, sees_time: bool = True
+        self, function: object, name: str, found: TypeInformation, declared: object, *, sees_time: bool = True
     ) -> DataStream:
         spec: OperatorSpec
         if self._is_keyed:

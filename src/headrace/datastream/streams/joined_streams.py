@@ -155,7 +155,7 @@ class WindowsOfTwo(WindowsOfStream[T_co, K_co], Generic[T_co, V_co, K_co]):
         types = f"{self.get_input_type()}, {self._second.get_type()}"
         return f"{type(self).__name__}({types}, {self._assigner})"
 
-    def _applied(self, name: str, adapter: Any, function: Any, output_type: Any, role: Role) -> Any:
+    def _applied(self, name: str, adapter: object, function: object, output_type: object, role: Role) -> Any:
         found = result_type(output_type, function, role)
         functions = WindowFunctions(window_function=adapter)
         spec = CoGroupSpec(self._definition_for(found), found, functions)
@@ -218,7 +218,7 @@ class CoGroupedStreams(TwoStreams[T_co, V_co, CoGroupedWindows[T_co, V_co, Any]]
         CoGroupedWindows(TupleTypeInfo(String, Long), TupleTypeInfo(String, Double), TumblingEventTimeWindows(1000 ms))
     """
 
-    def __init__(self, first: Any, second: DataStream[V_co]) -> None:
+    def __init__(self, first: object, second: DataStream[V_co]) -> None:
         super().__init__(first, second, "co_group", CoGroupedWindows)
 
 
@@ -300,7 +300,7 @@ class JoinedWindows(WindowsOfTwo[T_co, V_co, K_co], Generic[T_co, V_co, K_co]):
         return self._keyed_stream._apply(spec, name, self._second, origin=TypeOrigin.DECLARED)
 
 
-def _is_flat(function: Any) -> bool:
+def _is_flat(function: object) -> bool:
     """Returns True for a function that gives any number of results, and not one."""
     if isinstance(function, FlatJoinFunction):
         return True
@@ -325,6 +325,6 @@ class JoinedStreams(TwoStreams[T_co, V_co, JoinedWindows[T_co, V_co, Any]], Gene
         JoinedWindows(TupleTypeInfo(String, Long), TupleTypeInfo(String, Double), TumblingEventTimeWindows(1000 ms))
     """
 
-    def __init__(self, first: Any, second: DataStream[V_co], how: str = "inner") -> None:
+    def __init__(self, first: object, second: DataStream[V_co], how: str = "inner") -> None:
         outer = outer_of(how, "join", "the keys are told by where(...).equal_to(...)")
         super().__init__(first, second, "join", partial(JoinedWindows, outer=outer))

@@ -53,7 +53,9 @@ class FieldSelector:
         return f"FieldSelector({self.field!r})"
 
 
-def key_of(record_type: TypeInformation, key_selector: Any, more: tuple[Any, ...], key_type: Any) -> KeySelection:
+def key_of(
+    record_type: TypeInformation, key_selector: object, more: tuple[object, ...], key_type: object
+) -> KeySelection:
     """The keys of records, from all that ``key_by`` may be given.
 
     Args:
@@ -73,7 +75,7 @@ def key_of(record_type: TypeInformation, key_selector: Any, more: tuple[Any, ...
     return key_selection(record_type, key_selector, more[0] if more else key_type)
 
 
-def _is_column(given: Any) -> bool:
+def _is_column(given: object) -> bool:
     return isinstance(given, Expression | str | int) and not isinstance(given, bool)
 
 
@@ -124,7 +126,7 @@ def key_selection(record_type: TypeInformation, key_selector: Any, key_type: Any
     )
 
 
-def selector_of(record_type: TypeInformation, selector: Any, method: str) -> Callable[[Any], Any]:
+def selector_of(record_type: TypeInformation, selector: object, method: str) -> Callable[[Any], Any]:
     """The function that is called with a record, for the name or position of a field, a ``KeySelector`` or a function.
 
     Args:
@@ -144,7 +146,7 @@ def selector_of(record_type: TypeInformation, selector: Any, method: str) -> Cal
     return _called(selector)
 
 
-def _computed(record_type: TypeInformation, columns: tuple[Expression, ...], key_type: Any) -> KeySelection:
+def _computed(record_type: TypeInformation, columns: tuple[Expression, ...], key_type: object) -> KeySelection:
     """Keys that expressions compute: one is the key, several are the fields of a tuple."""
     plain = [column.key for column in columns if isinstance(column, Column) and record_type.is_composite]
     if len(plain) == len(columns) == 1:
@@ -189,7 +191,7 @@ def _checked_field(record_type: TypeInformation, field: str | int, method: str) 
     return (field,)
 
 
-def _picked_fields(record_type: TypeInformation, key_selector: Any) -> Fields | None:
+def _picked_fields(record_type: TypeInformation, key_selector: object) -> Fields | None:
     """The fields that a function picks, where the record's type has just these."""
     fields = field_of_selector(_function_of(key_selector))
     if fields is None or not record_type.is_composite:
@@ -221,7 +223,7 @@ def _function_of(key_selector: Any) -> Callable[[Any], Any]:
     return function
 
 
-def _called(key_selector: Any) -> Callable[[Any], Any]:
+def _called(key_selector: object) -> Callable[[Any], Any]:
     """The function that is called with a record to get its key.
 
     Raises:
@@ -299,7 +301,7 @@ class _Record:
         return _Record.__getattribute__(self, field)
 
 
-def field_of_selector(selector: Any) -> tuple[Field, ...] | None:
+def field_of_selector(selector: object) -> tuple[Field, ...] | None:
     """The fields that a key selector picks: one for ``lambda x: x[0]``, several for ``lambda x: (x.a, x.b)``.
 
     Lambdas, functions, methods, ``operator.itemgetter`` and ``attrgetter`` are understood when they do just this with

@@ -75,7 +75,7 @@ class MethodSource:
         }
 
 
-def source_of(function: Any, name: str, asks_for: str, parameters: int = 2) -> MethodSource | None:
+def source_of(function: object, name: str, asks_for: str, parameters: int = 2) -> MethodSource | None:
     """A method of a function object; None where its source cannot be read, or need not be what is called.
 
     Args:
@@ -202,7 +202,7 @@ _TIMERS: Final = frozenset(
 )
 
 
-def check_has_no_timers(function: Any, methods: Iterable[str], keys: str) -> None:
+def check_has_no_timers(function: object, methods: Iterable[str], keys: str) -> None:
     """Refuse a function for streams without keys that has timers, or is for keys.
 
     Args:
@@ -221,7 +221,7 @@ def check_has_no_timers(function: Any, methods: Iterable[str], keys: str) -> Non
     check_sets_no_timers(function, methods, f"timers belong to keys: {keys}")
 
 
-def check_sets_no_timers(function: Any, methods: Iterable[str], text: str) -> None:
+def check_sets_no_timers(function: object, methods: Iterable[str], text: str) -> None:
     """Refuse methods that set or delete a timer at each call.
 
     Args:
@@ -256,7 +256,7 @@ _CHANGES: Final = frozenset({"put", "put_all", "remove", "clear"})
 _UNKNOWN: Final = object()
 
 
-def check_broadcast_use(function: Any, descriptors: Sequence[MapStateDescriptor]) -> None:
+def check_broadcast_use(function: object, descriptors: Sequence[MapStateDescriptor]) -> None:
     """Refuse a function that asks for broadcast state which was not declared, or changes it where it only reads.
 
     Args:
@@ -276,7 +276,7 @@ def check_broadcast_use(function: Any, descriptors: Sequence[MapStateDescriptor]
                 _check_reads_only(method)
 
 
-def _check_declared(method: MethodSource, function: Any, descriptors: Sequence[MapStateDescriptor]) -> None:
+def _check_declared(method: MethodSource, function: object, descriptors: Sequence[MapStateDescriptor]) -> None:
     for node in method.evaluated():
         if _is_getter(node, method):
             asked = _value(node.args[0], method, function)
@@ -311,7 +311,7 @@ def _changed(node: ast.AST) -> ast.expr | None:
     return None
 
 
-def _value(node: ast.expr, method: MethodSource, function: Any) -> Any:
+def _value(node: ast.expr, method: MethodSource, function: object) -> Any:
     """The value that an expression has at each call of the method; ``_UNKNOWN`` where that is not certain."""
     if isinstance(node, ast.Constant):
         return node.value

@@ -120,7 +120,7 @@ class DataStreamSink(OperatorHandle):
     def _operator(self) -> Node:
         return self._transformations.graph[self._node_id]
 
-    def _update(self, **changes: Any) -> None:
+    def _update(self, **changes: object) -> None:
         super()._update(**changes)
         for number, node in enumerate(self._added):
             for setting in _FOLLOWING:

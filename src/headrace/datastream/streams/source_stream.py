@@ -68,7 +68,7 @@ class DataStreamSource(DataStream[T_co]):
     def _operator(self) -> Node:
         return self._transformations.graph[self._source_id]
 
-    def _update(self, **changes: Any) -> None:
+    def _update(self, **changes: object) -> None:
         graph = self._transformations.graph
         graph.update(self._source_id, **changes)
         watermarks_id = self._edges[0].source

@@ -151,7 +151,7 @@ class OperatorHandle:
         """
         raise NotImplementedError
 
-    def _update(self, **changes: Any) -> None:
+    def _update(self, **changes: object) -> None:
         self._transformations.graph.update(self._operator().id, **changes)
 
 
@@ -163,7 +163,7 @@ def not_an_operator(what: str) -> HeadraceError:
     )
 
 
-def checked_text(what: str, text: Any) -> str:
+def checked_text(what: str, text: object) -> str:
     """A name, a uid or the like.
 
     Raises:
@@ -176,7 +176,7 @@ def checked_text(what: str, text: Any) -> str:
     return text
 
 
-def _subtasks(what: str, number: Any) -> int:
+def _subtasks(what: str, number: object) -> int:
     if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= UPPER_BOUND_MAX_PARALLELISM:
         raise refused(f"{what} is a number from 1 to {UPPER_BOUND_MAX_PARALLELISM}, not {number!r}")
     return number
@@ -247,8 +247,8 @@ class Stream(OperatorHandle, Generic[T_co]):
         self,
         kind: Callable[[Any, TypeInformation], OperatorSpec],
         name: str,
-        function: Any,
-        output_type: Any,
+        function: object,
+        output_type: object,
         role: Role = Role.MANY,
     ) -> DataStream:
         """The stream of what a function makes of the records; ``kind`` makes a spec of it and of its results' type."""

@@ -60,7 +60,7 @@ class Role(Enum):
     """It yields the results, or returns something to iterate over."""
 
 
-def infer_from_hint(function: Any, role: Role = Role.ONE) -> TypeInformation:
+def infer_from_hint(function: object, role: Role = Role.ONE) -> TypeInformation:
     """The type of a function's results by its return annotation; pickled objects when that is missing or too vague.
 
     Args:
@@ -74,7 +74,7 @@ def infer_from_hint(function: Any, role: Role = Role.ONE) -> TypeInformation:
     return found.pop() if len(found) == 1 else PICKLED
 
 
-def _methods(function: Any, role: Role) -> list[Any]:
+def _methods(function: object, role: Role) -> list[Any]:
     if isinstance(function, functools.partial):
         return _methods(function.func, role)
     if inspect.isroutine(function) or isinstance(function, type):
@@ -84,18 +84,18 @@ def _methods(function: Any, role: Role) -> list[Any]:
     return own or ([type(function).__call__] if callable(function) else [])
 
 
-def _inherited_from_headrace(method: Any) -> bool:
+def _inherited_from_headrace(method: object) -> bool:
     return (method.__module__ or "").split(".")[0] == __name__.split(".")[0]
 
 
-def _returned(method: Any, role: Role) -> TypeInformation:
+def _returned(method: object, role: Role) -> TypeInformation:
     hint = method if isinstance(method, type) else hints_of(method).get("return", Any)
     if role is Role.MANY:
         hint = _element(hint)
     return _record_type(hint)
 
 
-def _record_type(hint: Any) -> TypeInformation:
+def _record_type(hint: object) -> TypeInformation:
     members = [member for member in _members(hint) if not _is_side_output(member)]
     optional = type(None) in members
     present = [member for member in members if member is not type(None)]
@@ -106,13 +106,13 @@ def _record_type(hint: Any) -> TypeInformation:
     return PICKLED if optional and found.is_composite else found
 
 
-def _members(hint: Any) -> tuple[Any, ...]:
+def _members(hint: object) -> tuple[Any, ...]:
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         return typing.get_args(hint)
     return (hint,)
 
 
-def _is_side_output(hint: Any) -> bool:
+def _is_side_output(hint: object) -> bool:
     arguments = typing.get_args(hint)
     if typing.get_origin(hint) is not tuple or not arguments:
         return False
@@ -125,7 +125,7 @@ _ITERABLES: Final = frozenset(
 )
 
 
-def _element(hint: Any) -> Any:
+def _element(hint: object) -> Any:
     """The hint of what a value with that hint yields when it is iterated over."""
     present = [member for member in _members(hint) if member is not type(None)]
     if len(present) != 1:
@@ -150,7 +150,7 @@ class TypeOrigin(IntEnum):
     """It is what the elements of a collection are; what a function makes of them may be something else."""
 
 
-def origin_of(declared: Any) -> TypeOrigin:
+def origin_of(declared: object) -> TypeOrigin:
     """Return where the type of a function's results comes from, given what the program declares."""
     return TypeOrigin.ANNOTATED if declared is None else TypeOrigin.DECLARED
 
@@ -160,12 +160,12 @@ def weakest(origins: Iterable[TypeOrigin]) -> TypeOrigin:
     return max(origins)
 
 
-def unchanged(record: Any) -> Any:
+def unchanged(record: object) -> Any:
     """A function for streams whose records stay while their type changes."""
     return record
 
 
-def one_key(_record: Any) -> int:
+def one_key(_record: object) -> int:
     """A function that gives all records one key."""
     return 0
 
@@ -194,7 +194,7 @@ _KINDS: Final[dict[str, Callable[[pa.DataType], bool]]] = {
 }
 
 
-def declared_type(declared: Any) -> TypeInformation:
+def declared_type(declared: object) -> TypeInformation:
     """The type that a user declared; a list of types stands for a row, as in PyFlink.
 
     Raises:
@@ -206,7 +206,7 @@ def declared_type(declared: Any) -> TypeInformation:
         raise refused(str(error), InvalidTypeError) from None
 
 
-def result_type(declared: Any, function: Any, role: Role = Role.ONE) -> TypeInformation:
+def result_type(declared: object, function: object, role: Role = Role.ONE) -> TypeInformation:
     """The type of what a function gives: declared, else by its annotations, else pickled objects."""
     return infer_from_hint(function, role) if declared is None else declared_type(declared)
 

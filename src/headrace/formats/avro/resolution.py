@@ -250,7 +250,7 @@ def _constants(node: Node, values: Any) -> pa.Array:
     return pa.concat_arrays(parts) if parts else pa.array([], node.type_info.storage_type)
 
 
-def _constant_of_union(node: Union, value: Any) -> pa.Array:
+def _constant_of_union(node: Union, value: object) -> pa.Array:
     """A default of a union is one of its first branch."""
     first = node.branches[0]
     if value is None or is_null(first):

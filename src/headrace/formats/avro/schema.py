@@ -162,7 +162,7 @@ class AvroSchema:
         RowTypeInfo(id: Long)
     """
 
-    def __init__(self, schema: str | Mapping[str, Any] | list[Any], references: Sequence[str] = ()) -> None:
+    def __init__(self, schema: str | Mapping[str, object] | list[Any], references: Sequence[str] = ()) -> None:
         self._text = schema if isinstance(schema, str) else json.dumps(schema)
         self._references = tuple(references)
         self.node()
@@ -314,7 +314,7 @@ class _Parser:
         self._field_names: list[str] = []
         """Those of the fields that the node belongs to which is made just now, outermost first."""
 
-    def node(self, document: Any, namespace: str) -> Node:
+    def node(self, document: object, namespace: str) -> Node:
         """The node of a part of the document; names in it are in ``namespace`` unless they say otherwise."""
         if isinstance(document, str):
             return self._reference(document, namespace)

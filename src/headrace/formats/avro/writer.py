@@ -179,7 +179,7 @@ def _union_of_objects(node: Union, array: pa.Array, where: str) -> pa.Array:
     return _joined([_integers(numbers), bodies], array)
 
 
-def _branch_of(value: Any, kinds: Sequence[tuple[int, TypeHandler]], nulls: Sequence[int], where: str) -> int:
+def _branch_of(value: object, kinds: Sequence[tuple[int, TypeHandler]], nulls: Sequence[int], where: str) -> int:
     """The first branch whose type a value has, or into which it can be made."""
     if value is None:
         if nulls:

@@ -221,7 +221,7 @@ def _read(fields: Sequence[MetadataField], messages: pa.Array) -> list[pa.Array]
     return [_typed(field, pc.struct_field(documents, field.path.split("."))) for field in fields]
 
 
-def _row_of(tree: Mapping[str, Any]) -> TypeInformation:
+def _row_of(tree: Mapping[str, object]) -> TypeInformation:
     kinds = [_row_of(inner) if isinstance(inner, dict) else inner for inner in tree.values()]
     return Types.ROW_NAMED(list(tree), kinds)
 

@@ -112,14 +112,14 @@ class DebeziumEncodings:
                 raise error.inside(f"payload.{name}" if self.schema_include else name) from error
         return document
 
-    def _decoded(self, row: Mapping[str, Any], described: Mapping[str, Any]) -> dict[str, Any]:
+    def _decoded(self, row: Mapping[str, object], described: Mapping[str, object]) -> dict[str, Any]:
         return {
             name: self._field(name, row[name], kind.basic_type, described.get(name))
             for name, kind in zip(self.row_type.field_names, self.row_type.field_types, strict=True)
             if isinstance(kind, BasicTypeInfo) and kind.basic_type in _ENCODED and row.get(name) is not None
         }
 
-    def _field(self, name: str, value: Any, kind: BasicType, described: Any) -> Any:
+    def _field(self, name: str, value: object, kind: BasicType, described: object) -> Any:
         try:
             if kind == BasicType.BIG_DEC:
                 return _decimal(value, described)
@@ -127,7 +127,7 @@ class DebeziumEncodings:
         except BadValueError as error:
             raise error.inside(name) from error
 
-    def _time(self, number: JsonNumber, kind: BasicType, described: Any) -> str:
+    def _time(self, number: JsonNumber, kind: BasicType, described: object) -> str:
         meaning = _name_in(described, "name")
         if not is_spelled_whole(number) or len(number.lstrip("-")) > _MOST_DIGITS:
             raise BadValueError(number, f"a whole number of 64 bits, for {kind.name}")
@@ -160,7 +160,7 @@ def _moment(number: JsonNumber, seconds: int) -> datetime.datetime:
         raise BadValueError(number, "in the years 1 to 9999") from None
 
 
-def _decimal(value: Any, described: Any) -> Any:
+def _decimal(value: object, described: object) -> Any:
     """A decimal of its digits as bytes, which have the scale in their schema or beside them."""
     if isinstance(value, dict):
         digits, scale = _member(value, "value"), _member(value, "scale")
@@ -175,19 +175,19 @@ def _decimal(value: Any, described: Any) -> Any:
         raise BadValueError(text_of(value), "a decimal: bytes in Base64, and their scale") from None
 
 
-def _fields_of(schema: Any) -> dict[str, Any]:
+def _fields_of(schema: object) -> dict[str, Any]:
     """The fields of a struct of Kafka Connect by their names."""
     fields = _member(schema, "fields")
     return {_name_in(field, "field") or "": field for field in fields} if isinstance(fields, list) else {}
 
 
-def _name_in(document: Any, member: str) -> str | None:
+def _name_in(document: object, member: str) -> str | None:
     """A member that is a name; None where it is anything else."""
     name = _member(document, member)
     return name if isinstance(name, str) else None
 
 
-def _member(document: Any, name: str) -> Any:
+def _member(document: object, name: str) -> Any:
     """A member of an object; None of anything else."""
     return document.get(name) if isinstance(document, dict) else None
 

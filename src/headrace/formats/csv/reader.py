@@ -200,7 +200,7 @@ class CsvFormat(CsvReaderFormat[T_co]):
 
     def __init__(
         self,
-        fields: TypeInformation[T_co] | type[T_co] | Mapping[str, Any],
+        fields: TypeInformation[T_co] | type[T_co] | Mapping[str, object],
         *,
         header: bool = False,
         delimiter: str = ",",

@@ -146,11 +146,11 @@ class CsvSchemaBuilder:
         self._columns: list[CsvColumn] = []
         self._options: dict[str, Any] = {}
 
-    def _add(self, name: str, kind: Any, separator: str | None = None) -> CsvSchemaBuilder:
+    def _add(self, name: str, kind: object, separator: str | None = None) -> CsvSchemaBuilder:
         self._columns.append(CsvColumn(name, check_kind(name, Types.of(kind)), separator))
         return self
 
-    def _set(self, **options: Any) -> CsvSchemaBuilder:
+    def _set(self, **options: object) -> CsvSchemaBuilder:
         self._options |= options
         return self
 
@@ -162,11 +162,11 @@ class CsvSchemaBuilder:
         """A column of ``true`` and ``false``."""
         return self._add(name, Types.BOOLEAN())
 
-    def add_number_column(self, name: str, number_type: Any = None) -> CsvSchemaBuilder:
+    def add_number_column(self, name: str, number_type: object = None) -> CsvSchemaBuilder:
         """A column of numbers; ``LONG`` unless told otherwise."""
         return self._add(name, Types.LONG() if number_type is None else number_type)
 
-    def add_column(self, name: str, column_type: Any) -> CsvSchemaBuilder:
+    def add_column(self, name: str, column_type: object) -> CsvSchemaBuilder:
         """A column of any simple type, a date say."""
         return self._add(name, column_type)
 

@@ -96,7 +96,7 @@ def is_spelled_whole(number: str) -> bool:
     return number.removeprefix("-").isdigit()
 
 
-def text_of(value: Any) -> str:
+def text_of(value: object) -> str:
     """A value of a document as compact JSON, numbers as they were spelled."""
     if isinstance(value, JsonNumber):
         return str(value)
@@ -108,7 +108,7 @@ def text_of(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """A value of a document without a type: whole numbers as ``int``, those with a fraction as ``Decimal``.
 
     Raises:
@@ -145,7 +145,7 @@ class ColumnReader(ABC):
         self.kind = kind
 
     @abstractmethod
-    def of_documents(self, values: Sequence[Any]) -> pa.Array:
+    def of_documents(self, values: Sequence[object]) -> pa.Array:
         """The column of values of documents, ``None`` among them.
 
         Raises:
@@ -191,7 +191,7 @@ class _BasicReader(ColumnReader):
             self.raw = kind.storage_type if self.is_raw else pa.string()
         self._text = _TEXTS.get(basic, _text_of_string)
 
-    def of_documents(self, values: Sequence[Any]) -> pa.Array:
+    def of_documents(self, values: Sequence[object]) -> pa.Array:
         texts = [None if value is None else self._text(value) for value in values]
         if texts.count(None) != values.count(None):
             wrong = next(v for v, text in zip(values, texts, strict=True) if text is None and v is not None)
@@ -225,7 +225,7 @@ class RecordReader(ColumnReader):
             self.raw = pa.struct([(name, reader.raw) for name, reader in self.fields.items()])
             self.is_raw = all(reader.is_raw for reader in readers)
 
-    def of_documents(self, values: Sequence[Any]) -> pa.Array:
+    def of_documents(self, values: Sequence[object]) -> pa.Array:
         for value in values:
             if value is not None and not isinstance(value, dict):
                 raise BadValueError(text_of(value), f"an object, for {self.kind}")
@@ -271,7 +271,7 @@ class _ListReader(ColumnReader):
         elements = _located(self._read_elements, flat, is_single=len(values) == 1)
         return pa.ListArray.from_arrays(_offsets(values), elements, type=self.kind.storage_type)
 
-    def _read_elements(self, values: Sequence[Any]) -> pa.Array:
+    def _read_elements(self, values: Sequence[object]) -> pa.Array:
         if not self.kind.nullable_elements and None in values:
             raise BadValueError("null", f"a value: {self.kind} has no missing elements")
         return self._elements.of_documents(values)
@@ -315,7 +315,7 @@ class _AnyReader(ColumnReader):
 
     kind: PickledBytesTypeInfo
 
-    def of_documents(self, values: Sequence[Any]) -> pa.Array:
+    def of_documents(self, values: Sequence[object]) -> pa.Array:
         try:
             return handler_of(self.kind).encode(list(map(plain, values)))
         except (ValueError, WrongValueError) as error:
@@ -324,7 +324,7 @@ class _AnyReader(ColumnReader):
 
 
 def _located(
-    read: Callable[[Sequence[Any]], pa.Array], values: Sequence[Any], *, is_single: bool, names: Sequence[str] = ()
+    read: Callable[[Sequence[Any]], pa.Array], values: Sequence[object], *, is_single: bool, names: Sequence[str] = ()
 ) -> pa.Array:
     """The column of the parts of values; of a single value, what cannot be read is looked for."""
     try:
@@ -362,27 +362,27 @@ def with_whole_numbers(texts: pa.Array) -> pa.Array:
     return pc.replace_with_mask(texts, is_spelled_otherwise, pa.array(digits, pa.string()))
 
 
-def _text_of_string(value: Any) -> str | None:
+def _text_of_string(value: object) -> str | None:
     return value if isinstance(value, str) and not isinstance(value, JsonNumber) else None
 
 
-def _text_of_anything(value: Any) -> str:
+def _text_of_anything(value: object) -> str:
     return value if isinstance(value, str) else text_of(value)
 
 
-def _text_of_truth(value: Any) -> str | None:
+def _text_of_truth(value: object) -> str | None:
     return text_of(value) if isinstance(value, bool) else None
 
 
-def _text_of_real(value: Any) -> str | None:
+def _text_of_real(value: object) -> str | None:
     return value if isinstance(value, JsonNumber) or (isinstance(value, str) and value in NOT_FINITE) else None
 
 
-def _text_of_decimal(value: Any) -> str | None:
+def _text_of_decimal(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _text_of_whole(value: Any) -> str | None:
+def _text_of_whole(value: object) -> str | None:
     """The digits of a number, ``1.0`` and ``1e2`` among them."""
     if not isinstance(value, JsonNumber) or value in NOT_FINITE:
         return None

@@ -38,7 +38,7 @@ class JsonDecoder:
         prepare: makes another document of each that Arrow does not take.
     """
 
-    def __init__(self, kind: TypeInformation, prepare: Callable[[Any], Any] | None = None) -> None:
+    def __init__(self, kind: TypeInformation, prepare: Callable[[Any], object] | None = None) -> None:
         self._reader = reader_of(kind)
         self._prepare = prepare
         self._schema = layout_of(kind).schema
@@ -128,7 +128,7 @@ class JsonDecoder:
 
 
 @lru_cache(maxsize=256)
-def decoder_of(kind: TypeInformation, prepare: Callable[[Any], Any] | None = None) -> JsonDecoder:
+def decoder_of(kind: TypeInformation, prepare: Callable[[Any], object] | None = None) -> JsonDecoder:
     """The decoder of documents of a type that has columns; made once."""
     return JsonDecoder(kind, prepare)
 
@@ -159,7 +159,7 @@ def refuse_missing_fields(messages: pa.Array, columns: pa.RecordBatch, kind: Typ
         _refuse_missing(document_of(message), kind, "")
 
 
-def _refuse_missing(document: Any, kind: Any, path: str) -> None:
+def _refuse_missing(document: object, kind: object, path: str) -> None:
     if isinstance(kind, CompositeTypeInfo) and isinstance(document, Mapping):
         for name, field in zip(kind.field_names, kind.field_types, strict=True):
             inner = f"{path}.{name}".removeprefix(".")
@@ -243,7 +243,10 @@ class JsonLinesFormat(LineFormat[T_co]):
     """
 
     def __init__(
-        self, type_info: TypeInformation[T_co] | type[T_co] | Mapping[str, Any] | None = None, *, charset: str = "UTF-8"
+        self,
+        type_info: TypeInformation[T_co] | type[T_co] | Mapping[str, object] | None = None,
+        *,
+        charset: str = "UTF-8",
     ) -> None:
         super().__init__(charset)
         self._type = Types.PICKLED_BYTE_ARRAY() if type_info is None else type_of_fields(type_info)

@@ -99,16 +99,16 @@ def type_of_json_schema(text: str) -> TypeInformation:
 class _Documents:
     """The documents of a schema; places are named as in the schema."""
 
-    def __init__(self, root: Any) -> None:
+    def __init__(self, root: object) -> None:
         self._root = root
 
-    def type_of(self, node: Any, place: str, above: tuple[str, ...]) -> TypeInformation:
+    def type_of(self, node: object, place: str, above: tuple[str, ...]) -> TypeInformation:
         found = self._type_or_null(node, place, above)
         if found is None:
             raise InvalidTypeError(f"{place} of the JSON Schema is always null: give it another type")
         return found
 
-    def _type_or_null(self, node: Any, place: str, above: tuple[str, ...]) -> TypeInformation | None:
+    def _type_or_null(self, node: object, place: str, above: tuple[str, ...]) -> TypeInformation | None:
         if not isinstance(node, Mapping):
             raise InvalidTypeError(f"{place} of the JSON Schema is {node!r}, which describes no type")
         if "$ref" in node:
@@ -136,7 +136,7 @@ class _Documents:
             raise InvalidTypeError(f"{place} of the JSON Schema: there is nothing at {reference!r}")
         return found
 
-    def _named(self, name: object, node: Any, place: str, above: tuple[str, ...]) -> TypeInformation | None:
+    def _named(self, name: object, node: object, place: str, above: tuple[str, ...]) -> TypeInformation | None:
         match name:
             case "null":
                 return None

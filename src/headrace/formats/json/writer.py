@@ -96,7 +96,7 @@ def json_text(value: Any, kind: TypeInformation, style: JsonStyle = USUAL) -> st
     return _simple_text(value, kind, style)
 
 
-def _object_text(value: Any, kind: CompositeTypeInfo, style: JsonStyle) -> str:
+def _object_text(value: object, kind: CompositeTypeInfo, style: JsonStyle) -> str:
     triples = zip(kind.field_names, _values(value, kind.field_names), kind.field_types, strict=True)
     return _braced(
         [
@@ -116,7 +116,7 @@ def _braced(members: list[str]) -> str:
     return f"{{{','.join(members)}}}"
 
 
-def _values(value: Any, names: tuple[str, ...]) -> list[Any]:
+def _values(value: object, names: tuple[str, ...]) -> list[Any]:
     if isinstance(value, dict):
         return [value.get(name) for name in names]
     if hasattr(value, "__iter__"):  # tuples and rows
@@ -124,14 +124,14 @@ def _values(value: Any, names: tuple[str, ...]) -> list[Any]:
     return [getattr(value, name) for name in names]
 
 
-def _key_text(key: Any, kind: TypeInformation, style: JsonStyle) -> str:
+def _key_text(key: object, kind: TypeInformation, style: JsonStyle) -> str:
     if key is None:
         raise InvalidTypeError("a map has no None among its keys")
     text = _simple_text(key, kind, style)
     return text if text.startswith('"') else string_text(text)
 
 
-def _simple_text(value: Any, kind: TypeInformation, style: JsonStyle) -> str:
+def _simple_text(value: object, kind: TypeInformation, style: JsonStyle) -> str:
     if isinstance(value, float):
         return real_text(value, kind)
     if isinstance(value, Decimal):

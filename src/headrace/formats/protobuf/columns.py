@@ -67,7 +67,7 @@ class FieldColumn(ABC):
 class ScalarColumn(FieldColumn):
     """Numbers, strings, bytes."""
 
-    def __init__(self, type_info: TypeInformation, zero: Any) -> None:
+    def __init__(self, type_info: TypeInformation, zero: object) -> None:
         self.type_info = type_info
         self.zero = zero
 

@@ -224,7 +224,7 @@ def _lists_of_one(columns: Sequence[pa.Array]) -> list[pa.Array]:
     return [lists_of(column, np.ones(len(column), np.int64)) for column in columns]
 
 
-def _check(columns: Sequence[Any], types: Sequence[pa.DataType], count: int) -> None:
+def _check(columns: Sequence[object], types: Sequence[pa.DataType], count: int) -> None:
     """Refuses what is not as many Arrow arrays of these types, of ``count`` elements each."""
     wanted = [f"{type_}[{count}]" for type_ in types]
     found = [f"{c.type}[{len(c)}]" if isinstance(c, pa.Array) else type(c).__name__ for c in columns]

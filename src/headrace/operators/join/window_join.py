@@ -192,7 +192,7 @@ class ColumnarWindowJoin(OrderedCoGroupOperator):
         self._outer = outer
         self._results = results
 
-    def _failure(self, error: BaseException, element: Any) -> BaseException:
+    def _failure(self, error: BaseException, element: object) -> BaseException:
         """It calls no function of the user, but emits while records come: a failure is told by who is behind it."""
         return error
 

@@ -36,7 +36,7 @@ class KeyedAnswers(Answers):
 
     __slots__ = ("keys",)
 
-    def __init__(self, batch: Batch, key_of: Callable[[Any], Any], context: OperatorContext) -> None:
+    def __init__(self, batch: Batch, key_of: Callable[[Any], object], context: OperatorContext) -> None:
         super().__init__(batch)
         self.keys: list[Any] = []
         row = None
@@ -92,7 +92,7 @@ class LookupIntake:
         if self._keys:
             self._request()
 
-    def found(self, key: Any, found: Found) -> None:
+    def found(self, key: object, found: Found) -> None:
         """That was found of a key that was asked for.
 
         Raises:
@@ -104,7 +104,7 @@ class LookupIntake:
             self._put(answers, index, list(map(self._copy, found)) if is_kept or number else found)
         del self._waiting[key]  # last: what fails is told with a record that waits for it
 
-    def first_record(self, key: Any) -> Any:
+    def first_record(self, key: object) -> Any:
         """The first record that waits for a key."""
         answers, index = self._waiting[key][0]
         return answers.rows[index]
@@ -113,7 +113,7 @@ class LookupIntake:
         self.misses += not found
         answers.put(index, found)
 
-    def _ask(self, key: Any, answers: KeyedAnswers, index: int) -> None:
+    def _ask(self, key: object, answers: KeyedAnswers, index: int) -> None:
         self._waiting[key] = [(answers, index)]
         self._keys.append(key)
         if len(self._keys) == self._size:
@@ -187,7 +187,7 @@ class LookupOperator(RequestingOperator):
     def __init__(
         self,
         reader: LookupReader,
-        key_of: Callable[[Any], Any],
+        key_of: Callable[[Any], object],
         output_type: TypeInformation,
         settings: LookupSettings,
     ) -> None:
@@ -236,7 +236,7 @@ class LookupOperator(RequestingOperator):
             found = [results or [None] for results in found]
         self._emit_results(answers.batch, list(map(self._pairs, answers.rows, found)))
 
-    def _pairs(self, row: Any, found: Found) -> list[tuple[Any, Any]]:
+    def _pairs(self, row: object, found: Found) -> list[tuple[Any, Any]]:
         """A record with each that was found; no two pairs share it, as functions may change what they are given."""
         if len(found) < 2:
             return [(row, value) for value in found]

@@ -261,7 +261,7 @@ def contents_layout(
     windows: RegularWindows,
     values: TypeInformation | None = None,
     renamed: RenamedFields = NOTHING_RENAMED,
-    **about: Any,
+    **about: object,
 ) -> TableLayout:
     """How windows keep what they hold.
 

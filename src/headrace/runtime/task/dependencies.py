@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from headrace.common.errors import InvalidProgramError
 from headrace.common.job_files import UnpackedFiles, register_files
@@ -199,7 +199,7 @@ def _forget_modules(entries: list[str]) -> None:
             del sys.modules[name]
 
 
-def _place_of(module: Any) -> str:
+def _place_of(module: object) -> str:
     """The file of a module, or the folder of a package that has none."""
     place = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), "")
     return str(place)

@@ -96,7 +96,7 @@ class MapCell:
         if self.sorted_keys is not None:
             self.sorted_keys.add(key)
 
-    def remove(self, key: Any) -> None:
+    def remove(self, key: object) -> None:
         """Removes an entry."""
         self.actions.pop(key, None)
         self.actions[key] = REMOVED
@@ -132,7 +132,7 @@ class MapCell:
         return self.sorted_keys
 
 
-def apply(entries: dict[Any, Any], key: Any, action: int, element: Any) -> None:
+def apply(entries: dict[Any, Any], key: object, action: int, element: object) -> None:
     """Repeats an action on entries."""
     if action != PUT:
         entries.pop(key, None)
@@ -289,7 +289,7 @@ class MapEntries:
         keys = array_to_values(self._key_type, column)
         return keys if self._same_nan is None else list(map(self._same_nan, keys))
 
-    def probe(self, key: Any) -> "Probe":
+    def probe(self, key: object) -> "Probe":
         """What an entry is searched for by; its key is as it comes back from storage."""
         encoded = self._codec.encode([key])
         if pa.types.is_int64(encoded.values.type):

@@ -66,7 +66,7 @@ class ColumnarMapState(MapState[Any, Any]):
         self._copies = not descriptor.value_type.is_immutable
         self._cells = NestedCells(scope, table, MapCell, self._read)
 
-    def get(self, key: Any) -> Any:
+    def get(self, key: object) -> Any:
         cell: MapCell = self._cells.read()
         if not self._is_coerced_key(key):
             key = self._wanted(key)
@@ -79,7 +79,7 @@ class ColumnarMapState(MapState[Any, Any]):
             return _value_of(element) if self._touch(cell, key, element) else None
         return copy_value(element) if self._copies else element
 
-    def contains(self, key: Any) -> bool:
+    def contains(self, key: object) -> bool:
         cell: MapCell = self._cells.read()
         if not self._is_coerced_key(key):
             key = self._wanted(key)
@@ -88,18 +88,18 @@ class ColumnarMapState(MapState[Any, Any]):
             element = self._look_up(cell, key)
         return element is not GONE and (self._table.ttl is None or self._touch(cell, key, element))
 
-    def put(self, key: Any, value: Any) -> None:
+    def put(self, key: object, value: object) -> None:
         if not self._is_coerced_key(key):
             key = self._key(key)
         self._cells.current().put(key, self._stored(value))
 
-    def put_all(self, dict_value: Mapping[Any, Any]) -> None:
+    def put_all(self, dict_value: Mapping[Any, object]) -> None:
         given = dict_value.items() if type(dict_value) is dict else entries_of(dict_value, f"{self._label}: put_all()")
         cell: MapCell = self._cells.current()
         for key, value in given:
             cell.put(self._key(key), self._stored(value))
 
-    def remove(self, key: Any) -> None:
+    def remove(self, key: object) -> None:
         self._cells.current().remove(self._key(key))
 
     def clear(self) -> None:
@@ -132,7 +132,7 @@ class ColumnarMapState(MapState[Any, Any]):
             return [(key, copy_value(elements[key])) for key in keys]
         return [(key, elements[key]) for key in keys]
 
-    def _bound(self, bound: Any) -> int:
+    def _bound(self, bound: object) -> int:
         if isinstance(bound, bool) or not hasattr(bound, "__index__"):
             raise InvalidTypeError(
                 f"{self._label}: items_between() takes integers, or None for an open end; got {bound!r} "
@@ -170,7 +170,7 @@ class ColumnarMapState(MapState[Any, Any]):
         entries = self._loaded().entries
         return not (entries if self._table.ttl is None else any(map(self._is_there, entries.values())))
 
-    def _key(self, key: Any) -> Any:
+    def _key(self, key: object) -> Any:
         """The key as it comes back from storage."""
         if self._is_coerced_key(key):
             return key
@@ -183,7 +183,7 @@ class ColumnarMapState(MapState[Any, Any]):
             raise InvalidTypeError(f"{self._key_subject}: {not_hashable(coerced)}")
         return self._same_nan(coerced)
 
-    def _wanted(self, key: Any) -> Any:
+    def _wanted(self, key: object) -> Any:
         """The same for a key that is looked for; GONE for one that does not fit the type, so that it is not there.
 
         A dict would find 1 when 1.0 is looked for; how an entry is looked for must not depend on the size of the map.
@@ -193,14 +193,14 @@ class ColumnarMapState(MapState[Any, Any]):
         except InvalidTypeError:
             return GONE
 
-    def _stored(self, value: Any) -> Any:
+    def _stored(self, value: object) -> Any:
         if not self._is_coerced_value(value):
             value = self._coerce_value(value, self._value_subject)
         value = copy_value(value, self._value_subject) if self._copies else value
         ttl = self._table.ttl
         return value if ttl is None else (value, ttl.expiry(self._table.now(self._scope)))
 
-    def _is_there(self, element: Any) -> bool:
+    def _is_there(self, element: object) -> bool:
         """Whether an entry would be seen; that does not count as reading it."""
         ttl = self._table.ttl
         if element is GONE or ttl is None or ttl.return_expired:
@@ -234,12 +234,12 @@ class ColumnarMapState(MapState[Any, Any]):
             self._load(cell)
         return cell
 
-    def _element(self, cell: MapCell, key: Any) -> Any:
+    def _element(self, cell: MapCell, key: object) -> Any:
         """The element of an entry; GONE when there is none."""
         element = cell.entries.get(key, cell.missing)
         return self._look_up(cell, key) if element is UNKNOWN else element
 
-    def _look_up(self, cell: MapCell, key: Any) -> Any:
+    def _look_up(self, cell: MapCell, key: object) -> Any:
         """The element of an entry of which nothing is known yet."""
         cell.look_ups += 1
         if cell.look_ups * LOOK_UP_COST > cell.size:
@@ -248,7 +248,7 @@ class ColumnarMapState(MapState[Any, Any]):
         element = cell.entries[key] = self._found(cell, key)
         return element
 
-    def _found(self, cell: MapCell, key: Any) -> Any:
+    def _found(self, cell: MapCell, key: object) -> Any:
         """What the newest run that knows the entry says about it."""
         try:
             probe = self._entries.probe(key)
@@ -336,7 +336,7 @@ def _happened(cells: list[MapCell]) -> EntryChanges:
     return EntryChanges(keys, happened, elements)
 
 
-def _key_check(handler: TypeHandler, same_nan: Callable[[Any], Any] | None) -> Callable[[Any], bool]:
+def _key_check(handler: TypeHandler, same_nan: Callable[[Any], object] | None) -> Callable[[Any], bool]:
     """Whether a key is as it comes back from storage, every NaN in it the one object that stands for all."""
     is_coerced = CheckSource.compiled(handler, takes_none=False)
     if same_nan is None:
@@ -347,7 +347,7 @@ def _key_check(handler: TypeHandler, same_nan: Callable[[Any], Any] | None) -> C
     return lambda key: type(key) in surely or (is_coerced(key) and same_nan(key) is key and _is_hashable(key))
 
 
-def _is_hashable(key: Any) -> bool:
+def _is_hashable(key: object) -> bool:
     try:
         hash(key)
     except TypeError:

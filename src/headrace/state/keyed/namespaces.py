@@ -161,7 +161,7 @@ def decoded_pair(data: bytes) -> tuple[int | str | bytes, GivenNamespace]:
     return key, namespace
 
 
-def paired(keys: KeyColumn, namespaces: Iterable[Any]) -> KeyColumn:
+def paired(keys: KeyColumn, namespaces: Iterable[object]) -> KeyColumn:
     """The pairs of keys and namespaces, as they are stored."""
     encode = KeyEncoder(ClassRegistry()).encode
     pairs = zip(keys.values.to_pylist(), namespaces, strict=True)
@@ -208,7 +208,7 @@ def _has_64_bits(number: int) -> bool:
     return -_SIGN <= number < _SIGN
 
 
-def _given(namespace: Any) -> GivenNamespace:
+def _given(namespace: object) -> GivenNamespace:
     if type(namespace) is bytes or (type(namespace) is int and _has_64_bits(namespace)):
         return namespace
     if type(namespace) is tuple and len(namespace) == 2 and all(type(number) is int for number in namespace):

@@ -106,7 +106,7 @@ class ElementCells:
             return element
         return self._touch(ordinal, element)
 
-    def _touch(self, ordinal: int, element: tuple[Any, int | None]) -> Any:
+    def _touch(self, ordinal: int, element: tuple[object, int | None]) -> Any:
         """The value of an element that may expire, and is read: it goes when it has, or its life is prolonged."""
         ttl, now = self.table.ttl, self.table.now(self._scope)
         assert ttl is not None
@@ -155,7 +155,7 @@ class PlainValueState(ValueState[Any]):
             return self._cells.load(ordinal)
         return self._cells.load(ordinal) if value is UNLOADED else value
 
-    def update(self, value: Any) -> None:
+    def update(self, value: object) -> None:
         if not self._is_coerced(value):
             value = self._coerce(value, self._subject)
         # As _put, without another call for each record.
@@ -168,7 +168,7 @@ class PlainValueState(ValueState[Any]):
     def clear(self) -> None:
         self._put(None)
 
-    def _put(self, element: Any) -> None:
+    def _put(self, element: object) -> None:
         ordinal = self._scope.current.ordinal
         try:
             self._now[ordinal] = element
@@ -185,7 +185,7 @@ class CopyingValueState(PlainValueState):
     def value(self) -> Any:
         return copy_value(super().value())
 
-    def update(self, value: Any) -> None:
+    def update(self, value: object) -> None:
         self._put(copy_value(self._coerce(value, self._subject), self._subject))
 
 
@@ -197,7 +197,7 @@ class ExpiringValueState(PlainValueState):
     def value(self) -> Any:
         return copy_value(self._cells.read())
 
-    def update(self, value: Any) -> None:
+    def update(self, value: object) -> None:
         ttl = self._cells.table.ttl
         assert ttl is not None
         now = self._cells.table.now(self._scope)
@@ -239,7 +239,7 @@ class _Folded:
             return value
         return value if self._now[self._scope.current.ordinal] is not None else None
 
-    def write(self, value: Any) -> None:
+    def write(self, value: object) -> None:
         """Replaces the element, which may be the old one, changed in place; to be called when that has been read."""
         ordinal = self._scope.current.ordinal
         if not self._is_coerced(value):
@@ -266,7 +266,7 @@ class _Folded:
         self.clear()
         return value
 
-    def copy(self, value: Any, subject: str) -> Any:
+    def copy(self, value: object, subject: str) -> Any:
         """``value``, or a copy of it if it can be changed in place; ``subject`` is what an error calls it."""
         return value if self._is_immutable else copy_value(value, subject)
 
@@ -291,7 +291,7 @@ class FoldedReducingState(ReducingState[Any]):
     def get(self) -> Any:
         return self._folded.copy(self._cells.read(), self._label)
 
-    def add(self, value: Any) -> None:
+    def add(self, value: object) -> None:
         if value is None:
             raise InvalidTypeError(f"{self._added} cannot be None")
         self.absorb(self._folded.copy(value, self._added))
@@ -303,7 +303,7 @@ class FoldedReducingState(ReducingState[Any]):
         """The reduced value, which is removed; None when there is none."""
         return self._folded.take()
 
-    def absorb(self, value: Any) -> None:
+    def absorb(self, value: object) -> None:
         """Folds in what :meth:`take` has given."""
         old = self._folded.live()
         if old is not None:
@@ -333,7 +333,7 @@ class FoldedAggregatingState(AggregatingState[Any, Any]):
         # The result may be the accumulator itself, which user code must not get hold of.
         return None if accumulator is None else self._folded.copy(self._function.get_result(accumulator), self._label)
 
-    def add(self, value: Any) -> None:
+    def add(self, value: object) -> None:
         accumulator = self._folded.live()
         if accumulator is None:
             accumulator = self._function.create_accumulator()
@@ -349,7 +349,7 @@ class FoldedAggregatingState(AggregatingState[Any, Any]):
         """The accumulator, which is removed; None when there is none."""
         return self._folded.take()
 
-    def absorb(self, accumulator: Any) -> None:
+    def absorb(self, accumulator: object) -> None:
         """Merges what :meth:`take` has given."""
         old = self._folded.live()
         if old is not None:
@@ -420,14 +420,14 @@ class ColumnarListState(ListState[Any]):
             return list(map(self._copy, self._alive(cell, elements)))
         return list(map(self._copy, elements)) if self._copies else elements.copy()
 
-    def add(self, value: Any) -> None:
+    def add(self, value: object) -> None:
         stored = self._stored(value)
         self._cells.current().added.append(stored)
 
-    def add_all(self, values: Iterable[Any]) -> None:
+    def add_all(self, values: Iterable[object]) -> None:
         self._cells.current().added.extend(self._all_stored(values, "add_all"))
 
-    def update(self, values: Iterable[Any]) -> None:
+    def update(self, values: Iterable[object]) -> None:
         self._cells.current().replace(self._all_stored(values, "update"))
 
     def clear(self) -> None:
@@ -444,12 +444,12 @@ class ColumnarListState(ListState[Any]):
         """Adds what :meth:`take` has given, at the end."""
         self._cells.current().added.extend(elements)
 
-    def _all_stored(self, values: Iterable[Any], method: str) -> list[Any]:
+    def _all_stored(self, values: Iterable[object], method: str) -> list[Any]:
         if type(values) is not list:
             values = elements_of(values, f"{self._label}: {method}()")
         return [self._stored(value) for value in values]
 
-    def _stored(self, value: Any) -> Any:
+    def _stored(self, value: object) -> Any:
         if value is not None:
             if not self._is_coerced(value):
                 value = self._coerce(value, self._subject)

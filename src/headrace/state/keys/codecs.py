@@ -116,7 +116,7 @@ class KeyCodec(ABC):
         return False
 
     @abstractmethod
-    def encode(self, keys: Sequence[Any]) -> KeyColumn:
+    def encode(self, keys: Sequence[object]) -> KeyColumn:
         """The keys, given as Python objects.
 
         Raises:
@@ -182,7 +182,7 @@ class StringKeys(KeyCodec):
     def is_plain(self) -> bool:
         return True
 
-    def encode(self, keys: Sequence[Any]) -> KeyColumn:
+    def encode(self, keys: Sequence[object]) -> KeyColumn:
         # Arrow would take bytes as well.
         if not all(issubclass(kind, str) for kind in set(map(type, keys))):
             raise _misfit(keys, lambda key: isinstance(key, str), self.type)
@@ -239,10 +239,10 @@ class EncodedKeys(KeyCodec):
     def arrow_type(self) -> pa.DataType:
         return pa.binary()
 
-    def encode(self, keys: Sequence[Any]) -> KeyColumn:
+    def encode(self, keys: Sequence[object]) -> KeyColumn:
         return KeyColumn.of(pa.array(self._encode_all(keys), pa.binary()))
 
-    def _encode_all(self, keys: Sequence[Any]) -> list[bytes]:
+    def _encode_all(self, keys: Sequence[object]) -> list[bytes]:
         # Keys that Python calls equal have the same bytes, so a dict may answer for the repeated ones.
         known: dict[Any, bytes] = {}
         encode = self._encoder.encode
@@ -273,7 +273,7 @@ class TypedEncodedKeys(EncodedKeys):
         self._from_plain = typed.from_plain(type_)
         self._needs_python = typed.needs_python(type_)
 
-    def encode(self, keys: Sequence[Any]) -> KeyColumn:
+    def encode(self, keys: Sequence[object]) -> KeyColumn:
         # By way of the column, so that what the type refuses or rounds is the same on both paths.
         return self.from_array(values_to_array(self.type, list(keys)))
 
@@ -296,7 +296,7 @@ def _fits_int64(key: Any) -> bool:
     return True
 
 
-def _misfit(keys: Sequence[Any], fits: Callable[[Any], bool], type_: TypeInformation) -> InvalidTypeError:
+def _misfit(keys: Sequence[object], fits: Callable[[Any], bool], type_: TypeInformation) -> InvalidTypeError:
     bad = next((key for key in keys if not fits(key)), None)
     return InvalidTypeError(
         f"the key {bad!r} of type {type(bad).__qualname__} does not fit the declared key type {type_}"
@@ -311,13 +311,13 @@ _HASHABLE: Final[dict[type, str]] = {
 }
 
 
-def _unhashable(key: Any) -> InvalidTypeError:
+def _unhashable(key: object) -> InvalidTypeError:
     declaration = typed.declaration_for(key)
     or_declare = "" if declaration is None else f"; or declare what it has in it, key_by(..., key_type={declaration})"
     return InvalidTypeError(f"{not_hashable(key)}{or_declare}")
 
 
-def not_hashable(key: Any) -> str:
+def not_hashable(key: object) -> str:
     """Why something that is not hashable cannot be a key, and what can be one in its place."""
     instead = _HASHABLE.get(type(key), "use tuples instead of lists, and @dataclass(frozen=True) for records")
     return f"{key!r} of type {type(key).__qualname__} cannot be a key: it is not hashable; {instead}"
@@ -342,7 +342,7 @@ class KeyEntry:
 
     __slots__ = ("hash", "key", "ordinal", "raw")
 
-    def __init__(self, raw: Any, hash_: int, ordinal: int) -> None:
+    def __init__(self, raw: object, hash_: int, ordinal: int) -> None:
         self.raw = self.key = raw
         self.hash = hash_
         self.ordinal = ordinal
@@ -356,7 +356,7 @@ class EncodedKeyEntry:
 
     __slots__ = ("_decoder", "decoded", "hash", "ordinal", "raw")
 
-    def __init__(self, raw: Any, hash_: int, ordinal: int, decoder: _Decoder) -> None:
+    def __init__(self, raw: object, hash_: int, ordinal: int, decoder: _Decoder) -> None:
         self.raw = raw
         self.hash = hash_
         self.ordinal = ordinal

@@ -59,7 +59,7 @@ def check_key_type(type_: TypeInformation) -> None:
         check_key_type(field)
 
 
-def declaration_for(key: Any) -> str | None:
+def declaration_for(key: object) -> str | None:
     """The key type that takes a value like this, which is not hashable, as a program writes it; None when none does."""
     if isinstance(key, list | tuple) and key:
         fields = [declaration_for(value) for value in key]
@@ -113,7 +113,7 @@ def to_plain(type_: TypeInformation) -> Callable[[Any], Any] | None:
         return None
     fields_of = record_handler_of(type_).fields_of
 
-    def convert(value: Any) -> Any:
+    def convert(value: object) -> Any:
         if value is None:
             return None
         return tuple(part(item) if part else item for part, item in zip(parts, fields_of(value), strict=True))
@@ -231,7 +231,7 @@ def same_nan(key: Any, decimal: Any = DECIMAL_NAN) -> Any:
     return key if all(map(_is_same, made, parts)) else build(made)
 
 
-def _is_same(made: Any, part: Any) -> bool:
+def _is_same(made: object, part: object) -> bool:
     return made is part
 
 

@@ -158,7 +158,7 @@ class _Told:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: Any) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         if kind is Exception:
             raise self._kind(f"{self._place}: {error}") from error
 

@@ -208,7 +208,7 @@ class RunStore:
         self._runs[start : start + len(old_runs)] = new_runs
         self.changed = True
 
-    def annotate(self, run: Run, **changes: Any) -> Run:
+    def annotate(self, run: Run, **changes: object) -> Run:
         """Changes entries of a run's ``meta``; the run is replaced by one with the same rows, which is returned."""
         renewed = run.with_meta({**run.meta, **changes})
         self._runs[self._index(run)] = renewed

@@ -78,16 +78,16 @@ class AccumulatedContents(KeyedContents):
         self._touched: list[_Held] = []
         self._batch = 0
 
-    def add(self, namespace: GivenNamespace, element: Any, timestamp: int) -> None:
+    def add(self, namespace: GivenNamespace, element: object, timestamp: int) -> None:
         held = self._enter(namespace)
         held.is_changed = True
         held.add(self._log.versions, self._log.row_of(element))
 
-    def elements(self, namespace: GivenNamespace, window: Any) -> Sequence[Any] | None:
+    def elements(self, namespace: GivenNamespace, window: object) -> Sequence[Any] | None:
         held = self._enter(namespace)
         return (held.now(self._log.versions),) if held.parts else None
 
-    def held(self, namespace: GivenNamespace, window: Any) -> Sequence[Any] | None:
+    def held(self, namespace: GivenNamespace, window: object) -> Sequence[Any] | None:
         """The row that the window would show."""
         elements = self.elements(namespace, window)
         if elements is None:
@@ -228,14 +228,14 @@ class AggregateLog:
         """Elements are numbered by epoch."""
         self._arrivals = Arrivals(epoch)
 
-    def row_of(self, element: Any) -> int:
+    def row_of(self, element: object) -> int:
         """The row of an element, which is aggregated with the others of the batch."""
         if element is not self._newest:  # an element of several windows comes several times
             self._newest = element
             self._elements.append(element)
         return len(self._elements) - 1
 
-    def part_of_row(self, accumulators: Any) -> int:
+    def part_of_row(self, accumulators: object) -> int:
         """A part that was aggregated before, as a row."""
         part = self.versions.new_part()
         self._row_parts.append(part)
@@ -250,14 +250,14 @@ class AggregateLog:
         rows.append(row)
         return part
 
-    def version_of(self, elements: Sequence[Any]) -> int:
+    def version_of(self, elements: Sequence[object]) -> int:
         """A version that consists of some elements, at least one."""
         window = LoggedWindow(self.versions)
         for element in elements:
             window.add(self.versions, self.row_of(element))
         return window.now(self.versions)
 
-    def show(self, version: int, key: Any, window: Any, stamp: int) -> None:
+    def show(self, version: int, key: object, window: object, stamp: int) -> None:
         """Notes a result.
 
         Args:

@@ -391,7 +391,7 @@ class AssignedWindows:
         return self._assigned(batch.rows, timestamps, entries)
 
     def _assigned(
-        self, rows: Sequence[Any], timestamps: Sequence[int], entries: Sequence[AnyKeyEntry]
+        self, rows: Sequence[object], timestamps: Sequence[int], entries: Sequence[AnyKeyEntry]
     ) -> list[Collection[Any]]:
         """The windows of each element: the assigner may use state of the key, but nothing that triggers change."""
         assign, context = self._assigner.assign_windows, self._assigner_context
@@ -407,7 +407,7 @@ class AssignedWindows:
             self._keyed.current = NO_KEY
         return assigned
 
-    def _checked(self, windows: Any) -> Collection[Any]:
+    def _checked(self, windows: object) -> Collection[Any]:
         """The windows that an assigner has given; those of an iterator in a list, since they are gone through twice.
 
         Raises:

@@ -76,7 +76,7 @@ class OrderedContents(ABC):
         """Writes what is still needed when event time has come to ``watermark``."""
 
     @abstractmethod
-    def add(self, end: int, element: Any) -> None:
+    def add(self, end: int, element: object) -> None:
         """Adds an element to a window, for the current key."""
 
     @abstractmethod
@@ -187,7 +187,7 @@ class ContentsTable(OrderedContents):
         self._table.forget(last)
 
     @abstractmethod
-    def _take_up(self, window: Held, key: Any, value: Any) -> None:
+    def _take_up(self, window: Held, key: object, value: object) -> None:
         """Adds a stored row to what older rows have."""
 
     def _read(self, into: dict[int, Held], ends: Longs, keys: KeyColumn) -> None:
@@ -258,7 +258,7 @@ class OrderedValues(ContentsTable):
     def recall(self, ends: Longs, keys: KeyColumn) -> None:
         self._read(self._windows, ends, keys)
 
-    def add(self, end: int, element: Any) -> None:
+    def add(self, end: int, element: object) -> None:
         self._add_all((end,), (self._keyed.current.raw,), (element,))
 
     def elements(self, end: int) -> Sequence[Any]:
@@ -277,12 +277,12 @@ class OrderedValues(ContentsTable):
         keys = keys.take(group_rows(np.zeros(len(keys), np.int64), keys.hashes, keys.values).order)
         return KeysOfWindow(keys, [window[key] for key in keys.values.to_pylist()], self._shown)
 
-    def _shown(self, held: Any) -> Sequence[Any]:
+    def _shown(self, held: object) -> Sequence[Any]:
         result = self._fold.result(held)
         # What is kept for late elements must not change with what was emitted, or the other way round.
         return (copy_value(result) if self._lateness else result,)
 
-    def _add_all(self, ends: Sequence[int], keys: Sequence[Any], elements: Sequence[Any]) -> None:
+    def _add_all(self, ends: Sequence[int], keys: Sequence[object], elements: Sequence[object]) -> None:
         """Adds each element to the window with its end, for its key."""
         windows, first, add = self._windows, self._fold.first, self._fold.add
         element: Any = NO_RECORD
@@ -299,7 +299,7 @@ class OrderedValues(ContentsTable):
         super()._forget(last)
         drop_windows(self._windows, last)
 
-    def _take_up(self, window: Held, key: Any, value: Any) -> None:
+    def _take_up(self, window: Held, key: object, value: object) -> None:
         window[key] = value
 
     def _regrouped(self, rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -490,7 +490,7 @@ class OrderedElements(ContentsTable):
         self._append_new()
         self._read(self._recalled, ends, keys)
 
-    def add(self, end: int, element: Any) -> None:
+    def add(self, end: int, element: object) -> None:
         key = self._keyed.current.raw
         self._late.append((end, key, element))
         self._take_up(self._recalled.setdefault(end, {}), key, element)
@@ -520,7 +520,7 @@ class OrderedElements(ContentsTable):
         drop_windows(self._recalled, last)
         self._late = [late for late in self._late if late[0] > last]
 
-    def _take_up(self, window: Held, key: Any, value: Any) -> None:
+    def _take_up(self, window: Held, key: object, value: object) -> None:
         window.setdefault(key, []).append(value)
 
     def _regrouped(self, rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -558,7 +558,7 @@ def _all_of(elements: Sequence[Any]) -> Sequence[Any]:
 
 
 def held_in_order(
-    contents: OrderedContents, keyed: KeyedStates, window_of: Callable[[GivenNamespace], Any]
+    contents: OrderedContents, keyed: KeyedStates, window_of: Callable[[GivenNamespace], object]
 ) -> Iterator[StoredWindow]:
     """Windows whose contents are ordered by their ends."""
     for end in contents.ends_between(MIN_WATERMARK, MAX_WATERMARK):

@@ -174,7 +174,7 @@ class OrderedWindowOperator(FunctionWindowOperator):
             found[place] = entries[0], list(ends)
         return found
 
-    def _add_late(self, element: Any, timestamp: int, entry: AnyKeyEntry, ends: Iterable[int]) -> None:
+    def _add_late(self, element: object, timestamp: int, entry: AnyKeyEntry, ends: Iterable[int]) -> None:
         """Adds an element to windows that have ended, and shows them again where the trigger says so."""
         self._keyed.current = entry
         for end in ends:

@@ -116,7 +116,7 @@ class FunctionWindowOperator(KeyedOperator, FunctionOperator):
     def _add_all(self, batch: KeyedBatch) -> None:
         """Adds the elements of a batch to their windows, and fires what is due on the way."""
 
-    def _failure(self, error: BaseException, element: Any) -> BaseException:
+    def _failure(self, error: BaseException, element: object) -> BaseException:
         """What is told of an error at an element, or in a window that fired before it."""
         return user_error(error, self.context, element)
 
@@ -124,13 +124,13 @@ class FunctionWindowOperator(KeyedOperator, FunctionOperator):
         """Hands on what was emitted."""
         self._collector.flush(self.output, self.context)
 
-    def _enter(self, window: Any, firing: Firing) -> None:
+    def _enter(self, window: object, firing: Firing) -> None:
         """What the user's function is to see from now on."""
         if not self._is_merging:
             self._keyed.namespace = self._windows.namespace_of(window)
         self._context.enter(window, self._time.watermark, self._time.processing_time, firing)
 
-    def _told(self, domain: TimeDomain, time: int, window: Any) -> str:
+    def _told(self, domain: TimeDomain, time: int, window: object) -> str:
         """A timer in the words of errors."""
         kind, key = "event" if domain is TimeDomain.EVENT_TIME else "processing", self._keyed.current
         of_key = "" if key is NO_KEY else f"key {record_text(key.key)} and "
@@ -268,7 +268,7 @@ class WindowOperator(FunctionWindowOperator):
         finally:
             self._keyed.current = NO_KEY
 
-    def _expect(self, entries: Sequence[AnyKeyEntry], assigned: Sequence[Collection[Any]], watermark: int) -> None:
+    def _expect(self, entries: Sequence[AnyKeyEntry], assigned: Sequence[Collection[object]], watermark: int) -> None:
         """Says what elements will need until event time has come to ``watermark``: it is read together."""
         due = self._timers.event.foresee(watermark)
         namespace_of = self._windows.namespace_of
@@ -278,7 +278,7 @@ class WindowOperator(FunctionWindowOperator):
             self._merging.expect(chain(entries, (entry for entry, _ in due)))
             self._keyed.expect(self._merging.foreseen(entries, assigned))
 
-    def _add(self, element: Any, timestamp: int, windows: Collection[Any]) -> None:
+    def _add(self, element: object, timestamp: int, windows: Collection[object]) -> None:
         """Adds an element to its windows; one that is too late for all of them is sent away."""
         add = self._add_to_window if self._merging is None else self._merge_into_window
         is_taken = False
@@ -302,7 +302,7 @@ class WindowOperator(FunctionWindowOperator):
         self._keep_until(end, namespace)
         return True
 
-    def _merge_into_window(self, window: Any, element: Any, timestamp: int) -> bool:
+    def _merge_into_window(self, window: object, element: object, timestamp: int) -> bool:
         """Adds an element to the window that its own becomes; judged late or not when it is merged, as in Flink."""
         assert self._merging is not None
         windows = self._merging.of_current_key()
@@ -421,7 +421,7 @@ class WindowOperator(FunctionWindowOperator):
         if is_event is self._is_event_time and timer.time == self._cleanup_time(window):
             self._clear(window, namespace, contents)
 
-    def _clear(self, window: Any, namespace: GivenNamespace, contents: GivenNamespace) -> None:
+    def _clear(self, window: object, namespace: GivenNamespace, contents: GivenNamespace) -> None:
         """A window goes, with all that was kept for it."""
         self._contents.clear(contents)
         if self._former is not None:
@@ -436,7 +436,9 @@ class WindowOperator(FunctionWindowOperator):
 
     # --- results -----------------------------------------------------------------------------------------------------
 
-    def _react(self, result: TriggerResult, window: Any, contents: GivenNamespace, firing: Firing, stamp: int) -> None:
+    def _react(
+        self, result: TriggerResult, window: object, contents: GivenNamespace, firing: Firing, stamp: int
+    ) -> None:
         """Does what the trigger wants; what is emitted is stamped with the watermark ``stamp``."""
         if result.is_fire():
             elements = self._contents.elements(contents, window)

@@ -1,0 +1,65 @@
+"""``headrace explain``: shows what a program would run, without running it."""
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+
+from headrace.cli.output import OK, report, without_job
+from headrace.cli.run import run_script
+from headrace.cli.settings import PlanFormat
+from headrace.client.defaults import CapturedGraph, GraphCaptured, capture_graphs
+from headrace.common.errors import showing_all, shows_all
+from headrace.graph.diagram import Diagram, draw_mermaid, draw_text, graph_diagram, graph_document
+from headrace.graph.diagram_svg import draw_svg
+from headrace.plan.explain import plan_diagram, plan_document
+
+_DRAWN: Final[Mapping[PlanFormat, Callable[[Diagram], str]]] = {
+    PlanFormat.TEXT: draw_text,
+    PlanFormat.MERMAID: draw_mermaid,
+    PlanFormat.SVG: draw_svg,
+}
+
+
+def explain_program(
+    script: Path,
+    arguments: Sequence[str],
+    settings: Mapping[str, str],
+    *,
+    fmt: PlanFormat,
+    logical: bool,
+    full_traceback: bool = False,
+) -> int:
+    """Run a program up to its first ``execute()`` and print the job that it would have run.
+
+    What the program prints goes to the standard error, so that the standard output holds the job alone.
+
+    Returns:
+        The exit code.
+    """
+    console = Console(stderr=True)
+    full = full_traceback or shows_all()
+    with showing_all(full), capture_graphs(settings) as captured, contextlib.redirect_stdout(sys.stderr):
+        try:
+            run_script(script, arguments)
+        except GraphCaptured:
+            pass
+        except BaseException as error:
+            if not captured:
+                return report(error, console, script, full=full) or without_job(script, console)
+    if not captured:
+        return without_job(script, console)
+    for job in captured:
+        sys.stdout.write(_shown(job, fmt, logical=logical))
+    return OK
+
+
+def _shown(job: CapturedGraph, fmt: PlanFormat, *, logical: bool) -> str:
+    if fmt is PlanFormat.JSON:
+        document = graph_document(job.graph) if logical else plan_document(job.plan)
+        return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    return _DRAWN[fmt](graph_diagram(job.graph) if logical else plan_diagram(job.plan))
