@@ -69,31 +69,18 @@ class Emission:
             watermarks: the watermarks it rises to, the last of which every window of ``due`` has seen.
         """
         ends, bounds = due.windows
-        rows = np.diff(bounds)
-        positions = 2 * np.searchsorted(watermarks, ends - 1)
-        return Emission(due, np.repeat(stamps_of(ends, current, watermarks), rows), np.repeat(positions, rows))
-
-    @staticmethod
-    def of_late(contents: Accumulators, records: Longs, watermarks: Longs, kinds: Kinds | None = None) -> Emission:
-        """The results of windows that fire again for late records, given by their positions."""
-        return Emission(contents, watermarks[records], 2 * records + 1, kinds)
-
-
-def stamps_of(ends: Longs, current: int, watermarks: Longs) -> Longs:
-    """The watermark in force before the advance that makes each of some windows fire, which are given by their ends.
-
-    Args:
-        ends: the ends.
-        current: the watermark before.
-        watermarks: the watermarks it rises to, the last of which every window has seen.
-    """
-    records = np.searchsorted(watermarks, ends - 1)
-    return np.where(records > 0, watermarks[records - 1], current)
+        records, rows = np.searchsorted(watermarks, ends - 1), np.diff(bounds)
+        stamps = np.where(records > 0, watermarks[records - 1], current)
+        return Emission(due, np.repeat(stamps, rows), np.repeat(2 * records, rows))
 
 
 def result_batch(layout: ColumnarWindowLayout, windows: RegularWindows, emissions: Sequence[Emission]) -> Batch:
     """The results of all emissions as one batch, in the order in which they are made."""
-    batches = [_rows(layout, windows, emission.accumulators) for emission in emissions]
+    batches = []
+    for emission in emissions:
+        found = emission.accumulators
+        bounds = pa.array(windows.starts_of(found.ends)), pa.array(found.ends)
+        batches.append(layout.finish(found.keys, bounds, found.columns))
     kinds = joined_kinds([(len(emission.accumulators), emission.kinds) for emission in emissions])
     if len(emissions) == 1:
         ends, watermarks = emissions[0].accumulators.ends, emissions[0].watermarks
@@ -103,12 +90,6 @@ def result_batch(layout: ColumnarWindowLayout, windows: RegularWindows, emission
     order = np.argsort(np.concatenate([emission.positions for emission in emissions]), kind="stable")
     table = pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
     return Batch(layout.output_type, timestamps, watermarks, columns=table, kinds=kinds).take(order)
-
-
-def _rows(layout: ColumnarWindowLayout, windows: RegularWindows, accumulators: Accumulators) -> pa.RecordBatch:
-    ends = accumulators.ends
-    bounds = (pa.array(windows.starts_of(ends)), pa.array(ends))
-    return layout.finish(accumulators.keys, bounds, accumulators.columns)
 
 
 @dataclass(frozen=True)
@@ -445,7 +426,8 @@ def late_emission(
     rows = np.argsort(pairs, kind="stable")
     pairs, columns = pairs[rows], [gather(column, rows) for column in shown.columns]
     contents = Accumulators(late.ends[pairs], late.hashes[pairs], gather(late.keys, pairs), columns)
-    return Emission.of_late(contents, records[pairs], watermarks, None if shown.kinds is None else shown.kinds[rows])
+    kinds, records = None if shown.kinds is None else shown.kinds[rows], records[pairs]
+    return Emission(contents, watermarks[records], 2 * records + 1, kinds)
 
 
 def keeps_contents(mode: AccumulationMode) -> bool:

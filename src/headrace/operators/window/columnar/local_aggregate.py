@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -25,6 +24,7 @@ from headrace.common.constants import MIN_WATERMARK
 from headrace.operators.aggregates.aggregator import GroupedRows, Input, ScatteredRows
 from headrace.operators.arrays import concat, gather
 from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator
+from headrace.operators.window.columnar.accumulators import Chunk
 from headrace.operators.window.columnar.panes import Panes
 from headrace.operators.window.lateness import check_timestamps, is_too_late
 from headrace.state.keys import KeyColumn
@@ -65,21 +65,10 @@ _SAMPLED_PART = 16
 _FEWEST_SAMPLED = 4096
 """Of fewer records all keys are counted."""
 
+_ANY_TIME = np.int64(0)
+
 _HALVINGS = 12
 """A four-thousandth is more exact than the sample."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """Pairs of a record and a window, or a pane, that wait for more: the ends of windows, keys, inputs."""
-
-    ends: Longs
-    keys: pa.Array
-    columns: Mapping[Input, pa.Array]
-
-    @property
-    def nbytes(self) -> int:
-        return int(self.ends.nbytes + self.keys.nbytes + sum(column.nbytes for column in self.columns.values()))
 
 
 class LocalWindowAggregate(KeyedOperator):
@@ -190,11 +179,9 @@ class LocalWindowAggregate(KeyedOperator):
     def _hold(self, batch: KeyedBatch, pairs: Assignment) -> None:
         if not len(pairs.ends):
             return
-        keys, columns = batch.keys.values, self._layout.inputs_of(batch, self.context)
-        if not pairs.is_identity:
-            keys = gather(keys, pairs.records)
-            columns = {source: gather(column, pairs.records) for source, column in columns.items()}
-        self._held.append(_Held(pairs.ends, keys, columns))
+        # Nobody asks when records came: the aggregates do not depend on it.
+        chunk = Chunk.of(batch, self._layout.inputs_of(batch, self.context), np.broadcast_to(_ANY_TIME, len(batch)))
+        self._held.append(chunk.spread(pairs))
         self._held_rows += len(pairs.ends)
         self._held_bytes += self._held[-1].nbytes
         if self._held_rows >= _HELD_ROWS or self._held_bytes >= _HELD_BYTES:
@@ -208,10 +195,10 @@ class LocalWindowAggregate(KeyedOperator):
             self.output.emit_side(ACCUMULATORS_TAG, self._accumulators(held))
 
     def _forget(self) -> None:
-        self._held: list[_Held] = []
+        self._held: list[Chunk] = []
         self._held_rows = self._held_bytes = 0
 
-    def _accumulators(self, held: Sequence[_Held]) -> KeyedBatch:
+    def _accumulators(self, held: Sequence[Chunk]) -> KeyedBatch:
         columns = {source: concat([each.columns[source] for each in held]) for source in held[0].columns}
         ends, keys, rows = self._grouped(
             Runs.of_all([each.ends for each in held]), [each.keys for each in held], columns
@@ -234,7 +221,6 @@ class LocalWindowAggregate(KeyedOperator):
             return scattered.times, scattered.keys, ScatteredRows(columns, scattered.segments)
         joined, times = KeyColumn(concat(list(keys))), ends.each()
         groups = group_rows(times, joined.hashes, joined.values)
-        # Nobody asks when records came: the aggregates do not depend on it.
         rows = GroupedRows(columns, np.arange(len(times)), groups)
         return times[groups.first_rows], gather(joined.values, groups.first_rows), rows
 

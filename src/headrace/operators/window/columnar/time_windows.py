@@ -18,7 +18,7 @@ import pyarrow as pa
 from headrace.common.batch import Batch
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.operators.arrays import fixed_width
-from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, Operator, OperatorContext, Output
+from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, Operator, OperatorContext
 from headrace.operators.window.columnar.accumulators import MOST_PAIRS, Accumulators, Arrivals, Chunk, accumulators_of
 from headrace.operators.window.columnar.continuous_windows import ContinuousClockOperator, ContinuousEventTimeOperator
 from headrace.operators.window.columnar.count_windows import CountWindowOperator
@@ -83,15 +83,11 @@ class AlignedWindowOperator(KeyedOperator):
         self._layout = layout
         self._assigner = assigner
         self._lateness = lateness
-        self._late_tag = late_tag
+        self._late = LateRecords(self, lateness, late_tag)
         self._mode = mode
         self._kept_for = lateness if keeps_contents(mode) else 0  # from a window's end on
         self._store_name = STORE
         self._watermark = MIN_WATERMARK
-
-    def open(self, context: OperatorContext, output: Output) -> None:
-        super().open(context, output)
-        self._late = LateRecords(self, self._lateness, self._late_tag)
 
     def restore_state(self, context: OperatorContext) -> None:
         check_has_only(context, self._store_name)

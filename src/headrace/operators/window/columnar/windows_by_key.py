@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.operators.arrays import fixed_width, gather
-from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext, Output
+from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext
 from headrace.operators.waiting import WaitingBatches
 from headrace.operators.window.columnar.accumulators import Arrivals, Chunk
 from headrace.operators.window.lateness import LateRecords
@@ -361,13 +361,9 @@ class KeyedWindowOperator(KeyedOperator):
         self._layout = layout
         self._aggregators = layout.aggregators
         self._lateness = lateness
-        self._late_tag = late_tag
+        self._late = LateRecords(self, lateness, late_tag)
         self._waiting: WaitingBatches[KeyedBatch] = WaitingBatches(most_rows, are_stored=True)
         self._watermark = MIN_WATERMARK
-
-    def open(self, context: OperatorContext, output: Output) -> None:
-        super().open(context, output)
-        self._late = LateRecords(self, self._lateness, self._late_tag)
 
     def restore_state(self, context: OperatorContext) -> None:
         self._table = self._open_table(context)
