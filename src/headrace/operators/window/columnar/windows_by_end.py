@@ -51,59 +51,48 @@ class WaitingRows(Generic[_Rows]):
 
     def forget(self) -> None:
         """None waits any more."""
-        self._pieces: list[_Piece[_Rows]] = []
+        self._pieces: list[tuple[_Rows, int]] = []
         self.first_end, self.held = NO_TIME, 0
 
-    def add(self, rows: _Rows) -> None:
-        """Has rows wait, of which there is at least one; they may have any ends."""
-        self._keep(_Piece(rows, len(rows)))
+    def add(self, rows: _Rows, held: int | None = None) -> None:
+        """Has rows wait, of which there is at least one; they may have any ends.
+
+        Args:
+            rows: the rows.
+            held: how many rows they keep in memory, where these are more.
+        """
+        held = len(rows) if held is None else held
+        self._pieces.append((rows, held))
+        self.first_end = min(self.first_end, times_bounds(rows.ends)[0])
+        self.held += held
 
     def take(self, upto: int) -> list[_Rows]:
         """The rows with an end that is not above ``upto``, in pieces as they came; they wait no longer."""
-        pieces, due = self._pieces, []
+        due: list[_Rows] = []
+        if self.first_end > upto:
+            return due
+        pieces = self._pieces
         self.forget()
-        for piece in pieces:
-            if piece.last_end <= upto:
-                due.append(piece.rows)
-            elif piece.first_end > upto:
-                self._keep(piece)
+        for rows, held in pieces:
+            first, last = times_bounds(rows.ends)
+            if last <= upto:
+                due.append(rows)
+            elif first > upto:
+                self.add(rows, held)
             else:
-                first, rest = piece.cut(upto)
-                due.append(first)
-                self._keep(rest)
+                in_order, kept = _by_end(rows, held)
+                place = int(np.searchsorted(in_order.ends, upto, side="right"))
+                due.append(in_order.slice(0, place))
+                self.add(in_order.slice(place, len(in_order)), kept)
         return due
 
-    def _keep(self, piece: _Piece[_Rows]) -> None:
-        self._pieces.append(piece)
-        self.first_end = min(self.first_end, piece.first_end)
-        self.held += piece.held
 
-
-class _Piece(Generic[_Rows]):
-    """Rows that came together.
-
-    Attributes:
-        rows: those that wait.
-        held: how many rows these keep in memory.
-        first_end: the first of their ends.
-        last_end: the last of them.
-    """
-
-    __slots__ = ("first_end", "held", "last_end", "rows")
-
-    def __init__(self, rows: _Rows, held: int) -> None:
-        self.rows: _Rows = rows
-        self.held = held
-        self.first_end, self.last_end = times_bounds(rows.ends)
-
-    def cut(self, upto: int) -> tuple[_Rows, _Piece[_Rows]]:
-        """The rows with an end that is not above ``upto``, and the others; there are some of both."""
-        ends = self.rows.ends
-        if (ends[1:] < ends[:-1]).any():
-            in_order = self.rows.take(sorted_by(np.zeros(len(ends), np.int64), ends))
-            return _Piece(in_order, len(ends)).cut(upto)
-        place = int(np.searchsorted(ends, upto, side="right"))
-        return self.rows.slice(0, place), _Piece(self.rows.slice(place, len(ends)), self.held)
+def _by_end(rows: _Rows, held: int) -> tuple[_Rows, int]:
+    """Rows ordered by end, and how many rows these keep in memory."""
+    ends = rows.ends
+    if (ends[1:] >= ends[:-1]).all():
+        return rows, held
+    return rows.take(sorted_by(np.zeros(len(ends), np.int64), ends)), len(ends)
 
 
 _ROWS = 1 << 16

@@ -1,4 +1,4 @@
-"""Which windows elements belong to, as their assigner says."""
+"""Which windows elements belong to, and which of these become one, as their assigner says."""
 
 from __future__ import annotations
 
