@@ -136,7 +136,7 @@ def test_a_cluster_that_stands_still_is_given_up(
 def test_a_process_ends_whose_request_is_not_answered(hdfs: HdfsCluster) -> None:
     folder = open_storage(hdfs.new_place(), options=hdfs.options())
     program = (
-        "import pickle, sys\nfrom headrace.storage import hdfs_connection\nhdfs_connection.DEADLINE_SECONDS = 1.0\n"
+        "import pickle, sys\nfrom headrace.storage import hdfs\nhdfs.DEADLINE_SECONDS = 1.0\n"
         "try:\n    pickle.load(sys.stdin.buffer).names()\nexcept TimeoutError:\n    print('given up')\n"
     )
     with hdfs.standing_still():
