@@ -8,6 +8,7 @@ from math import isfinite
 from typing import Any, Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -15,6 +16,7 @@ from headrace.common.typeinfo import BasicType, BasicTypeInfo, TypeInformation, 
 from headrace.common.typeinfo.base import FLOATS, STRINGS, WHOLE_NUMBERS
 
 Datum: TypeAlias = "pa.Array | pa.Scalar"
+Numbers: TypeAlias = npt.NDArray[Any]
 """A value for each record, or one for all of them."""
 
 Kernel = Callable[..., Datum]
@@ -295,7 +297,7 @@ def _unary(integers: Kernel, floats: Kernel) -> tuple[Overload, ...]:
     return Overload((INTEGER,), Types.LONG(), integers), Overload((NUMBER,), Types.DOUBLE(), floats)
 
 
-def _floats(kernel: Callable[..., object]) -> Kernel:
+def _floats(kernel: Callable[..., Numbers]) -> Kernel:
     """A kernel of numpy over doubles; division by zero gives what IEEE 754 says."""
 
     def compute(left: Datum, right: Datum) -> Datum:
@@ -304,7 +306,7 @@ def _floats(kernel: Callable[..., object]) -> Kernel:
     return compute
 
 
-def _integers(kernel: Callable[..., object]) -> Kernel:
+def _integers(kernel: Callable[..., Numbers]) -> Kernel:
     """A kernel of numpy over integers; division by zero is an error, and so is what does not fit."""
 
     def compute(left: Datum, right: Datum) -> Datum:
@@ -313,24 +315,24 @@ def _integers(kernel: Callable[..., object]) -> Kernel:
     return compute
 
 
-def _floor_divide(left: Any, right: Any) -> Any:
+def _floor_divide(left: Numbers, right: Numbers) -> Numbers:
     _refuse_zero(right)
     if np.any((left == _LOWEST) & (right == -1)):
         raise pa.ArrowInvalid("overflow")
     return np.floor_divide(left, right)
 
 
-def _remainder(left: Any, right: Any) -> Any:
+def _remainder(left: Numbers, right: Numbers) -> Numbers:
     _refuse_zero(right)
     return np.remainder(left, right)
 
 
-def _refuse_zero(divisor: Any) -> None:
+def _refuse_zero(divisor: Numbers) -> None:
     if not np.all(divisor):
         raise pa.ArrowInvalid("divide by zero")
 
 
-def _by_numpy(kernel: Callable[..., Any], left: Datum, right: Datum, neutral: Any) -> Datum:
+def _by_numpy(kernel: Callable[..., Numbers], left: Datum, right: Datum, neutral: float) -> Datum:
     """Pairs with a null in them are computed of a neutral value, and made null."""
     is_scalar = isinstance(left, pa.Scalar) and isinstance(right, pa.Scalar)
     valid = pc.and_(pc.is_valid(left), pc.is_valid(right))
@@ -342,8 +344,9 @@ def _by_numpy(kernel: Callable[..., Any], left: Datum, right: Datum, neutral: An
     return pa.array(computed, left.type, mask=np.logical_not(_numpy(valid)))
 
 
-def _numpy(datum: Datum) -> Any:
-    return np.asarray(datum.as_py()) if isinstance(datum, pa.Scalar) else datum.to_numpy(zero_copy_only=False)
+def _numpy(datum: Datum) -> Numbers:
+    found: Numbers = np.asarray(datum.as_py()) if isinstance(datum, pa.Scalar) else datum.to_numpy(zero_copy_only=False)
+    return found
 
 
 def _as_it_is(value: Datum) -> Datum:
@@ -360,7 +363,7 @@ def _whole(value: Datum, *, digits: int) -> Datum:
     raise pa.ArrowInvalid("overflow")
 
 
-def _beyond_half(value: Datum) -> Any:
+def _beyond_half(value: Datum) -> Numbers:
     """Return which integers are nearer to 10 ** 19 than to zero."""
     half = 5 * 10**_INTEGER_DIGITS
     return _numpy(pc.coalesce(pc.or_(pc.greater(value, half), pc.less(value, -half)), False))

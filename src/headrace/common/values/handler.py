@@ -282,9 +282,9 @@ def one_array(array: pa.Array | pa.ChunkedArray, values: Sequence[object]) -> pa
     return array
 
 
-def valid_mask(array: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def valid_mask(array: pa.Array) -> Mask:
     """Return which values are not null."""
-    mask: np.ndarray[Any, np.dtype[np.bool_]] = array.is_valid().to_numpy(zero_copy_only=False)
+    mask: Mask = array.is_valid().to_numpy(zero_copy_only=False)
     return mask
 
 

@@ -17,6 +17,8 @@ from headrace.common.time import NANOS_PER_SECOND, Instant
 from headrace.common.values.basic import NONE, BasicHandler, with_nulls
 from headrace.common.values.handler import CheckSource, Mask, StoredValue, WrongValueError
 
+Integers = npt.NDArray[np.int32 | np.int64]
+
 _EPOCH: Final = datetime.datetime(1970, 1, 1)
 _EPOCH_UTC: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _BELOW_MICROS: Final = re.compile(r"\.\d{6}(\d+)")
@@ -40,9 +42,9 @@ _WITHOUT_ZONE: Final = re.compile(f"{_DAY}(?:[T ]{_CLOCK})?")
 _WITH_ZONE: Final = re.compile(f"{_DAY}[T ]{_CLOCK}{_ZONE}")
 
 
-def _integers(array: pa.Array, width: pa.DataType) -> np.ndarray[Any, Any]:
+def _integers(array: pa.Array, width: pa.DataType) -> Integers:
     """The integers that stand behind dates and times; zero for nulls."""
-    numbers: np.ndarray[Any, Any] = array.view(width).fill_null(0).to_numpy(zero_copy_only=False)
+    numbers: Integers = array.view(width).fill_null(0).to_numpy(zero_copy_only=False)
     return numbers
 
 
@@ -94,7 +96,7 @@ class _BoundedHandler(BasicHandler):
         return with_nulls(self.decode_numbers(_integers(array, self.width)), array)
 
     @abstractmethod
-    def decode_numbers(self, numbers: npt.NDArray[Any]) -> list[Any]:
+    def decode_numbers(self, numbers: Integers) -> list[Any]:
         """The values of integers within the bounds."""
 
 
@@ -109,7 +111,7 @@ class DateHandler(_BoundedHandler):
     unit = "D"
     within = "a date in the years 1 to 9999"
 
-    def decode_numbers(self, numbers: npt.NDArray[Any]) -> list[Any]:
+    def decode_numbers(self, numbers: Integers) -> list[Any]:
         values: list[Any] = numbers.astype("datetime64[D]").tolist()
         return values
 
@@ -143,7 +145,7 @@ class TimeHandler(_BoundedHandler):
     def stored_text(self, array: pa.Array) -> str:
         return f"{array.view(self.width)[0].as_py()} microseconds since midnight"
 
-    def decode_numbers(self, numbers: npt.NDArray[Any]) -> list[Any]:
+    def decode_numbers(self, numbers: Integers) -> list[Any]:
         seconds, micros = np.divmod(numbers, 1_000_000)
         minutes, seconds = np.divmod(seconds, 60)
         hours, minutes = np.divmod(minutes, 60)
@@ -194,7 +196,7 @@ class TimestampHandler(_BoundedHandler):
     def encode_exact(self, values: Sequence[object]) -> pa.Array:
         return _naive_array(values, self.storage)
 
-    def decode_numbers(self, numbers: npt.NDArray[Any]) -> list[Any]:
+    def decode_numbers(self, numbers: Integers) -> list[Any]:
         values: list[Any] = numbers.view("datetime64[us]").tolist()
         return values
 
@@ -238,7 +240,7 @@ class TimestampLtzHandler(TimestampHandler):
     def stored_text(self, array: pa.Array) -> str:
         return f"{super().stored_text(array)}Z"
 
-    def decode_numbers(self, numbers: npt.NDArray[Any]) -> list[Any]:
+    def decode_numbers(self, numbers: Integers) -> list[Any]:
         # Adding to an aware moment makes aware moments in C; replacing the zone of naive ones takes five times as long.
         return list(map(_EPOCH_UTC.__add__, numbers.view("timedelta64[us]").tolist()))
 
