@@ -265,7 +265,8 @@ class MergingWindows(Generic[W]):
         last: dict[int, TimeWindow] = {}
         for entry, windows in zip(entries, assigned, strict=True) if self._merges_touching else ():
             self._keyed.current = entry
-            known = cast("IntervalMergingWindowSet", self.of_current_key())
+            known = self.of_current_key()
+            assert isinstance(known, IntervalMergingWindowSet), "as the assigner merges what touches"
             for window in windows:
                 before = last.get(entry.ordinal, window)
                 grown = known.touched_by(before.cover(window) if before.intersects(window) else window)

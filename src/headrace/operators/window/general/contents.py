@@ -7,7 +7,7 @@ hands its results on: the other one takes them back with its own.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from headrace.common.batch import Batch
 from headrace.common.constants import NO_TIMESTAMP
@@ -267,22 +267,8 @@ class EmittedResults(StateOfWindows):
         ]
 
 
-class _Event(NamedTuple):
-    """What happened to a window.
-
-    Attributes:
-        key: the key.
-        namespace: the window.
-        is_shown: whether it has fired, with a result.
-        nothing_at: timestamp and watermark of what it emits where it has fired without a result.
-        sources: the windows that have become part of it.
-    """
-
-    key: AnyKeyEntry | NoKey
-    namespace: GivenNamespace
-    is_shown: bool = False
-    nothing_at: tuple[int, int] | None = None
-    sources: Sequence[GivenNamespace] = ()
+_Told = tuple[Row, int, int]
+"""A row, its timestamp and the watermark that it is emitted under."""
 
 
 class RecordedResults(EmittedResults):
@@ -296,21 +282,32 @@ class RecordedResults(EmittedResults):
 
     def __init__(self, keyed: KeyedStates, type_: TypeInformation, renamed: RenamedFields) -> None:
         super().__init__(keyed, type_, renamed)
-        self._events: list[_Event] = []
+        self._events: list[tuple[AnyKeyEntry | NoKey, Callable[[Iterator[_Told]], list[_Told] | None]]] = []
 
     def show(self, namespace: GivenNamespace) -> None:
         """A window has fired, and will have one result."""
-        self._events.append(_Event(self._keyed.current, namespace, is_shown=True))
+
+        def told(shown: Iterator[_Told]) -> list[_Told]:
+            row, timestamp, watermark = next(shown)
+            return [(change, timestamp, watermark) for change in self.changes(namespace, [row])]
+
+        self._events.append((self._keyed.current, told))
 
     def show_nothing(self, namespace: GivenNamespace, timestamp: int, watermark: int) -> None:
         """A window has fired, and has no result any more; with which timestamp and watermark it takes back the last."""
-        self._events.append(_Event(self._keyed.current, namespace, nothing_at=(timestamp, watermark)))
+
+        def told(_: Iterator[_Told]) -> list[_Told]:
+            return [(change, timestamp, watermark) for change in self.changes(namespace, [])]
+
+        self._events.append((self._keyed.current, told))
 
     def clear(self, namespace: GivenNamespace) -> None:
-        self._events.append(_Event(self._keyed.current, namespace))
+        clear = super().clear
+        self._events.append((self._keyed.current, lambda _: clear(namespace)))
 
     def merge(self, namespace: GivenNamespace, sources: Sequence[GivenNamespace]) -> None:
-        self._events.append(_Event(self._keyed.current, namespace, sources=tuple(sources)))
+        merge, merged = super().merge, tuple(sources)
+        self._events.append((self._keyed.current, lambda _: merge(namespace, merged)))
 
     def all_changes(self, results: Sequence[Batch]) -> list[Batch]:
         """What is emitted for the results of all windows that have fired since the last time, in that order.
@@ -323,20 +320,12 @@ class RecordedResults(EmittedResults):
             for batch in results
             for result in zip(batch.rows, batch.timestamps.tolist(), batch.watermarks.tolist(), strict=True)
         )
-        told: list[tuple[Row, int, int]] = []
+        told: list[_Told] = []
         events, self._events = self._events, []
         try:
-            for event in events:
-                self._keyed.current = event.key
-                if event.is_shown:
-                    row, timestamp, watermark = next(shown)
-                    told += [(change, timestamp, watermark) for change in self.changes(event.namespace, [row])]
-                elif event.nothing_at is not None:
-                    told += [(change, *event.nothing_at) for change in self.changes(event.namespace, [])]
-                elif event.sources:
-                    super().merge(event.namespace, event.sources)
-                else:
-                    super().clear(event.namespace)
+            for key, event in events:
+                self._keyed.current = key
+                told += event(shown) or ()
         finally:
             self._keyed.current = NO_KEY
         if not told:
