@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count, pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 from unittest.mock import patch
@@ -40,7 +41,7 @@ from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.settings import PlannedJob, job_settings
 from headrace.runtime.local import LocalRuntime
 from headrace.savepoint.metadata import IN_PROGRESS
-from headrace.savepoint.tasks import Export, Import, tasks_of, with_versions
+from headrace.savepoint.tasks import export_version, import_version, tasks_of, with_versions
 from headrace.state import exported_tables
 from headrace.state.backend import DEFAULT_BACKEND, ROCKSDB_BACKEND, STATE_BACKENDS
 from headrace.state.runs import merging
@@ -391,11 +392,13 @@ class RestartedStore(TemporaryStore):
         folder = self.storage.folder(f"savepoint-{manifest.epoch}")
         folder.make()
         folder.create(IN_PROGRESS, b"")
-        export = Export(STATE_BACKENDS.load(self._written_by), self.state, folder, manifest.processing_time)
+        export = partial(
+            export_version, STATE_BACKENDS.load(self._written_by), self.state, folder, manifest.processing_time
+        )
         versions = [part.version for stage in manifest.stages for part in stage.partitions if part.version]
         tables = [table for version in versions for table in export(version)]
         uids = {uid for stage in manifest.stages for uid in stage.operators}
-        work = Import(STATE_BACKENDS.load(self.backend), self.state, folder)
+        work = partial(import_version, STATE_BACKENDS.load(self.backend), self.state, folder)
         return with_versions(manifest, map(work, tasks_of(tables, manifest, uids, 0)))
 
     def close(self) -> None:

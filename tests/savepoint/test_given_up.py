@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from headrace.runtime.local import LocalRuntime
 from headrace.savepoint.disposal import dispose, remove_uncompleted
 from headrace.savepoint.metadata import IN_PROGRESS, METADATA
 from headrace.savepoint.stored_job import open_job
-from headrace.savepoint.tasks import Export
+from headrace.savepoint.tasks import export_version
 from headrace.state.hashmap_backend import HashMapBackend
 from headrace.state.state_file import VersionRef
 from headrace.state_processor import SavepointReader
@@ -44,7 +45,7 @@ class Tasks:
         run = LocalRuntime.run_background
 
         def run_background(runtime: LocalRuntime, what: Callable[[Any], Any], items: list[Any], **more: Any) -> Any:
-            if not isinstance(what, Export):
+            if not (isinstance(what, partial) and what.func is export_version):
                 return run(runtime, what, items, **more)
             self.work, self.items = what, items
             return Future()
@@ -115,27 +116,27 @@ def test_a_task_that_is_done_twice_leaves_a_complete_savepoint_as_it_is(
     """Of two attempts the slower one may end when the savepoint is complete; disposed of, it is given up as well."""
     place = Place(tmp_path)
     place.write("a", {key: key for key in range(20)})
-    done: list[tuple[Export, VersionRef]] = []
-    export = Export.__call__
+    done: list[tuple[HashMapBackend, Folder, VersionRef, int]] = []
+    export = HashMapBackend.export_tables
 
-    def noted(work: Export, ref: VersionRef) -> Any:
-        done.append((work, ref))
-        return export(work, ref)
+    def noted(backend: HashMapBackend, state: Folder, ref: VersionRef, now: int) -> Any:
+        done.append((backend, state, ref, now))
+        return export(backend, state, ref, now)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Export, "__call__", noted)
+        patch.setattr(HashMapBackend, "export_tables", noted)
         client = start(place, "job", 2)
         wait_for_records(client, 20)
         savepoint = client.stop_with_savepoint(False).result(DEADLINE)
     assert IN_PROGRESS not in files(place)
     assert len(done) == 2
-    for work, ref in done:
-        assert work(ref)
+    for backend, state, ref, now in done:
+        assert export_version(backend, state, open_storage(savepoint), now, ref)
     assert SavepointReader.read(savepoint).verify().files > 2
     dispose(open_storage(savepoint), open_storage)
-    for work, ref in done:
+    for backend, state, ref, now in done:
         with pytest.raises(SavepointError, match="was given up"):
-            work(ref)
+            export_version(backend, state, open_storage(savepoint), now, ref)
     assert files(place) == []
 
 
@@ -153,7 +154,7 @@ def test_a_task_that_writes_at_any_moment_while_what_is_left_is_removed(
         folder = posix_folder(tmp_path / "savepoints" / f"savepoint-{moment}")
         folder.make()
         folder.create(IN_PROGRESS, b"")
-        export = Export(HashMapBackend("hashmap"), job.state, folder, 0)
+        export = partial(export_version, HashMapBackend("hashmap"), job.state, folder, 0)
         export(job.versions()[0])
         hook = _At(moment, lambda export=export: export(job.versions()[1]))
         with monkeypatch.context() as patch:

@@ -20,8 +20,8 @@ from headrace.state.interfaces import MergingState
 from headrace.state.keyed.namespaces import KeyScope, Namespace, ordered_bytes
 from headrace.state.keys import KeyCodec, KeyColumn
 from headrace.state.keys.hashing import hash_bounds_of_partition
-from headrace.state.operator_state import Redistribution, kind_of_store, store_name
-from headrace.state.protocols import KEYED, OperatorStates, StateKind
+from headrace.state.operator_state import Redistribution
+from headrace.state.protocols import KEYED, OperatorStates, StateKind, kind_of_store, store_name
 from headrace.state.runs import ALL_HASHES, HashRange, Run, RunStore
 from headrace.state.runs.sections import Section
 from headrace.state.state_file import VersionName, VersionRef
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from headrace.state import descriptors as d
-    from headrace.state.keys.codecs import AnyKeyEntry
+    from headrace.state.keys.codecs import KeyEntry
     from headrace.storage.folder import Folder
 
 THE_KEY: Final = (0, 0)
@@ -356,13 +356,13 @@ class DictionaryKeyed(KeyScope):
     def namespaced_state(self, descriptor: d.StateDescriptor) -> Any:
         return self._state(descriptor, is_namespaced=True)
 
-    def keys_and_namespaces(self, descriptor: d.StateDescriptor) -> list[tuple[AnyKeyEntry, Namespace]]:
+    def keys_and_namespaces(self, descriptor: d.StateDescriptor) -> list[tuple[KeyEntry, Namespace]]:
         self.namespaced_state(descriptor)
         pairs = [(raw, namespace) for _, raw, namespace in self._tables[descriptor.name, True].cells]
         entries = self.bind(KeyColumn.of(pa.array([raw for raw, _ in pairs], self.codec.arrow_type)))
         return [(entry, namespace) for entry, (_, namespace) in zip(entries, pairs, strict=True)]
 
-    def enter_namespace(self, namespace: Namespace, keys: Iterable[AnyKeyEntry]) -> None:
+    def enter_namespace(self, namespace: Namespace, keys: Iterable[KeyEntry]) -> None:
         self.namespace = namespace
 
     def merge_namespaces(self, descriptor: d.StateDescriptor, sources: Iterable[Namespace]) -> None:
@@ -419,7 +419,7 @@ class DictionaryDomain:
     def delete(self, time: int, namespace: Namespace = None) -> None:
         self._timers.discard(self._timer(time, namespace))
 
-    def foresee(self, up_to: int) -> Sequence[tuple[AnyKeyEntry, Namespace]]:
+    def foresee(self, up_to: int) -> Sequence[tuple[KeyEntry, Namespace]]:
         return ()
 
     def pop_due(self, up_to: int) -> Iterator[Timer]:
@@ -440,7 +440,7 @@ class DictionaryDomain:
         key = self._scope.current
         return TimerRecord(time, key.hash, key.raw, b"" if namespace is None else ordered_bytes(namespace), namespace)
 
-    def _entry(self, timer: TimerRecord) -> AnyKeyEntry:
+    def _entry(self, timer: TimerRecord) -> KeyEntry:
         values = pa.array([timer.raw], self._scope.codec.arrow_type)
         (entry,) = self._scope.bind(KeyColumn(values, np.array([timer.hash], np.uint64)))
         return entry

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -178,9 +179,9 @@ class Job:
         planned = [task for ref in self.refs for task in backend.plan_compaction(self.storage, ref, now, 0, times)]
         tasks: list[CompactionTask] = [*planned]  # type: ignore[list-item] # of the backends that compact
         for task in tasks:
-            again = CompactionTask.from_json(task.to_json())
+            again = pickle.loads(pickle.dumps(task))
             done: CompactionResult = backend.run_compaction(self.storage, again)  # type: ignore[assignment]
-            self.results.append(CompactionResult.from_json(done.to_json()))
+            self.results.append(pickle.loads(pickle.dumps(done)))
         return len(tasks)
 
     def hold(self) -> None:

@@ -61,7 +61,7 @@ def test_the_same_task_writes_the_same_file(tmp_path: Path) -> None:
     for value in range(4):
         write(job, range(1000), value)
     (task,) = plan_compaction(job.storage, job.refs[0])
-    assert task.rows == 4000
+    assert sum(run["rows"] for run in task.runs) == 4000
     first, second = run_compaction(job.storage, task), run_compaction(job.storage, task)
     assert first == second
     (tmp_path / job.refs[0].files[0]).unlink()
@@ -184,7 +184,7 @@ def test_what_this_process_cannot_merge_is_left_as_it_is(caplog: pytest.LogCaptu
             merge_runs(store_of({"kind": "theirs", "sort": []}).runs, is_oldest=True, now=0)
             raise AssertionError("it is merged")
 
-    work = CompactionTask(1, 2, "operator", "windows", (), is_oldest=True, now=0)
+    work = CompactionTask(1, 2, "operator", "windows", (), 0, is_oldest=True, now=0)
     assert compact(Backend("hashmap"), posix_folder(Path("nowhere")), work) is None
     assert "partition 2 of stage 1 is not compacted: runs of the kind 'theirs'" in caplog.text
 

@@ -28,8 +28,7 @@ from headrace.state.descriptors import (
     StateTtlConfig,
     ValueStateDescriptor,
 )
-from headrace.state.evolution import Incompatible, evolution
-from headrace.state.renamed_fields import RenamedFields
+from headrace.state.evolution import Incompatible, RenamedFields, evolution
 from headrace.state.runs import merging
 from tests.state.harness import Job, at_key
 

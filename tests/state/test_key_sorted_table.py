@@ -16,9 +16,10 @@ from headrace.common.constants import MAX_WATERMARK
 from headrace.common.errors import StateMigrationError
 from headrace.common.typeinfo import Types
 from headrace.operators.join.find_pairs import RECORD, TIME, JoinInterval, log_layout
-from headrace.state import sorted_table
+from headrace.state import key_sorted_table
 from headrace.state.backend import DEFAULT_BACKEND, ROCKSDB_BACKEND, StateBackendPlugin
 from headrace.state.compaction import adopt
+from headrace.state.key_sorted_table import KeySortedTable, key_sorted, register_key_sorted_merger
 from headrace.state.keys import KeyCodec, KeyColumn, hashing
 from headrace.state.keys.hashing import partitions_of_hashes
 from headrace.state.runs import ALL_HASHES, Run, RunStore, merging
@@ -26,7 +27,6 @@ from headrace.state.runs.layout import HASH, KEY, LIVE, RETAINED_UNTIL, SHOWN
 from headrace.state.runs.merging import can_be_rewritten, merge_runs, merged_pieces
 from headrace.state.runs.run import order_of_keys
 from headrace.state.runs.sections import Section
-from headrace.state.sorted_table import KeySortedTable, key_sorted, register_key_sorted_merger
 from headrace.state.table_layout import TableLayout
 from tests.state.harness import MAX_PARALLELISM, Job
 
@@ -72,14 +72,14 @@ def test_keys_that_share_a_hash_are_apart() -> None:
 def test_a_key_is_found_among_others_with_its_hash(key: str, expected: tuple[int, int]) -> None:
     source = Section(batch_of((7, "b", 2), (7, "a", 3), (7, "b", 1), (7, "a", 4)))
     keys = KeyColumn(pa.array([key]), np.array([7], np.uint64))
-    firsts, lasts = sorted_table._ranges_of_keys(source, keys)
+    firsts, lasts = key_sorted_table._ranges_of_keys(source, keys)
     assert (firsts.tolist(), lasts.tolist()) == ([expected[0]], [expected[1]])
 
 
 def test_the_last_hash_of_all_is_found() -> None:
     source = Section(batch_of((2**64 - 1, "z", 1), (0, "a", 1)))
     keys = KeyColumn(pa.array(["a", "z"]), np.array([0, 2**64 - 1], np.uint64))
-    firsts, lasts = sorted_table._ranges_of_keys(source, keys)
+    firsts, lasts = key_sorted_table._ranges_of_keys(source, keys)
     assert (firsts.tolist(), lasts.tolist()) == ([0, 1], [1, 2])
 
 
@@ -92,14 +92,14 @@ def test_only_keys_are_looked_for_whose_hashes_a_section_may_have(monkeypatch: p
     )
     source = Section(batch_of((7, "a", 3), (7, "a", 4), (9, "c", 1)))
     keys = KeyColumn(pa.array(["z", "a", "b", "c", "d"]), np.array([3, 7, 8, 9, 10], np.uint64))
-    firsts, lasts = sorted_table._ranges_of_keys(source, keys)
+    firsts, lasts = key_sorted_table._ranges_of_keys(source, keys)
     assert (lasts - firsts).tolist() == [0, 2, 0, 1, 0]
     assert asked == [7, 8, 9]
     asked.clear()
-    assert [ends.tolist() for ends in sorted_table._ranges_of_keys(source, keys.slice(0, 1))] == [[0]] * 2
+    assert [ends.tolist() for ends in key_sorted_table._ranges_of_keys(source, keys.slice(0, 1))] == [[0]] * 2
     assert not asked
     nothing = Section(pa.RecordBatch.from_pylist([], source.schema))
-    assert [ends.tolist() for ends in sorted_table._ranges_of_keys(nothing, keys)] == [[0] * 5] * 2
+    assert [ends.tolist() for ends in key_sorted_table._ranges_of_keys(nothing, keys)] == [[0] * 5] * 2
 
 
 def test_what_is_over_is_not_stored_and_a_run_goes_as_a_whole() -> None:

@@ -27,7 +27,7 @@ from headrace.datastream.state import (
 )
 from headrace.savepoint.metadata import read_metadata
 from headrace.savepoint.tables import readable
-from headrace.savepoint.tasks import Import, tasks_of
+from headrace.savepoint.tasks import import_version, tasks_of
 from headrace.state.hashmap_backend import HashMapBackend
 from headrace.state.keys import KeyCodec
 from headrace.state_processor import OperatorTransformation, SavepointReader, SavepointWriter, compare
@@ -182,7 +182,7 @@ def taken_in(savepoint: str, state: str) -> pa.Table:
     backend = HashMapBackend("hashmap")
     found = []
     for task in tasks_of(metadata.tables, metadata.checkpoint, {"it"}, 0):
-        version = Import(backend, folder, directory)(task)
+        version = import_version(backend, folder, directory, task)
         found += [readable(batch, t.about) for t in backend.export_tables(folder, version, 0) for batch in t.batches]
     return pa.concat_tables([pa.Table.from_batches([batch]) for batch in found], promote_options="default")
 

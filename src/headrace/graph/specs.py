@@ -25,8 +25,8 @@ from headrace.graph.partitioning import KeySelection
 from headrace.operators.base import Operator
 from headrace.operators.stateless import ColumnFilterOperator, SelectOperator
 from headrace.operators.user_code import OperatorPlace
+from headrace.state.evolution import RenamedFields
 from headrace.state.protocols import KEYED, NO_STATE, StateKind, StateKinds
-from headrace.state.renamed_fields import RenamedFields
 from headrace.storage.folder import Folder
 from headrace.time.watermark_strategy import WatermarkStrategy
 

@@ -14,7 +14,7 @@ from headrace.common.typeinfo.composite import declares_changes
 from headrace.graph.partitioning import FORWARD, KeySelection, Partitioning
 from headrace.graph.specs import CHANGES, InputKind, InputSchema, OperatorSpec, SinkSpec
 from headrace.operators.checkpointed import check_checkpointed
-from headrace.state.renamed_fields import NOTHING_RENAMED, RenamedFields
+from headrace.state.evolution import NOTHING_RENAMED, RenamedFields
 
 
 @dataclass(frozen=True, slots=True)

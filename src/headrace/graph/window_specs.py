@@ -15,8 +15,8 @@ from headrace.operators.aggregates.aggregate import Aggregate
 from headrace.operators.base import Operator
 from headrace.operators.join.find_pairs import SIDES, JoinInterval
 from headrace.operators.join.results import INNER, Outer, tagged_type
+from headrace.state.evolution import RenamedFields
 from headrace.state.protocols import KEYED, NO_STATE, StateKinds
-from headrace.state.renamed_fields import RenamedFields
 from headrace.windowing.definition import RESULT, WindowDefinition, WindowFunctions
 from headrace.windowing.intervals import ColumnarWindows, FiringInterval, OneWindow, RegularWindows
 from headrace.windowing.windows import window_serializer

@@ -42,16 +42,15 @@ from headrace.savepoint.disposal import dispose
 from headrace.savepoint.metadata import METADATA, SavepointMetadata, TableFile, read_metadata
 from headrace.savepoint.requests import CheckpointPlace, read_checkpoint
 from headrace.savepoint.tables import copy_in, copy_state_file, named_files, put
-from headrace.savepoint.tasks import Import, Rename, tasks_of, versions_of, with_versions
+from headrace.savepoint.tasks import import_version, rename_version, tasks_of, versions_of, with_versions
 from headrace.savepoint.uid_mapping import UidMapping
 from headrace.state.backend import CompactionOutcome, StateBackendPlugin, StateOwner
 from headrace.state.exported_tables import ExportedTable, imported_schema
 from headrace.state.hashmap_backend import HashMapTaskStates
-from headrace.state.keyed.backend import STORE_PREFIX
 from headrace.state.keyed.table import check_keys
 from headrace.state.keys.hashing import hash_bounds_of_partition
 from headrace.state.operator_state import Redistribution
-from headrace.state.protocols import KEYED, StateKind
+from headrace.state.protocols import KEYED, STORE_PREFIX, StateKind
 from headrace.state.runs.layout import KIND
 from headrace.state.state_file import RunHead, VersionRef
 from headrace.storage.folder import Folder
@@ -488,7 +487,7 @@ class SavepointStart:
     ) -> Manifest:
         uids = {operator.uid for operator in plan.operators()}
         tasks = list(tasks_of(metadata.tables, manifest, uids, plan.settings.inline_threshold))
-        work = Import(plan.settings.state_backend, store.state, self._directory)
+        work = partial(import_version, plan.settings.state_backend, store.state, self._directory)
         return with_versions(manifest, written_by_tasks(work, tasks, runtime))
 
     def _copy(self, metadata: SavepointMetadata, manifest: Manifest, store: CheckpointStore | TemporaryStore) -> None:
@@ -538,7 +537,7 @@ def with_renamed_state(
     """
     threshold = plan.settings.inline_threshold
     tasks = list(versions_of(known, manifest.epoch, manifest.generation, threshold))
-    work = Rename(plan.settings.state_backend, store.state, uids.new_by_old)
+    work = partial(rename_version, plan.settings.state_backend, store.state, uids.new_by_old)
     return with_versions(manifest, written_by_tasks(work, tasks, runtime))
 
 

@@ -40,7 +40,7 @@ from headrace.savepoint.metadata import (
     read_metadata,
 )
 from headrace.savepoint.tables import copy_out
-from headrace.savepoint.tasks import Export, with_tables
+from headrace.savepoint.tasks import export_version, with_tables
 from headrace.storage.folder import Folder
 from headrace.storage.locations import open_storage
 
@@ -301,7 +301,8 @@ def _begun(
             metadata = replace(metadata, directory=str(job.store.storage), pin=name)
             return _RunningSavepoint(name, folder, metadata, outcome, status, completed=completed)
         refs = list(manifest.versions())
-        export = Export(job.plan.settings.state_backend, job.store.state, folder, manifest.processing_time)
+        backend = job.plan.settings.state_backend
+        export = partial(export_version, backend, job.store.state, folder, manifest.processing_time)
         folder.create(IN_PROGRESS, str(job.store.storage).encode())
         tables = job.runtime.run_background(export, refs, gives_way=True) if refs else None
         return _RunningSavepoint(name, folder, metadata, outcome, status, tables, completed)

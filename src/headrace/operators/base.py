@@ -21,9 +21,9 @@ from headrace.common.call_site import CallSite
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import StateError, StateMigrationError
 from headrace.metrics.registry import MetricRegistry
+from headrace.state.evolution import NOTHING_RENAMED, RenamedFields
 from headrace.state.keys import KeyColumn
 from headrace.state.protocols import OperatorStates
-from headrace.state.renamed_fields import NOTHING_RENAMED, RenamedFields
 from headrace.windowing.definition import ChangedWindows
 
 

@@ -20,10 +20,10 @@ from headrace.operators.waiting import WaitingBatches
 from headrace.operators.window.columnar.accumulators import Arrivals, Chunk
 from headrace.operators.window.columnar.windows_by_key import ArrivedRecords
 from headrace.state.evolution import OTHER_UID
+from headrace.state.key_sorted_table import KeySortedTable, register_key_sorted_merger
 from headrace.state.keys import KeyColumn
 from headrace.state.runs.grouping import Groups, Segments, group_rows, in_order
 from headrace.state.runs.layout import HASH, KEY, LIVE
-from headrace.state.sorted_table import KeySortedTable, register_key_sorted_merger
 from headrace.state.table_layout import TableLayout
 
 if TYPE_CHECKING:

@@ -25,10 +25,10 @@ from headrace.common.typeinfo import TypeInformation, Types
 from headrace.operators.arrays import gather
 from headrace.operators.base import KeyedBatch, concat_keyed, keys_of
 from headrace.state.descriptors import MapStateDescriptor
+from headrace.state.evolution import RenamedFields
 from headrace.state.keys import KeyColumn
 from headrace.state.keys.codecs import NO_KEY
 from headrace.state.protocols import KeyedStates, OperatorStates, StatesWithoutKeys
-from headrace.state.renamed_fields import RenamedFields
 from headrace.state.runs.grouping import group_rows
 from headrace.state.runs.layout import HASH, KEY, TYPES
 from headrace.state.runs.merge_input import all_rows

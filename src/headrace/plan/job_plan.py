@@ -18,9 +18,9 @@ from headrace.operators.checkpointed import CheckpointedFunction
 from headrace.operators.user_code import OperatorPlace
 from headrace.operators.window.stored_windows import BootstrapWindowOperator
 from headrace.state.backend import DEFAULT_BACKEND, StateBackendPlugin
+from headrace.state.evolution import RenamedFields
 from headrace.state.hashmap_backend import HashMapBackend
 from headrace.state.protocols import StateKind, StateKinds
-from headrace.state.renamed_fields import RenamedFields
 from headrace.time.watermark_strategy import WatermarkStrategy
 from headrace.windowing.definition import ChangedWindows
 

@@ -26,13 +26,13 @@ from headrace.savepoint.metadata import (
 )
 from headrace.savepoint.requests import CheckpointPlace, read_checkpoint
 from headrace.savepoint.tables import copy_state_file, named_files, read_file, read_table
+from headrace.savepoint.tasks import owner_of
 from headrace.state.backend import STATE_BACKENDS, StateOwner
 from headrace.state.descriptors import StateDescriptor
 from headrace.state.exported_tables import ExportedTable
-from headrace.state.keyed.backend import STORE_PREFIX
 from headrace.state.keys import KeyCodec
 from headrace.state.keys.hashing import partitions_of_hashes
-from headrace.state.protocols import OperatorStates
+from headrace.state.protocols import STORE_PREFIX, OperatorStates
 from headrace.state.state_file import VersionRef
 from headrace.storage.folder import Folder, posix_folder
 from headrace.storage.locations import open_storage
@@ -184,12 +184,12 @@ def fixed(job: StoredJob) -> StoredJob:
 
 
 def _copied(job: StoredJob, target: Folder) -> StoredJob:
-    assert job.state is not None
     copies = target.folder("state")
     copies.make()
-    for name in job.manifest.state_files():
-        if copies.size(name) is None:
-            copy_state_file(job.state, copies, name)
+    if job.state is not None:
+        for name in job.manifest.state_files():
+            if copies.size(name) is None:
+                copy_state_file(job.state, copies, name)
     files = list(job.source_files())
     copied = _of_files(job.location, target, job.manifest)
     return replace(copied, source_files=lambda: iter(files))
@@ -326,9 +326,7 @@ def _place_of(job: StoredJob, uid: str) -> _OperatorPlace:
             "checkpoint directory of a job"
         )
     stage = _stage_of(job, uid)
-    operator = job.manifest.stages[stage].operators[uid]
-    owner = StateOwner(operator.parallelism, operator.max_parallelism, operator.state_kinds)
-    return _OperatorPlace(job, uid, stage, owner, job.state)
+    return _OperatorPlace(job, uid, stage, owner_of(job.manifest.stages[stage].operators[uid]), job.state)
 
 
 def _stage_of(job: StoredJob, uid: str) -> int:
@@ -346,14 +344,10 @@ def _stage_of(job: StoredJob, uid: str) -> int:
     return known[uid]
 
 
-def _items(state: Any) -> dict[Any, Any]:
-    return dict(state.items())
-
-
 _CONTENT: Final[dict[str, Callable[[Any], Any]]] = {
     "value": lambda state: state.value(),
     "list": lambda state: list(state.get()),
-    "map": _items,
+    "map": lambda state: dict(state.items()),
     "reducing": lambda state: state.get(),
     "aggregating": lambda state: state.get(),
 }

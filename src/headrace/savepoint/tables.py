@@ -14,11 +14,12 @@ from headrace.checkpoint.directory import folder_name
 from headrace.checkpoint.manifest import SourceSnapshot
 from headrace.common.columns import values_to_array
 from headrace.common.errors import HeadraceError, SavepointError, StateCorruptedError
-from headrace.common.typeinfo import CompositeTypeInfo, PickledBytesTypeInfo, TypeInformation, type_from_json
+from headrace.common.typeinfo import type_from_json
 from headrace.savepoint.metadata import SourceFile, TableFile, is_given_up
 from headrace.state.exported_tables import NAMESPACE, ExportedTable
 from headrace.state.keyed.namespaces import namespace_of, ordered_bytes
 from headrace.state.keys import KeyCodec
+from headrace.state.keys.typed import is_declared
 from headrace.state.runs.layout import KEY
 from headrace.storage.folder import Folder
 
@@ -37,9 +38,10 @@ def readable(rows: pa.RecordBatch, about: dict[str, Any]) -> pa.RecordBatch:
     windows, and ``window_end`` alone where they are told by that.
     """
     columns: dict[str, pa.Array] = {}
+    codec = codec_of_keys(about)
     for name, column in zip(rows.schema.names, rows.columns, strict=True):
-        if name == KEY and "keys" in about:
-            columns |= readable_keys(_codec_of(about), column)
+        if name == KEY and codec is not None:
+            columns |= readable_keys(codec, column)
         elif name == NAMESPACE:
             columns |= _readable_namespaces(column)
         else:
@@ -49,50 +51,39 @@ def readable(rows: pa.RecordBatch, about: dict[str, Any]) -> pa.RecordBatch:
 
 def as_stored(rows: pa.RecordBatch, about: dict[str, Any], schema: pa.Schema) -> pa.RecordBatch:
     """The rows of the exported table whose :func:`readable` form these are, with the columns of a schema."""
-    arrays = [_stored_column(rows, field.name, about).cast(field.type) for field in schema]
+    codec = codec_of_keys(about)
+    arrays = [_stored_column(rows, field.name, codec).cast(field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _stored_column(rows: pa.RecordBatch, name: str, about: dict[str, Any]) -> pa.Array:
+def _stored_column(rows: pa.RecordBatch, name: str, codec: KeyCodec | None) -> pa.Array:
     names = rows.schema.names
-    if name == KEY and "keys" in about:
+    if name == KEY and codec is not None:
         if ENCODED in names:
             return rows.column(ENCODED)
-        codec = _codec_of(about)
         return rows.column(KEY) if codec.is_plain else codec.from_array(rows.column(KEY)).values
     if name == NAMESPACE and NAMESPACE not in names:
         return stored_namespaces(rows)
     return rows.column(name)
 
 
-def type_of_keys(about: dict[str, Any]) -> TypeInformation | None:
-    """The type of the keys of an exported table, by what is said of it; None where nothing is said of that."""
+def codec_of_keys(about: dict[str, Any]) -> KeyCodec | None:
+    """How the keys of an exported table are stored, by what is said of it; None where nothing is said of that."""
     keys = about.get("keys")
-    return None if keys is None else type_from_json((keys["key"] if "namespace" in keys else keys)["type"])
+    if keys is None:
+        return None
+    return KeyCodec.for_type(type_from_json((keys["key"] if "namespace" in keys else keys)["type"]))
 
 
 def readable_keys(codec: KeyCodec, keys: pa.Array) -> dict[str, pa.Array]:
     """Keys in canonical form as ``key``; beside it they are ``key_encoded`` where that could not give them back."""
     if codec.is_plain:
         return {KEY: keys}
-    if is_shown_as_text(codec.type):
+    if not is_declared(codec.type):
         return {KEY: pa.array(_texts(codec, keys), pa.string()), ENCODED: keys}
     typed = values_to_array(codec.type, codec.decode(keys))
     is_exact = codec.from_array(typed).values.equals(keys)
     return {KEY: typed} if is_exact else {KEY: typed, ENCODED: keys}
-
-
-def is_shown_as_text(type_: TypeInformation) -> bool:
-    """Whether keys of a type, or parts of them, are any objects: those of classes that only the program knows, say."""
-    if isinstance(type_, CompositeTypeInfo):
-        return any(map(is_shown_as_text, type_.field_types))
-    return isinstance(type_, PickledBytesTypeInfo)
-
-
-def _codec_of(about: dict[str, Any]) -> KeyCodec:
-    type_ = type_of_keys(about)
-    assert type_ is not None, "keys have a type where there are any"
-    return KeyCodec.for_type(type_)
 
 
 def _texts(codec: KeyCodec, keys: pa.Array) -> list[str | None]:

@@ -1,9 +1,10 @@
 """A savepoint's work in tasks: the state of one task to tables, and tables to the state of a task."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
-from headrace.checkpoint.manifest import Manifest
+from headrace.checkpoint.manifest import Manifest, OperatorSnapshot
 from headrace.savepoint.metadata import TableFile
 from headrace.savepoint.tables import read_table, write_table
 from headrace.state.backend import StateBackendPlugin, StateOwner
@@ -11,34 +12,7 @@ from headrace.state.state_file import NewVersion, VersionRef
 from headrace.storage.folder import Folder
 
 
-@dataclass(frozen=True, slots=True)
-class Export:
-    """Writes the state of tasks into a savepoint.
-
-    Attributes:
-        backend: what has written the state.
-        state: where its files are.
-        savepoint: the directory of the savepoint.
-        now: processing time in milliseconds; what has expired by then is left out.
-    """
-
-    backend: StateBackendPlugin
-    state: Folder
-    savepoint: Folder
-    now: int
-
-    def __call__(self, ref: VersionRef) -> list[TableFile]:
-        """Write one version; the same one always gives the same files.
-
-        Raises:
-            SavepointError: as of :func:`~headrace.savepoint.tables.write_table`.
-        """
-        tables = self.backend.export_tables(self.state, ref, self.now)
-        return [write_table(self.savepoint, table, ref.stage, ref.partition) for table in tables]
-
-
-@dataclass(frozen=True, slots=True)
-class TaskTables:
+class TaskTables(NamedTuple):
     """What the state of one task is made of.
 
     Attributes:
@@ -52,56 +26,54 @@ class TaskTables:
     operators: Mapping[str, StateOwner]
 
 
-@dataclass(frozen=True, slots=True)
-class Import:
-    """Makes state of tables of a savepoint; attributes as of :class:`Export`."""
-
-    backend: StateBackendPlugin
-    state: Folder
-    savepoint: Folder
-
-    def __call__(self, task: TaskTables) -> VersionRef:
-        """Write one version.
-
-        Raises:
-            SavepointError: naming the file, when one is missing, damaged or another one.
-        """
-        tables = (read_table(self.savepoint, file) for file in task.tables)
-        return self.backend.import_tables(self.state, tables, task.version, task.operators)
-
-
-@dataclass(frozen=True, slots=True)
-class TaskVersion:
+class TaskVersion(NamedTuple):
     """The state of one task, of which some operators are to have other uids.
 
     Attributes:
-        ref: the version that there is.
         version: which version it becomes.
+        ref: the version that there is.
         operators: its operators, by the uids that they have in it.
     """
 
-    ref: VersionRef
     version: NewVersion
+    ref: VersionRef
     operators: Mapping[str, StateOwner]
 
 
-@dataclass(frozen=True, slots=True)
-class Rename:
-    """Gives operators other uids in the state of tasks.
+def export_version(
+    backend: StateBackendPlugin, state: Folder, savepoint: Folder, now: int, ref: VersionRef
+) -> list[TableFile]:
+    """Writes a version into a savepoint; the same one always gives the same files.
 
-    Attributes:
+    Args:
         backend: what has written the state.
         state: where its files are.
-        uids: new uids by old ones.
+        savepoint: the directory of the savepoint.
+        now: processing time in milliseconds; what has expired by then is left out.
+        ref: the version.
+
+    Raises:
+        SavepointError: as of :func:`~headrace.savepoint.tables.write_table`.
     """
+    tables = backend.export_tables(state, ref, now)
+    return [write_table(savepoint, table, ref.stage, ref.partition) for table in tables]
 
-    backend: StateBackendPlugin
-    state: Folder
-    uids: Mapping[str, str]
 
-    def __call__(self, task: TaskVersion) -> VersionRef:
-        """Write one version, of which all but the index stays where it is."""
-        return self.backend.rename_operators(self.state, task.ref, self.uids, task.version, task.operators)
+def import_version(backend: StateBackendPlugin, state: Folder, savepoint: Folder, task: TaskTables) -> VersionRef:
+    """Writes a version that holds what tables of a savepoint do; arguments as of :func:`export_version`.
+
+    Raises:
+        SavepointError: naming the file, when one is missing, damaged or another one.
+    """
+    tables = (read_table(savepoint, file) for file in task.tables)
+    return backend.import_tables(state, tables, task.version, task.operators)
+
+
+def rename_version(
+    backend: StateBackendPlugin, state: Folder, uids: Mapping[str, str], task: TaskVersion
+) -> VersionRef:
+    """Writes a version with new uids by old ones, of which all but the index stays where it is."""
+    return backend.rename_operators(state, task.ref, uids, task.version, task.operators)
 
 
 def tasks_of(
@@ -128,14 +100,16 @@ def versions_of(manifest: Manifest, epoch: int, generation: int, inline_threshol
     """The versions of a manifest that hold something, each to become another one; arguments as in :func:`tasks_of`."""
     for ref in manifest.versions():
         version = NewVersion(ref.stage, ref.partition, epoch, generation, inline_threshold)
-        yield TaskVersion(ref, version, _owners(manifest, ref.stage))
+        yield TaskVersion(version, ref, _owners(manifest, ref.stage))
 
 
 def _owners(manifest: Manifest, stage: int) -> dict[str, StateOwner]:
-    return {
-        uid: StateOwner(operator.parallelism, operator.max_parallelism, operator.state_kinds)
-        for uid, operator in manifest.stages[stage].operators.items()
-    }
+    return {uid: owner_of(operator) for uid, operator in manifest.stages[stage].operators.items()}
+
+
+def owner_of(operator: OperatorSnapshot) -> StateOwner:
+    """An operator of a manifest as state backends know it."""
+    return StateOwner(operator.parallelism, operator.max_parallelism, operator.state_kinds)
 
 
 def with_versions(manifest: Manifest, refs: Iterable[VersionRef]) -> Manifest:

@@ -11,16 +11,13 @@ gone that way.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import partial
+from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-import pyarrow as pa
-
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
-from headrace.common.errors import StateCorruptedError
-from headrace.state.operator_state import is_alike, is_for_all, kind_of_store
+from headrace.state.operator_state import is_alike, is_for_all
+from headrace.state.protocols import kind_of_store
 from headrace.state.runs import HashRange, Run, RunStore
 from headrace.state.runs.layout import FORMER_TTL, HALF_EXPIRED, SHOWN, TTL
 from headrace.state.runs.merge_input import FLOOR, LOW, brought_to, is_ordered
@@ -38,19 +35,18 @@ from headrace.state.runs.run import hashes_of, starts_of_levels
 from headrace.state.runs.sections import Section
 from headrace.state.state_file import (
     Entry,
+    SectionOf,
+    StateFiles,
     VersionRef,
-    part_of_entry,
-    read_index,
+    entry_of_run,
+    read_version,
     run_of_entry,
-    size_of_entry,
-    weight_of_entry,
     write_run,
 )
 from headrace.state.ttl import IN_EVENT_TIME
-from headrace.storage.file_system import MappedFile
 from headrace.storage.folder import Folder
 
-IsWorthMerging = Callable[["CompactionTask"], bool]
+IsWorthMerging = Callable[[str, Sequence[Run]], bool]
 
 
 def adopt(store: RunStore, merged: Sequence[Entry], new: Run | None, *, is_oldest: bool) -> bool:
@@ -150,6 +146,7 @@ class CompactionTask:
         uid: the operator.
         store: the store.
         runs: the runs, oldest first, as an index describes them, with the names of their files.
+        size: about how many bytes have to be read.
         is_oldest: whether the store has no older run.
         now: milliseconds, of the time that elements of the store age in; what has expired by then is dropped.
         generation: that of the job manager, so that an older one which is still alive cannot delete the outcome.
@@ -161,34 +158,11 @@ class CompactionTask:
     uid: str
     store: str
     runs: tuple[Entry, ...]
+    size: int
     is_oldest: bool
     now: int
     generation: int = 0
     is_shared: bool = False
-
-    @property
-    def rows(self) -> int:
-        """About how many rows, or elements of their lists, have to be read."""
-        return sum(map(weight_of_entry, self.runs))
-
-    @property
-    def size(self) -> int:
-        """About how many bytes have to be read."""
-        return sum(map(size_of_entry, self.runs))
-
-    @property
-    def is_of_keys(self) -> bool:
-        """Whether these are runs of keyed state, with one row for each key."""
-        return _is_of_keys(self.store, self.runs)
-
-    def to_json(self) -> dict[str, Any]:
-        """The task as JSON."""
-        return {**asdict(self), "runs": list(self.runs)}
-
-    @staticmethod
-    def from_json(data: dict[str, Any]) -> "CompactionTask":
-        """The task that :meth:`to_json` described."""
-        return CompactionTask(**{**data, "runs": tuple(data["runs"])})
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,32 +178,9 @@ class CompactionResult:
     run: Entry | None
 
     @property
-    def uid(self) -> str:
-        """The operator."""
-        return self.task.uid
-
-    @property
-    def store(self) -> str:
-        """The store."""
-        return self.task.store
-
-    @property
     def file(self) -> str:
         """The file that holds the merged run; empty when nothing was left."""
         return "" if self.run is None else self.run["file"]
-
-    def to_json(self) -> dict[str, Any]:
-        """The result as JSON."""
-        return {"task": self.task.to_json(), "run": self.run}
-
-    @staticmethod
-    def from_json(data: dict[str, Any]) -> "CompactionResult":
-        """The result that :meth:`to_json` described."""
-        return CompactionResult(CompactionTask.from_json(data["task"]), data["run"])
-
-    def adopt_into(self, store: RunStore, run: Run | None) -> bool:
-        """Replaces the merged runs in a store by the new one, if any; returns False when they are not all there."""
-        return adopt(store, self.task.runs, run, is_oldest=self.task.is_oldest)
 
 
 def plan_compaction(
@@ -239,35 +190,24 @@ def plan_compaction(
     generation: int = 0,
     is_worth_merging: IsWorthMerging | None = None,
     event_times: Mapping[str, int] = MappingProxyType({}),
+    section_of: SectionOf = Section.stored,
 ) -> list[CompactionTask]:
     """What is worth merging in a version; ``now`` is a reading of the job's clock, in milliseconds.
 
     ``event_times`` says by operator what event time the task has reached.
 
     No two tasks are for the same keys of a store. Runs that are held in the version reference itself are left to the
-    epochs. ``is_worth_merging`` adds to what is worth it anyway.
+    epochs. ``is_worth_merging`` is given a store and runs of it, and adds to what is worth it anyway.
     """
     if ref.is_empty:
         return []
     planned: list[CompactionTask] = []
-    for (uid, name), entries in sorted(_stores_of(storage, ref).items()):
-        scale = entries[-1]["meta"].get(TTL)
-        time = event_times.get(uid, MIN_WATERMARK) if scale == IN_EVENT_TIME else now
-        slices = (_planned(ref, uid, name, part, time, is_worth_merging) for part in _slices(name, entries))
-        tasks = [task for task in slices if task is not None]
+    for (uid, store), runs in sorted(read_version(StateFiles(storage), ref, section_of).by_store().items()):
+        in_event_time = runs[-1].meta.get(TTL) == IN_EVENT_TIME
+        plan = _Plan(ref, uid, store, event_times.get(uid, MIN_WATERMARK) if in_event_time else now, generation)
+        tasks = [task for part in _slices(store, runs) if (task := plan.of(part, is_worth_merging))]
         planned += sorted(tasks, key=lambda task: -len(task.runs))[:MOST_SLICES]
-    return [replace(task, generation=generation) for task in planned]
-
-
-def _stores_of(storage: Folder, ref: VersionRef) -> dict[tuple[str, str], list[Entry]]:
-    """The runs of a version by operator and store."""
-    file = mapped(storage, ref.name) if ref.name else MappedFile(pa.py_buffer(ref.inline))
-    index = read_index(file, ref)
-    stores: dict[tuple[str, str], list[Entry]] = {}
-    for entry in index["runs"]:
-        named = {**entry, "file": ref.name if entry["file"] < 0 else index["files"][entry["file"]]}
-        stores.setdefault((entry["uid"], entry["store"]), []).append(named)
-    return stores
+    return planned
 
 
 def run_compaction(storage: Folder, task: CompactionTask) -> CompactionResult:
@@ -276,137 +216,133 @@ def run_compaction(storage: Folder, task: CompactionTask) -> CompactionResult:
     Raises:
         StateCorruptedError: when a file is missing or damaged.
     """
-    runs = [
-        run_of_entry(entry, Section.stored(entry, entry["file"], partial(mapped, storage, entry["file"])))
-        for entry in task.runs
-    ]
+    runs = runs_of_task(storage, task)
     batch, meta = merge_runs(runs, is_oldest=task.is_oldest, now=task.now)
     if batch is None:
         return CompactionResult(task, None)
     merged = Run(Section(batch), meta, hashes_of(runs), origin=task.partition)
-    about = {"compacted": task.to_json()}
+    about = {"compacted": {**asdict(task), "runs": list(task.runs)}}
     return CompactionResult(task, write_run(storage, merged, task.generation, task.stage, about))
 
 
-def _is_of_keys(store: str, entries: Sequence[Entry]) -> bool:
-    return kind_of_store(store) is None and is_by_key(entries[-1]["meta"])
+def runs_of_task(storage: Folder, task: CompactionTask, section_of: SectionOf = Section.stored) -> list[Run]:
+    """The runs that a task merges; nothing of them is read yet."""
+    files = StateFiles(storage)
+    return [run_of_entry(entry, section_of(entry, entry["file"], files.loader(entry["file"]))) for entry in task.runs]
 
 
-def _slices(store: str, entries: list[Entry]) -> Iterator[list[Entry]]:
+def holds_keys(store: str, meta: dict[str, Any]) -> bool:
+    """Whether runs that say this about themselves are of keyed state, with one row for each key."""
+    return kind_of_store(store) is None and is_by_key(meta)
+
+
+def _slices(store: str, runs: list[Run]) -> Iterator[list[Run]]:
     """The runs of a store, as far as they are within a slice, slice by slice."""
     count = 1
-    if kind_of_store(store) is None and is_by_hash(entries[-1]["meta"]):
-        size = sum(map(size_of_entry, entries))
+    if kind_of_store(store) is None and is_by_hash(runs[-1].meta):
+        size = sum(run.nbytes for run in runs)
         while size > count * SLICE_BYTES:  # twice as many, so that a slice of before is two now
             count *= 2
-    low, high = min(entry["hashes"][0] for entry in entries), max(entry["hashes"][1] for entry in entries)
-    for hashes in equal_ranges((low, high), count):
-        parts = [part for entry in entries if (part := part_of_entry(entry, hashes))]
+    for hashes in equal_ranges(hashes_of(runs), count):
+        parts = [part for run in runs if (part := run.restricted(hashes))]
         if parts:
             yield parts
 
 
-def _planned(
-    ref: VersionRef, uid: str, store: str, entries: list[Entry], now: int, is_worth: IsWorthMerging | None
-) -> CompactionTask | None:
-    """What is worth merging of the runs of a store, or of a slice of it."""
-    task = _plan_store(ref, uid, store, entries, now)
-    if task is None:
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """Looks for what is worth merging of one store; attributes as of :class:`CompactionTask`."""
+
+    ref: VersionRef
+    uid: str
+    store: str
+    now: int
+    generation: int
+
+    def of(self, runs: list[Run], is_worth: IsWorthMerging | None) -> CompactionTask | None:
+        """What is worth merging of the runs of a slice; None where others do it, or nobody can."""
+        is_shared = self.uid in dict(self.ref.shared) and is_alike(self.store, runs[-1].meta)
+        if is_shared and self.ref.partition:
+            return None  # what all subtasks have alike is merged once, and planned with the first of them
+        can_be_read = is_for_all if is_shared else bool
+        # Runs that no (common) file holds are small and the newest ones, unless they come from several versions.
+        end = next((index for index, run in enumerate(runs) if not can_be_read(run.section.file)), len(runs))
+        first = _behind_full(runs[:end])
+        start = first + _start(runs[first:end])
+        chosen = runs[start:end]
+        if not chosen:
+            return None
+        total = len(runs) - _behind_full(runs)
+        if _is_worth_merging(chosen, total) or (is_worth and is_worth(self.store, chosen)):
+            # Older runs may say less than the newest one of how the state ages at present: then nothing has expired.
+            now = self.now if _ages_as(chosen[-1], runs[-1]) else MIN_WATERMARK
+            return self._task(chosen, now, is_oldest=start == 0, is_shared=is_shared)
+        return None if is_shared else self._half_expired(runs)
+
+    def _half_expired(self, runs: list[Run]) -> CompactionTask | None:
+        """A run that is worth writing anew by itself: half of its elements have expired."""
+        if not runs[-1].meta.get(TTL):
+            return None
+        for index, run in enumerate(runs):
+            is_half = run.meta.get(HALF_EXPIRED, MAX_WATERMARK) <= self.now
+            if run.section.file and is_half and _ages_as(run, runs[-1]):
+                return self._task([run], self.now, is_oldest=index == 0, is_shared=False)
         return None
-    if _is_worth_merging(task.runs, len(entries) - _behind_full(entries)) or (is_worth and is_worth(task)):
-        return task
-    return _half_expired(task, entries)
+
+    def _task(self, runs: list[Run], now: int, *, is_oldest: bool, is_shared: bool) -> CompactionTask:
+        entries, size = tuple(map(entry_of_run, runs)), sum(run.nbytes for run in runs)
+        ref = self.ref
+        return CompactionTask(
+            ref.stage, ref.partition, self.uid, self.store, entries, size, is_oldest, now, self.generation, is_shared
+        )
 
 
-def _plan_store(ref: VersionRef, uid: str, store: str, entries: list[Entry], now: int) -> CompactionTask | None:
-    """What would merge runs of a store, if that is worth it; None where others do it, or nobody can."""
-    is_shared = uid in dict(ref.shared) and is_alike(store, entries[-1]["meta"])
-    if is_shared and ref.partition:
-        return None  # what all subtasks have alike is merged once, and planned with the first of them
-    can_be_read = is_for_all if is_shared else bool
-    # Runs that no (common) file holds are small and the newest ones, unless they come from several versions.
-    end = next((index for index, entry in enumerate(entries) if not can_be_read(entry["file"])), len(entries))
-    first = _behind_full(entries[:end])
-    start = first + _start(entries[first:end])
-    chosen = tuple(entries[start:end])
-    if not chosen:
-        return None
-    # Older runs may say less than the newest one of how the state ages at present: then nothing of them has expired.
-    time = now if _ages_as(chosen[-1], entries[-1]) else MIN_WATERMARK
-    return CompactionTask(ref.stage, ref.partition, uid, store, chosen, start == 0, time, is_shared=is_shared)
-
-
-def _ages_as(entry: Entry, newest: Entry) -> bool:
+def _ages_as(run: Run, newest: Run) -> bool:
     """Whether elements of a run age, if they do, as the state does at present."""
-    return bool(entry["meta"].get(TTL) == newest["meta"].get(TTL))
+    return bool(run.meta.get(TTL) == newest.meta.get(TTL))
 
 
-def _half_expired(task: CompactionTask, entries: list[Entry]) -> CompactionTask | None:
-    """The same for a run of the store that is worth writing anew by itself: half of its elements have expired."""
-    if task.is_shared or not entries[-1]["meta"].get(TTL):
-        return None
-    for index, entry in enumerate(entries):
-        is_half = entry["meta"].get(HALF_EXPIRED, MAX_WATERMARK) <= task.now
-        if entry["file"] and is_half and _ages_as(entry, entries[-1]):
-            return replace(task, runs=(entry,), is_oldest=index == 0)
-    return None
-
-
-def _is_worth_merging(chosen: Sequence[Entry], total: int) -> bool:
-    rows = sum(map(weight_of_entry, chosen))
+def _is_worth_merging(chosen: Sequence[Run], total: int) -> bool:
+    rows = sum(run.weight for run in chosen)
     if len(chosen) == 1:  # only to get rid of rows that are over
         return rows > INLINE_ROWS and _is_mostly_over(chosen[0])
     # Ordered runs are read from the front, once, and are over then: merging a few costs more than reading them.
-    is_large = rows > INLINE_ROWS and not is_ordered(chosen[-1]["meta"])
-    return (is_large and len(_starts_of_levels(chosen)) > 1) or total > MANY_RUNS
+    is_large = rows > INLINE_ROWS and not is_ordered(chosen[-1].meta)
+    return (is_large and len(starts_of_levels([run.hashes for run in chosen])) > 1) or total > MANY_RUNS
 
 
-def _behind_full(entries: list[Entry]) -> int:
+def _behind_full(runs: list[Run]) -> int:
     """Where the runs begin that may be merged: of ordered ones those that are full stay alone until they are over.
 
     Of others all have to be merged sooner or later, to get rid of what newer ones hide.
     """
-    full = (index for index, entry in enumerate(entries) if _left(entry) > FULL_BYTES and not _is_mostly_over(entry))
+    full = (index for index, run in enumerate(runs) if _left(run) > FULL_BYTES and not _is_mostly_over(run))
     return max(full, default=-1) + 1
 
 
-def _left(entry: Entry) -> float:
+def _left(run: Run) -> float:
     """How many bytes the rows of an ordered run take that are not over; 0 for other runs."""
-    over: int = entry["meta"].get(LOW, 0)
-    size: int = entry["size"]
-    return size * (1 - over / entry["rows"]) if is_ordered(entry["meta"]) else 0
+    return run.section.nbytes * (1 - _over(run)) if is_ordered(run.meta) else 0
 
 
-def _is_mostly_over(entry: Entry) -> bool:
-    over: int = entry["meta"].get(LOW, 0)
-    rows: int = entry["rows"]
-    return over > _MOSTLY * rows
+def _is_mostly_over(run: Run) -> bool:
+    return _over(run) > _MOSTLY
 
 
-def _start(entries: list[Entry]) -> int:
+def _over(run: Run) -> float:
+    """The part of the rows that is over."""
+    over: int = run.meta.get(LOW, 0)
+    return over / run.rows
+
+
+def _start(runs: list[Run]) -> int:
     """The first of the runs that are worth merging with all newer ones: none of a level that is much larger."""
-    start, rows, size = len(entries), 0, 0.0
-    for first in reversed(_starts_of_levels(entries)):
-        level = entries[first:start]
-        weight = sum(map(weight_of_entry, level))
+    start, rows, size = len(runs), 0, 0.0
+    for first in reversed(starts_of_levels([run.hashes for run in runs])):
+        level = runs[first:start]
+        weight = sum(run.weight for run in level)
         size += sum(map(_left, level))
         if rows and (size > MOST_BYTES or (weight > GROWTH * rows and start <= MANY_RUNS)):
             break
         start, rows = first, rows + weight
     return start
-
-
-def _starts_of_levels(entries: Sequence[Entry]) -> list[int]:
-    return starts_of_levels([(low, high) for low, high in (entry["hashes"] for entry in entries)])
-
-
-def mapped(storage: Folder, name: str) -> MappedFile:
-    """A state file.
-
-    Raises:
-        StateCorruptedError: when it is missing.
-    """
-    try:
-        return storage.map(name)
-    except (FileNotFoundError, IsADirectoryError) as error:
-        raise StateCorruptedError(f"the state file {name} is missing") from error

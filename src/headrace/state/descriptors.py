@@ -9,8 +9,7 @@ from headrace.common.arguments import method_of_object
 from headrace.common.errors import InvalidProgramError, StateMigrationError, expect, is_unicode, refused
 from headrace.common.type_variables import ACC, OUT, K, SupportsAggregate, SupportsReduce, T, V
 from headrace.common.typeinfo import DeclaredType, Json, TypeInformation, Types, type_from_json
-from headrace.state.evolution import OTHER_UID, Evolution, Incompatible, evolution
-from headrace.state.renamed_fields import NOTHING_RENAMED, RenamedFields
+from headrace.state.evolution import NOTHING_RENAMED, OTHER_UID, Evolution, Incompatible, RenamedFields, evolution
 from headrace.state.ttl import StateTtlConfig, TtlPolicy
 
 __all__ = [

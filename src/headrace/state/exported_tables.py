@@ -32,11 +32,10 @@ import pyarrow.compute as pc
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import StateError
 from headrace.state.compaction import FULL_BYTES, SLICE_BYTES
-from headrace.state.keyed.backend import NAMESPACED_PREFIX
 from headrace.state.keyed.namespaces import decoded_pair, namespace_of, ordered_bytes, paired
 from headrace.state.keys import KeyColumn
 from headrace.state.keys.hashing import are_within
-from headrace.state.operator_state import is_broadcast
+from headrace.state.protocols import NAMESPACED_PREFIX, is_broadcast
 from headrace.state.runs import ALL_HASHES, HashRange, Run
 from headrace.state.runs.layout import (
     ACTION,
@@ -116,47 +115,35 @@ class Piece(NamedTuple):
     hashes: HashRange
 
 
-def cut_by_hash(batches: Iterable[pa.RecordBatch], hashes: HashRange, most_bytes: int) -> Iterator[Piece]:
-    """Pieces of which none ends between rows of one hash, where these follow one another.
+def cut(
+    batches: Iterable[pa.RecordBatch], hashes: HashRange, most_bytes: int, *, by_hash: bool = False
+) -> Iterator[Piece]:
+    """Rows in pieces.
 
     Args:
         batches: rows with a column ``hash``.
         hashes: the range that all of them are in.
         most_bytes: a piece ends when it has so many.
+        by_hash: whether no piece ends between rows of one hash, where these follow one another, and says which range of
+            hashes it has. Otherwise each may have all of them.
     """
     pending: list[pa.RecordBatch] = []
     size, end = 0, hashes[0]
     for batch in _small(batches, most_bytes):
         pending.append(batch)
         size += batch.nbytes
-        start = _start_of_last_hash(batch) if size >= most_bytes else 0
-        if start:
-            pending[-1] = batch.slice(0, start)
-            piece = _piece(pending, end, hashes[0])
-            pending = [batch.slice(start)] if start < batch.num_rows else []
+        stop = 0 if size < most_bytes else _start_of_last_hash(batch) if by_hash else batch.num_rows
+        if stop:
+            pending[-1] = batch.slice(0, stop)
+            piece = _piece(pending, end, hashes[0]) if by_hash else Piece(concat(pending), hashes)
+            pending = [batch.slice(stop)] if stop < batch.num_rows else []
             size, end = sum(rest.nbytes for rest in pending), piece.hashes[1]
             yield piece
             del piece  # whoever got it is done with it
     if pending:
-        last = _piece(pending, end, hashes[0])
+        last = _piece(pending, end, hashes[0]) if by_hash else Piece(concat(pending), hashes)
         pending = []
         yield last._replace(hashes=(last.hashes[0], hashes[1]))
-
-
-def cut_anywhere(batches: Iterable[pa.RecordBatch], hashes: HashRange, most_bytes: int) -> Iterator[Piece]:
-    """Pieces of so many bytes, each for all hashes of the range; arguments as of :func:`cut_by_hash`."""
-    pending: list[pa.RecordBatch] = []
-    size = 0
-    for batch in _small(batches, most_bytes):
-        pending.append(batch)
-        size += batch.nbytes
-        if size >= most_bytes:
-            rows, size = concat(pending), 0
-            pending.clear()
-            yield Piece(rows, hashes)
-            del rows
-    if pending:
-        yield Piece(concat(pending), hashes)
 
 
 def _small(batches: Iterable[pa.RecordBatch], most_bytes: int) -> Iterator[pa.RecordBatch]:
@@ -213,39 +200,33 @@ class Importer:
         return [*map(partial(self._run, table), imported(table, hashes))]  # who names a piece has it beside the next
 
     def _run(self, table: ExportedTable, piece: Piece) -> Run:
+        """A run in memory, or in a file when all that is in memory would be too large."""
         meta = describe_run(table.about, piece.rows)
         run = Run(Section(piece.rows), meta, piece.hashes, origin=self._version.partition)
-        # What all subtasks have alike is in their versions, where it is looked for.
-        if not is_broadcast(table.store):
-            self._make_room(run, table)
-        return run
-
-    def _make_room(self, run: Run, table: ExportedTable) -> None:
-        """Writes a run to a file when all that is in memory would be too large."""
         size = run.section.nbytes
+        # What all subtasks have alike is in their versions, where it is looked for.
+        if is_broadcast(table.store):
+            return run
         if self._held + size <= MOST_HELD:
             self._held += size
-            return
+            return run
         about = {"imported": {"uid": table.uid, "store": table.store, "epoch": self._version.epoch}}
         entry = write_run(self._storage, run, self._version.generation, self._version.stage, about)
         run.section.moved_to(entry["file"], entry["at"], self._load(entry["file"]))
+        return run
 
 
 def imported(table: ExportedTable, hashes: HashRange) -> Iterator[Piece]:
     """The rows of the runs that hold what a table does, each in the order of a run; arguments as of `Importer.runs`."""
     if table.about.get(SORT) == KEY_ORDER or (table.is_in_order and is_by_hash(table.about)):
         # In another order a log may not be cut: all rows of a key have to be in one run.
-        pieces = cut_by_hash(_stored(table, hashes), hashes, PIECE_BYTES)
+        pieces = cut(_stored(table, hashes), hashes, PIECE_BYTES, by_hash=True)
     elif is_ordered(table.about):
-        pieces = cut_anywhere(_stored(table, hashes), hashes, ORDERED_BYTES)
+        pieces = cut(_stored(table, hashes), hashes, ORDERED_BYTES)
     else:
         whole = table.whole()
         pieces = iter([Piece(_with_hashes(table, whole, hashes), hashes)] if whole.num_rows else [])
-    yield from map(partial(_piece_of_run, table), pieces)
-
-
-def _piece_of_run(table: ExportedTable, piece: Piece) -> Piece:
-    return Piece(_as_in_runs(table, piece.rows), piece.hashes)
+    return (Piece(_as_in_runs(table, piece.rows), piece.hashes) for piece in pieces)
 
 
 def imported_schema(table: ExportedTable) -> pa.Schema:

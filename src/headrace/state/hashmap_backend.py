@@ -5,34 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
 
 import pyarrow as pa
 
 from headrace.common.constants import MIN_WATERMARK
-from headrace.common.errors import (
-    InfrastructureError,
-    InvalidProgramError,
-    InvalidTypeError,
-    StateCorruptedError,
-    StateError,
-)
+from headrace.common.errors import InvalidProgramError, InvalidTypeError, StateError
 from headrace.state.backend import StateBackendPlugin, StateOwner
-from headrace.state.compaction import CompactionResult, CompactionTask, plan_compaction, run_compaction
+from headrace.state.compaction import CompactionResult, CompactionTask, adopt, plan_compaction, run_compaction
 from headrace.state.exported_tables import ExportedTable, Importer, exported
-from headrace.state.keyed.backend import STORE_PREFIX, KeyedStateBackend
+from headrace.state.keyed.backend import KeyedStateBackend
 from headrace.state.keys import KeyCodec
 from headrace.state.keys.hashing import hash_bounds_of_partition
 from headrace.state.operator_state import (
     PART_INSIDE,
     OperatorStateBackend,
     Redistribution,
-    SharedRuns,
+    StoredRun,
+    digest_of_runs,
     is_alike,
-    is_broadcast,
-    kind_of_store,
+    is_for_all,
 )
-from headrace.state.protocols import KEYED, StateKinds
+from headrace.state.protocols import KEYED, STORE_PREFIX, StateKinds, is_broadcast, kind_of_store
 from headrace.state.runs import ALL_HASHES, HashRange, Run, RunStore
 from headrace.state.runs.merge_input import LOW, without_rows
 from headrace.state.runs.sections import Section
@@ -41,14 +34,18 @@ from headrace.state.state_file import (
     ImageWriter,
     NewVersion,
     RunHead,
+    SectionOf,
+    SharedName,
+    StateFiles,
+    StoreKey,
     VersionName,
     VersionRef,
-    entry_of_run,
-    read_index,
+    entry_of_rows,
+    inline_loader,
+    read_version,
     run_of_entry,
 )
-from headrace.state.timers import HashMapTimers
-from headrace.storage.file_system import MappedFile
+from headrace.state.timers import PROCESSING, HashMapTimers, store_of_timers
 from headrace.storage.folder import Folder
 
 
@@ -80,7 +77,9 @@ class HashMapOperatorStates:
         self._without_keys: OperatorStateBackend | None = None
         if kinds - KEYED:
             self._without_keys = OperatorStateBackend(uid, kinds, store, is_restored=is_restored)
-        self._backend: KeyedStateBackend | None = None
+        # Windows over columns keep neither keyed states nor timers, so both are made when they are first asked for.
+        self._codec: KeyCodec | None = None
+        self._keyed: KeyedStateBackend | None = None
         self._timers: HashMapTimers | None = None
         self._clock = 0
         self._watermark = MIN_WATERMARK
@@ -91,21 +90,22 @@ class HashMapOperatorStates:
         Raises:
             InvalidProgramError: when the inputs of the operator have keys of different types.
         """
-        if self._backend is None:
-            self._backend = KeyedStateBackend(codec, self._store)
-            self._backend.begin_epoch(self._clock, self._watermark)
-        elif self._backend.codec.to_json() != codec.to_json():
+        if self._codec is None:
+            self._codec = codec
+        elif self._codec.to_json() != codec.to_json():
             raise InvalidProgramError(
-                f"the inputs of operator {self.uid!r} have keys of different types: {self._backend.codec.type} "
-                f"and {codec.type}"
+                f"the inputs of operator {self.uid!r} have keys of different types: {self._codec.type} and {codec.type}"
             )
 
     @property
     def keyed(self) -> KeyedStateBackend:
         """The keyed states."""
-        if self._backend is None:
-            raise StateError(f"the operator {self.uid!r} has no keys, so it has no keyed state and no timers")
-        return self._backend
+        if self._keyed is None:
+            if self._codec is None:
+                raise StateError(f"the operator {self.uid!r} has no keys, so it has no keyed state and no timers")
+            self._keyed = KeyedStateBackend(self._codec, self._store)
+            self._keyed.begin_epoch(self._clock, self._watermark)
+        return self._keyed
 
     @property
     def timers(self) -> HashMapTimers:
@@ -138,21 +138,20 @@ class HashMapOperatorStates:
                 rows += sum(run.count_own_rows(run.meta.get(LOW, 0)) for run in store.runs)
                 for run in store.runs:
                     store.drop(run)
-        if self._backend is not None:
-            self._backend = KeyedStateBackend(self._backend.codec, self._store)
-            self._backend.begin_epoch(self._clock, self._watermark)
-        self._timers = None
+        self._keyed = self._timers = None
         return rows
 
     def earliest_processing_time(self) -> int | None:
         """When the earliest timer in processing time is due (or earlier); None when there is none."""
-        return self.timers.earliest_processing_time() if self._backend is not None else None
+        if self._timers is None and (self._codec is None or not self._store(store_of_timers(PROCESSING)).runs):
+            return None
+        return self.timers.earliest_processing_time()
 
     def begin_epoch(self, watermark: int, processing_time: int) -> None:
         """Starts an epoch: event time has come to ``watermark``, the clock reads ``processing_time``."""
         self._watermark, self._clock = watermark, processing_time
-        if self._backend is not None:
-            self._backend.begin_epoch(processing_time, watermark)
+        if self._keyed is not None:
+            self._keyed.begin_epoch(processing_time, watermark)
         if self._timers is not None:
             self._timers.begin_epoch(watermark)
 
@@ -162,7 +161,7 @@ class HashMapOperatorStates:
         Raises:
             InvalidTypeError: when something cannot be stored; it names the operator.
         """
-        for states in (self._backend, self._without_keys):
+        for states in (self._keyed, self._without_keys):
             if states is not None:
                 try:
                     states.end_epoch()
@@ -170,15 +169,9 @@ class HashMapOperatorStates:
                     raise InvalidTypeError(f"operator {self.uid!r}, {error}") from error
         if self._timers is not None:
             self._timers.end_epoch()
-        if self._backend is not None:
-            self._backend.forget_keys()
+        if self._keyed is not None:
+            self._keyed.forget_keys()
 
-
-SectionOf = Callable[[dict[str, Any], str, Callable[[], MappedFile]], Section]
-"""Opens the section that an index describes: its entry, the name of its file, and what maps that."""
-
-StoreKey = tuple[str, str]
-"""The uid of an operator and the name of one of its stores."""
 
 _NO_HASHES: HashRange = (0, 0)
 
@@ -204,7 +197,7 @@ class HashMapTaskStates:
         self._owners = operators
         self._section_of = section_of
         self._ranges = _ranges(operators, partition)
-        self._maps: dict[str, MappedFile] = {}
+        self._files = StateFiles(storage)
         self._stores: dict[StoreKey, RunStore] = {}
         self._operators: dict[str, HashMapOperatorStates] = {}
         self.ref: VersionRef | None = None
@@ -224,7 +217,7 @@ class HashMapTaskStates:
         """
         task = HashMapTaskStates(storage, stage, partition, operators, section_of)
         held: dict[StoreKey, dict[int, list[Run]]] = {}
-        same_owner = [task._read_version(ref, held) for ref in refs]
+        is_same = [task._read_version(ref, held) for ref in refs]
         runs = {key: [run for found in by_partition.values() for run in found] for key, by_partition in held.items()}
         for uid, owner in operators.items():
             if owner.before is not None and partition < owner.parallelism:
@@ -233,19 +226,9 @@ class HashMapTaskStates:
                 runs |= {(uid, name): found for name, found in dealt.items()}
         for (uid, name), found in runs.items():
             task._stores[uid, name] = RunStore(name, task._hashes_of(uid, name), found, partition=partition)
-        if len(refs) == 1 and same_owner[0] and refs[0].partition == partition and refs[0].stage == stage:
+        if is_same == [True] and refs[0].partition == partition and refs[0].stage == stage:
             task.ref = refs[0]
         return task
-
-    @staticmethod
-    def stored_runs(storage: Folder, ref: VersionRef, section_of: SectionOf) -> dict[StoreKey, list[Run]]:
-        """The runs of a version by operator and store, each for the keys that its partition owned."""
-        task = HashMapTaskStates(storage, ref.stage, ref.partition, {}, section_of)
-        load = _inline_loader(ref.inline) if ref.inline else task._loader(ref.name)
-        found: dict[StoreKey, list[Run]] = {}
-        for key, run in task._read_runs(read_index(load(), ref), ref, load):
-            found.setdefault(key, []).append(run)
-        return found
 
     def rename_operators(self, uids: Mapping[str, str]) -> None:
         """Has stores belong to operators with other uids, before any is used; the next version says so."""
@@ -256,7 +239,7 @@ class HashMapTaskStates:
 
     def fill(self, tables: Iterable[ExportedTable], version: NewVersion) -> None:
         """Puts what exported tables hold into stores, which are empty; ``version`` is written next."""
-        importer = Importer(self._storage, version, self._loader)
+        importer = Importer(self._storage, version, self._files.loader)
         for table in tables:
             hashes = self._hashes_of(table.uid, table.store)
             runs = importer.runs(table, hashes)
@@ -323,22 +306,56 @@ class HashMapTaskStates:
         is_changed = any(store.changed for store in self._stores.values())
         if self.ref is not None and not is_changed and self._has_digests(self.ref):
             return self.ref
-        most_inside = inline_threshold // PART_INSIDE
-        is_first = self._partition == 0
-        sharing = SharedRuns(epoch, generation, self._stage, is_first, most_inside, self._storage, self._loader)
-        shared = tuple((uid, sharing.place(uid, runs)) for uid, runs in self._shared_runs())
-        owned = {uid: self._owned_by(uid) for uid in self.uids()}
-        image = _VersionImage(self._stage, self._partition, owned)
-        chunks = image.build(sorted(self._stores.items()))
-        if image.size <= inline_threshold:
-            ref = self._inline_version(image, chunks, epoch)
-        else:
-            ref = self._file_version(image, chunks, epoch, generation)
-        ref = replace(ref, shared=shared)
+        shared = tuple(
+            (uid, self._place_shared(uid, runs, epoch, generation, inline_threshold // PART_INSIDE))
+            for uid, runs in self._shared_runs()
+        )
+        self.ref = replace(self._write_version(epoch, generation, inline_threshold), shared=shared)
         for store in self._stores.values():
             store.changed = False
-        self.ref = ref
+        return self.ref
+
+    def _write_version(self, epoch: int, generation: int, inline_threshold: int) -> VersionRef:
+        writer, added = ImageWriter(), list[tuple[Section, int]]()
+        chunks, files = self._image(writer, added)
+        ref = VersionRef(self._stage, self._partition, epoch)
+        if writer.size <= inline_threshold:
+            data = b"".join(memoryview(chunk) for chunk in chunks)
+            name, load = "", inline_loader(data)
+            ref = replace(ref, inline=data, files=tuple(sorted(files)))
+        else:
+            name = str(VersionName(epoch, generation, self._stage, self._partition, writer.digest))
+            load = self._files.loader(name)
+            self._storage.write(name, chunks)
+            ref = replace(ref, name=name, files=tuple(sorted({*files, name})))
+        for section, offset in added:
+            section.moved_to(name, offset, load)
+        if name:
+            self._files.keep(ref.files)
         return ref
+
+    def _image(
+        self, writer: ImageWriter, added: list[tuple[Section, int]]
+    ) -> tuple[Sequence[bytes | pa.Buffer], set[str]]:
+        """All pieces of a version: the sections that no file holds yet, and the index of all runs.
+
+        Returns:
+            The pieces, and the files that other runs are in. What is new, and where, is put into ``added``.
+        """
+        runs = [(key, run) for key, store in sorted(self._stores.items()) for run in store.runs]
+        files = {run.section.file for _, run in runs if run.section.file}
+        names = sorted(files)
+        entries = []
+        for (uid, store), run in runs:
+            section = run.section
+            file, offset = names.index(section.file) if section.file else -1, section.offset
+            if file < 0:
+                offset = writer.add(section)
+                added.append((section, offset))
+            place = {"file": file, **section.describe(offset)}
+            entries.append({"uid": uid, "store": store, **entry_of_rows(run), **place})
+        about = {"format": FORMAT, "stage": self._stage, "partition": self._partition, "files": names, "runs": entries}
+        return writer.finish({**about, "owned": {uid: list(self._owned_by(uid)) for uid in self.uids()}}), files
 
     def _shares(self, uid: str) -> bool:
         """Whether an operator has its broadcast state in common with the other tasks."""
@@ -353,9 +370,40 @@ class HashMapTaskStates:
                 yield uid, runs
 
     def _has_digests(self, ref: VersionRef) -> bool:
-        """Whether a version tells what others are to have alike; those that earlier releases wrote do not."""
+        """Whether a version says what others are to have alike; one that was imported from a savepoint does not."""
         known = dict(ref.shared)
         return all(uid in known for uid, _ in self._shared_runs())
+
+    def _place_shared(self, uid: str, runs: Sequence[StoredRun], epoch: int, generation: int, most_inside: int) -> str:
+        """Puts the runs that are in no file for all subtasks into one, unless they are small.
+
+        The first subtask writes the file; the others refer to it by the digest of what they would have written.
+
+        Args:
+            uid: the operator.
+            runs: all of its runs that are alike, in the order of their stores.
+            epoch: the epoch.
+            generation: that of the job manager.
+            most_inside: up to how many bytes of an operator stay inside the version.
+
+        Returns:
+            A digest of what all of them hold, wherever they lie.
+        """
+        loose = [run.section for _, run in runs if not is_for_all(run.section.file)]
+        writer = ImageWriter()
+        offsets = [writer.add(section) for section in loose]
+        if not loose or writer.size <= most_inside:
+            for section in loose:
+                section.taken_along()
+            return digest_of_runs(runs)
+        described = [section.describe(offset) for section, offset in zip(loose, offsets, strict=True)]
+        chunks = writer.finish({"shared": uid, "stage": self._stage, "runs": described})
+        name = str(SharedName(epoch, generation, self._stage, SharedName.owner_of(uid), writer.digest))
+        if not self._partition:
+            self._storage.write(name, chunks)
+        for section, offset in zip(loose, offsets, strict=True):
+            section.moved_to(name, offset, self._files.loader(name))
+        return digest_of_runs(runs)
 
     def adopt(self, result: CompactionResult) -> bool:
         """Puts the outcome of a compaction in the place of the runs that it merged; only between two epochs.
@@ -363,12 +411,15 @@ class HashMapTaskStates:
         Returns:
             False when these runs are not all there (any more): the outcome is then of no use.
         """
-        run = None if result.run is None else self._run(result.run, result.file, self._loader(result.file))
-        return result.adopt_into(self.store(result.uid, result.store), run)
+        task, entry = result.task, result.run
+        run = None
+        if entry is not None:
+            run = run_of_entry(entry, self._section_of(entry, result.file, self._files.loader(result.file)))
+        return adopt(self.store(task.uid, task.store), task.runs, run, is_oldest=task.is_oldest)
 
     def close(self) -> None:
         """Lets go of the files."""
-        self._maps.clear()
+        self._files.close()
 
     def _owned_by(self, uid: str) -> HashRange:
         """The hashes of an operator's keys that this task owns; none for an operator that is not here."""
@@ -379,113 +430,22 @@ class HashMapTaskStates:
         owned = self._owned_by(uid)
         return owned if owned == _NO_HASHES or kind_of_store(store) is None else ALL_HASHES
 
-    def _inline_version(self, image: _VersionImage, chunks: Sequence[bytes | pa.Buffer], epoch: int) -> VersionRef:
-        data = b"".join(memoryview(chunk) for chunk in chunks)
-        whole = MappedFile(pa.py_buffer(data))
-        for section, offset in image.added:
-            section.moved_to("", offset, lambda: whole)
-        return VersionRef(self._stage, self._partition, epoch, inline=data, files=tuple(sorted(image.files)))
-
-    def _file_version(
-        self, image: _VersionImage, chunks: Sequence[bytes | pa.Buffer], epoch: int, generation: int
-    ) -> VersionRef:
-        name = str(VersionName(epoch, generation, self._stage, self._partition, image.digest))
-        self._storage.write(name, chunks)
-        for section, offset in image.added:
-            section.moved_to(name, offset, self._loader(name))
-        files = tuple(sorted({*image.files, name}))
-        self._forget_maps(files)
-        return VersionRef(self._stage, self._partition, epoch, name=name, files=files)
-
     def _read_version(self, ref: VersionRef, held: dict[StoreKey, dict[int, list[Run]]]) -> bool:
         """Adds the runs of a version, by its partition; returns whether it belonged to the same keys."""
         if ref.is_empty:
             return False
-        load = _inline_loader(ref.inline) if ref.inline else self._loader(ref.name)
-        index = read_index(load(), ref)
-        for key, run in self._read_runs(index, ref, load):
+        version = read_version(self._files, ref, self._section_of)
+        for key, run in version.runs:
             restricted = run.restricted(self._hashes_of(*key))
             if restricted is not None:
                 held.setdefault(key, {}).setdefault(ref.partition, []).append(restricted)
-        return all(tuple(owned) == self._owned_by(uid) for uid, owned in index["owned"].items())
-
-    def _read_runs(
-        self, index: dict[str, Any], ref: VersionRef, load: Callable[[], MappedFile]
-    ) -> Iterator[tuple[StoreKey, Run]]:
-        for entry in index["runs"]:
-            uid, store = entry["uid"], entry["store"]
-            name = ref.name if entry["file"] < 0 else index["files"][entry["file"]]
-            whole = self._run(entry, name, load if entry["file"] < 0 else self._loader(name))
-            owned = tuple(index["owned"][uid]) if kind_of_store(store) is None else ALL_HASHES
-            run = whole.restricted(owned)
-            if run is not None:
-                yield (uid, store), run
-
-    def _run(self, entry: dict[str, Any], name: str, load: Callable[[], MappedFile]) -> Run:
-        return run_of_entry(entry, self._section_of(entry, name, load))
-
-    def _loader(self, name: str) -> Callable[[], MappedFile]:
-        return lambda: self._map(name)
-
-    def _map(self, name: str) -> MappedFile:
-        file = self._maps.get(name)
-        if file is None:
-            try:
-                file = self._maps[name] = self._storage.map(name)
-            except (FileNotFoundError, IsADirectoryError) as error:
-                raise StateCorruptedError(f"the state file {name} is missing") from error
-            except OSError as error:
-                # A function of the user may have asked for state, and is not what failed.
-                raise InfrastructureError(f"the state file {name} cannot be read: {error}") from error
-        return file
-
-    def _forget_maps(self, files: Sequence[str]) -> None:
-        self._maps = {name: file for name, file in self._maps.items() if name in files}
+        return all(owned == self._owned_by(uid) for uid, owned in version.owned.items())
 
     def _let_go_of_surplus(self) -> None:
-        surplus = {name for name, file in self._maps.items() if file.is_surplus}
-        if not surplus:
-            return
-        for store in self._stores.values():
-            for run in store.runs:
-                if run.section.file in surplus:
-                    run.section.let_go()
-        self._maps = {name: file for name, file in self._maps.items() if name not in surplus}
-
-
-class _VersionImage:
-    """The bytes of a version: the sections that no file holds yet, and the index of all runs."""
-
-    def __init__(self, stage: int, partition: int, owned: Mapping[str, HashRange]) -> None:
-        self._index: dict[str, Any] = {
-            "format": FORMAT,
-            "stage": stage,
-            "partition": partition,
-            "owned": {uid: list(hashes) for uid, hashes in owned.items()},
-        }
-        self.files: set[str] = set()
-        self.added: list[tuple[Section, int]] = []
-
-    def build(self, stores: Sequence[tuple[StoreKey, RunStore]]) -> Sequence[bytes | pa.Buffer]:
-        """All pieces of the file. Sets ``size``, ``digest``, ``added`` and ``files``."""
-        runs = [(key, run) for key, store in stores for run in store.runs]
-        self.files = {run.section.file for _, run in runs if run.section.file}
-        names = sorted(self.files)
-        writer = ImageWriter()
-        entries = [self._entry(key, run, writer, names) for key, run in runs]
-        chunks = writer.finish({**self._index, "files": names, "runs": entries})
-        self.size, self.digest = writer.size, writer.digest
-        return chunks
-
-    def _entry(self, key: StoreKey, run: Run, writer: ImageWriter, names: list[str]) -> dict[str, Any]:
-        section = run.section
-        if section.file:
-            place = {"file": names.index(section.file), **section.describe(section.offset)}
-        else:
-            offset = writer.add(section)
-            self.added.append((section, offset))
-            place = {"file": -1, **section.describe(offset)}
-        return {"uid": key[0], "store": key[1], **entry_of_run(run), **place}
+        surplus = self._files.drop_surplus()
+        for run in (run for store in self._stores.values() for run in store.runs) if surplus else ():
+            if run.section.file in surplus:
+                run.section.let_go()
 
 
 def _ranges(operators: Mapping[str, StateOwner], partition: int) -> dict[str, HashRange]:
@@ -495,11 +455,6 @@ def _ranges(operators: Mapping[str, StateOwner], partition: int) -> dict[str, Ha
         for uid, owner in operators.items()
         if partition < owner.parallelism
     }
-
-
-def _inline_loader(data: bytes) -> Callable[[], MappedFile]:
-    whole = MappedFile(pa.py_buffer(data))
-    return lambda: whole
 
 
 class HashMapBackend(StateBackendPlugin):
@@ -519,15 +474,16 @@ class HashMapBackend(StateBackendPlugin):
     ) -> HashMapTaskStates:
         return HashMapTaskStates.open(storage, refs, stage, partition, operators, self.sections(storage))
 
+    def stored_runs(self, storage: Folder, ref: VersionRef) -> dict[StoreKey, list[Run]]:
+        """The runs of a version by operator and store, each for the keys that its partition owned."""
+        return {} if ref.is_empty else read_version(StateFiles(storage), ref, self.sections(storage)).by_store()
+
     def export_tables(self, storage: Folder, ref: VersionRef, now: int) -> Iterator[ExportedTable]:
-        if not ref.is_empty:
-            yield from exported(HashMapTaskStates.stored_runs(storage, ref, self.sections(storage)), now)
+        yield from exported(self.stored_runs(storage, ref), now)
 
     def heads(self, storage: Folder, ref: VersionRef) -> Iterator[RunHead]:
-        if not ref.is_empty:
-            stores = HashMapTaskStates.stored_runs(storage, ref, self.sections(storage))
-            for (uid, store), runs in stores.items():
-                yield from (RunHead(uid, store, run.meta, run.section.schema) for run in runs)
+        for (uid, store), runs in self.stored_runs(storage, ref).items():
+            yield from (RunHead(uid, store, run.meta, run.section.schema) for run in runs)
 
     def import_tables(
         self, storage: Folder, tables: Iterable[ExportedTable], version: NewVersion, operators: Mapping[str, StateOwner]
@@ -551,9 +507,13 @@ class HashMapBackend(StateBackendPlugin):
         return task.snapshot(version.epoch, version.generation, version.inline_threshold)
 
     def verify(self, storage: Folder, ref: VersionRef) -> None:
-        for runs in HashMapTaskStates.stored_runs(storage, ref, self.sections(storage)).values():
+        for runs in self.stored_runs(storage, ref).values():
             for run in runs:
                 run.section.verify()
+
+    def is_worth_merging(self, store: str, runs: Sequence[Run]) -> bool:
+        """Whether runs of a store are worth merging which would not be for every backend."""
+        return False
 
     def plan_compaction(
         self,
@@ -563,7 +523,8 @@ class HashMapBackend(StateBackendPlugin):
         generation: int,
         event_times: Mapping[str, int] = MappingProxyType({}),
     ) -> list[CompactionTask]:
-        return plan_compaction(storage, ref, now, generation, event_times=event_times)
+        sections = self.sections(storage)
+        return plan_compaction(storage, ref, now, generation, self.is_worth_merging, event_times, sections)
 
     def run_compaction(self, storage: Folder, work: CompactionTask) -> CompactionResult:
         return run_compaction(storage, work)

@@ -7,56 +7,40 @@ into its next version.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
-from headrace.common.errors import InvalidProgramError, InvalidTypeError, StateError, StateMigrationError
+from headrace.common.errors import InvalidProgramError, StateError, StateMigrationError
 from headrace.common.typeinfo import Types
 from headrace.common.typeinfo.base import PICKLED
-from headrace.common.values import handler_of
-from headrace.state.copying import copy_value, elements_of
+from headrace.state.copying import copy_value
 from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor
 from headrace.state.interfaces import ListState, MapState
-from headrace.state.keyed.backend import STORE_PREFIX, KeyedStateBackend, errors_named
+from headrace.state.keyed.backend import KeyedStateBackend, errors_named
 from headrace.state.keyed.table import Elements, evolve
+from headrace.state.keyed.value_and_list_state import BaseListState
 from headrace.state.keys import KeyCodec
-from headrace.state.protocols import StateKind, StateKinds
+from headrace.state.protocols import STORE_PREFIX, StateKind, StateKinds, is_broadcast, kind_of_store, store_name
 from headrace.state.runs import Run, RunStore
 from headrace.state.runs.layout import KIND, SUBTASK_LIST, TYPES, VALUE
 from headrace.state.runs.merge_input import LOW, described, is_ordered
 from headrace.state.runs.merging import merge_small_runs
 from headrace.state.runs.sections import Section
-from headrace.state.state_file import CompactedName, ImageWriter, SharedName
-from headrace.storage.file_system import MappedFile
-from headrace.storage.folder import Folder
+from headrace.state.state_file import CompactedName, SharedName
 
 Held = Mapping[int, Sequence[Run]]
+
 """By old subtask, its runs of one store, oldest first."""
+
 StoredRun = tuple[str, Run]
+
 """A run, and the store that it is in."""
 
 
 P = TypeVar("P")
-
-_PREFIXES: Final = {StateKind.LIST: "list/", StateKind.UNION: "union/", StateKind.BROADCAST: "broadcast/"}
-
-
-def store_name(kind: StateKind, name: str) -> str:
-    """What the store of a state without keys is called."""
-    return _PREFIXES[kind] + name
-
-
-def kind_of_store(store: str) -> StateKind | None:
-    """The kind of state without keys that is in a store; None for one that is kept by key."""
-    return next((kind for kind, prefix in _PREFIXES.items() if store.startswith(prefix)), None)
-
-
-def is_broadcast(store: str) -> bool:
-    """Whether what is in a store all subtasks of the operator have alike."""
-    return kind_of_store(store) is StateKind.BROADCAST
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +97,8 @@ class Redistribution:
 
     def _sources(self, store: str) -> range:
         kind = kind_of_store(store)
-        assert kind is not None, f"{store} is kept by key"
+        if kind is None:
+            raise StateError(f"{store!r} is kept by key, and not dealt out")
         return self.subtasks_of(kind)
 
     def _is_cut(self, store: str) -> bool:
@@ -157,7 +142,7 @@ def _first_row(run: Run) -> int:
     return row
 
 
-class OperatorListState(ListState[Any]):
+class OperatorListState(BaseListState):
     """A list. ``add`` reads nothing; a list that is replaced by an equal one has not changed.
 
     Args:
@@ -169,53 +154,34 @@ class OperatorListState(ListState[Any]):
     """
 
     def __init__(self, store: RunStore, descriptor: ListStateDescriptor) -> None:
+        super().__init__(descriptor)
         self._store = store
         self._elements = Elements(descriptor.element_type, expires=False)
-        self._coerce = handler_of(descriptor.element_type).coerce
-        self._label = descriptor.label
-        self._subject = f"{descriptor.label}: the element"
         self._meta = meta_of_list(descriptor)
-        self._added: list[Any] = []
+        self._new: list[Any] = []
         self._cleared = False
         for run in store.runs:
             evolve(store, run, descriptor)
 
     def get(self) -> list[Any]:
         stored = [] if self._cleared else self._read()
-        return stored + list(map(copy_value, self._added))
-
-    def add(self, value: object) -> None:
-        self._added.append(self._stored(value))
-
-    def add_all(self, values: Iterable[object]) -> None:
-        self._added.extend(self._all_stored(values, "add_all"))
-
-    def update(self, values: Iterable[object]) -> None:
-        self._replace(self._all_stored(values, "update"))
-
-    def clear(self) -> None:
-        self._replace([])
+        return stored + list(map(copy_value, self._new))
 
     def end_epoch(self) -> None:
         """Writes the elements that were added, or all where older ones are void."""
-        added = self._elements.to_columns(self._added)
+        added = self._elements.to_columns(self._new)
         if not (self._cleared and self._is_stored(added[VALUE])):
             if self._cleared and self._store.runs:
                 self._store.replace(self._store.runs, None, {})
             self._store.append(pa.RecordBatch.from_pydict(added), self._meta)
             merge_small_runs(self._store, now=0)
-        self._added, self._cleared = [], False
+        self._new, self._cleared = [], False
+
+    def _added(self) -> list[Any]:
+        return self._new
 
     def _replace(self, elements: list[Any]) -> None:
-        self._added, self._cleared = elements, True
-
-    def _all_stored(self, values: Iterable[object], method: str) -> list[Any]:
-        return [self._stored(value) for value in elements_of(values, f"{self._label}: {method}()")]
-
-    def _stored(self, value: object) -> Any:
-        if value is None:
-            raise InvalidTypeError(f"{self._subject} cannot be None")
-        return copy_value(self._coerce(value, self._subject), self._subject)
+        self._new, self._cleared = elements, True
 
     def _read(self) -> list[Any]:
         elements: list[Any] = []
@@ -271,7 +237,7 @@ class OperatorStateBackend:
         self._maps = KeyedStateBackend(KeyCodec.for_type(Types.INT()), self._store_of_map)
         self._use_the_key()
 
-    def list_state(self, descriptor: ListStateDescriptor) -> ListState:
+    def list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
         """The list of a descriptor; after a start at another parallelism, an equal share of the elements of all.
 
         Raises:
@@ -279,17 +245,17 @@ class OperatorStateBackend:
             InvalidProgramError: when the program declares the name twice, differently, or with a time to live.
             StateError: when the operator's spec does not declare that kind of state.
         """
-        state: ListState = self._state(StateKind.LIST, descriptor, ListStateDescriptor)
-        return state
+        return self._list_state(StateKind.LIST, descriptor)
 
-    def union_list_state(self, descriptor: ListStateDescriptor) -> ListState:
+    def union_list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
         """The list of a descriptor; after a start, the elements of all subtasks. Errors as in :meth:`list_state`."""
-        state: ListState = self._state(StateKind.UNION, descriptor, ListStateDescriptor)
-        return state
+        return self._list_state(StateKind.UNION, descriptor)
 
-    def broadcast_state(self, descriptor: MapStateDescriptor) -> MapState:
+    def broadcast_state(self, descriptor: MapStateDescriptor) -> MapState[Any, Any]:
         """The map of a descriptor, which has to be changed alike in all subtasks. Errors as in :meth:`list_state`."""
-        state: MapState = self._state(StateKind.BROADCAST, descriptor, MapStateDescriptor)
+        state: MapState[Any, Any] = self._state(
+            StateKind.BROADCAST, descriptor, MapStateDescriptor, lambda: self._maps.state(descriptor)
+        )
         return state
 
     def list_log(self, name: str) -> RunStore:
@@ -318,13 +284,24 @@ class OperatorStateBackend:
     def _use_the_key(self) -> None:
         (self._maps.current,) = self._maps.bind(self._maps.codec.encode([_THE_KEY]))
 
-    def _state(self, kind: StateKind, descriptor: StateDescriptor, expected: type[StateDescriptor]) -> Any:
+    def _list_state(self, kind: StateKind, descriptor: ListStateDescriptor) -> ListState[Any]:
+        def new_state() -> OperatorListState:
+            state = OperatorListState(self._store(store_name(kind, descriptor.name)), descriptor)
+            self._lists.append((descriptor, state))
+            return state
+
+        state: ListState[Any] = self._state(kind, descriptor, ListStateDescriptor, new_state)
+        return state
+
+    def _state(
+        self, kind: StateKind, descriptor: Any, expected: type[StateDescriptor], new_state: Callable[[], Any]
+    ) -> Any:
         if not isinstance(descriptor, expected):
             raise InvalidProgramError(f"expected a {expected.__name__}, got {descriptor!r}")
         self._check(kind, descriptor)
         if descriptor.name in self._declared:
             return self._again(kind, descriptor)
-        state = self._new_state(kind, descriptor)
+        state = new_state()
         self._declared[descriptor.name] = (kind, descriptor, state)
         return state
 
@@ -355,14 +332,6 @@ class OperatorStateBackend:
             )
         return state
 
-    def _new_state(self, kind: StateKind, descriptor: StateDescriptor) -> Any:
-        if isinstance(descriptor, MapStateDescriptor):
-            return self._maps.state(descriptor)
-        assert isinstance(descriptor, ListStateDescriptor)
-        state = OperatorListState(self._store(store_name(kind, descriptor.name)), descriptor)
-        self._lists.append((descriptor, state))
-        return state
-
     def _store_of_map(self, name: str) -> RunStore:
         return self._store(store_name(StateKind.BROADCAST, name.removeprefix(STORE_PREFIX)))
 
@@ -386,61 +355,7 @@ def is_for_all(file: str) -> bool:
     return SharedName.parse(file) is not None or CompactedName.parse(file) is not None
 
 
-@dataclass(frozen=True)
-class SharedRuns:
-    """How the subtasks of a stage put broadcast state that is new in an epoch into their versions.
-
-    Attributes:
-        epoch: the epoch.
-        generation: that of the job manager.
-        stage: the stage.
-        is_first: whether this is the first subtask, which writes what is for all.
-        most_inside: up to how many bytes of an operator stay inside the version.
-        storage: where state files are.
-        loader: gives what loads a file.
-    """
-
-    epoch: int
-    generation: int
-    stage: int
-    is_first: bool
-    most_inside: int
-    storage: Folder
-    loader: Callable[[str], Callable[[], MappedFile]]
-
-    def place(self, uid: str, runs: Sequence[StoredRun]) -> str:
-        """Puts the runs that are in no file for all subtasks into one, unless they are small.
-
-        Args:
-            uid: the operator.
-            runs: all of its runs that are alike, in the order of their stores.
-
-        Returns:
-            A digest of what all of them hold, wherever they lie.
-        """
-        loose = [run.section for _, run in runs if not is_for_all(run.section.file)]
-        writer = ImageWriter()
-        offsets = [writer.add(section) for section in loose]
-        if loose and writer.size > self.most_inside:
-            self._write(uid, writer, loose, offsets)
-        else:
-            for section in loose:
-                section.taken_along()
-        return _digest_of(runs)
-
-    def _write(self, uid: str, writer: ImageWriter, sections: Sequence[Section], offsets: Sequence[int]) -> None:
-        """Has the first subtask write a file; the others refer to it by the digest of what they would have written."""
-        described = [section.describe(offset) for section, offset in zip(sections, offsets, strict=True)]
-        chunks = writer.finish({"shared": uid, "stage": self.stage, "runs": described})
-        owner = SharedName.owner_of(uid)
-        name = str(SharedName(self.epoch, self.generation, self.stage, owner, writer.digest))
-        if self.is_first:
-            self.storage.write(name, chunks)
-        for section, offset in zip(sections, offsets, strict=True):
-            section.moved_to(name, offset, self.loader(name))
-
-
-def _digest_of(runs: Sequence[StoredRun]) -> str:
+def digest_of_runs(runs: Sequence[StoredRun]) -> str:
     """A digest of what runs hold, all of which have been encoded before."""
     told = [{**run.section.describe(0), "store": store, "meta": run.meta} for store, run in runs]
     return hashlib.blake2b(json.dumps(told, sort_keys=True).encode(), digest_size=8).hexdigest()

@@ -12,7 +12,7 @@ from headrace.state import descriptors as d
 from headrace.state.interfaces import ListState, MapState
 from headrace.state.keyed.namespaces import Namespace
 from headrace.state.keys import KeyCodec, KeyColumn
-from headrace.state.keys.codecs import AnyKeyEntry, NoKey
+from headrace.state.keys.codecs import KeyEntry
 from headrace.state.runs import RunStore
 from headrace.state.timers import Timer
 
@@ -28,11 +28,11 @@ class KeyedStates(Protocol):
     """
 
     codec: KeyCodec
-    current: AnyKeyEntry | NoKey
+    current: KeyEntry
     namespace: Namespace
     event_time: int
 
-    def bind(self, keys: KeyColumn) -> list[AnyKeyEntry]:
+    def bind(self, keys: KeyColumn) -> list[KeyEntry]:
         """The entry of each key; equal keys have the same entry throughout an epoch."""
 
     def state(self, descriptor: d.StateDescriptor) -> Any:
@@ -49,22 +49,22 @@ class KeyedStates(Protocol):
         A state with the same name that is kept by the key alone is another one.
         """
 
-    def keys_of(self, descriptor: d.StateDescriptor) -> Sequence[AnyKeyEntry]:
+    def keys_of(self, descriptor: d.StateDescriptor) -> Sequence[KeyEntry]:
         """The keys that may have something in a state, those of this epoch among them, in the order of hash and key.
 
         Whether one has, the state tells.
         """
 
-    def keys_and_namespaces(self, descriptor: d.StateDescriptor) -> Sequence[tuple[AnyKeyEntry, Namespace]]:
+    def keys_and_namespaces(self, descriptor: d.StateDescriptor) -> Sequence[tuple[KeyEntry, Namespace]]:
         """The keys and namespaces of which a state was stored when the epoch began, each pair once, in any order.
 
         Whether it still holds something of a pair, the state tells.
         """
 
-    def enter_namespace(self, namespace: Namespace, keys: Iterable[AnyKeyEntry]) -> None:
+    def enter_namespace(self, namespace: Namespace, keys: Iterable[KeyEntry]) -> None:
         """Sets the current namespace. ``keys`` are those that will be current in it: their state may be read ahead."""
 
-    def expect(self, pairs: Iterable[tuple[AnyKeyEntry, Namespace]]) -> None:
+    def expect(self, pairs: Iterable[tuple[KeyEntry, Namespace]]) -> None:
         """Says which keys will be current in which namespaces: their state may be read ahead."""
 
     def merge_namespaces(self, descriptor: d.StateDescriptor, sources: Iterable[Namespace]) -> None:
@@ -91,7 +91,7 @@ class DomainTimers(Protocol):
     def delete(self, time: int, namespace: Namespace = None) -> None:
         """Deletes a timer of the current key, if there is such a one."""
 
-    def foresee(self, up_to: int) -> Sequence[tuple[AnyKeyEntry, Namespace]]:
+    def foresee(self, up_to: int) -> Sequence[tuple[KeyEntry, Namespace]]:
         """Says that time will advance to ``up_to`` before long, if in steps: what that makes due may be read ahead.
 
         Returns:
@@ -231,3 +231,25 @@ WITHOUT_KEYS: Final[StateKinds] = frozenset(StateKind) - KEYED
 def names_of(kinds: Iterable[StateKind]) -> list[str]:
     """What manifests and plans call some kinds, always in the same order."""
     return [kind.value for kind in StateKind if kind in kinds]
+
+
+STORE_PREFIX: Final = "state/"
+"""Stores of states by key are called so, followed by the name of the state."""
+NAMESPACED_PREFIX: Final = "namespaced/"
+"""The same of states by key and namespace."""
+_PREFIXES: Final = {StateKind.LIST: "list/", StateKind.UNION: "union/", StateKind.BROADCAST: "broadcast/"}
+
+
+def store_name(kind: StateKind, name: str) -> str:
+    """The name of the store that holds a state without keys."""
+    return _PREFIXES[kind] + name
+
+
+def kind_of_store(store: str) -> StateKind | None:
+    """The kind of state without keys that is in a store; None for one that is kept by key."""
+    return next((kind for kind, prefix in _PREFIXES.items() if store.startswith(prefix)), None)
+
+
+def is_broadcast(store: str) -> bool:
+    """Whether what is in a store all subtasks of the operator have alike."""
+    return kind_of_store(store) is StateKind.BROADCAST

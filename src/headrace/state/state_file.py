@@ -18,22 +18,27 @@ import hashlib
 import json
 import re
 import zlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Sequence
+from dataclasses import astuple, dataclass, fields
+from functools import partial
 from struct import Struct
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple, Self
 from zlib import crc32
 
 import pyarrow as pa
 
 from headrace.common.errors import CheckpointError, StateCorruptedError
-from headrace.state.runs import HashRange, Run
-from headrace.state.runs.run import weight_of
-from headrace.state.runs.sections import ALIGNMENT, Section
+from headrace.state.protocols import kind_of_store
+from headrace.state.runs import ALL_HASHES, HashRange, Run
+from headrace.state.runs.sections import ALIGNMENT, Section, reading
 from headrace.storage.file_system import MappedFile
 from headrace.storage.folder import Folder
 
 Entry = dict[str, Any]
+StoreKey = tuple[str, str]
+"""The uid of an operator and the name of one of its stores."""
+SectionOf = Callable[[Entry, str, Callable[[], "MappedFile"]], "Section"]
+"""Opens the section that an index describes: its entry, the name of its file, and what maps that."""
 
 
 class RunHead(NamedTuple):
@@ -53,7 +58,12 @@ class RunHead(NamedTuple):
 
 
 def entry_of_run(run: Run) -> Entry:
-    """What an index says about a run."""
+    """A run that is in a file as an index describes it, with the name of the file."""
+    return {**entry_of_rows(run), **run.section.describe(run.section.offset), "file": run.section.file}
+
+
+def entry_of_rows(run: Run) -> Entry:
+    """What an index says about a run, wherever its section is."""
     entry = {"hashes": list(run.hashes), "whole": run.whole, "origin": run.origin, "meta": run.meta}
     return entry if run.span == run.hashes else {**entry, "span": list(run.span)}
 
@@ -64,35 +74,7 @@ def run_of_entry(entry: Entry, section: Section) -> Run:
     return Run(section, entry["meta"], (low, high), whole=entry["whole"], origin=entry["origin"], span=_span(entry))
 
 
-def part_of_entry(entry: Entry, hashes: HashRange) -> Entry | None:
-    """What an index would say about a run that is restricted to a range of hashes; None when it has none of these."""
-    low, high = max(entry["hashes"][0], hashes[0]), min(entry["hashes"][1], hashes[1])
-    if low >= high:
-        return None
-    if [low, high] == list(entry["hashes"]):
-        return entry
-    return {**entry, "hashes": [low, high], "whole": False, "span": list(_span(entry))}
-
-
-def weight_of_entry(entry: Entry) -> int:
-    """About how many rows, or elements of their lists, a merge of the run has to move."""
-    return int(weight_of(entry["meta"], entry["rows"]) * _share(entry)) or 1
-
-
-def size_of_entry(entry: Entry) -> int:
-    """About how many bytes these take."""
-    return int(entry["size"] * _share(entry))
-
-
-def _share(entry: Entry) -> float:
-    """Which part of the rows count: hashes are spread evenly."""
-    (low, high), (first, end) = entry["hashes"], _span(entry)
-    share: float = (high - low) / (end - first)
-    return share
-
-
 def _span(entry: Entry) -> HashRange:
-    """The hashes that all rows have: those that count, where nothing else is said."""
     first, end = entry["span"] if "span" in entry else entry["hashes"]
     return first, end
 
@@ -102,14 +84,31 @@ FORMAT: Final = 1
 
 MAGIC: Final = b"HRSTATE1"
 SUFFIX: Final = ".state"
-_VERSION: Final = re.compile(rf"([0-9]+)-([0-9]+)-([0-9]+)-([0-9]+)-([0-9a-f]+)\{SUFFIX}")
-_COMPACTED: Final = re.compile(rf"compacted-([0-9]+)-([0-9]+)-([0-9]+)-([0-9a-f]+)\{SUFFIX}")
-_SHARED: Final = re.compile(rf"shared-([0-9]+)-([0-9]+)-([0-9]+)-([0-9a-f]+)-([0-9a-f]+)\{SUFFIX}")
+_PARTS: Final = {"int": "([0-9]+)", "str": "([0-9a-f]+)"}
 _TRAILER: Final = Struct("<QIQ8s")
 
 
 @dataclass(frozen=True, slots=True)
-class VersionName:
+class _FileName:
+    """The name of a state file: a prefix, then the fields in their order."""
+
+    _prefix: ClassVar[str] = ""
+
+    def __str__(self) -> str:
+        return f"{self._prefix}{'-'.join(map(str, astuple(self)))}{SUFFIX}"
+
+    @classmethod
+    def parse(cls, name: str) -> Self | None:
+        """The parts of a name; None when it is none of these."""
+        types = [str(part.type) for part in fields(cls)]
+        found = re.fullmatch(cls._prefix + "-".join(map(_PARTS.__getitem__, types)) + re.escape(SUFFIX), name)
+        if found is None:
+            return None
+        return cls(*(int(text) if type_ == "int" else text for text, type_ in zip(found.groups(), types, strict=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class VersionName(_FileName):
     """The name of the file that holds a version.
 
     Attributes:
@@ -126,63 +125,35 @@ class VersionName:
     partition: int
     digest: str
 
-    def __str__(self) -> str:
-        return f"{self.epoch}-{self.generation}-{self.stage}-{self.partition}-{self.digest}{SUFFIX}"
-
-    @staticmethod
-    def parse(name: str) -> VersionName | None:
-        """The parts of a name; None when it is none of these."""
-        found = _VERSION.fullmatch(name)
-        if found is None:
-            return None
-        epoch, generation, stage, partition = map(int, found.groups()[:4])
-        return VersionName(epoch, generation, stage, partition, found[5])
-
 
 @dataclass(frozen=True, slots=True)
-class CompactedName:
+class CompactedName(_FileName):
     """The name of the file that holds one run: the outcome of a compaction, or a part of what a savepoint brings.
 
     Attributes as in :class:`VersionName`.
     """
 
+    _prefix = "compacted-"
     generation: int
     stage: int
     partition: int
     digest: str
 
-    def __str__(self) -> str:
-        return f"compacted-{self.generation}-{self.stage}-{self.partition}-{self.digest}{SUFFIX}"
-
-    @staticmethod
-    def parse(name: str) -> CompactedName | None:
-        """The parts of a name; None when it is none of these."""
-        found = _COMPACTED.fullmatch(name)
-        return CompactedName(int(found[1]), int(found[2]), int(found[3]), found[4]) if found else None
-
 
 @dataclass(frozen=True, slots=True)
-class SharedName:
+class SharedName(_FileName):
     """The name of a file with what all subtasks of an operator have alike; attributes as in :class:`VersionName`.
 
     Attributes:
         owner: a digest of the operator's uid.
     """
 
+    _prefix = "shared-"
     epoch: int
     generation: int
     stage: int
     owner: str
     digest: str
-
-    def __str__(self) -> str:
-        return f"shared-{self.epoch}-{self.generation}-{self.stage}-{self.owner}-{self.digest}{SUFFIX}"
-
-    @staticmethod
-    def parse(name: str) -> SharedName | None:
-        """The parts of a name; None when it is none of these."""
-        found = _SHARED.fullmatch(name)
-        return SharedName(int(found[1]), int(found[2]), int(found[3]), found[4], found[5]) if found else None
 
     @staticmethod
     def owner_of(uid: str) -> str:
@@ -287,6 +258,96 @@ def _digest(index: bytes) -> str:
     return hashlib.blake2b(index, digest_size=8).hexdigest()
 
 
+@dataclass(frozen=True, slots=True)
+class StoredVersion:
+    """What the index of a version says.
+
+    Attributes:
+        owned: by operator, the hashes of the keys that the partition owned.
+        runs: the runs, oldest first, each with its store, for keys that the partition owned.
+    """
+
+    owned: dict[str, HashRange]
+    runs: list[tuple[StoreKey, Run]]
+
+    def by_store(self) -> dict[StoreKey, list[Run]]:
+        """The runs of each store, oldest first."""
+        stores: dict[StoreKey, list[Run]] = {}
+        for key, run in self.runs:
+            stores.setdefault(key, []).append(run)
+        return stores
+
+
+def read_version(files: StateFiles, ref: VersionRef, section_of: SectionOf) -> StoredVersion:
+    """What a version holds; only its index is read.
+
+    Args:
+        files: where its files are.
+        ref: the version, which is not empty.
+        section_of: opens the sections that the index describes.
+
+    Raises:
+        StateCorruptedError: when a file is missing or damaged.
+        CheckpointError: when it is of a newer version of headrace.
+    """
+    own = inline_loader(ref.inline) if ref.inline else files.loader(ref.name)
+    index = read_index(own(), ref)
+    owned = {uid: (low, end) for uid, (low, end) in index["owned"].items()}
+    runs = []
+    for entry in index["runs"]:
+        key = (entry["uid"], entry["store"])
+        is_own = entry["file"] < 0
+        name = ref.name if is_own else index["files"][entry["file"]]
+        run = run_of_entry(entry, section_of(entry, name, own if is_own else files.loader(name)))
+        counting = run.restricted(owned[key[0]] if kind_of_store(key[1]) is None else ALL_HASHES)
+        if counting is not None:
+            runs.append((key, counting))
+    return StoredVersion(owned, runs)
+
+
+class StateFiles:
+    """The state files of a checkpoint directory that a task has mapped, each once."""
+
+    def __init__(self, storage: Folder) -> None:
+        self._storage = storage
+        self._maps: dict[str, MappedFile] = {}
+
+    def loader(self, name: str) -> Callable[[], MappedFile]:
+        """What gives a file when its bytes are needed.
+
+        It raises a ``StateCorruptedError`` when the file is missing, and an ``InfrastructureError`` when it cannot be
+        read: a function of the user may have asked for state, and is not what failed.
+        """
+        return partial(self._map, name)
+
+    def keep(self, names: Container[str]) -> None:
+        """Lets go of all files but these."""
+        self._maps = {name: file for name, file in self._maps.items() if name in names}
+
+    def drop_surplus(self) -> set[str]:
+        """Lets go of the files whose bytes take room that others need; returns their names."""
+        surplus = {name for name, file in self._maps.items() if file.is_surplus}
+        self._maps = {name: file for name, file in self._maps.items() if name not in surplus}
+        return surplus
+
+    def close(self) -> None:
+        """Lets go of all files."""
+        self._maps.clear()
+
+    def _map(self, name: str) -> MappedFile:
+        file = self._maps.get(name)
+        if file is None:
+            with reading(name):
+                file = self._maps[name] = self._storage.map(name)
+        return file
+
+
+def inline_loader(data: bytes) -> Callable[[], MappedFile]:
+    """What gives the bytes of a version that is held in its reference."""
+    whole = MappedFile(pa.py_buffer(data))
+    return lambda: whole
+
+
 def write_run(storage: Folder, run: Run, generation: int, stage: int, about: dict[str, Any]) -> Entry:
     """Writes a run to a file of its own; the same run always gives the same bytes under the same name.
 
@@ -305,7 +366,7 @@ def write_run(storage: Folder, run: Run, generation: int, stage: int, about: dic
     """
     writer = ImageWriter()
     place = run.section.describe(writer.add(run.section))
-    entry = {**entry_of_run(run), **place}
+    entry = {**entry_of_rows(run), **place}
     chunks = writer.finish({**about, "runs": [entry]})
     name = str(CompactedName(generation, stage, run.origin, writer.digest))
     storage.write(name, chunks)

@@ -1,7 +1,7 @@
 """``TableLayout``: what a table of an operator holds, and whether runs that were stored can be those of the table.
 
 Timers, windows, joins and records that wait keep such tables in logs of runs: in the order of time
-(:mod:`headrace.state.sorted_table`), or by key (:mod:`headrace.state.sorted_table`).
+(:mod:`headrace.state.sorted_table`), or by key (:mod:`headrace.state.key_sorted_table`).
 """
 
 from collections.abc import Callable, Mapping
@@ -14,15 +14,16 @@ from headrace.common.errors import StateMigrationError
 from headrace.common.logs import get_logger
 from headrace.common.typeinfo import TypeInformation, type_from_json
 from headrace.state.evolution import (
+    NOTHING_RENAMED,
     OTHER_UID,
     Incompatible,
+    RenamedFields,
     difference,
     difference_of_columns,
     evolution,
     evolve_run,
     rewrite_run,
 )
-from headrace.state.renamed_fields import NOTHING_RENAMED, RenamedFields
 from headrace.state.runs import SORT, Run, RunStore
 from headrace.state.runs.layout import KIND, TYPES, VALUE
 

@@ -21,7 +21,7 @@ from headrace.common.errors import InvalidTypeError
 from headrace.common.garbage import gc_paused
 from headrace.state.keyed.namespaces import KeyScope, Namespace, namespace_of, ordered_bytes
 from headrace.state.keys import KeyCodec, KeyColumn
-from headrace.state.keys.codecs import AnyKeyEntry
+from headrace.state.keys.codecs import KeyEntry
 from headrace.state.runs import HASH, RunStore
 from headrace.state.runs.layout import KEY, LIVE, TIMERS
 from headrace.state.runs.merge_input import NO_TIME, newest
@@ -106,7 +106,7 @@ class Timer(NamedTuple):
     """
 
     time: int
-    entry: AnyKeyEntry
+    entry: KeyEntry
     namespace: Namespace
 
 
@@ -155,7 +155,7 @@ class TimerQueue:
         elif time == self._firing:
             self._cancelled.add(identity)
 
-    def foresee(self, up_to: int) -> Sequence[tuple[AnyKeyEntry, Namespace]]:
+    def foresee(self, up_to: int) -> Sequence[tuple[KeyEntry, Namespace]]:
         """Reads together the stored timers that are due when time has come to ``up_to``, for advances until then.
 
         Returns:
@@ -324,8 +324,8 @@ class HashMapTimers:
     """
 
     def __init__(self, scope: KeyScope, store: Callable[[str], RunStore]) -> None:
-        self.event = TimerQueue(EVENT, scope, store(f"timers/{EVENT}"))
-        self.processing = TimerQueue(PROCESSING, scope, store(f"timers/{PROCESSING}"))
+        self.event = TimerQueue(EVENT, scope, store(store_of_timers(EVENT)))
+        self.processing = TimerQueue(PROCESSING, scope, store(store_of_timers(PROCESSING)))
 
     def earliest_processing_time(self) -> int | None:
         """When the job has to look for due processing-time timers next; None when there are none."""
@@ -341,6 +341,11 @@ class HashMapTimers:
         """Writes what has changed."""
         self.event.end_epoch()
         self.processing.end_epoch()
+
+
+def store_of_timers(domain: str) -> str:
+    """The name of the store that holds the timers of a time domain."""
+    return f"{TIMERS}/{domain}"
 
 
 def timer_layout(domain: str, codec: KeyCodec) -> TableLayout:

@@ -36,11 +36,17 @@ from headrace.operators.functions import has_own
 from headrace.savepoint.stored_job import open_job
 from headrace.savepoint.tables import write_table
 from headrace.state.exported_tables import ExportedTable
-from headrace.state.operator_state import kind_of_store
-from headrace.state.protocols import KEYED, WITHOUT_KEYS, StateKind, StateKinds
-from headrace.state_processor.given_rows import is_spark_dataframe, is_table, table_of
+from headrace.state.protocols import KEYED, WITHOUT_KEYS, StateKind, StateKinds, kind_of_store
 from headrace.state_processor.state_columns import column_of, fitted
-from headrace.state_processor.state_tables import StateTransformation, WriteTarget, WrittenState
+from headrace.state_processor.state_tables import (
+    StateTransformation,
+    WriteTarget,
+    WrittenState,
+    default_parallelism,
+    is_spark_dataframe,
+    is_table,
+    table_of,
+)
 from headrace.storage.file_system import PosixFileSystem
 from headrace.storage.folder import Folder
 from headrace.storage.locations import open_storage
@@ -133,8 +139,7 @@ class BootstrapTransformation(StateTransformation):
 
     @property
     def parallelism(self) -> int:
-        data = self._records.data
-        return int(data.sparkSession.sparkContext.defaultParallelism) if is_spark_dataframe(data) else 1
+        return default_parallelism(self._records.data)
 
     @property
     def state_kinds(self) -> StateKinds:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from operator import methodcaller
 from typing import Any
 
 from headrace.common import Duration, Time
 from headrace.common.errors import expect, refused
 from headrace.common.typeinfo import DeclaredType
-from headrace.datastream import DataStream
 from headrace.state_processor.bootstrap import (
     BootstrapTransformation,
     BroadcastStateBootstrapFunction,
@@ -22,25 +22,12 @@ from headrace.state_processor.bootstrap import (
     windowed,
     without_keys,
 )
-from headrace.state_processor.given_rows import is_spark_dataframe, is_table
-from headrace.state_processor.state_tables import StateTables
+from headrace.state_processor.state_tables import StateTables, is_spark_dataframe, is_table
 from headrace.windowing.assigners import WindowAssigner
 from headrace.windowing.definition import AccumulationMode
 from headrace.windowing.evictors import Evictor
 from headrace.windowing.triggers import ContinuousProcessingTimeTrigger, Trigger
 from headrace.windowing.windows import TimeWindowSerializer
-
-
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """A method of windows that is called once there are some, with its arguments."""
-
-    method: str
-    arguments: tuple[Any, ...]
-    named: dict[str, Any]
-
-    def of(self, windows: Any) -> Any:
-        return getattr(windows, self.method)(*self.arguments, **self.named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +64,10 @@ class WindowedOperatorTransformation:
 
     records: Records
     selector: Any
-    key_type: DeclaredType | None
-    calls: tuple[_Call, ...]
+    key_type: DeclaredType[Any] | None
+    calls: tuple[Callable[[Any], Any], ...]
 
-    def trigger(self, trigger: Trigger) -> WindowedOperatorTransformation:
+    def trigger(self, trigger: Trigger[Any, Any]) -> WindowedOperatorTransformation:
         """Has another trigger say when windows fire; one that looks at elements may do so while they are filled.
 
         Raises:
@@ -95,7 +82,7 @@ class WindowedOperatorTransformation:
             )
         return self._with("trigger", trigger)
 
-    def evictor(self, evictor: Evictor) -> WindowedOperatorTransformation:
+    def evictor(self, evictor: Evictor[Any, Any]) -> WindowedOperatorTransformation:
         """Has an evictor remove elements when windows fire."""
         return self._with("evictor", evictor)
 
@@ -108,7 +95,7 @@ class WindowedOperatorTransformation:
         return self._with("accumulation_mode", mode)
 
     def reduce(
-        self, reduce_function: Any, window_function: Any = None, output_type: DeclaredType | None = None
+        self, reduce_function: Any, window_function: Any = None, output_type: DeclaredType[Any] | None = None
     ) -> BootstrapTransformation:
         """Windows that hold what a ``ReduceFunction`` makes of their elements; as ``WindowedStream.reduce``."""
         return self._filled("reduce", reduce_function, window_function, output_type)
@@ -123,53 +110,29 @@ class WindowedOperatorTransformation:
         """
         return self._filled("aggregate", aggregate_function, *more, **named)
 
-    def apply(self, window_function: Any, output_type: DeclaredType | None = None) -> BootstrapTransformation:
+    def apply(self, window_function: Any, output_type: DeclaredType[Any] | None = None) -> BootstrapTransformation:
         """Windows that hold all elements, for a ``WindowFunction``; as ``WindowedStream.apply``."""
         return self._filled("apply", window_function, output_type)
 
-    def process(self, process_window_function: Any, output_type: DeclaredType | None = None) -> BootstrapTransformation:
+    def process(
+        self, process_window_function: Any, output_type: DeclaredType[Any] | None = None
+    ) -> BootstrapTransformation:
         """Windows that hold all elements, for a ``ProcessWindowFunction``; as ``WindowedStream.process``."""
         return self._filled("process", process_window_function, output_type)
 
     def _with(self, method: str, *arguments: Any) -> WindowedOperatorTransformation:
-        return replace(self, calls=(*self.calls, _Call(method, arguments, {})))
+        return replace(self, calls=(*self.calls, methodcaller(method, *arguments)))
 
     def _filled(self, method: str, *arguments: Any, **named: Any) -> BootstrapTransformation:
-        calls = (*self.calls, _Call(method, arguments, named))
+        calls: tuple[Callable[[Any], Any], ...] = (*self.calls, methodcaller(method, *arguments, **named))
 
-        def build(stream: Any) -> DataStream:
-            windows = stream.key_by(self.selector, self.key_type)
+        def build(stream: Any) -> Any:
+            filled: Any = stream.key_by(self.selector, self.key_type)
             for call in calls:
-                windows = call.of(windows)
-            filled: DataStream = windows
+                filled = call(filled)
             return filled
 
         return windowed(self.records, build)
-
-
-def in_windows(
-    records: Records, selector: Any, key_type: DeclaredType | None, assigner: WindowAssigner
-) -> WindowedOperatorTransformation:
-    """Records in the windows of an assigner.
-
-    Raises:
-        InvalidTypeError: when it is no assigner.
-        InvalidProgramError: when its windows are of the clock.
-    """
-    expect(assigner, WindowAssigner, "window")
-    is_of_time = isinstance(assigner.get_window_serializer(), TimeWindowSerializer)
-    if is_of_time and not assigner.is_event_time():
-        raise refused(
-            f"{assigner} are windows of the clock, which hold what comes while they are open: a savepoint has none"
-        )
-    return WindowedOperatorTransformation(records, selector, key_type, (_Call("window", (assigner,), {}),))
-
-
-def in_counts(
-    records: Records, selector: Any, key_type: DeclaredType | None, size: int, slide: int
-) -> WindowedOperatorTransformation:
-    """Records in windows of so many of a key."""
-    return WindowedOperatorTransformation(records, selector, key_type, (_Call("count_window", (size, slide), {}),))
 
 
 class OperatorTransformation:
@@ -185,7 +148,7 @@ class OperatorTransformation:
     """
 
     @staticmethod
-    def from_tables(key_type: DeclaredType | None = None) -> StateTables:
+    def from_tables(key_type: DeclaredType[Any] | None = None) -> StateTables:
         """State from tables, each with the rows of one state.
 
         Args:
@@ -195,7 +158,7 @@ class OperatorTransformation:
         return StateTables(key_type)
 
     @staticmethod
-    def bootstrap_with(data: Any, type_info: DeclaredType | None = None) -> OneInputTransformation:
+    def bootstrap_with(data: Any, type_info: DeclaredType[Any] | None = None) -> OneInputTransformation:
         """State that a function makes out of records.
 
         A job of its own makes it when the savepoint is written: on Spark where ``data`` is one of its DataFrames,
@@ -246,7 +209,7 @@ class OneInputTransformation:
         """
         return OneInputTransformation(replace(self._records, assigner=assigner))
 
-    def key_by(self, key_selector: Any, key_type: DeclaredType | None = None) -> KeyedOperatorTransformation:
+    def key_by(self, key_selector: Any, key_type: DeclaredType[Any] | None = None) -> KeyedOperatorTransformation:
         """Divides the records by keys.
 
         Args:
@@ -255,7 +218,7 @@ class OneInputTransformation:
         """
         return KeyedOperatorTransformation(self._records, key_selector, key_type)
 
-    def transform(self, function: StateBootstrapFunction) -> BootstrapTransformation:
+    def transform(self, function: StateBootstrapFunction[Any]) -> BootstrapTransformation:
         """What a function makes of the records: lists of subtasks, or what all of them have in common.
 
         Args:
@@ -283,25 +246,32 @@ class KeyedOperatorTransformation:
         >>> keyed = OperatorTransformation.bootstrap_with(["tea", "cake"]).key_by(len, int)
     """
 
-    def __init__(self, records: Records, key_selector: Any, key_type: DeclaredType | None) -> None:
+    def __init__(self, records: Records, key_selector: Any, key_type: DeclaredType[Any] | None) -> None:
         self._records = records
         self._selector = key_selector
         self._key_type = key_type
 
-    def window(self, window_assigner: WindowAssigner) -> WindowedOperatorTransformation:
+    def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedOperatorTransformation:
         """Puts the records into windows of event time, or without end; they need timestamps for the former.
 
         Raises:
             InvalidTypeError: when it is no window assigner.
             InvalidProgramError: when its windows are of the clock.
         """
-        return in_windows(self._records, self._selector, self._key_type, window_assigner)
+        expect(window_assigner, WindowAssigner, "window")
+        is_of_time = isinstance(window_assigner.get_window_serializer(), TimeWindowSerializer)
+        if is_of_time and not window_assigner.is_event_time():
+            raise refused(
+                f"{window_assigner} are windows of the clock, which hold what comes while they are open: a savepoint "
+                "has none"
+            )
+        return self._windows("window", window_assigner)
 
     def count_window(self, size: int, slide: int = 0) -> WindowedOperatorTransformation:
         """Cuts the records of each key into windows of ``size`` records; those that are not full are kept."""
-        return in_counts(self._records, self._selector, self._key_type, size, slide)
+        return self._windows("count_window", size, slide)
 
-    def transform(self, function: KeyedStateBootstrapFunction) -> BootstrapTransformation:
+    def transform(self, function: KeyedStateBootstrapFunction[Any, Any]) -> BootstrapTransformation:
         """What a function makes of the records of each key: states and timers.
 
         Raises:
@@ -310,3 +280,7 @@ class KeyedOperatorTransformation:
         """
         expect(function, KeyedStateBootstrapFunction, "transform")
         return keyed(self._records, self._selector, self._key_type, function)
+
+    def _windows(self, method: str, *arguments: Any) -> WindowedOperatorTransformation:
+        call = methodcaller(method, *arguments)
+        return WindowedOperatorTransformation(self._records, self._selector, self._key_type, (call,))

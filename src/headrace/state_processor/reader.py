@@ -15,12 +15,12 @@ from headrace.common.errors import InvalidTypeError, SavepointError, expect, ref
 from headrace.common.typeinfo import DeclaredType, type_from_json
 from headrace.savepoint.metadata import TableFile
 from headrace.savepoint.stored_job import StatePlace, StoredJob, Verified, open_job, query, read_with_retries, verify
-from headrace.savepoint.tables import ENCODED, WINDOW, readable, type_of_keys
+from headrace.savepoint.tables import ENCODED, WINDOW, codec_of_keys, readable
 from headrace.state.descriptors import StateDescriptor
 from headrace.state.exported_tables import NAMESPACE, ExportedTable
 from headrace.state.runs.layout import ENTRY_KEY, EXPIRY, KEY
-from headrace.state_processor.given_rows import check_spark_session
 from headrace.state_processor.state_columns import in_words
+from headrace.state_processor.state_tables import check_spark_session
 
 T = TypeVar("T")
 
@@ -315,8 +315,8 @@ def _distinct(job: StoredJob, place: StatePlace | None = None) -> Iterator[Expor
 
 
 def _types(about: dict[str, Any]) -> str:
-    keys, types = type_of_keys(about), about.get("types")
-    known = [] if keys is None else [keys]
+    codec, types = codec_of_keys(about), about.get("types")
+    known = [] if codec is None else [codec.type]
     if types is not None:
         described = [types] if "type" in types else [types[role] for role in ("key", "value") if role in types]
         known += map(type_from_json, described)

@@ -26,23 +26,15 @@ from headrace.common.typeinfo import (
     Types,
     type_from_json,
 )
-from headrace.savepoint.tables import (
-    ENCODED,
-    WINDOW,
-    is_shown_as_text,
-    readable,
-    readable_keys,
-    stored_namespaces,
-    type_of_keys,
-)
+from headrace.savepoint.tables import ENCODED, WINDOW, codec_of_keys, readable, readable_keys, stored_namespaces
 from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor
 from headrace.state.exported_tables import NAMESPACE, ExportedTable
-from headrace.state.keyed.backend import NAMESPACED_PREFIX, STORE_PREFIX
 from headrace.state.keyed.namespaces import namespaced
 from headrace.state.keyed.table import meta_of
 from headrace.state.keys import KeyCodec
-from headrace.state.operator_state import kind_of_store, meta_of_list, store_name
-from headrace.state.protocols import StateKind
+from headrace.state.keys.typed import is_declared
+from headrace.state.operator_state import meta_of_list
+from headrace.state.protocols import NAMESPACED_PREFIX, STORE_PREFIX, StateKind, kind_of_store, store_name
 from headrace.state.runs.layout import ENTRY, ENTRY_KEY, EXPIRY, HASH, KEY, KIND, LIVE, TIMERS, TYPES, VALUE
 from headrace.state.timers import timer_layout
 
@@ -292,8 +284,7 @@ class StateColumns:
     @cached_property
     def codec(self) -> KeyCodec | None:
         """How its keys are stored; None where nothing is said of that."""
-        type_ = type_of_keys(self.about)
-        return None if type_ is None else KeyCodec.for_type(type_)
+        return codec_of_keys(self.about)
 
     @property
     def is_broadcast(self) -> bool:
@@ -366,7 +357,7 @@ class StateColumns:
         if name == NAMESPACE:
             return _namespaces(given)
         if name in (ENTRY_KEY, ENTRY) and self.about.get(KIND) == "map":
-            return given_entries(_type(self.about, "key"), given, name, takes_objects=self.is_new)
+            return given_entries(type_from_json(self.about[TYPES]["key"]), given, name, takes_objects=self.is_new)
         type_ = _type(self.about, "value") if name == VALUE else None
         array = column_of(given, name)
         return as_column(array, field.type) if type_ is None else fitted(type_, array)
@@ -466,21 +457,20 @@ def given_keys(codec: KeyCodec, given: pa.Table, *, takes_objects: bool) -> pa.A
     """
     if ENCODED in given.column_names:
         return _encoded(codec, given)
-    if not takes_objects and is_shown_as_text(codec.type):
+    if not takes_objects and not is_declared(codec.type):
         raise InvalidTypeError(f"keys have no declared type: the column {ENCODED!r} has to be among those given")
     return _canonical(codec, column_of(given, KEY), KEY)
 
 
-def given_entries(type_: TypeInformation | None, given: pa.Table, name: str, *, takes_objects: bool) -> pa.Array:
+def given_entries(type_: TypeInformation, given: pa.Table, name: str, *, takes_objects: bool) -> pa.Array:
     """The column ``entry_key`` or ``entry`` of a map; either may be given where keys of entries have a type.
 
     Raises:
         InvalidTypeError: when keys of entries do not fit their type.
     """
-    assert type_ is not None, "maps say what their types are"
     codec = KeyCodec.for_type(type_)
     told = ENTRY if ENTRY in given.column_names else ENTRY_KEY
-    if is_shown_as_text(type_):
+    if not is_declared(type_):
         if told == ENTRY and ENTRY_KEY in given.column_names:  # as a reader gives both
             return fitted(type_, column_of(given, ENTRY)) if name == ENTRY else _as_stored(codec, given, ENTRY_KEY)
         if not takes_objects:
@@ -508,7 +498,7 @@ def _encoded(codec: KeyCodec, given: pa.Table) -> pa.Array:
     encoded = _as_stored(codec, given, ENCODED)
     shown = readable_keys(codec, encoded)[KEY]
     told = column_of(given, KEY)
-    told = told if is_shown_as_text(codec.type) else fitted(codec.type, told)
+    told = fitted(codec.type, told) if is_declared(codec.type) else told
     for row, (own, other) in enumerate(zip(shown.to_pylist(), told.to_pylist(), strict=True)):
         if repr(own) != repr(other):  # NaN is what it is
             raise InvalidTypeError(

@@ -1,21 +1,264 @@
 """``StateTables``: the state of an operator, given as tables; and what a transformation writes."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from functools import partial
+from itertools import pairwise
+from typing import Any, Final, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.common.configuration import Configuration
-from headrace.common.errors import HeadraceError, InvalidProgramError, SavepointError, expect, refused
+from headrace.common.errors import (
+    HeadraceError,
+    InvalidProgramError,
+    InvalidTypeError,
+    SavepointError,
+    expect,
+    refused,
+    shown,
+)
 from headrace.common.typeinfo import DeclaredType, Types
 from headrace.operators.window.stored_windows import is_of_operator
 from headrace.savepoint.metadata import TableFile
+from headrace.savepoint.tables import write_table
 from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor
-from headrace.state.keys import KeyCodec
+from headrace.state.exported_tables import ExportedTable
+from headrace.state.keys import KeyCodec, KeyColumn
+from headrace.state.keys.hashing import partitions_of_hashes
 from headrace.state.protocols import StateKind, StateKinds
-from headrace.state_processor.given_rows import GivenRows, by_domain, given_rows, is_spark_dataframe, table_of
-from headrace.state_processor.manifest_edits import OperatorPlace
+from headrace.state.runs.layout import KEY, TIMERS
 from headrace.state_processor.state_columns import StateColumns
 from headrace.storage.folder import Folder
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorPlace:
+    """Where the state of an operator is in a savepoint.
+
+    Attributes:
+        uid: the operator.
+        stage: the stage of its tasks.
+        parallelism: how many tasks it has.
+        max_parallelism: into how many key groups its keys are divided.
+    """
+
+    uid: str
+    stage: int
+    parallelism: int
+    max_parallelism: int
+
+
+def table_of(data: Any) -> pa.Table:
+    """The rows of a table of Arrow, pandas, Polars or DuckDB; or of a dict of columns, or a list of dicts.
+
+    Raises:
+        InvalidTypeError: when it is something else, or Arrow has no type for a column.
+    """
+    try:
+        found = _table_of(data)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InvalidTypeError(f"no Arrow table can be made of this {type(data).__name__}: {error}") from error
+    if found is None:
+        raise InvalidTypeError(
+            f"expected a table of Arrow, pandas, Polars, DuckDB or Spark, not {type(data).__module__}."
+            f"{type(data).__qualname__}"
+        )
+    return found
+
+
+def is_table(data: Any) -> bool:
+    """Whether it is a table of a library, and not elements."""
+    return isinstance(data, pa.Table | pa.RecordBatch) or hasattr(data, "__arrow_c_stream__") or _is_pandas(data)
+
+
+def is_spark_dataframe(data: Any) -> bool:
+    """Whether it is a DataFrame of Spark."""
+    return type(data).__module__.startswith("pyspark.") and hasattr(data, "mapInArrow")
+
+
+def check_spark_session(given: Any, method: str) -> None:
+    """Refuse what is no session of Spark.
+
+    Raises:
+        InvalidTypeError: naming the method that takes one.
+    """
+    if not (type(given).__module__.startswith("pyspark.") and hasattr(given, "createDataFrame")):
+        raise refused(f"{method} takes a SparkSession, not {shown(given)}", InvalidTypeError)
+
+
+def _table_of(data: Any) -> pa.Table | None:
+    if isinstance(data, pa.RecordBatch):
+        return pa.Table.from_batches([data])
+    if _is_pandas(data):
+        return pa.Table.from_pandas(data, preserve_index=False)
+    if hasattr(data, "__arrow_c_stream__") or isinstance(data, Mapping):
+        return pa.table(data)
+    if isinstance(data, Sequence) and all(isinstance(row, Mapping) for row in data):
+        return pa.Table.from_pylist(list(data))
+    return None
+
+
+def _is_pandas(data: Any) -> bool:
+    return type(data).__module__.startswith("pandas.") and hasattr(data, "columns")  # a Series has none
+
+
+def divided(place: OperatorPlace, columns: StateColumns, rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The rows of each task, by partition, in their order."""
+    if columns.is_broadcast:
+        yield from ((partition, rows) for partition in range(place.parallelism))
+    elif columns.state_kind is StateKind.UNION:  # after a start each task has all of it
+        yield 0, rows
+    else:
+        partitions = _partitions(place, columns, rows)
+        order = np.argsort(partitions, kind="stable")
+        bounds = np.searchsorted(partitions[order], np.arange(place.parallelism + 1))
+        for partition, (start, stop) in enumerate(pairwise(bounds.tolist())):
+            yield partition, rows.take(pa.array(order[start:stop]))
+
+
+def _partitions(place: OperatorPlace, columns: StateColumns, rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    if columns.state_kind is StateKind.LIST or KEY not in rows.schema.names:  # an equal share for each
+        shares: npt.NDArray[np.int64] = np.arange(rows.num_rows) * place.parallelism // max(1, rows.num_rows)
+        return shares
+    hashes = KeyColumn.of(rows.column(KEY)).hashes
+    return partitions_of_hashes(hashes, place.parallelism, place.max_parallelism)
+
+
+@dataclass(frozen=True, slots=True)
+class GivenRows:
+    """The rows of one state.
+
+    Attributes:
+        columns: how it is stored.
+        rows: those of this process, checked and stored as backends take them in; or a static DataFrame of Spark, of
+            which nothing comes into this process.
+    """
+
+    columns: StateColumns
+    rows: Any
+
+    @property
+    def parallelism(self) -> int:
+        """How many tasks they are meant for, unless somebody says it."""
+        return default_parallelism(self.rows)
+
+    def write(self, savepoint: Folder, place: OperatorPlace) -> list[TableFile]:
+        """Write them into the files of an operator's tasks; a task without rows has no file.
+
+        Raises:
+            SavepointError: when rows are no such state, or Parquet has no form for a column.
+            OSError: when a file cannot be written.
+        """
+        columns = self.columns
+        if is_spark_dataframe(self.rows):
+            from headrace.runtime.spark.dataframe import grouped  # who has such a DataFrame has Spark
+
+            divide = partial(_divided_batch, place, columns)
+            return grouped(self.rows, place.parallelism, divide, partial(_write_batches, savepoint, place, columns))
+        parts = divided(place, columns, self.rows)
+        return [_write(savepoint, place, columns, number, rows) for number, rows in parts if rows.num_rows]
+
+
+def given_rows(columns: StateColumns, data: Any) -> GivenRows:
+    """The rows of a table of any library.
+
+    Raises:
+        SavepointError: when columns are missing or unknown, and where rows of this process are no such state.
+        InvalidTypeError: when ``data`` is no table.
+    """
+    if is_spark_dataframe(data):
+        if data.isStreaming:
+            raise InvalidTypeError(f"{columns.subject}: expected a static DataFrame, not a streaming one")
+        columns.check_names(data.columns)
+        return GivenRows(columns, data)
+    table = table_of(data)
+    columns.check_names(table.column_names)
+    rows = columns.stored(table)
+    columns.check_identity(rows)
+    return GivenRows(columns, rows)
+
+
+def default_parallelism(data: Any) -> int:
+    """How many tasks data is meant for: those of a DataFrame's cluster, or one."""
+    return int(data.sparkSession.sparkContext.defaultParallelism) if is_spark_dataframe(data) else 1
+
+
+def _divided_batch(
+    place: OperatorPlace, columns: StateColumns, batch: pa.RecordBatch
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    return divided(place, columns, columns.stored(pa.Table.from_batches([batch])))
+
+
+def _write_batches(
+    savepoint: Folder, place: OperatorPlace, columns: StateColumns, partition: int, batches: Iterator[pa.RecordBatch]
+) -> TableFile:
+    """Writes all rows of a task, which nobody has checked together yet."""
+    rows = pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+    columns.check_identity(rows)
+    return _write(savepoint, place, columns, partition, rows)
+
+
+def _write(
+    savepoint: Folder, place: OperatorPlace, columns: StateColumns, partition: int, rows: pa.RecordBatch
+) -> TableFile:
+    table = ExportedTable(place.uid, columns.store, columns.about, rows.schema, [rows])
+    return write_table(savepoint, table, place.stage, partition)
+
+
+DOMAIN: Final = "domain"
+"""The column that says in which time timers are; event time where there is none."""
+
+_DOMAINS: Final = ("event", "processing")
+
+
+def by_domain(table: Any) -> Iterator[tuple[str, Any]]:
+    """The timers of each time domain.
+
+    Raises:
+        SavepointError: when there is another one.
+    """
+    is_spark = is_spark_dataframe(table)
+    if DOMAIN not in (table.columns if is_spark else table.column_names):
+        yield _DOMAINS[0], table
+        return
+    if is_spark:
+        found = [row[0] for row in table.select(DOMAIN).distinct().collect()]
+    else:
+        found = pc.unique(table.column(DOMAIN)).to_pylist()
+    unknown = [domain for domain in found if domain not in _DOMAINS]
+    if unknown:
+        raise SavepointError(f"timers: {DOMAIN!r} is {unknown[0]!r} in a row, and has to be event or processing")
+    for domain in sorted(found):
+        if is_spark:
+            yield domain, table.filter(table[DOMAIN] == domain).drop(DOMAIN)
+        else:
+            yield domain, table.filter(pc.equal(table.column(DOMAIN), domain)).drop_columns([DOMAIN])
+
+
+def of_one_domain(store: str, data: Any) -> Any:
+    """The rows for a store; of timers without the column that says of which time they are, as all are of its own.
+
+    Raises:
+        SavepointError: when others are of the other time.
+        InvalidTypeError: when ``data`` is no table.
+    """
+    kind, _, own = store.partition("/")
+    table = data if is_spark_dataframe(data) else table_of(data)
+    if kind != TIMERS or DOMAIN not in (table.columns if is_spark_dataframe(table) else table.column_names):
+        return data
+    found = dict(by_domain(table))
+    other = next((domain for domain in found if domain != own), None)
+    if other is not None:
+        raise SavepointError(
+            f"{store!r} holds timers of {own} time, and some rows are of {other} time: replace those as "
+            f"{f'{TIMERS}/{other}'!r}"
+        )
+    return found.get(own, table.drop(DOMAIN) if is_spark_dataframe(table) else table.drop_columns([DOMAIN]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,31 +7,33 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, Self
 
-from headrace.checkpoint.manifest import Manifest
+from headrace.checkpoint.manifest import Manifest, OperatorSnapshot, PartitionSnapshot, StageSnapshot
 from headrace.common import options as config
 from headrace.common.configuration import Configuration
+from headrace.common.constants import MAX_WATERMARK
 from headrace.common.errors import InvalidProgramError, SavepointError, expect, refused
+from headrace.common.job_id import JobID
 from headrace.datastream.streams.stream import checked_text
 from headrace.savepoint.disposal import end_progress, give_up
 from headrace.savepoint.metadata import IN_PROGRESS, METADATA, SavepointMetadata, SourceFile, TableFile
 from headrace.savepoint.stored_job import StoredJob, fixed, open_job
 from headrace.savepoint.tables import write_source_file, write_table
 from headrace.savepoint.tasks import with_tables
+from headrace.savepoint.uid_mapping import UidMapping
 from headrace.state.keys.hashing import check_parallelism
-from headrace.state_processor.given_rows import GivenRows, given_rows, of_one_domain
-from headrace.state_processor.manifest_edits import (
-    OperatorPlace,
-    empty_manifest,
-    known_uids,
-    place_of,
-    renamed,
-    with_kinds,
-    with_operator,
-    without,
-)
+from headrace.state.protocols import NO_STATE, StateKinds
+from headrace.state.state_file import VersionRef
 from headrace.state_processor.reader import SavepointReader
 from headrace.state_processor.state_columns import StateColumns
-from headrace.state_processor.state_tables import StateTransformation, WriteTarget, WrittenState
+from headrace.state_processor.state_tables import (
+    GivenRows,
+    OperatorPlace,
+    StateTransformation,
+    WriteTarget,
+    WrittenState,
+    given_rows,
+    of_one_domain,
+)
 from headrace.storage.folder import Folder
 from headrace.storage.locations import open_storage
 
@@ -142,13 +144,12 @@ class SavepointWriter:
         expect(transformation, StateTransformation, "with_operator")
         if not transformation.state_kinds:
             raise refused(f"the operator {uid!r} is given no state: call with_state(), say, on what from_tables() gave")
-        place = place_of(self._manifest, uid)
-        if uid in self._given or (place is not None and self._has_state(uid)):
+        if uid in self._given or self._has_state(uid):
             raise InvalidProgramError(
                 f"the operator {uid!r} has state already: call remove_operator({uid!r}) first to have all of it "
                 "replaced, or replace_table() for one of its states"
             )
-        if place is None:
+        if uid not in places(self._manifest):
             parallelism = self._configuration.get(config.PARALLELISM) or transformation.parallelism
             self._manifest = with_operator(self._manifest, uid, min(parallelism, self._manifest.max_parallelism))
         self._manifest = with_kinds(self._manifest, uid, transformation.state_kinds)
@@ -275,9 +276,7 @@ class SavepointWriter:
                 yield write_source_file(folder, self._carried[uid], name, content)
 
     def _place(self, uid: str) -> OperatorPlace:
-        place = place_of(self._manifest, uid)
-        assert place is not None, "it was looked up when the state was given"
-        return place
+        return places(self._manifest)[uid]
 
     def _has_state(self, uid: str) -> bool:
         return any(uid in stage.operators and stage.operators[uid].state_kinds for stage in self._manifest.stages)
@@ -327,3 +326,85 @@ def _check_empty(folder: Folder, own: frozenset[str]) -> None:
             f"{folder} holds {names[0]!r}: choose another place, or remove it if it is left of a savepoint that was "
             "not completed"
         )
+
+
+def empty_manifest(max_parallelism: int) -> Manifest:
+    """A job that has read nothing, and has no operators yet."""
+    return Manifest(1, 0, str(JobID()), "bootstrap", max_parallelism, 0, stages=(StageSnapshot(),))
+
+
+def places(manifest: Manifest) -> dict[str, OperatorPlace]:
+    """By uid, where the operators of a manifest are."""
+    return {
+        uid: OperatorPlace(uid, index, operator.parallelism, operator.max_parallelism)
+        for index, stage in enumerate(manifest.stages)
+        for uid, operator in stage.operators.items()
+    }
+
+
+def known_uids(manifest: Manifest) -> list[str]:
+    """The uids of all sources, and of all operators that are told of."""
+    return sorted({*manifest.sources, *(uid for stage in manifest.stages for uid in stage.operators)})
+
+
+def with_operator(manifest: Manifest, uid: str, parallelism: int) -> Manifest:
+    """A manifest with an operator that it does not know, in a stage of its own: it has reached no event time yet."""
+    operator = OperatorSnapshot(parallelism, manifest.max_parallelism)
+    partitions = tuple(PartitionSnapshot(None) for _ in range(parallelism))
+    return replace(manifest, stages=(*manifest.stages, StageSnapshot({uid: operator}, partitions)))
+
+
+def with_kinds(manifest: Manifest, uid: str, kinds: StateKinds) -> Manifest:
+    """A manifest that says which kinds of state an operator has; where it has come in event time stays."""
+    stages = tuple(
+        _with_kinds(index, stage, uid, kinds) if uid in stage.operators else stage
+        for index, stage in enumerate(manifest.stages)
+    )
+    return replace(manifest, stages=stages)
+
+
+def _with_kinds(index: int, stage: StageSnapshot, uid: str, kinds: StateKinds) -> StageSnapshot:
+    operators = {**stage.operators, uid: replace(stage.operators[uid], state_kinds=kinds)}
+    held = [operator.parallelism for operator in operators.values() if operator.state_kinds]
+    partitions = (
+        replace(part, version=(part.version or VersionRef(index, number, 0)) if held else None)
+        for number, part in enumerate(stage.partitions)
+    )
+    return StageSnapshot(operators, tuple(partitions))
+
+
+def without(manifest: Manifest, uid: str) -> Manifest:
+    """A manifest without the state, the position and the output of an operator.
+
+    Where it has come in event time stays, for one that gets state of its own under the uid.
+    """
+    edited = with_kinds(manifest, uid, NO_STATE)
+    if manifest.finished and uid in manifest.sources:
+        edited = _not_finished(edited)
+    return replace(
+        edited,
+        sources={known: source for known, source in edited.sources.items() if known != uid},
+        pending=tuple(commit for commit in edited.pending if commit.sink != uid),
+        in_progress={known: output for known, output in edited.in_progress.items() if known != uid},
+    )
+
+
+def _not_finished(manifest: Manifest) -> Manifest:
+    """A manifest of a job that has something to read again: event time, which had come to its end, begins anew."""
+
+    def begun_anew(partition: PartitionSnapshot) -> PartitionSnapshot:
+        known = {uid: reached for uid, reached in partition.progress.items() if reached.watermark != MAX_WATERMARK}
+        return replace(partition, progress=known)
+
+    stages = tuple(replace(stage, partitions=tuple(map(begun_anew, stage.partitions))) for stage in manifest.stages)
+    return replace(manifest, stages=stages, finished=False)
+
+
+def renamed(manifest: Manifest, old: str, new: str) -> Manifest:
+    """A manifest in which an operator, a source or a sink has another uid."""
+    uids = UidMapping({old: new})
+    return replace(
+        uids.manifest(manifest),
+        pending=tuple(replace(commit, sink=uids.of(commit.sink)) for commit in manifest.pending),
+        in_progress={uids.of(uid): output for uid, output in manifest.in_progress.items()},
+    )

@@ -23,10 +23,10 @@ from headrace.common.typeinfo import Types
 from headrace.datastream.aggregates import count, listagg, sum
 from headrace.operators.window.columnar import session_windows
 from headrace.operators.window.columnar.session_windows import SessionWindowOperator
+from headrace.state.key_sorted_table import newest_of_keys
 from headrace.state.runs import ALL_HASHES, Run
 from headrace.state.runs.merging import merge_runs
 from headrace.state.runs.sections import Section
-from headrace.state.sorted_table import newest_of_keys
 from headrace.testing import JobHarness
 from headrace.windowing.assigners import EventTimeSessionWindows
 from headrace.windowing.triggers import EventTimeTrigger, PurgingTrigger

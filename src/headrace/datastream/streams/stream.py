@@ -17,7 +17,7 @@ from headrace.datastream.streams.types import Role, TypeOrigin, is_untyped, neve
 from headrace.datastream.transformations import Transformations
 from headrace.graph.specs import OperatorSpec
 from headrace.graph.stream_graph import Edge, Node
-from headrace.state.renamed_fields import RenamedFields
+from headrace.state.evolution import RenamedFields
 
 if TYPE_CHECKING:
     from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment

@@ -22,7 +22,7 @@ from headrace.common.typeinfo import TypeInformation, Types
 from headrace.expressions import Bound
 from headrace.operators.arrays import concat, fixed_width, gather, list_lengths, replaced, validity
 from headrace.operators.user_code import OperatorPlace
-from headrace.state.renamed_fields import NOTHING_RENAMED, RenamedFields
+from headrace.state.evolution import NOTHING_RENAMED, RenamedFields
 from headrace.state.runs.grouping import Groups, RowGroups, Segments
 
 Longs = npt.NDArray[np.int64]

@@ -20,12 +20,12 @@ from headrace.common.typeinfo import TypeInformation
 from headrace.operators.arrays import concat, gather
 from headrace.operators.base import KeyedBatch
 from headrace.operators.waiting import TakenBatches
+from headrace.state.evolution import NOTHING_RENAMED, RenamedFields
+from headrace.state.key_sorted_table import key_ranges, key_sorted, register_key_sorted_merger
 from headrace.state.keys import KeyCodec, KeyColumn
-from headrace.state.renamed_fields import NOTHING_RENAMED, RenamedFields
 from headrace.state.runs.grouping import sorted_by
 from headrace.state.runs.layout import HASH, KEY, RETAINED_UNTIL, TYPES, rows_of_ranges
 from headrace.state.runs.sections import Section
-from headrace.state.sorted_table import key_ranges, key_sorted, register_key_sorted_merger
 from headrace.state.table_layout import TableLayout
 
 Longs = npt.NDArray[np.int64]

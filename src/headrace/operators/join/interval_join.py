@@ -30,8 +30,8 @@ from headrace.operators.join.outer_pairs import UnmatchedLog, UnmatchedRecords
 from headrace.operators.join.results import JoinResults, Outer
 from headrace.operators.waiting import WaitingBatches
 from headrace.operators.window.lateness import LateRecords, check_timestamps
+from headrace.state.key_sorted_table import KeySortedTable
 from headrace.state.runs.sections import Section
-from headrace.state.sorted_table import KeySortedTable
 
 Longs = npt.NDArray[np.int64]
 

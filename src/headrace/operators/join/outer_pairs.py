@@ -22,6 +22,7 @@ from headrace.operators.join.find_pairs import (
     Pairs,
     gathered,
 )
+from headrace.state.key_sorted_table import key_ranges, key_sorted
 from headrace.state.keys import KeyCodec, KeyColumn
 from headrace.state.runs import RunStore
 from headrace.state.runs.grouping import group_rows
@@ -29,7 +30,7 @@ from headrace.state.runs.layout import HASH, KEY, LIVE, RETAINED_UNTIL, rows_of_
 from headrace.state.runs.merge_input import NO_TIME, concat, newest
 from headrace.state.runs.merging import INLINE_ROWS, merge_runs, register_ordered_merger
 from headrace.state.runs.sections import Section
-from headrace.state.sorted_table import TimeSortedTable, key_ranges, key_sorted
+from headrace.state.sorted_table import TimeSortedTable
 from headrace.state.table_layout import TableLayout
 
 Longs = npt.NDArray[np.int64]

@@ -24,9 +24,9 @@ from headrace.common.typeinfo import TypeInformation
 from headrace.metrics.registry import ROWS_DROPPED, ROWS_MOVED
 from headrace.operators.base import EpochScope, Operator, OperatorContext, Output, cannot_go_on
 from headrace.operators.window.lateness import passed_end
-from headrace.state.keyed.backend import NAMESPACED_PREFIX, STORE_PREFIX
+from headrace.state.evolution import NOTHING_RENAMED, RenamedFields
 from headrace.state.keys import KeyCodec
-from headrace.state.renamed_fields import NOTHING_RENAMED, RenamedFields
+from headrace.state.protocols import NAMESPACED_PREFIX, STORE_PREFIX
 from headrace.state.runs import Run, RunStore
 from headrace.state.runs.merge_input import Combine, described, floor_of, rest_of
 from headrace.state.table_layout import TableLayout

@@ -3,83 +3,34 @@
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final
 
 import pyarrow as pa
 
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.typeinfo import Json
 from headrace.state import descriptors as d
-from headrace.state.interfaces import MergingState
 from headrace.state.keyed.map_state import ColumnarMapState
 from headrace.state.keyed.namespaces import KeyScope, Namespace, NamespaceScope, StateScope, decoded_pair, namespaced
 from headrace.state.keyed.table import StateTable
 from headrace.state.keyed.value_and_list_state import (
     ColumnarListState,
-    ElementCells,
     FoldedAggregatingState,
     FoldedReducingState,
     value_state,
 )
 from headrace.state.keys import KeyCodec, KeyColumn
-from headrace.state.keys.codecs import NO_KEY, AnyKeyEntry
+from headrace.state.keys.codecs import NO_KEY, KeyEntry
+from headrace.state.protocols import NAMESPACED_PREFIX, STORE_PREFIX
 from headrace.state.runs import RunStore
 from headrace.state.runs.layout import KEY
 
-STORE_PREFIX: Final = "state/"
-"""Stores of states by key are called so, followed by the name of the state."""
-
-NAMESPACED_PREFIX: Final = "namespaced/"
-"""The same of states by key and namespace."""
-
-
-class _Cells(Protocol):
-    """What a state holds in memory during an epoch."""
-
-    def forget_keys(self) -> None: ...
-
-    def end_epoch(self) -> None: ...
-
-
-class _Mergeable(Protocol):
-    """What merging states have besides."""
-
-    def take(self) -> Any: ...
-
-    def absorb(self, content: object) -> None: ...
-
-
-def _value(scope: StateScope, table: StateTable, descriptor: d.ValueStateDescriptor) -> tuple[Any, _Cells]:
-    cells = ElementCells(scope, table, descriptor)
-    return value_state(scope, cells, descriptor), cells
-
-
-def _reducing(scope: StateScope, table: StateTable, descriptor: d.ReducingStateDescriptor) -> tuple[Any, _Cells]:
-    cells = ElementCells(scope, table, descriptor)
-    return FoldedReducingState(scope, cells, descriptor), cells
-
-
-def _aggregating(scope: StateScope, table: StateTable, descriptor: d.AggregatingStateDescriptor) -> tuple[Any, _Cells]:
-    cells = ElementCells(scope, table, descriptor)
-    return FoldedAggregatingState(scope, cells, descriptor), cells
-
-
-def _list(scope: StateScope, table: StateTable, descriptor: d.ListStateDescriptor) -> tuple[Any, _Cells]:
-    state = ColumnarListState(scope, table, descriptor)
-    return state, state
-
-
-def _map(scope: StateScope, table: StateTable, descriptor: d.MapStateDescriptor) -> tuple[Any, _Cells]:
-    state = ColumnarMapState(scope, table, descriptor)
-    return state, state
-
-
-_KINDS: Final[dict[str, Callable[[Any, StateTable, Any], tuple[Any, _Cells]]]] = {
-    "value": _value,
-    "list": _list,
-    "map": _map,
-    "reducing": _reducing,
-    "aggregating": _aggregating,
+_KINDS: Final[dict[str, Callable[[StateScope, StateTable, Any], Any]]] = {
+    "value": value_state,
+    "list": ColumnarListState,
+    "map": ColumnarMapState,
+    "reducing": FoldedReducingState,
+    "aggregating": FoldedAggregatingState,
 }
 """What makes the state of a descriptor, by the descriptor's ``kind``."""
 
@@ -91,33 +42,35 @@ class _States:
         scope: which is the current one.
         keys: how keys are stored, as JSON.
         store: gives the runs of a state by its name.
+        times: says what time it is.
     """
 
-    def __init__(self, scope: StateScope, keys: Json, store: Callable[[str], RunStore]) -> None:
+    def __init__(self, scope: StateScope, keys: Json, store: Callable[[str], RunStore], times: KeyScope) -> None:
         self._scope = scope
         self._keys = keys
         self._store = store
-        self._declared: dict[str, tuple[d.StateDescriptor, Any, _Cells]] = {}
+        self._times = times
+        self._declared: dict[str, tuple[d.StateDescriptor, Any]] = {}
 
     def of(self, descriptor: d.StateDescriptor) -> Any:
         known = self._declared.get(descriptor.name)
         if known is not None:
             _check_same(known[0], descriptor)
             return known[1]
-        table = StateTable(self._store(descriptor.name), descriptor, self._keys)
+        table = StateTable(self._store(descriptor.name), descriptor, self._keys, self._times)
         with errors_named(descriptor):
-            state, cells = _KINDS[descriptor.kind](self._scope, table, descriptor)
-        self._declared[descriptor.name] = (descriptor, state, cells)
+            state = _KINDS[descriptor.kind](self._scope, table, descriptor)
+        self._declared[descriptor.name] = (descriptor, state)
         return state
 
     def forget_keys(self) -> None:
-        for *_, cells in self._declared.values():
-            cells.forget_keys()
+        for _, state in self._declared.values():
+            state.forget_keys()
 
     def end_epoch(self) -> None:
-        for descriptor, _, cells in self._declared.values():
+        for descriptor, state in self._declared.values():
             with errors_named(descriptor):
-                cells.end_epoch()
+                state.end_epoch()
 
 
 @contextmanager
@@ -141,8 +94,8 @@ class KeyedStateBackend(KeyScope):
         super().__init__(codec)
         self._store = store
         self._pairs = NamespaceScope(self)
-        self._of_keys = _States(self, codec.to_json(), lambda name: store(STORE_PREFIX + name))
-        self._of_pairs = _States(self._pairs, namespaced(codec), lambda name: store(NAMESPACED_PREFIX + name))
+        self._of_keys = _States(self, codec.to_json(), lambda name: store(STORE_PREFIX + name), self)
+        self._of_pairs = _States(self._pairs, namespaced(codec), lambda name: store(NAMESPACED_PREFIX + name), self)
 
     def state(self, descriptor: d.StateDescriptor) -> Any:
         """The state of a descriptor, for the current key.
@@ -160,7 +113,7 @@ class KeyedStateBackend(KeyScope):
         """
         return self._of_pairs.of(descriptor)
 
-    def keys_of(self, descriptor: d.StateDescriptor) -> list[AnyKeyEntry]:
+    def keys_of(self, descriptor: d.StateDescriptor) -> list[KeyEntry]:
         """The keys that may have something in a state, those of this epoch among them, in the order of hash and key.
 
         Whether one has, the state tells.
@@ -170,7 +123,7 @@ class KeyedStateBackend(KeyScope):
             self.bind(KeyColumn.of(run.column(KEY)))
         return sorted(self.entries.all, key=lambda entry: (entry.hash, entry.raw))
 
-    def keys_and_namespaces(self, descriptor: d.StateDescriptor) -> list[tuple[AnyKeyEntry, Namespace]]:
+    def keys_and_namespaces(self, descriptor: d.StateDescriptor) -> list[tuple[KeyEntry, Namespace]]:
         """The keys and namespaces of which a state was stored when the epoch began, each pair once.
 
         Whether it still holds something of a pair, the state tells.
@@ -181,12 +134,12 @@ class KeyedStateBackend(KeyScope):
         entries = self.bind(KeyColumn.of(pa.array([key for key, _ in pairs], self.codec.arrow_type)))
         return [(entry, namespace) for entry, (_, namespace) in zip(entries, pairs, strict=True)]
 
-    def enter_namespace(self, namespace: Namespace, keys: Iterable[AnyKeyEntry]) -> None:
+    def enter_namespace(self, namespace: Namespace, keys: Iterable[KeyEntry]) -> None:
         """Sets the current namespace. The state that ``keys`` have in it is read together, once one of them asks."""
         self.namespace = namespace
         self._pairs.upcoming = keys
 
-    def expect(self, pairs: Iterable[tuple[AnyKeyEntry, Namespace]]) -> None:
+    def expect(self, pairs: Iterable[tuple[KeyEntry, Namespace]]) -> None:
         """Says which keys and namespaces will be used: their state is read together, once one of them asks."""
         self._pairs.expect(pairs)
 
@@ -197,19 +150,18 @@ class KeyedStateBackend(KeyScope):
             InvalidProgramError: when the state is none of which two can be made one.
         """
         state, target = self.namespaced_state(descriptor), self.namespace
-        if not isinstance(state, MergingState):
+        if not hasattr(state, "absorb"):
             raise InvalidProgramError(
                 f"two states of {descriptor.label} cannot be made one: use reducing, aggregating or list state"
             )
-        mergeable = cast("_Mergeable", state)
         taken = []
         for source in sources:
             self.namespace = source
-            taken.append(mergeable.take())
+            taken.append(state.take())
         self.namespace = target
         for content in taken:
             if content is not None:
-                mergeable.absorb(content)
+                state.absorb(content)
 
     def begin_epoch(self, clock: int, event_time: int) -> None:
         """Starts an epoch without any keys."""

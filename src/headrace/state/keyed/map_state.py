@@ -33,8 +33,7 @@ from headrace.state.keyed.namespaces import StateScope
 from headrace.state.keyed.table import Match, NestedCells, StateTable
 from headrace.state.keys.codecs import not_hashable
 from headrace.state.keys.typed import PLAIN, is_declared, is_integer_type, nan_replacer
-from headrace.state.runs import ELEMENT_COUNT
-from headrace.state.runs.layout import ACTION, CLEAR, REMOVED, sorted_lists
+from headrace.state.runs.layout import ACTION, REMOVED, sorted_lists
 
 SMALL_MAP: Final = 256
 """Up to so many entries are read together, which takes little longer than looking one up."""
@@ -56,7 +55,6 @@ class ColumnarMapState(MapState[Any, Any]):
         self._value_subject = f"{self._label}: the value of an entry"
         self._key_type = descriptor.key_type
         self._has_integer_keys = is_integer_type(descriptor.key_type)
-        self._scope = scope
         self._table = table
         self._entries = MapEntries(descriptor, expires=table.ttl is not None)
         keys, values = handler_of(descriptor.key_type), handler_of(descriptor.value_type)
@@ -64,10 +62,10 @@ class ColumnarMapState(MapState[Any, Any]):
         self._coerce_key, self._is_coerced_key = keys.coerce, _key_check(keys, self._same_nan)
         self._coerce_value, self._is_coerced_value = values.coerce, values.is_coerced
         self._copies = not descriptor.value_type.is_immutable
-        self._cells = NestedCells(scope, table, MapCell, self._read)
+        self._cells = NestedCells(scope, table, MapCell, self._read, self._columns)
 
-    def get(self, key: object) -> Any:
-        cell: MapCell = self._cells.read()
+    def get(self, key: Any) -> Any:
+        cell = self._cells.read()
         if not self._is_coerced_key(key):
             key = self._wanted(key)
         element = GONE if key is GONE else cell.entries.get(key, cell.missing)
@@ -79,8 +77,8 @@ class ColumnarMapState(MapState[Any, Any]):
             return _value_of(element) if self._touch(cell, key, element) else None
         return copy_value(element) if self._copies else element
 
-    def contains(self, key: object) -> bool:
-        cell: MapCell = self._cells.read()
+    def contains(self, key: Any) -> bool:
+        cell = self._cells.read()
         if not self._is_coerced_key(key):
             key = self._wanted(key)
         element = GONE if key is GONE else cell.entries.get(key, cell.missing)
@@ -88,18 +86,18 @@ class ColumnarMapState(MapState[Any, Any]):
             element = self._look_up(cell, key)
         return element is not GONE and (self._table.ttl is None or self._touch(cell, key, element))
 
-    def put(self, key: object, value: object) -> None:
+    def put(self, key: Any, value: Any) -> None:
         if not self._is_coerced_key(key):
             key = self._key(key)
         self._cells.current().put(key, self._stored(value))
 
-    def put_all(self, dict_value: Mapping[Any, object]) -> None:
+    def put_all(self, dict_value: Mapping[Any, Any]) -> None:
         given = dict_value.items() if type(dict_value) is dict else entries_of(dict_value, f"{self._label}: put_all()")
-        cell: MapCell = self._cells.current()
+        cell = self._cells.current()
         for key, value in given:
             cell.put(self._key(key), self._stored(value))
 
-    def remove(self, key: object) -> None:
+    def remove(self, key: Any) -> None:
         self._cells.current().remove(self._key(key))
 
     def clear(self) -> None:
@@ -123,7 +121,7 @@ class ColumnarMapState(MapState[Any, Any]):
         stop = MAX_INT64 + 1 if high is None else min(self._bound(high), MAX_INT64 + 1)
         if start >= stop:
             return []
-        cell: MapCell = self._cells.read()
+        cell = self._cells.read()
         elements = self._between(cell, start, stop)
         keys = sorted(elements)
         if self._table.ttl is not None:
@@ -132,7 +130,7 @@ class ColumnarMapState(MapState[Any, Any]):
             return [(key, copy_value(elements[key])) for key in keys]
         return [(key, elements[key]) for key in keys]
 
-    def _bound(self, bound: object) -> int:
+    def _bound(self, bound: Any) -> int:
         if isinstance(bound, bool) or not hasattr(bound, "__index__"):
             raise InvalidTypeError(
                 f"{self._label}: items_between() takes integers, or None for an open end; got {bound!r} "
@@ -164,13 +162,13 @@ class ColumnarMapState(MapState[Any, Any]):
         return [value for _, value in self.items()]
 
     def is_empty(self) -> bool:
-        cell: MapCell = self._cells.read()
+        cell = self._cells.read()
         if not cell.is_loaded and any(self._is_there(self._element(cell, key)) for key in self._some_keys(cell)):
             return False
         entries = self._loaded().entries
         return not (entries if self._table.ttl is None else any(map(self._is_there, entries.values())))
 
-    def _key(self, key: object) -> Any:
+    def _key(self, key: Any) -> Any:
         """The key as it comes back from storage."""
         if self._is_coerced_key(key):
             return key
@@ -183,7 +181,7 @@ class ColumnarMapState(MapState[Any, Any]):
             raise InvalidTypeError(f"{self._key_subject}: {not_hashable(coerced)}")
         return self._same_nan(coerced)
 
-    def _wanted(self, key: object) -> Any:
+    def _wanted(self, key: Any) -> Any:
         """The same for a key that is looked for; GONE for one that does not fit the type, so that it is not there.
 
         A dict would find 1 when 1.0 is looked for; how an entry is looked for must not depend on the size of the map.
@@ -193,25 +191,26 @@ class ColumnarMapState(MapState[Any, Any]):
         except InvalidTypeError:
             return GONE
 
-    def _stored(self, value: object) -> Any:
+    def _stored(self, value: Any) -> Any:
         if not self._is_coerced_value(value):
             value = self._coerce_value(value, self._value_subject)
         value = copy_value(value, self._value_subject) if self._copies else value
         ttl = self._table.ttl
-        return value if ttl is None else (value, ttl.expiry(self._table.now(self._scope)))
+        return value if ttl is None else (value, ttl.expiry(self._table.now))
 
-    def _is_there(self, element: object) -> bool:
+    def _is_there(self, element: Any) -> bool:
         """Whether an entry would be seen; that does not count as reading it."""
         ttl = self._table.ttl
         if element is GONE or ttl is None or ttl.return_expired:
             return element is not GONE
         expiry = _expiry_of(element)
-        return expiry is None or expiry > self._table.now(self._scope)
+        return expiry is None or expiry > self._table.now
 
     def _touch(self, cell: MapCell, key: Any, element: Any) -> bool:
         """Reads an entry that may expire: it goes when it has, or its life is prolonged; whether it is to be seen."""
-        ttl, now, expiry = self._table.ttl, self._table.now(self._scope), _expiry_of(element)
-        assert ttl is not None
+        ttl, now, expiry = self._table.ttl, self._table.now, _expiry_of(element)
+        if ttl is None:
+            return True
         if expiry is not None and expiry <= now:
             cell.remove(key)
             return ttl.return_expired
@@ -229,17 +228,17 @@ class ColumnarMapState(MapState[Any, Any]):
 
     def _loaded(self) -> MapCell:
         """The cell of the current key, with all its entries."""
-        cell: MapCell = self._cells.read()
+        cell = self._cells.read()
         if not cell.is_loaded:
             self._load(cell)
         return cell
 
-    def _element(self, cell: MapCell, key: object) -> Any:
+    def _element(self, cell: MapCell, key: Any) -> Any:
         """The element of an entry; GONE when there is none."""
         element = cell.entries.get(key, cell.missing)
         return self._look_up(cell, key) if element is UNKNOWN else element
 
-    def _look_up(self, cell: MapCell, key: object) -> Any:
+    def _look_up(self, cell: MapCell, key: Any) -> Any:
         """The element of an entry of which nothing is known yet."""
         cell.look_ups += 1
         if cell.look_ups * LOOK_UP_COST > cell.size:
@@ -248,7 +247,7 @@ class ColumnarMapState(MapState[Any, Any]):
         element = cell.entries[key] = self._found(cell, key)
         return element
 
-    def _found(self, cell: MapCell, key: object) -> Any:
+    def _found(self, cell: MapCell, key: Any) -> Any:
         """What the newest run that knows the entry says about it."""
         try:
             probe = self._entries.probe(key)
@@ -300,14 +299,11 @@ class ColumnarMapState(MapState[Any, Any]):
 
     def end_epoch(self) -> None:
         """Writes the entries that have changed, and where older entries are void."""
-        changed = self._cells.changed()
-        if changed is not None:
-            keys, cells = changed
-            lengths = np.array([len(cell.actions) for cell in cells], dtype=np.int64)
-            lists = sorted_lists(lengths, self._entries.to_columns(_happened(cells)))
-            cleared = pa.array([cell.cleared for cell in cells], pa.bool_())
-            self._table.append(keys, {CLEAR: cleared, **lists}, {ELEMENT_COUNT: int(lengths.sum())})
-        self._table.merge_small_runs(self._scope)
+        self._cells.end_epoch()
+
+    def _columns(self, cells: list[MapCell]) -> tuple[dict[str, pa.Array], int]:
+        lengths = np.array([len(cell.actions) for cell in cells], dtype=np.int64)
+        return sorted_lists(lengths, self._entries.to_columns(_happened(cells))), int(lengths.sum())
 
 
 def _value_of(element: Any) -> Any:
@@ -336,7 +332,7 @@ def _happened(cells: list[MapCell]) -> EntryChanges:
     return EntryChanges(keys, happened, elements)
 
 
-def _key_check(handler: TypeHandler, same_nan: Callable[[Any], object] | None) -> Callable[[Any], bool]:
+def _key_check(handler: TypeHandler, same_nan: Callable[[Any], Any] | None) -> Callable[[Any], bool]:
     """Whether a key is as it comes back from storage, every NaN in it the one object that stands for all."""
     is_coerced = CheckSource.compiled(handler, takes_none=False)
     if same_nan is None:
@@ -347,7 +343,7 @@ def _key_check(handler: TypeHandler, same_nan: Callable[[Any], object] | None) -
     return lambda key: type(key) in surely or (is_coerced(key) and same_nan(key) is key and _is_hashable(key))
 
 
-def _is_hashable(key: object) -> bool:
+def _is_hashable(key: Any) -> bool:
     try:
         hash(key)
     except TypeError:

@@ -5,7 +5,9 @@ the pair. The upper half of its hash is that of the key alone, and so decides th
 the lower half tells the namespaces of a key apart, so that a key may have many.
 """
 
-from collections.abc import Iterable, Sequence
+from __future__ import annotations
+
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Final, Protocol
 
@@ -17,7 +19,7 @@ from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import StateError
 from headrace.common.typeinfo import Json
 from headrace.state.keys import KeyCodec, KeyColumn
-from headrace.state.keys.codecs import NO_KEY, AnyKeyEntry, KeyEntries, NoKey
+from headrace.state.keys.codecs import NO_KEY, Entries, KeyEntries, KeyEntry
 from headrace.state.keys.encoding import ClassRegistry, KeyDecoder, KeyEncoder
 from headrace.state.keys.hashing import hash_array
 
@@ -47,23 +49,22 @@ class NamespacedKey:
 
     __slots__ = ("key", "namespace", "ordinal")
 
-    def __init__(self, key: AnyKeyEntry, namespace: GivenNamespace, ordinal: int) -> None:
+    def __init__(self, key: KeyEntry, namespace: GivenNamespace, ordinal: int) -> None:
         self.key = key
         self.namespace = namespace
         self.ordinal = ordinal
 
 
-class NamespacedKeys:
-    """All pairs that were met in one epoch, numbered in the order in which they were met."""
+class NamespacedKeys(Entries[NamespacedKey]):
+    """All pairs that were met in one epoch."""
 
     def __init__(self) -> None:
-        self.all: list[NamespacedKey] = []
+        super().__init__()
         self._known: dict[tuple[int, Namespace], NamespacedKey] = {}
         self._encoder = KeyEncoder(ClassRegistry())
-        self._columns: list[KeyColumn] = []
         self._encoded = 0
 
-    def pair(self, key: AnyKeyEntry | NoKey, namespace: Namespace) -> NamespacedKey:
+    def pair(self, key: KeyEntry, namespace: Namespace) -> NamespacedKey:
         """The entry of a pair.
 
         Raises:
@@ -72,25 +73,15 @@ class NamespacedKeys:
         found = self._known.get((key.ordinal, namespace))
         if found is None:
             given = _given(namespace)
-            found = self._known[key.ordinal, given] = NamespacedKey(key, given, len(self.all))  # type: ignore[arg-type]
+            found = self._known[key.ordinal, given] = NamespacedKey(key, given, len(self.all))
             self.all.append(found)
         return found
 
     def columns(self, start: int, stop: int) -> KeyColumn:
-        """The pairs with the ordinals from ``start`` up to ``stop``, in canonical form."""
         if self._encoded < len(self.all):
-            self._columns.append(self._encode(self.all[self._encoded :]))
+            self._chunks.append(self._encode(self.all[self._encoded :]))
             self._encoded = len(self.all)
-        newest = self._encoded - len(self._columns[-1])
-        if start >= newest:  # as a rule the newest are asked for, and the others need not be copied for that
-            return self._columns[-1].slice(start - newest, stop - newest)
-        if len(self._columns) > 1:
-            self._columns = [KeyColumn.concat(self._columns)]
-        return self._columns[0].slice(start, stop)
-
-    def take(self, ordinals: npt.NDArray[np.int64]) -> KeyColumn:
-        """The pairs with these ordinals."""
-        return self.columns(0, len(self.all)).take(ordinals)
+        return super().columns(start, stop)
 
     def _encode(self, pairs: list[NamespacedKey]) -> KeyColumn:
         encode = self._encoder.encode
@@ -109,11 +100,11 @@ class NamespaceScope:
         keys: the keys of the operator, the current one, and the current namespace.
     """
 
-    def __init__(self, keys: "KeyScope") -> None:
+    def __init__(self, keys: KeyScope) -> None:
         self._keys = keys
         self._last: NamespacedKey | None = None
         self.entries = NamespacedKeys()
-        self.upcoming: Iterable[AnyKeyEntry] = ()
+        self.upcoming: Iterable[KeyEntry] = ()
 
     @property
     def current(self) -> NamespacedKey:
@@ -127,17 +118,7 @@ class NamespaceScope:
             last = self._last = self.entries.pair(key, namespace)
         return last
 
-    @property
-    def clock(self) -> int:
-        """The processing time of the epoch, in milliseconds."""
-        return self._keys.clock
-
-    @property
-    def event_time(self) -> int:
-        """The event time that what is being processed meets, in milliseconds."""
-        return self._keys.event_time
-
-    def expect(self, pairs: Iterable[tuple[AnyKeyEntry, Namespace]]) -> None:
+    def expect(self, pairs: Iterable[tuple[KeyEntry, Namespace]]) -> None:
         """Numbers pairs that will be asked for, so that their state is read together."""
         pair = self.entries.pair
         for key, namespace in pairs:
@@ -221,20 +202,6 @@ def _given(namespace: object) -> GivenNamespace:
     )
 
 
-class Entries(Protocol):
-    """What was met in an epoch: keys, or pairs of key and namespace, numbered by ``ordinal``."""
-
-    @property
-    def all(self) -> Sequence[Any]:
-        """Them, by ordinal."""
-
-    def columns(self, start: int, stop: int) -> KeyColumn:
-        """Those with the ordinals from ``start`` up to ``stop``, as they are stored."""
-
-    def take(self, ordinals: npt.NDArray[Any]) -> KeyColumn:
-        """Those with these ordinals, as they are stored."""
-
-
 class StateScope(Protocol):
     """What a state is kept by: the keys of an operator, or pairs of key and namespace."""
 
@@ -243,15 +210,7 @@ class StateScope(Protocol):
         """What is being processed; its ``ordinal`` says where a state keeps what it holds for it."""
 
     @property
-    def clock(self) -> int:
-        """The processing time of the epoch, in milliseconds."""
-
-    @property
-    def event_time(self) -> int:
-        """The event time that what is being processed meets, in milliseconds."""
-
-    @property
-    def entries(self) -> Entries:
+    def entries(self) -> Entries[Any]:
         """What was met in this epoch."""
 
 
@@ -271,17 +230,17 @@ class KeyScope:
 
     def __init__(self, codec: KeyCodec) -> None:
         self.codec = codec
-        self.current: AnyKeyEntry | NoKey = NO_KEY
+        self.current: KeyEntry = NO_KEY
         self.namespace: Namespace = None
         self.clock = 0
         self.event_time = MIN_WATERMARK
         self.entries = KeyEntries(codec)
 
-    def bind(self, keys: KeyColumn) -> list[AnyKeyEntry]:
+    def bind(self, keys: KeyColumn) -> list[KeyEntry]:
         """The entry of each key; equal keys have the same entry throughout an epoch."""
         return self.entries.bind(keys)
 
-    def expect(self, pairs: Iterable[tuple[AnyKeyEntry, Namespace]]) -> None:
+    def expect(self, pairs: Iterable[tuple[KeyEntry, Namespace]]) -> None:
         """Says which keys will be current in which namespaces; nothing has to come of it."""
 
     def forget_keys(self) -> None:

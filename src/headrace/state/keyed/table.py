@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from operator import is_not
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +15,10 @@ from headrace.common.logs import get_logger
 from headrace.common.typeinfo import Json, TypeInformation
 from headrace.state.descriptors import StateDescriptor
 from headrace.state.evolution import OTHER_UID, difference, evolve_run
-from headrace.state.keyed.namespaces import Entries, StateScope
+from headrace.state.keyed.namespaces import KeyScope, StateScope
 from headrace.state.keys import KeyColumn
-from headrace.state.runs import HASH, SORT, Run, RunStore
+from headrace.state.keys.codecs import Entries
+from headrace.state.runs import ELEMENT_COUNT, HASH, SORT, Run, RunStore
 from headrace.state.runs.layout import CLEAR, EXPIRY, KEY, KEY_ORDER, KIND, TTL, TYPES, VALUE
 from headrace.state.runs.merge_input import aged, expires, follow
 from headrace.state.runs.merging import merge_small_runs
@@ -28,8 +30,10 @@ Indices = npt.NDArray[np.int64]
 
 logger = get_logger(__name__)
 
+UNLOADED: Final[Any] = object()
+"""Stands for an element that has not been read yet."""
 _NAMESPACES: Final = "namespaces"
-"""What a run says about its namespaces; nothing where it was stored by earlier versions, or does not matter."""
+"""What a run says about its namespaces; nothing where that does not matter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +67,18 @@ class StateTable:
         store: its runs.
         descriptor: what the program says about it.
         keys: how the keys are stored that it is kept by, as JSON.
+        times: says what time it is.
+
+    Attributes:
+        ttl: when elements expire; None when they do not.
 
     Raises:
         StateMigrationError: when what is stored does not fit the descriptor or the key's type.
     """
 
-    def __init__(self, store: RunStore, descriptor: StateDescriptor, keys: Json) -> None:
+    def __init__(self, store: RunStore, descriptor: StateDescriptor, keys: Json, times: KeyScope) -> None:
         self.store = store
+        self._times = times
         self.ttl: TtlPolicy | None = descriptor.ttl
         self._meta = meta_of(descriptor, keys)
         for run in store.runs:
@@ -117,13 +126,15 @@ class StateTable:
         batch = pa.RecordBatch.from_pydict(arrays)
         self.store.append(batch, aged({**self._meta, **(more_meta or {})}, batch))
 
-    def now(self, scope: StateScope) -> int:
+    @property
+    def now(self) -> int:
         """What time it is, in the time that elements age in."""
-        return scope.event_time if self.ttl is not None and self.ttl.is_in_event_time else scope.clock
+        in_event_time = self.ttl is not None and self.ttl.is_in_event_time
+        return self._times.event_time if in_event_time else self._times.clock
 
-    def merge_small_runs(self, scope: StateScope) -> None:
+    def merge_small_runs(self) -> None:
         """Merges runs when they have piled up; bounded work."""
-        merge_small_runs(self.store, self.now(scope))
+        merge_small_runs(self.store, self.now)
 
     @property
     def is_empty(self) -> bool:
@@ -204,7 +215,7 @@ def evolve(store: RunStore, run: Run, descriptor: StateDescriptor) -> None:
         evolve_run(store, run, change, descriptor.stored_types())
 
 
-def changed_keys(entries: Entries, ordinals: Indices) -> tuple[KeyColumn, Indices]:
+def changed_keys(entries: Entries[Any], ordinals: Indices) -> tuple[KeyColumn, Indices]:
     """The keys with these ordinals, sorted, and the ordinals in that order."""
     keys = entries.take(ordinals)
     order = order_of_keys(keys)
@@ -241,27 +252,151 @@ def segments(match: Match, column: str) -> Iterator[tuple[int, int, int]]:
     return zip(match.positions.tolist(), (stops - lengths).tolist(), stops.tolist(), strict=True)
 
 
-class NestedCells:
+class ElementCells:
+    """One element per key: what is stored for it, and what it is now.
+
+    ``now[ordinal]`` and ``stored[ordinal]`` are the same object as long as nothing has changed; so reading and writing
+    need no bookkeeping. Both grow when a key beyond their end is met, and are filled by :meth:`load` for all keys that
+    were met since it was last called.
+
+    Args:
+        scope: whose keys these are.
+        table: the stored side.
+        type_: the type of the elements.
+    """
+
+    __slots__ = ("_elements", "_loaded", "_scope", "now", "stored", "table")
+
+    def __init__(self, scope: StateScope, table: StateTable, type_: TypeInformation) -> None:
+        self._scope = scope
+        self.table = table
+        self._elements = Elements(type_, table.ttl is not None)
+        self.now: list[Any] = []
+        self.stored: list[Any] = []
+        self._loaded = 0
+
+    def forget_keys(self) -> None:
+        """Lets go of what is in memory."""
+        # The lists stay the same objects: the states hold them.
+        self.now.clear()
+        self.stored.clear()
+        self._loaded = 0
+
+    def grow(self) -> None:
+        """Makes room for all keys that were met."""
+        missing = [UNLOADED] * (len(self._scope.entries.all) - len(self.now))
+        self.now.extend(missing)
+        self.stored.extend(missing)
+
+    def load(self, ordinal: int) -> Any:
+        """The element of a key that has not been read yet; reads those of all keys met since the last call."""
+        self.grow()
+        start, stop = self._loaded, len(self.now)
+        self._loaded = stop
+        elements = self._read(start, stop)
+        self.stored[start:stop] = elements
+        written = self.now[start:stop]
+        self.now[start:stop] = [new if old is UNLOADED else old for old, new in zip(written, elements, strict=True)]
+        return self.now[ordinal]
+
+    def _read(self, start: int, stop: int) -> list[Any]:
+        if self.table.is_empty:
+            return [None] * (stop - start)
+        matches = self.table.find(self._scope.entries.columns(start, stop))
+        values = gathered([(match.positions, match.column(VALUE)) for match in matches], stop - start)
+        if values is None:
+            return [None] * (stop - start)
+        expiries = None
+        if self._elements.expires:
+            parts = [(match.positions, match.column(EXPIRY)) for match in matches if match.expires]
+            expiries = gathered(parts, stop - start)
+        return self._elements.from_columns(values, expiries)
+
+    def read(self) -> Any:
+        """The value of the current key, which is not to be changed; None when there is none (any more)."""
+        ordinal = self._scope.current.ordinal
+        try:
+            element = self.now[ordinal]
+        except IndexError:
+            element = UNLOADED
+        if element is UNLOADED:
+            element = self.load(ordinal)
+        ttl = self.table.ttl
+        return element if element is None or ttl is None else self._touch(ordinal, element, ttl)
+
+    def _touch(self, ordinal: int, element: tuple[Any, int | None], ttl: TtlPolicy) -> Any:
+        """The value of an element that may expire, and is read: it goes when it has, or its life is prolonged."""
+        now = self.table.now
+        value, expiry = element
+        if expiry is not None and expiry <= now:
+            self.now[ordinal] = None
+            return value if ttl.return_expired else None
+        if ttl.on_read and expiry != ttl.expiry(now):
+            self.now[ordinal] = (value, ttl.expiry(now))
+        return value
+
+    def end_epoch(self) -> None:
+        """Writes the elements that have changed; None is a tombstone."""
+        changed = np.fromiter(map(is_not, self.now, self.stored), dtype=bool, count=len(self.now))
+        ordinals = np.flatnonzero(changed)
+        if len(ordinals):
+            keys, ordinals = changed_keys(self._scope.entries, ordinals)
+            elements = list(map(self.now.__getitem__, ordinals.tolist()))
+            if self.table.is_empty:  # nothing is there that a tombstone could hide
+                kept = np.fromiter((item is not None for item in elements), dtype=bool, count=len(elements))
+                if not kept.all():
+                    keys, elements = keys.take(np.flatnonzero(kept)), [item for item in elements if item is not None]
+            self.table.append(keys, self._elements.to_columns(elements))
+        self.table.merge_small_runs()
+
+
+class Cell(Protocol):
+    """What is in memory for one key of a state with several elements per key.
+
+    Attributes:
+        cleared: whether everything that is stored is void.
+        is_read: whether it has been given what is stored.
+    """
+
+    cleared: bool
+    is_read: bool
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether there is something to be written."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether what is to be written only takes away."""
+
+
+C = TypeVar("C", bound=Cell)
+
+
+class NestedCells(Generic[C]):
     """What is in memory for each key of a state with several elements per key: one cell, made when it is needed.
 
     Args:
         scope: whose keys these are.
         table: the stored side.
-        make: makes an empty cell. Cells have the attributes ``is_read`` and ``is_changed``.
+        make: makes an empty cell.
         read: takes from the rows that were found what the cells of keys need.
+        write: makes the list columns of what has changed in cells, and says how many elements they have.
     """
 
     def __init__(
         self,
         scope: StateScope,
         table: StateTable,
-        make: Callable[[], Any],
-        read: Callable[[list[Match], list[Any]], None],
+        make: Callable[[], C],
+        read: Callable[[list[Match], list[C]], None],
+        write: Callable[[list[C]], tuple[dict[str, pa.Array], int]],
     ) -> None:
         self._scope = scope
         self._make = make
         self._fill = read
-        self._cells: list[Any] = []
+        self._write = write
+        self._cells: list[C | None] = []
         self._loaded = 0
         self.table = table
 
@@ -270,9 +405,9 @@ class NestedCells:
         self._cells.clear()
         self._loaded = 0
 
-    def current(self) -> Any:
+    def current(self) -> C:
         """The cell of the current key; what is stored for the key need not have been read."""
-        ordinal = self._scope.current.ordinal
+        ordinal: int = self._scope.current.ordinal
         try:
             cell = self._cells[ordinal]
         except IndexError:
@@ -282,7 +417,7 @@ class NestedCells:
             cell = self._cells[ordinal] = self._make()
         return cell
 
-    def read(self) -> Any:
+    def read(self) -> C:
         """The cell of the current key, after ``read`` has seen it; lets it see all keys met since the last time."""
         cell = self.current()
         if not cell.is_read:
@@ -302,12 +437,15 @@ class NestedCells:
         for cell in cells:
             cell.is_read = True
 
-    def changed(self) -> tuple[Any, list[Any]] | None:
-        """The keys whose cells have changed, sorted, and their cells; None when there are none."""
-        found = [ordinal for ordinal, cell in enumerate(self._cells) if cell is not None and cell.is_changed]
+    def end_epoch(self) -> None:
+        """Writes what has changed, and where older elements are void."""
+        changed = {number: cell for number, cell in enumerate(self._cells) if cell is not None and cell.is_changed}
         if self.table.is_empty:  # nothing is there that an empty cell could hide
-            found = [ordinal for ordinal in found if not self._cells[ordinal].is_empty]
-        if not found:
-            return None
-        keys, ordinals = changed_keys(self._scope.entries, np.array(found, dtype=np.int64))
-        return keys, [self._cells[ordinal] for ordinal in ordinals.tolist()]
+            changed = {number: cell for number, cell in changed.items() if not cell.is_empty}
+        if changed:
+            keys, ordinals = changed_keys(self._scope.entries, np.array([*changed], dtype=np.int64))
+            cells = [changed[ordinal] for ordinal in ordinals.tolist()]
+            lists, count = self._write(cells)
+            cleared = pa.array([cell.cleared for cell in cells], pa.bool_())
+            self.table.append(keys, {CLEAR: cleared, **lists}, {ELEMENT_COUNT: count})
+        self.table.merge_small_runs()

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from array import array as int_array
 from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
-from typing import Any, Final
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -82,9 +82,19 @@ class KeyColumn:
 
 
 class KeyCodec(ABC):
-    """How the keys of one operator are stored; chosen when the job is planned. Picklable."""
+    """How the keys of one operator are stored; chosen when the job is planned. Picklable.
 
-    type: TypeInformation
+    Attributes:
+        type: the type of the keys.
+        arrow_type: the Arrow type of the canonical values.
+        is_plain: whether a canonical value, as Arrow gives it to Python, already is the key.
+    """
+
+    arrow_type: ClassVar[pa.DataType] = pa.binary()
+    is_plain = True
+
+    def __init__(self, type_: TypeInformation) -> None:
+        self.type = type_
 
     @staticmethod
     def for_type(type_: TypeInformation, classes: Classes = ()) -> KeyCodec:
@@ -101,22 +111,10 @@ class KeyCodec(ABC):
             return StringKeys(type_)
         if basic is BasicType.BYTES:
             return BytesKeys(type_)
-        if isinstance(type_, PickledBytesTypeInfo):
-            return EncodedKeys(type_, classes)
-        return TypedEncodedKeys(type_, classes)
-
-    @property
-    @abstractmethod
-    def arrow_type(self) -> pa.DataType:
-        """The Arrow type of the canonical values."""
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether a canonical value, as Arrow gives it to Python, already is the key."""
-        return False
+        return (EncodedKeys if isinstance(type_, PickledBytesTypeInfo) else TypedEncodedKeys)(type_, classes)
 
     @abstractmethod
-    def encode(self, keys: Sequence[object]) -> KeyColumn:
+    def encode(self, keys: Sequence[Any]) -> KeyColumn:
         """The keys, given as Python objects.
 
         Raises:
@@ -131,9 +129,10 @@ class KeyCodec(ABC):
         """
         return KeyColumn.of(canonical(array))
 
-    @abstractmethod
     def decode(self, values: pa.Array) -> list[Any]:
         """The Python keys that canonical values stand for."""
+        keys: list[Any] = values.to_pylist()
+        return keys
 
     def to_json(self) -> Json:
         """What has to be the same for stored keys to be readable."""
@@ -143,17 +142,11 @@ class KeyCodec(ABC):
 class IntegerKeys(KeyCodec):
     """Integers of up to 64 bits, and booleans."""
 
+    arrow_type = pa.int64()
+
     def __init__(self, type_: TypeInformation) -> None:
-        self.type = type_
-        self._bool = isinstance(type_, BasicTypeInfo) and type_.basic_type is BasicType.BOOLEAN
-
-    @property
-    def arrow_type(self) -> pa.DataType:
-        return pa.int64()
-
-    @property
-    def is_plain(self) -> bool:
-        return not self._bool
+        super().__init__(type_)
+        self.is_plain = not (isinstance(type_, BasicTypeInfo) and type_.basic_type is BasicType.BOOLEAN)
 
     def encode(self, keys: Sequence[Any]) -> KeyColumn:
         try:
@@ -164,25 +157,15 @@ class IntegerKeys(KeyCodec):
         return KeyColumn.of(values)
 
     def decode(self, values: pa.Array) -> list[Any]:
-        keys = values.to_pylist()
-        return list(map(bool, keys)) if self._bool else keys
+        return super().decode(values if self.is_plain else values.cast(pa.bool_()))
 
 
 class StringKeys(KeyCodec):
     """Strings."""
 
-    def __init__(self, type_: TypeInformation) -> None:
-        self.type = type_
+    arrow_type = pa.string()
 
-    @property
-    def arrow_type(self) -> pa.DataType:
-        return pa.string()
-
-    @property
-    def is_plain(self) -> bool:
-        return True
-
-    def encode(self, keys: Sequence[object]) -> KeyColumn:
+    def encode(self, keys: Sequence[Any]) -> KeyColumn:
         # Arrow would take bytes as well.
         if not all(issubclass(kind, str) for kind in set(map(type, keys))):
             raise _misfit(keys, lambda key: isinstance(key, str), self.type)
@@ -191,33 +174,14 @@ class StringKeys(KeyCodec):
         except (pa.ArrowException, UnicodeError):
             raise _misfit(keys, is_unicode, self.type) from None
 
-    def decode(self, values: pa.Array) -> list[Any]:
-        keys: list[Any] = values.to_pylist()
-        return keys
-
 
 class BytesKeys(KeyCodec):
     """Byte strings."""
-
-    def __init__(self, type_: TypeInformation) -> None:
-        self.type = type_
-
-    @property
-    def arrow_type(self) -> pa.DataType:
-        return pa.binary()
-
-    @property
-    def is_plain(self) -> bool:
-        return True
 
     def encode(self, keys: Sequence[Any]) -> KeyColumn:
         if not all(issubclass(kind, bytes | bytearray | memoryview) for kind in set(map(type, keys))):
             raise _misfit(keys, lambda key: isinstance(key, bytes | bytearray | memoryview), self.type)
         return KeyColumn.of(pa.array(list(map(bytes, keys)), pa.binary()))
-
-    def decode(self, values: pa.Array) -> list[Any]:
-        keys: list[Any] = values.to_pylist()
-        return keys
 
 
 class EncodedKeys(KeyCodec):
@@ -226,8 +190,10 @@ class EncodedKeys(KeyCodec):
     ``decode`` gives back a key that is equal to the one encoded: a tuple for a named tuple, an ``int`` for ``1.0``.
     """
 
+    is_plain = False
+
     def __init__(self, type_: TypeInformation, classes: Classes = ()) -> None:
-        self.type = type_
+        super().__init__(type_)
         self._classes = ClassRegistry(classes)
         self._encoder = KeyEncoder(self._classes)
         self._decoder = KeyDecoder(self._classes)
@@ -235,14 +201,10 @@ class EncodedKeys(KeyCodec):
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.type, self._classes.classes)
 
-    @property
-    def arrow_type(self) -> pa.DataType:
-        return pa.binary()
-
-    def encode(self, keys: Sequence[object]) -> KeyColumn:
+    def encode(self, keys: Sequence[Any]) -> KeyColumn:
         return KeyColumn.of(pa.array(self._encode_all(keys), pa.binary()))
 
-    def _encode_all(self, keys: Sequence[object]) -> list[bytes]:
+    def _encode_all(self, keys: Sequence[Any]) -> list[bytes]:
         # Keys that Python calls equal have the same bytes, so a dict may answer for the repeated ones.
         known: dict[Any, bytes] = {}
         encode = self._encoder.encode
@@ -273,7 +235,7 @@ class TypedEncodedKeys(EncodedKeys):
         self._from_plain = typed.from_plain(type_)
         self._needs_python = typed.needs_python(type_)
 
-    def encode(self, keys: Sequence[object]) -> KeyColumn:
+    def encode(self, keys: Sequence[Any]) -> KeyColumn:
         # By way of the column, so that what the type refuses or rounds is the same on both paths.
         return self.from_array(values_to_array(self.type, list(keys)))
 
@@ -296,7 +258,7 @@ def _fits_int64(key: Any) -> bool:
     return True
 
 
-def _misfit(keys: Sequence[object], fits: Callable[[Any], bool], type_: TypeInformation) -> InvalidTypeError:
+def _misfit(keys: Sequence[Any], fits: Callable[[Any], bool], type_: TypeInformation) -> InvalidTypeError:
     bad = next((key for key in keys if not fits(key)), None)
     return InvalidTypeError(
         f"the key {bad!r} of type {type(bad).__qualname__} does not fit the declared key type {type_}"
@@ -311,13 +273,13 @@ _HASHABLE: Final[dict[type, str]] = {
 }
 
 
-def _unhashable(key: object) -> InvalidTypeError:
+def _unhashable(key: Any) -> InvalidTypeError:
     declaration = typed.declaration_for(key)
     or_declare = "" if declaration is None else f"; or declare what it has in it, key_by(..., key_type={declaration})"
     return InvalidTypeError(f"{not_hashable(key)}{or_declare}")
 
 
-def not_hashable(key: object) -> str:
+def not_hashable(key: Any) -> str:
     """Why something that is not hashable cannot be a key, and what can be one in its place."""
     instead = _HASHABLE.get(type(key), "use tuples instead of lists, and @dataclass(frozen=True) for records")
     return f"{key!r} of type {type(key).__qualname__} cannot be a key: it is not hashable; {instead}"
@@ -342,7 +304,7 @@ class KeyEntry:
 
     __slots__ = ("hash", "key", "ordinal", "raw")
 
-    def __init__(self, raw: object, hash_: int, ordinal: int) -> None:
+    def __init__(self, raw: Any, hash_: int, ordinal: int) -> None:
         self.raw = self.key = raw
         self.hash = hash_
         self.ordinal = ordinal
@@ -351,47 +313,46 @@ class KeyEntry:
         return f"KeyEntry({self.key!r})"
 
 
-class EncodedKeyEntry:
+class EncodedKeyEntry(KeyEntry):
     """The same for a key that has to be decoded, which is done when it is asked for."""
 
-    __slots__ = ("_decoder", "decoded", "hash", "ordinal", "raw")
+    __slots__ = ("_decoder",)
 
-    def __init__(self, raw: object, hash_: int, ordinal: int, decoder: _Decoder) -> None:
+    def __init__(self, raw: Any, hash_: int, ordinal: int, decoder: _Decoder) -> None:
         self.raw = raw
         self.hash = hash_
         self.ordinal = ordinal
-        self.decoded: Any = _UNDECODED
-        self._decoder = decoder
+        self._decoder: _Decoder | None = decoder
 
-    @property
-    def key(self) -> Any:
-        """The key as the user knows it."""
-        if self.decoded is _UNDECODED:
-            self._decoder.decode(self.ordinal)
-        return self.decoded
+    def __getattr__(self, name: str) -> Any:
+        # Called for a slot that is empty: the key has not been decoded yet.
+        if name != "key" or self._decoder is None:
+            raise AttributeError(name)
+        self._decoder.decode(self.ordinal)
+        return self.key
 
-    def __repr__(self) -> str:
-        return f"KeyEntry({self.key!r})"
-
-
-AnyKeyEntry = KeyEntry | EncodedKeyEntry
+    def decoded(self, key: Any) -> None:
+        """Takes the key, unless it is known already."""
+        if self._decoder is not None:
+            self.key, self._decoder = key, None
 
 
 class _Decoder:
-    """Decodes keys that are asked for one by one, more of them at a time when they are asked for in their order.
-
-    Args:
-        codec: how they are stored.
-        entries: all of them, by ordinal.
-    """
+    """Decodes keys that are asked for one by one, more of them at a time when they are asked for in their order."""
 
     __slots__ = ("_ahead", "_codec", "_entries", "_next")
 
-    def __init__(self, codec: KeyCodec, entries: list[AnyKeyEntry]) -> None:
+    def __init__(self, codec: KeyCodec) -> None:
         self._codec = codec
-        self._entries = entries
+        self._entries: list[EncodedKeyEntry] = []
         self._next = 0
         self._ahead = 1
+
+    def new_entries(self, raws: list[Any], hashes: list[int], ordinals: range) -> list[KeyEntry]:
+        """Entries of keys that were not met before, in the order of their ordinals."""
+        entries = list(map(EncodedKeyEntry, raws, hashes, ordinals, repeat(self)))
+        self._entries += entries
+        return [*entries]
 
     def decode(self, ordinal: int) -> None:
         """Decodes the key with an ordinal, which was not decoded before."""
@@ -401,42 +362,69 @@ class _Decoder:
         entries = self._entries[ordinal : self._next]
         keys = self._codec.decode(pa.array([entry.raw for entry in entries], self._codec.arrow_type))
         for entry, key in zip(entries, keys, strict=True):
-            if entry.decoded is _UNDECODED:  # type: ignore[union-attr]  # all are of one kind
-                entry.decoded = key  # type: ignore[union-attr]
+            entry.decoded(key)
 
 
-class NoKey:
+class _NoKey(KeyEntry):
     """Stands for the current key while there is none: every access through it is an error."""
 
     __slots__ = ()
 
-    @property
-    def ordinal(self) -> int:
-        """Never there."""
+    def __init__(self) -> None:
+        pass
+
+    def __getattr__(self, name: str) -> Any:
+        # All slots are empty.
+        if name.startswith("__"):
+            raise AttributeError(name)
         raise StateError(
             "keyed state and timers can only be used while a record or a timer of a key is processed, "
             "not in open(), close() or for a stream without key_by(); in process_broadcast_element, "
             "ctx.apply_to_keyed_state(descriptor, function) reaches the state of all keys"
         )
 
-    key = hash = raw = ordinal
+    def __repr__(self) -> str:
+        return "NO_KEY"
 
 
-_UNDECODED: Final = object()
-NO_KEY: Final = NoKey()
+NO_KEY: Final[KeyEntry] = _NoKey()
+
+E = TypeVar("E")
 
 
-class KeyEntries:
-    """All keys that were met in one epoch, numbered in the order in which they were met."""
+class Entries(Generic[E]):
+    """What was met in one epoch, numbered in the order in which it was met.
+
+    Attributes:
+        all: the entries, by their numbers.
+    """
+
+    def __init__(self) -> None:
+        self.all: list[E] = []
+        self._chunks: list[KeyColumn] = []
+
+    def columns(self, start: int, stop: int) -> KeyColumn:
+        """Those with the ordinals from ``start`` up to ``stop``, as they are stored."""
+        newest = len(self.all) - len(self._chunks[-1])
+        if start >= newest:  # as a rule the newest are asked for, and the others need not be copied for that
+            return self._chunks[-1].slice(start - newest, stop - newest)
+        self._chunks = [KeyColumn.concat(self._chunks)]
+        return self._chunks[0].slice(start, stop)
+
+    def take(self, ordinals: npt.NDArray[np.int64]) -> KeyColumn:
+        """Those with these ordinals, as they are stored."""
+        return self.columns(0, len(self.all)).take(ordinals)
+
+
+class KeyEntries(Entries[KeyEntry]):
+    """All keys that were met in one epoch."""
 
     def __init__(self, codec: KeyCodec) -> None:
-        self._codec = codec
-        self._known: dict[Any, AnyKeyEntry] = {}
-        self._chunks: list[KeyColumn] = []
-        self.all: list[AnyKeyEntry] = []
-        self._decoder = _Decoder(codec, self.all)
+        super().__init__()
+        self._known: dict[Any, KeyEntry] = {}
+        self._decoder = None if codec.is_plain else _Decoder(codec)
 
-    def bind(self, keys: KeyColumn) -> list[AnyKeyEntry]:
+    def bind(self, keys: KeyColumn) -> list[KeyEntry]:
         """The entry of each key; equal keys have the same one."""
         if len(keys) <= SMALL_BATCH:
             return self._bind_few(keys)
@@ -444,10 +432,10 @@ class KeyEntries:
         with gc_paused():
             entries = np.empty(len(first), dtype=object)
             entries[:] = self._entries_of(keys.take(first))
-            gathered: list[AnyKeyEntry] = entries[group].tolist()
+            gathered: list[KeyEntry] = entries[group].tolist()
         return gathered
 
-    def _entries_of(self, keys: KeyColumn) -> list[AnyKeyEntry]:
+    def _entries_of(self, keys: KeyColumn) -> list[KeyEntry]:
         """The entries of distinct keys."""
         raws = keys.values.to_pylist()
         if not self._known:
@@ -455,7 +443,7 @@ class KeyEntries:
         self._add_unknown(keys, raws)
         return list(map(self._known.__getitem__, raws))
 
-    def _bind_few(self, keys: KeyColumn) -> list[AnyKeyEntry]:
+    def _bind_few(self, keys: KeyColumn) -> list[KeyEntry]:
         known, raws = self._known, keys.values.to_pylist()
         try:
             return [known[raw] for raw in raws]
@@ -465,16 +453,6 @@ class KeyEntries:
                 rows.setdefault(raw, row)
             self._add_unknown(keys.take(np.array([*rows.values()], dtype=np.int64)), [*rows])
             return [known[raw] for raw in raws]
-
-    def columns(self, start: int, stop: int) -> KeyColumn:
-        """The keys with the ordinals from ``start`` up to ``stop``."""
-        if len(self._chunks) > 1:
-            self._chunks = [KeyColumn.concat(self._chunks)]
-        return self._chunks[0].slice(start, stop)
-
-    def take(self, ordinals: npt.NDArray[np.int64]) -> KeyColumn:
-        """The keys with these ordinals."""
-        return self.columns(0, len(self.all)).take(ordinals)
 
     def _add_unknown(self, keys: KeyColumn, raws: list[Any]) -> None:
         """Numbers those of the keys, which are distinct, that were not met before."""
@@ -486,14 +464,13 @@ class KeyEntries:
             keys, raws = keys.take(np.array(rows)), [raws[row] for row in rows]
         self._add(keys, raws)
 
-    def _add(self, keys: KeyColumn, raws: list[Any]) -> list[AnyKeyEntry]:
+    def _add(self, keys: KeyColumn, raws: list[Any]) -> list[KeyEntry]:
         """Numbers distinct keys that were not met before."""
         ordinals = range(len(self.all), len(self.all) + len(raws))
-        entries: list[AnyKeyEntry]
-        if self._codec.is_plain:
+        if self._decoder is None:
             entries = list(map(KeyEntry, raws, keys.hashes.tolist(), ordinals))
         else:
-            entries = list(map(EncodedKeyEntry, raws, keys.hashes.tolist(), ordinals, repeat(self._decoder)))
+            entries = self._decoder.new_entries(raws, keys.hashes.tolist(), ordinals)
         self._known.update(zip(raws, entries, strict=True))
         self.all.extend(entries)
         self._chunks.append(keys)

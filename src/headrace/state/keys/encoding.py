@@ -66,7 +66,7 @@ class KeyEncoder:
             (Row, self._encode_row),
         )
 
-    def encode(self, value: object) -> bytes:
+    def encode(self, value: Any) -> bytes:
         """The bytes of ``value``.
 
         Raises:
@@ -78,7 +78,7 @@ class KeyEncoder:
             encoder = self._by_type[kind] = self._encoder_of(value)
         return encoder(value)
 
-    def _encoder_of(self, value: object) -> Callable[[Any], bytes]:
+    def _encoder_of(self, value: Any) -> Callable[[Any], bytes]:
         by_class = (*_SIMPLE, *self._compound)
         encoder = next((encoder for kind, encoder in by_class if isinstance(value, kind)), None)
         if encoder is not None:
@@ -89,7 +89,7 @@ class KeyEncoder:
             return self._dataclass_encoder(value)
         raise _unsupported(value)
 
-    def _encode_tuple(self, value: tuple[object, ...]) -> bytes:
+    def _encode_tuple(self, value: tuple[Any, ...]) -> bytes:
         return _SIZED.pack(TAG_TUPLE, len(value)) + b"".join(map(self.encode, value))
 
     def _encode_frozenset(self, value: frozenset[Any]) -> bytes:
@@ -106,7 +106,7 @@ class KeyEncoder:
             raise InvalidTypeError(f"{value!r} cannot be a key: it is a combination of members of {type(value)}")
         return bytes([TAG_ENUM]) + _encode_string(name) + _encode_string(value.name)
 
-    def _dataclass_encoder(self, sample: object) -> Callable[[Any], bytes]:
+    def _dataclass_encoder(self, sample: Any) -> Callable[[Any], bytes]:
         cls = type(sample)
         names = _key_fields(cls, sample)
         head = bytes([TAG_DATACLASS]) + _encode_string(self._classes.add(cls)) + _SIZE.pack(len(names))
@@ -174,7 +174,8 @@ class KeyDecoder:
         if tag == TAG_ENUM:
             class_name, at = self._read(data, at + 1)
             member, at = self._read(data, at)
-            return self._classes.get(class_name)[member], at  # type: ignore[index]
+            enum: Any = self._classes.get(class_name)
+            return enum[member], at
         if tag == TAG_DATACLASS:
             class_name, at = self._read(data, at + 1)
             values, at = self._read_many(data, at, _SIZE.unpack_from(data, at)[0], _SIZE.size)
@@ -194,7 +195,7 @@ class KeyDecoder:
         return values, at
 
 
-def build_dataclass(cls: type, values: Iterable[object]) -> Any:
+def build_dataclass(cls: type, values: Iterable[Any]) -> Any:
     """An instance of a dataclass (frozen or not) with these fields; its ``__init__`` is not run."""
     instance: Any = object.__new__(cls)
     for field, value in zip(fields(cls), values, strict=True):
@@ -223,19 +224,19 @@ def _row(kind: int, names: tuple[str, ...] | None, values: list[Any]) -> Row:
     return row
 
 
-def _key_fields(cls: type, sample: object) -> list[str]:
+def _key_fields(cls: Any, sample: Any) -> list[str]:
     if cls.__hash__ is None:
         raise InvalidTypeError(
             f"{sample!r} cannot be a key: {cls.__qualname__} is not hashable; declare it with @dataclass(frozen=True)"
         )
-    if not cls.__dataclass_params__.eq or not all(field.compare for field in fields(cls)):  # type: ignore[attr-defined]
+    if not cls.__dataclass_params__.eq or not all(field.compare for field in fields(cls)):
         raise InvalidTypeError(
             f"{sample!r} cannot be a key: instances of {cls.__qualname__} are not compared by all their fields"
         )
     return [field.name for field in fields(cls)]
 
 
-def _unsupported(value: object) -> InvalidTypeError:
+def _unsupported(value: Any) -> InvalidTypeError:
     return InvalidTypeError(
         f"{value!r} of type {type(value).__qualname__} cannot be a key: use integers, strings, bytes, floats, Decimal, "
         "dates and times, UUID, Enum, frozen dataclasses, or tuples of these"

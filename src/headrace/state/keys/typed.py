@@ -5,7 +5,7 @@ Columns of integers, booleans, strings and bytes, and records of those, are enco
 bytes are those that :mod:`headrace.state.keys.encoding` gives.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from functools import partial
@@ -38,7 +38,7 @@ from headrace.state.keys.encoding import TAG_BYTES, TAG_INT, TAG_STRING, TAG_TUP
 from headrace.state.keys.hashing import binary_parts
 
 INTEGERS: Final = WHOLE_NUMBERS | {BasicType.BOOLEAN}
-_LOOKS_DIFFER: Final = frozenset({BasicType.FLOAT, BasicType.DOUBLE, BasicType.BIG_DEC})
+_FRACTIONS: Final = frozenset({BasicType.FLOAT, BasicType.DOUBLE, BasicType.BIG_DEC})
 _RECORDS: Final = (TupleTypeInfo, RowTypeInfo, NamedTupleTypeInfo, DataclassTypeInfo)
 _AS_TUPLES: Final = "make tuples of what they hold, in a fixed order, as in key_by(lambda record: tuple(...))"
 _FIXED_SIZE: Final = 9
@@ -76,25 +76,30 @@ def is_integer_type(type_: TypeInformation) -> bool:
     return isinstance(type_, BasicTypeInfo) and type_.basic_type in WHOLE_NUMBERS
 
 
+def leaf_types(type_: TypeInformation) -> Iterator[TypeInformation]:
+    """The types of the parts of a key that are no records; of one that is none its own."""
+    if isinstance(type_, CompositeTypeInfo):
+        for field in type_.field_types:
+            yield from leaf_types(field)
+    else:
+        yield type_
+
+
 def is_declared(type_: TypeInformation) -> bool:
     """Whether the type says what values are, in all of their parts; if not, there may be some that are not hashable."""
-    if isinstance(type_, CompositeTypeInfo):
-        return all(map(is_declared, type_.field_types))
-    return not isinstance(type_, PickledBytesTypeInfo)
+    return not any(isinstance(leaf, PickledBytesTypeInfo) for leaf in leaf_types(type_))
 
 
 def look_alike(type_: TypeInformation) -> bool:
     """Whether equal keys of it look alike; ``0.0`` and ``-0.0`` do not, nor, without a type, ``1`` and ``True``."""
-    if isinstance(type_, BasicTypeInfo):
-        return type_.basic_type not in _LOOKS_DIFFER
-    return isinstance(type_, CompositeTypeInfo) and all(map(look_alike, type_.field_types))
+    leaves = leaf_types(type_)
+    return all(isinstance(leaf, BasicTypeInfo) and leaf.basic_type not in _FRACTIONS for leaf in leaves)
 
 
 def needs_python(type_: TypeInformation) -> bool:
     """Whether the columns of this type must go through Python objects to be encoded."""
-    if isinstance(type_, BasicTypeInfo):
-        return type_.basic_type not in INTEGERS | STRINGS | {BasicType.BYTES}
-    return not isinstance(type_, CompositeTypeInfo) or any(map(needs_python, type_.field_types))
+    plain = INTEGERS | STRINGS | {BasicType.BYTES}
+    return not all(isinstance(leaf, BasicTypeInfo) and leaf.basic_type in plain for leaf in leaf_types(type_))
 
 
 def has_nulls(array: pa.Array) -> bool:
@@ -188,7 +193,6 @@ NAN: Final = nan
 DECIMAL_NAN: Final = Decimal("NaN")
 """The same for decimals."""
 
-_NUMBERS: Final = frozenset({BasicType.FLOAT, BasicType.DOUBLE, BasicType.BIG_DEC})
 PLAIN: Final[frozenset[type]] = frozenset({int, str, bytes, bool, type(None)})
 """Classes whose instances are hashable, are no NaN, and have none inside."""
 
@@ -197,16 +201,9 @@ def nan_replacer(type_: TypeInformation) -> Callable[[Any], Any] | None:
     """What puts those objects into keys of a type; None when there is no NaN in any of these."""
     if isinstance(type_, PickledBytesTypeInfo):
         return partial(same_nan, decimal=NAN)  # where there is no type to tell them apart, all NaNs are one key
-    return same_nan if _may_hold_nan(type_) else None
-
-
-def _may_hold_nan(type_: TypeInformation) -> bool:
-    """Whether a key of this type can be a NaN, or have one inside."""
-    if isinstance(type_, BasicTypeInfo):
-        return type_.basic_type in _NUMBERS
-    if isinstance(type_, CompositeTypeInfo):
-        return any(map(_may_hold_nan, type_.field_types))
-    return isinstance(type_, PickledBytesTypeInfo)
+    leaves = leaf_types(type_)
+    may_be_nan = any(not isinstance(leaf, BasicTypeInfo) or leaf.basic_type in _FRACTIONS for leaf in leaves)
+    return same_nan if may_be_nan else None
 
 
 def same_nan(key: Any, decimal: Any = DECIMAL_NAN) -> Any:

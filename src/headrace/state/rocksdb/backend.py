@@ -2,12 +2,11 @@
 
 import base64
 import pickle
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from hashlib import blake2b
+from itertools import chain
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -15,8 +14,8 @@ import pyarrow as pa
 
 from headrace.common.configuration import Configuration
 from headrace.common.constants import MAX_WATERMARK
-from headrace.state.compaction import CompactionResult, CompactionTask, mapped, plan_compaction, run_compaction
-from headrace.state.hashmap_backend import HashMapBackend, SectionOf
+from headrace.state.compaction import CompactionResult, CompactionTask, holds_keys, run_compaction, runs_of_task
+from headrace.state.hashmap_backend import HashMapBackend
 from headrace.state.keys import KeyColumn
 from headrace.state.keys.hashing import HASH_END
 from headrace.state.rocksdb.table import PIECE, LocalTables, RocksDBSettings, Table, TableWriter, rocksdict
@@ -25,7 +24,7 @@ from headrace.state.runs.layout import HALF_EXPIRED, HASH, KEY
 from headrace.state.runs.merging import merged_in_ranges
 from headrace.state.runs.run import ALL_HASHES, hashes_of
 from headrace.state.runs.sections import Section
-from headrace.state.state_file import CompactedName, VersionRef, entry_of_run, run_of_entry
+from headrace.state.state_file import CompactedName, Entry, SectionOf, entry_of_rows
 from headrace.storage.file_system import MappedFile
 from headrace.storage.folder import Folder
 
@@ -114,19 +113,23 @@ _SCAN_COST: Final = 4
 class TableSection(Section):
     """A section of which keys are looked up in a table, or ranges of hashes are read; all of it only when asked for."""
 
-    __slots__ = ("_about", "_codec", "_tables")
+    __slots__ = ("_about", "_codec", "_length", "_tables")
 
     def __init__(self, entry: dict[str, Any], file: str, tables: LocalTables) -> None:
         self.rows, self.file, self.offset = entry["rows"], file, 0
-        self._head, self._length = 0, entry["size"]
+        self._length: int = entry["size"]
         self._about = entry[TABLE]
         self._tables = tables
         self._codec = RowCodec(pa.ipc.read_schema(pa.py_buffer(base64.b64decode(self._about["schema"]))))
-        self._verified = None  # RocksDB checks each block that it reads
+        self._batch = self._bytes = self._encoding = self._load = None  # RocksDB checks each block that it reads
 
     @property
     def is_table(self) -> bool:
         return True
+
+    @property
+    def size(self) -> int:
+        return self._length
 
     @property
     def schema(self) -> pa.Schema:
@@ -156,6 +159,9 @@ class TableSection(Section):
     def _opened(self) -> pa.RecordBatch:
         return self.between(ALL_HASHES)
 
+    def _unverified(self) -> None:
+        return None
+
     def _find(self, table: Table, keys: list[bytes]) -> dict[bytes, bytes]:
         if len(keys) * _SCAN_COST < self.rows:
             found = zip(keys, table.get(keys), strict=True)
@@ -163,16 +169,6 @@ class TableSection(Section):
         wanted = set(keys)
         rows = table.scan(keys[0], None if keys[-1] == b"" else keys[-1] + b"\0")
         return {key: value for key, value in rows if key in wanted}
-
-
-def becomes_table(task: CompactionTask, settings: RocksDBSettings) -> bool:
-    """Whether a table is made of the runs that a task merges."""
-    return task.is_of_keys and (any(TABLE in entry for entry in task.runs) or task.size >= settings.smallest_table)
-
-
-def is_worth_a_table(task: CompactionTask, settings: RocksDBSettings) -> bool:
-    """Whether runs of columns are to become a table for their size alone."""
-    return task.is_of_keys and TABLE not in task.runs[-1] and task.size >= settings.largest_columns
 
 
 def merge_into_table(
@@ -187,66 +183,40 @@ def merge_into_table(
         StateCorruptedError: when a file is missing or damaged.
         OSError: when the table cannot be written.
     """
+    pieces = merged_in_ranges(runs, is_oldest=task.is_oldest, now=task.now)
+    first = next(pieces, None)
+    if first is None:
+        return CompactionResult(task, None)
+    codec, metas = RowCodec(first[0].schema), []
     with tables.new_file() as path:
-        made = _TableBuilder(path, settings)
-        for batch, meta in merged_in_ranges(runs, is_oldest=task.is_oldest, now=task.now):
-            made.add(batch, meta)
-        if made.meta is None:
-            return CompactionResult(task, None)
-        about = made.finish()
+        writer = TableWriter(path, settings)
+        for batch, meta in chain([first], pieces):
+            keys = KeyColumn(batch.column(KEY), batch.column(HASH).to_numpy())
+            writer.write(row_keys(keys), codec.encode(batch))
+            metas.append(meta)
+        writer.finish()
         name = str(CompactedName(task.generation, task.stage, task.partition, _digest(path)))
         storage.write(name, _pieces(path))
         size = path.stat().st_size
-    whole = Run(Section(pa.RecordBatch.from_pylist([], made.schema)), made.meta, hashes_of(runs), origin=task.partition)
-    return CompactionResult(
-        task, {**entry_of_run(whole), "at": 0, "rows": made.rows, "size": size, TABLE: about, "file": name}
+    whole = Run(
+        Section(pa.RecordBatch.from_pylist([], codec.schema)),
+        _meta_of_table(metas),
+        hashes_of(runs),
+        origin=task.partition,
     )
+    schema = base64.b64encode(codec.schema.serialize().to_pybytes()).decode()
+    place = {"at": 0, "rows": writer.rows, "size": size, TABLE: {"schema": schema}, "file": name}
+    return CompactionResult(task, {**entry_of_rows(whole), **place})
 
 
-class _TableBuilder:
-    """Puts merged rows into a new table, and notes what is to be known of it."""
-
-    def __init__(self, path: Path, settings: RocksDBSettings) -> None:
-        self._writer = TableWriter(path, settings)
-        self._codec: RowCodec | None = None
-        self._elements = 0
-        self._half_expired: list[int] = []
-        self.meta: dict[str, Any] | None = None
-
-    @property
-    def rows(self) -> int:
-        return self._writer.rows
-
-    @property
-    def schema(self) -> pa.Schema:
-        assert self._codec is not None
-        return self._codec.schema
-
-    def add(self, batch: pa.RecordBatch, meta: dict[str, Any]) -> None:
-        """Adds the rows of the next range of hashes."""
-        if self._codec is None:
-            self._codec = RowCodec(batch.schema)
-        keys = KeyColumn(batch.column(KEY), batch.column(HASH).to_numpy())
-        self._writer.write(row_keys(keys), self._codec.encode(batch))
-        self._elements += meta.get(ELEMENT_COUNT, 0)
-        self.meta = {entry: said for entry, said in meta.items() if entry != HALF_EXPIRED}
-        if ELEMENT_COUNT in meta:
-            self.meta[ELEMENT_COUNT] = self._elements
-        self._note_expiry(meta)
-
-    def finish(self) -> dict[str, Any]:
-        """Completes the table; gives what its entry says besides."""
-        self._writer.finish()
-        schema = base64.b64encode(self.schema.serialize().to_pybytes()).decode()
-        return {"schema": schema}
-
-    def _note_expiry(self, meta: dict[str, Any]) -> None:
-        """Half of the rows have expired when half of the ranges, which are about as large, have come that far."""
-        self._half_expired.append(meta.get(HALF_EXPIRED, MAX_WATERMARK))
-        assert self.meta is not None
-        half = sorted(self._half_expired)[len(self._half_expired) // 2]
-        if half < MAX_WATERMARK:
-            self.meta[HALF_EXPIRED] = half
+def _meta_of_table(metas: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What a table says about itself, given what runs of its ranges of hashes would say."""
+    meta = {entry: said for entry, said in metas[-1].items() if entry != HALF_EXPIRED}
+    if ELEMENT_COUNT in meta:
+        meta[ELEMENT_COUNT] = sum(each.get(ELEMENT_COUNT, 0) for each in metas)
+    # Half of the rows have expired when half of the ranges, which are about as large, have come that far.
+    half = sorted(each.get(HALF_EXPIRED, MAX_WATERMARK) for each in metas)[len(metas) // 2]
+    return meta if half == MAX_WATERMARK else {**meta, HALF_EXPIRED: half}
 
 
 def _pieces(path: Path) -> Iterator[bytes]:
@@ -278,36 +248,22 @@ class RocksDBBackend(HashMapBackend):
         return RocksDBBackend(self.name, RocksDBSettings.of(configuration))
 
     def sections(self, storage: Folder) -> SectionOf:
-        return _Sections(LocalTables(storage, self.settings))
+        tables = LocalTables(storage, self.settings)
 
-    def plan_compaction(
-        self,
-        storage: Folder,
-        ref: VersionRef,
-        now: int,
-        generation: int,
-        event_times: Mapping[str, int] = MappingProxyType({}),
-    ) -> list[CompactionTask]:
-        is_worth = partial(is_worth_a_table, settings=self.settings)
-        return plan_compaction(storage, ref, now, generation, is_worth, event_times)
+        def section_of(entry: Entry, name: str, load: Callable[[], MappedFile]) -> Section:
+            return TableSection(entry, name, tables) if TABLE in entry else Section.stored(entry, name, load)
+
+        return section_of
+
+    def is_worth_merging(self, store: str, runs: Sequence[Run]) -> bool:
+        """Whether runs of columns are to become a table for their size alone."""
+        last = runs[-1]
+        is_large = sum(run.nbytes for run in runs) >= self.settings.largest_columns
+        return is_large and not last.section.is_table and holds_keys(store, last.meta)
 
     def run_compaction(self, storage: Folder, work: CompactionTask) -> CompactionResult:
-        if not becomes_table(work, self.settings):
+        is_large = work.size >= self.settings.smallest_table or any(TABLE in entry for entry in work.runs)
+        if not (is_large and holds_keys(work.store, work.runs[-1]["meta"])):
             return run_compaction(storage, work)
-        tables = LocalTables(storage, self.settings)
-        section_of = _Sections(tables)
-        runs = [
-            run_of_entry(entry, section_of(entry, entry["file"], partial(mapped, storage, entry["file"])))
-            for entry in work.runs
-        ]
-        return merge_into_table(storage, tables, self.settings, work, runs)
-
-
-@dataclass(frozen=True, slots=True)
-class _Sections:
-    """Opens sections, those in tables as well."""
-
-    tables: LocalTables
-
-    def __call__(self, entry: dict[str, Any], name: str, load: Callable[[], MappedFile]) -> Section:
-        return TableSection(entry, name, self.tables) if TABLE in entry else Section.stored(entry, name, load)
+        runs = runs_of_task(storage, work, self.sections(storage))
+        return merge_into_table(storage, LocalTables(storage, self.settings), self.settings, work, runs)

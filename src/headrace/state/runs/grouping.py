@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +22,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Doubles = npt.NDArray[np.float64]
+
 Longs = npt.NDArray[np.int64]
+
 Hashes = npt.NDArray[np.uint64]
+
 Mask = npt.NDArray[np.bool_]
+
 Terms = Callable[[Doubles], Iterator[tuple[int, Doubles]]]
 
 
@@ -34,42 +38,6 @@ _WORD = 64
 _SIGNED_WORD = 63
 _FEWEST_HASH_BITS = 20
 """With fewer bits of the hash in a packed word too many keys share them; then a plain sort is faster."""
-
-
-class RowGroups(Protocol):
-    """Rows that fall into groups, wherever these lie: :class:`Segments` for sorted rows, or ``Placed``."""
-
-    def __len__(self) -> int:
-        """How many groups there are."""
-
-    @property
-    def total(self) -> int:
-        """How many rows there are."""
-
-    @property
-    def are_single(self) -> bool:
-        """Whether every group has exactly one row, in the order of the groups, so that reducing changes nothing."""
-
-    @property
-    def counts(self) -> Longs:
-        """How many rows each group has."""
-
-    @property
-    def ids(self) -> Longs:
-        """The group of each row."""
-
-    @property
-    def first_rows(self) -> Longs:
-        """The earliest row of each group."""
-
-    def reduce(self, ufunc: np.ufunc, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """``ufunc`` over the values of each group."""
-
-    def sums_of(self, terms: Terms, values: Doubles) -> dict[int, Doubles]:
-        """The sums of what ``terms`` makes of the values of each group, by the numbers that it gives.
-
-        It may be called several times, with some of the values each time.
-        """
 
 
 @dataclass(frozen=True)
@@ -114,7 +82,10 @@ class Segments:
         return np.asarray(ufunc.reduceat(values, self.starts)) if self.total else values[:0]
 
     def sums_of(self, terms: Terms, values: Doubles) -> dict[int, Doubles]:
-        """The sums of what ``terms`` makes of the values of each group."""
+        """The sums of what ``terms`` makes of the values of each group, by the numbers that it gives.
+
+        It may be called several times, with some of the values each time.
+        """
         return {number: self.reduce(np.add, term) for number, term in terms(values)}
 
 
@@ -281,7 +252,7 @@ def _starts(changes: Mask) -> Longs:
 
 @dataclass(frozen=True)
 class Placed:
-    """Groups whose rows lie anywhere, each with a place, of which many may be empty; see ``RowGroups``.
+    """Groups whose rows lie anywhere, each with a place, of which many may be empty; else as ``Segments``.
 
     Attributes:
         places: the place of each row.
@@ -350,3 +321,7 @@ class Placed:
                     found[number] = np.zeros(len(self.all_counts))
                 np.add.at(found[number], self.places[rows], term)
         return {number: sums[self.used] for number, sums in found.items()}
+
+
+RowGroups = Segments | Placed
+"""Rows that fall into groups, wherever these lie."""

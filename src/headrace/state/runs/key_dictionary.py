@@ -14,7 +14,6 @@ different keys with one hash.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -28,7 +27,9 @@ import pyarrow.compute as pc
 from headrace.state.runs.grouping import Placed
 
 Longs = npt.NDArray[np.int64]
+
 Ints = npt.NDArray[np.int32]
+
 Hashes = npt.NDArray[np.uint64]
 
 
@@ -150,35 +151,6 @@ _SCATTERED: Final = 16
 """Integers lie close together when there are at most so many that lie between the smallest and the largest for each."""
 
 
-class KeyRankIndex(ABC):
-    """Tells the rank of each of some keys in the order of hash and key; keys are told apart by their hashes alone."""
-
-    @property
-    @abstractmethod
-    def nbytes(self) -> int:
-        """How much memory it takes, besides the keys and hashes."""
-
-    @abstractmethod
-    def find(self, hashes: Hashes, keys: pa.Array) -> Ints:
-        """The rank of each key, ``UNKNOWN`` where it has none."""
-
-    @abstractmethod
-    def extended(self, hashes: Hashes, keys: pa.Array, old: Longs, new: Longs) -> KeyRankIndex:
-        """A table with more keys; this one is not to be used any more.
-
-        Args:
-            hashes: the hashes of all keys, in order.
-            keys: all keys.
-            old: the ranks that the keys of this table have among all, in order.
-            new: the ranks of the others.
-        """
-
-
-def empty_table() -> KeyRankIndex:
-    """A table without keys."""
-    return _NoTable()
-
-
 def one_of_each_integer(values: Longs, rows: Longs) -> Longs:
     """Of some rows one for each value; all of them where values lie too far apart to tell that at once."""
     found = values[rows]
@@ -191,26 +163,14 @@ def one_of_each_integer(values: Longs, rows: Longs) -> Longs:
     return once
 
 
-class _NoTable(KeyRankIndex):
-    """A table without keys, which becomes one that suits the keys that come."""
-
-    nbytes = 0
-
-    def find(self, hashes: Hashes, keys: pa.Array) -> Ints:
-        return np.full(len(hashes), UNKNOWN, np.int32)
-
-    def extended(self, hashes: Hashes, keys: pa.Array, old: Longs, new: Longs) -> KeyRankIndex:
-        return _suitable(hashes, keys)
-
-
-def _suitable(hashes: Hashes, keys: pa.Array) -> KeyRankIndex:
+def _suitable(hashes: Hashes, keys: pa.Array) -> _DirectTable | _HashTable:
     """The table that suits some keys, which are in order."""
     direct = _DirectTable.of(keys) if pa.types.is_int64(keys.type) else None
     return _HashTable(hashes) if direct is None else direct
 
 
-class _DirectTable(KeyRankIndex):
-    """A place for each integer from the smallest to the largest.
+class _DirectTable:
+    """The rank of each key in the order of hash and key: a place for each integer from the smallest to the largest.
 
     Args:
         values: the keys by rank.
@@ -233,9 +193,11 @@ class _DirectTable(KeyRankIndex):
 
     @property
     def nbytes(self) -> int:
+        """How much memory it takes."""
         return self._table.nbytes
 
     def find(self, hashes: Hashes, keys: pa.Array) -> Ints:
+        """The rank of each key, ``UNKNOWN`` where it has none."""
         values = keys.to_numpy()
         if int(values.min()) >= self._low and int(values.max()) <= self._high:
             found: Ints = self._table[values - self._low]
@@ -245,12 +207,9 @@ class _DirectTable(KeyRankIndex):
         ranks[is_inside] = self._table[values[is_inside] - self._low]
         return ranks
 
-    def extended(self, hashes: Hashes, keys: pa.Array, old: Longs, new: Longs) -> KeyRankIndex:
-        return _suitable(hashes, keys)
 
-
-class _HashTable(KeyRankIndex):
-    """Open addressing with linear probing.
+class _HashTable:
+    """The same for any keys, told apart by their hashes alone: open addressing with linear probing.
 
     The slot of a hash follows from its low bits: the high ones are alike in a task, which has a range of hashes.
 
@@ -266,9 +225,11 @@ class _HashTable(KeyRankIndex):
 
     @property
     def nbytes(self) -> int:
+        """How much memory it takes, besides the hashes."""
         return self._slots.nbytes + self._table.nbytes
 
     def find(self, hashes: Hashes, keys: pa.Array) -> Ints:
+        """The rank of each key, ``UNKNOWN`` where it has none."""
         slots = self._first_slots(hashes)
         ranks: Ints = self._table[slots]
         rows = np.flatnonzero(self._are_others(ranks, hashes))
@@ -281,15 +242,22 @@ class _HashTable(KeyRankIndex):
             rows, slots = rows[goes_on], slots[goes_on]
         return ranks
 
-    def extended(self, hashes: Hashes, keys: pa.Array, old: Longs, new: Longs) -> KeyRankIndex:
+    def extend(self, hashes: Hashes, old: Longs, new: Longs) -> bool:
+        """Takes more keys; returns False when there is no room for them.
+
+        Args:
+            hashes: the hashes of all keys, in order.
+            old: the ranks that the keys of this table have among all, in order.
+            new: the ranks of the others.
+        """
         if _SPACIOUS * len(hashes) > 2 * len(self._table):
-            return _suitable(hashes, keys)  # integers that are more may be closer together
+            return False
         slots = np.empty(len(hashes), np.int64)
         slots[old] = self._slots
         self._table[self._slots] = old
         self._hashes, self._slots = hashes, slots
         self._settle(new)
-        return self
+        return True
 
     def _settle(self, ranks: Longs) -> None:
         """Gives each of these ranks a slot."""
@@ -379,7 +347,7 @@ class KeyDictionary:
         self._pause = self._left = 0
         self._hashes: Hashes = np.empty(0, np.uint64)
         self._keys = pa.nulls(0)
-        self._table: KeyRankIndex = empty_table()
+        self._table: _DirectTable | _HashTable | None = None
 
     def __len__(self) -> int:
         return len(self._hashes)
@@ -387,7 +355,7 @@ class KeyDictionary:
     @property
     def nbytes(self) -> int:
         """How much memory it takes."""
-        return int(self._hashes.nbytes + self._keys.nbytes) + self._table.nbytes
+        return int(self._hashes.nbytes + self._keys.nbytes) + (0 if self._table is None else self._table.nbytes)
 
     def group(self, times: Longs, hashes: Hashes, keys: pa.Array) -> RankedGroups | None:
         """Groups rows; None where that is for sorting to do.
@@ -439,7 +407,7 @@ class KeyDictionary:
 
     def _ranks_of(self, hashes: Hashes, keys: pa.Array) -> Ints | None:
         """The rank of each row's key, known from now on; None where keys do not come again, or have one hash."""
-        ranks = self._table.find(hashes, keys)
+        ranks = self._find(hashes, keys)
         new = np.flatnonzero(ranks == UNKNOWN)
         if len(new):
             if len(self) and len(new) > (1 - _RARE) * len(hashes):
@@ -449,7 +417,7 @@ class KeyDictionary:
                 return None
             old = self._add(hashes[rows], keys.take(pa.array(rows)))
             ranks = np.append(old.astype(np.int32), np.int32(UNKNOWN))[ranks]
-            ranks[new] = self._table.find(hashes[new], keys.take(pa.array(new)))
+            ranks[new] = self._find(hashes[new], keys.take(pa.array(new)))
         # The hash of an integer is that of no other one.
         if not pa.types.is_int64(keys.type) and not self._keys.take(pa.array(ranks)).equals(keys):
             return None
@@ -466,8 +434,12 @@ class KeyDictionary:
         order[new] = len(old) + np.arange(len(new))
         self._hashes = np.concatenate((self._hashes, hashes))[order]
         self._keys = (pa.concat_arrays([self._keys, keys]) if len(old) else keys).take(pa.array(order))
-        self._table = self._table.extended(self._hashes, self._keys, old, new)
+        if not (isinstance(self._table, _HashTable) and self._table.extend(self._hashes, old, new)):
+            self._table = _suitable(self._hashes, self._keys)  # integers that are more may be closer together
         return old
+
+    def _find(self, hashes: Hashes, keys: pa.Array) -> Ints:
+        return np.full(len(hashes), UNKNOWN, np.int32) if self._table is None else self._table.find(hashes, keys)
 
     def _rest(self, *, is_over: bool) -> None:
         """It was no help: it is tried again only after a while, a longer one each time, and anew if it ``is_over``."""
@@ -476,7 +448,7 @@ class KeyDictionary:
             self._forget()
 
     def _forget(self) -> None:
-        self._hashes, self._keys, self._table = np.empty(0, np.uint64), pa.nulls(0), empty_table()
+        self._hashes, self._keys, self._table = np.empty(0, np.uint64), pa.nulls(0), None
 
 
 def _one_of_each(hashes: Hashes, keys: pa.Array, rows: Longs) -> Longs:

@@ -66,8 +66,19 @@ class Run:
 
     @property
     def weight(self) -> int:
-        """How many rows a merge has to move, or how many elements of their lists."""
-        return weight_of(self.meta, self.rows)
+        """About how many of the rows that count a merge has to move, or how many elements of their lists."""
+        return int(max(self.rows, self.meta.get(ELEMENT_COUNT, 0)) * self._share) or 1
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes these take."""
+        return int(self.section.nbytes * self._share)
+
+    @property
+    def _share(self) -> float:
+        """The part of the rows that count: hashes are spread evenly."""
+        (low, high), (first, end) = self.hashes, self.span
+        return (high - low) / max(1, end - first)
 
     @property
     def batch(self) -> pa.RecordBatch:
@@ -244,12 +255,6 @@ def starts_of_levels(ranges: Sequence[HashRange]) -> list[int]:
     """
     later = [index for index in range(1, len(ranges)) if ranges[index][0] < ranges[index - 1][1]]
     return [0, *later] if ranges else []
-
-
-def weight_of(meta: dict[str, Any], rows: int) -> int:
-    """The weight of a run that says this about itself."""
-    elements: int = meta.get(ELEMENT_COUNT, rows)
-    return max(rows, elements)
 
 
 def one_batch(table: pa.RecordBatch | pa.Table) -> pa.RecordBatch:

@@ -13,26 +13,29 @@ other, so that some elements of a long list can be read, and verified, without t
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from struct import Struct
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.common.errors import StateCorruptedError, StateError
+from headrace.common.errors import InfrastructureError, StateCorruptedError, StateError
 from headrace.state.keys import KeyColumn
 from headrace.state.keys.hashing import HASH_END
 from headrace.state.runs.layout import HASH
 from headrace.storage.file_system import MappedFile
 
 Longs = npt.NDArray[np.int64]
+
 Span = tuple[int, int]
+
 """Address and size in bytes."""
+
 Indices = npt.NDArray[np.int64]
 
 
@@ -63,44 +66,31 @@ def written_once(message: pa.Buffer) -> Sequence[pa.Buffer]:
     if message.size < SMALL or not body.size:
         return [message.slice(0, start), body]
     metadata = bytearray(message.slice(0, start))
-    table = _Table(metadata, _Table.follow(metadata, _PREFIX))
-    places = _Table(metadata, table.child(_HEADER)).places(_BUFFERS)
-    once = _Once.of(body, places)
-    places[:, 0] = once.offsets
-    np.frombuffer(metadata, np.int64, 1, table.field(_BODY_LENGTH))[:] = once.size
-    return [pa.py_buffer(bytes(metadata)), *(body.slice(first, stop - first) for first, stop in once.extents)]
+    table = _followed(metadata, _PREFIX)
+    header = _followed(metadata, _field(metadata, table, _HEADER))
+    places = _places(metadata, _followed(metadata, _field(metadata, header, _BUFFERS)))
+    extents, size = _distinct(body, places)
+    np.frombuffer(metadata, np.int64, 1, _field(metadata, table, _BODY_LENGTH))[:] = size
+    return [pa.py_buffer(bytes(metadata)), *(body.slice(first, stop - first) for first, stop in extents)]
 
 
-@dataclass(frozen=True)
-class _Once:
-    """The body without what is in it already.
+def _distinct(body: pa.Buffer, places: Longs) -> tuple[list[tuple[int, int]], int]:
+    """The body without what is in it already: from where to where the old one is taken, and how long the new one is.
 
-    Attributes:
-        offsets: where each buffer is.
-        extents: from where to where the old body is taken.
-        size: how long the new one is.
+    Buffers keep their order, and the padding behind each. ``places`` gets where each buffer is in the new body.
     """
-
-    offsets: list[int]
-    extents: list[tuple[int, int]]
-    size: int
-
-    @staticmethod
-    def of(body: pa.Buffer, places: Longs) -> _Once:
-        """Buffers keep their order, and the padding behind each."""
-        offsets, extents, size = [], list[tuple[int, int]](), 0
-        known: dict[tuple[int, bytes], list[tuple[int, pa.Buffer]]] = {}
-        stops = [*places[1:, 0].tolist(), body.size]
-        for (start, length), stop in zip(places.tolist(), stops, strict=True):
-            buffer = body.slice(start, length)
-            alike = known.setdefault((length, _probed(buffer)), [])
-            offset = next((at for at, other in alike if other.equals(buffer)), size)
-            offsets.append(offset)
-            if offset == size:
-                alike.append((size, buffer))
-                extents.append((start, stop))
-                size += stop - start
-        return _Once(offsets, extents, size)
+    extents, size = list[tuple[int, int]](), 0
+    known: dict[tuple[int, bytes], list[tuple[int, pa.Buffer]]] = {}
+    stops = [*places[1:, 0].tolist(), body.size]
+    for number, ((start, length), stop) in enumerate(zip(places.tolist(), stops, strict=True)):
+        buffer = body.slice(start, length)
+        alike = known.setdefault((length, _probed(buffer)), [])
+        places[number, 0] = offset = next((at for at, other in alike if other.equals(buffer)), size)
+        if offset == size:
+            alike.append((size, buffer))
+            extents.append((start, stop))
+            size += stop - start
+    return extents, size
 
 
 def _probed(buffer: pa.Buffer) -> bytes:
@@ -109,37 +99,21 @@ def _probed(buffer: pa.Buffer) -> bytes:
     return b"".join(bytes(buffer[at : at + _PROBE]) for at in (0, middle, last))
 
 
-@dataclass(frozen=True)
-class _Table:
-    """A table in a flatbuffer.
+def _field(flatbuffer: bytearray, table: int, number: int) -> int:
+    """Where a field of a table is, which is there; the flatbuffer is behind the prefix of a message."""
+    fields = table - int(_RELATIVE.unpack_from(flatbuffer, table)[0])
+    return table + int(_SHORT.unpack_from(flatbuffer, fields + 4 + 2 * number)[0])
 
-    Attributes:
-        data: the flatbuffer, behind the prefix.
-        at: where the table is.
-    """
 
-    data: bytearray
-    at: int
+def _followed(flatbuffer: bytearray, at: int) -> int:
+    """What an offset refers to that is stored at some place."""
+    return at + int(_OFFSET.unpack_from(flatbuffer, at)[0])
 
-    def field(self, number: int) -> int:
-        """Where a field is that is there."""
-        fields = self.at - int(_RELATIVE.unpack_from(self.data, self.at)[0])
-        return self.at + int(_SHORT.unpack_from(self.data, fields + 4 + 2 * number)[0])
 
-    def child(self, number: int) -> int:
-        """Where the table is that a field refers to."""
-        return self.follow(self.data, self.field(number))
-
-    def places(self, number: int) -> Longs:
-        """The structs of two integers that are in a field: the offset and the length of each buffer, to be changed."""
-        at = self.child(number)
-        (count,) = _OFFSET.unpack_from(self.data, at)
-        return np.frombuffer(self.data, np.int64, 2 * count, at + _OFFSET.size).reshape(-1, 2)
-
-    @staticmethod
-    def follow(data: bytearray, at: int) -> int:
-        """What an offset refers to that is stored at some place."""
-        return at + int(_OFFSET.unpack_from(data, at)[0])
+def _places(flatbuffer: bytearray, at: int) -> Longs:
+    """The structs of two integers of a vector: the offset and the length of each buffer, to be changed."""
+    (count,) = _OFFSET.unpack_from(flatbuffer, at)
+    return np.frombuffer(flatbuffer, np.int64, 2 * count, at + _OFFSET.size).reshape(-1, 2)
 
 
 def spans_of_column(array: pa.Array) -> Iterator[Span]:
@@ -160,10 +134,8 @@ def spans_of_rows(array: pa.Array, start: int, stop: int) -> Iterator[Span]:
         yield from _cells(array.buffers()[0], start, stop, 1)
         for index in range(type_.num_fields):
             yield from spans_of_rows(array.field(index), start, stop)
-    elif pa.types.is_list(type_) or pa.types.is_map(type_):
-        yield from _list_spans(array, start, stop)
-    elif pa.types.is_string(type_) or pa.types.is_binary(type_):
-        yield from _byte_spans(array, start, stop)
+    elif pa.types.is_list(type_) or pa.types.is_map(type_) or pa.types.is_string(type_) or pa.types.is_binary(type_):
+        yield from _spans_of_lengths(array, start, stop)
     elif pa.types.is_primitive(type_) or pa.types.is_boolean(type_) or pa.types.is_decimal(type_):
         validity, data = array.buffers()
         yield from _cells(validity, start, stop, 1)
@@ -183,25 +155,21 @@ def _cells(buffer: pa.Buffer | None, start: int, stop: int, bits: int) -> Iterat
         yield buffer.address + first, end - first
 
 
-def _byte_spans(array: pa.Array, start: int, stop: int) -> Iterator[Span]:
-    validity, offsets, data = array.buffers()
+def _spans_of_lengths(array: pa.Array, start: int, stop: int) -> Iterator[Span]:
+    """Where rows of a column are whose values have lengths of their own."""
+    validity, offsets, *rest = array.buffers()
     yield from _cells(validity, start, stop, 1)
-    if offsets is not None and offsets.size:
-        yield from _cells(offsets, start, stop + 1, 32)
-        low, high = _bounds(offsets, start, stop)
-        if data is not None and high > low:
-            yield data.address + low, high - low
-
-
-def _list_spans(array: pa.Array, start: int, stop: int) -> Iterator[Span]:
-    validity, offsets, *_ = array.buffers()
-    yield from _cells(validity, start, stop, 1)
-    if offsets is not None and offsets.size:
-        yield from _cells(offsets, start, stop + 1, 32)
-        low, high = _bounds(offsets, start, stop)
-        children = (array.keys, array.items) if pa.types.is_map(array.type) else (array.values,)
-        for child in children:
-            yield from spans_of_rows(child, low, high)
+    if offsets is None or not offsets.size:
+        return
+    yield from _cells(offsets, start, stop + 1, 32)
+    low, high = _bounds(offsets, start, stop)
+    if pa.types.is_map(array.type):
+        yield from spans_of_rows(array.keys, low, high)
+        yield from spans_of_rows(array.items, low, high)
+    elif pa.types.is_list(array.type):
+        yield from spans_of_rows(array.values, low, high)
+    elif rest[0] is not None and high > low:
+        yield rest[0].address + low, high - low
 
 
 def _bounds(offsets: pa.Buffer, start: int, stop: int) -> tuple[int, int]:
@@ -238,40 +206,22 @@ class Section:
         offset: where in that file it begins.
     """
 
-    __slots__ = (
-        "_batch",
-        "_buffer",
-        "_checks",
-        "_head",
-        "_length",
-        "_load",
-        "_mapped",
-        "_unverified",
-        "_verified",
-        "file",
-        "offset",
-        "rows",
-    )
+    __slots__ = ("_batch", "_bytes", "_encoding", "_load", "file", "offset", "rows")
 
     file: str
     offset: int
     rows: int
     _batch: pa.RecordBatch | None
-    _buffer: pa.Buffer | None
-    _checks: list[int] | None
+    _bytes: _StoredBytes | None
+    _encoding: _Encoding | None
     _load: Callable[[], MappedFile] | None
-    _mapped: MappedFile | None
-    _verified: bytearray | None
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         if any(pa.types.is_dictionary(field.type) for field in batch.schema):
             raise StateError(f"dictionary-encoded columns cannot be kept in state: {batch.schema}")
-        self.rows = batch.num_rows
-        self.file = ""
-        self.offset = 0
+        self.rows, self.file, self.offset = batch.num_rows, "", 0
         self._batch = batch
-        self._buffer = self._checks = self._load = self._mapped = self._verified = None
-        self._head = self._length = self._unverified = 0
+        self._bytes = self._encoding = self._load = None
 
     @staticmethod
     def stored(entry: dict[str, Any], file: str, load: Callable[[], MappedFile]) -> Section:
@@ -280,14 +230,10 @@ class Section:
         ``file`` is empty for a section that is not in a file of its own but inside the version reference.
         """
         self = Section.__new__(Section)
-        self.rows = entry["rows"]
-        self.file = file
-        self.offset = entry["at"]
-        self._batch = self._buffer = self._mapped = None
-        self._head, self._length = entry["head"], entry["size"]
-        self._checks = np.frombuffer(base64.b64decode(entry["sums"]), dtype="<u4").tolist()
-        self._load = load
-        self._forget_verified()
+        self.rows, self.file, self.offset = entry["rows"], file, entry["at"]
+        self._batch = self._bytes = None
+        checks = np.frombuffer(base64.b64decode(entry["sums"]), dtype="<u4").tolist()
+        self._encoding, self._load = _Encoding(entry["head"], entry["size"], checks), load
         return self
 
     @property
@@ -303,12 +249,14 @@ class Section:
     def verify(self) -> None:
         """Reads all of it; errors as of :attr:`batch`."""
         self._opened()
-        self._verify(self._head, self._length)
+        unverified = self._unverified()
+        if unverified is not None:
+            unverified.verify(0, self.size)
 
     @property
     def nbytes(self) -> int:
         """How many bytes it takes, in memory where it was not written yet."""
-        return self._length or int(self._opened().nbytes)
+        return self.size or int(self._opened().nbytes)
 
     @property
     def is_table(self) -> bool:
@@ -341,15 +289,17 @@ class Section:
             StateCorruptedError: when the file is missing or damaged; the message names it.
         """
         array = self._array(name)
-        if self._verified is not None:
-            self._verify_spans(spans_of_column(array))
+        unverified = self._unverified()
+        if unverified is not None:
+            unverified.verify_spans(spans_of_column(array))
         return array
 
     def rows_of(self, name: str, start: int, stop: int) -> pa.Array:
         """Some consecutive values of one column; only the blocks that hold them are verified."""
         array = self._array(name)
-        if self._verified is not None:
-            self._verify_spans(spans_of_rows(array, start, stop))
+        stored = self._bytes  # as self._unverified(), without another call for each row that is looked at
+        if stored is not None and stored.unverified:
+            stored.verify_spans(spans_of_rows(array, start, stop))
         return array.slice(start, stop - start)
 
     def take(self, name: str, rows: Indices) -> pa.Array:
@@ -359,18 +309,20 @@ class Section:
     def ranges_of(self, name: str, starts: Indices, stops: Indices) -> pa.Array:
         """One column, of which only these ranges of rows may be used: when they are few, no others are verified."""
         array = self._array(name)
-        if self._verified is not None and len(starts):
+        unverified = self._unverified()
+        if unverified is not None and len(starts):
             few = len(starts) <= FEW
             ranges = zip(starts.tolist(), stops.tolist(), strict=True) if few else [(0, len(array))]
-            self._verify_spans(chain.from_iterable(spans_of_rows(array, start, stop) for start, stop in ranges))
+            unverified.verify_spans(chain.from_iterable(spans_of_rows(array, start, stop) for start, stop in ranges))
         return array
 
     def extents(self, name: str, rows: Indices) -> tuple[Indices, Indices]:
         """Where the lists of these rows begin and end among the elements of a list column, which are not touched."""
         array = self._array(name)
-        if self._verified is not None:
+        unverified = self._unverified()
+        if unverified is not None:
             ranges = [(row, row + 1) for row in rows.tolist()] if len(rows) <= FEW else [(0, len(array))]
-            self._verify_spans(chain.from_iterable(spans_of_offsets(array, start, stop) for start, stop in ranges))
+            unverified.verify_spans(chain.from_iterable(spans_of_offsets(array, start, stop) for start, stop in ranges))
         offsets = array.offsets.to_numpy()
         return offsets[rows].astype(np.int64), offsets[rows + 1].astype(np.int64)
 
@@ -380,7 +332,7 @@ class Section:
         They are to be of the column's own type. When they are few, only the blocks that they are searched in are
         verified.
         """
-        if self._verified is None or len(values) > FEW:
+        if len(values) > FEW or self._unverified() is None:
             return np.searchsorted(self.column(name).to_numpy(), values)
         return np.array([self.lower_bound(name, value, 0, self.rows) for value in values], dtype=np.int64)
 
@@ -389,7 +341,7 @@ class Section:
 
         When they are few, only the blocks that they are searched in are verified.
         """
-        if self._verified is not None and len(hashes) <= FEW:
+        if len(hashes) <= FEW and self._unverified() is not None:
             bounds = [self.rows_between((value, value + 1)) for value in hashes.tolist()]
             firsts, lasts = np.array(bounds, np.int64).reshape(-1, 2).T
             return firsts, lasts
@@ -408,7 +360,7 @@ class Section:
 
         Only the blocks that it is searched in are verified. It is to be of the column's own type.
         """
-        if self._verified is not None:
+        if self._unverified() is not None:
             start, stop = self._step_of(name, value, start, stop)
         return start + int(np.searchsorted(self.rows_of(name, start, stop).to_numpy(), value))
 
@@ -432,18 +384,18 @@ class Section:
 
     def encoded(self) -> Sequence[pa.Buffer]:
         """The bytes of the section, in pieces; the same batch always gives the same ones."""
-        if self._buffer is None and self._batch is not None:
-            return self._encode(self._batch)
-        self._opened()
-        self._verify(0, self._length)
-        assert self._buffer is not None
-        return [self._buffer]
+        batch = self._opened()
+        if self._bytes is None:
+            self._encoding, pieces = _encoded(batch)
+            return pieces
+        self._bytes.verify(0, self.size)
+        return [self._bytes.buffer]
 
     def describe(self, at: int) -> dict[str, Any]:
         """The entry of an index that says where the section is, given where it begins in its file."""
-        assert self._checks is not None
-        sums = base64.b64encode(np.array(self._checks, dtype="<u4").tobytes()).decode()
-        return {"at": at, "size": self._length, "head": self._head, "rows": self.rows, "sums": sums}
+        head, size, checks = self._encoding or _encoded(self._opened())[0]
+        sums = base64.b64encode(np.array(checks, dtype="<u4").tobytes()).decode()
+        return {"at": at, "size": size, "head": head, "rows": self.rows, "sums": sums}
 
     def taken_along(self) -> None:
         """The next version is to hold the section itself, wherever it lies now."""
@@ -452,7 +404,7 @@ class Section:
     def moved_to(self, file: str, offset: int, load: Callable[[], MappedFile]) -> None:
         """The section has been written to a file; a large one is given up in memory and mapped when needed again."""
         self.file, self.offset = file, offset
-        is_large = self._length >= BLOCK
+        is_large = self.size >= BLOCK
         if is_large or self._load is not None:
             self._load = load
         if is_large:
@@ -461,23 +413,12 @@ class Section:
     def let_go(self) -> None:
         """Give up the bytes of the file, to load it again when it is needed; what is in memory alone stays."""
         if self._load is not None:
-            self._batch = self._buffer = self._mapped = None
-            self._forget_verified()
+            self._batch = self._bytes = None
 
-    def _forget_verified(self) -> None:
-        assert self._checks is not None
-        self._unverified = len(self._checks)
-        self._verified = bytearray(self._unverified)
-
-    def _encode(self, batch: pa.RecordBatch) -> Sequence[pa.Buffer]:
-        schema, (metadata, *body) = batch.schema.serialize(), written_once(batch.serialize())
-        # Padding in front makes the batch's buffers as aligned in the file as they are in the message.
-        padding = -(schema.size + metadata.size) % ALIGNMENT
-        head = schema.to_pybytes() + b"\0" * padding + metadata.to_pybytes()
-        self._head = len(head)
-        self._length = len(head) + sum(piece.size for piece in body)
-        self._checks = [crc32(head), *_checks_of_blocks(body)]
-        return [pa.py_buffer(head), *body]
+    @property
+    def size(self) -> int:
+        """How many bytes it takes; 0 before it is written for the first time."""
+        return 0 if self._encoding is None else self._encoding.length
 
     def _array(self, name: str) -> pa.Array:
         """A column, or the elements of one; nothing of it is verified."""
@@ -486,80 +427,134 @@ class Section:
 
     def _opened(self) -> pa.RecordBatch:
         if self._batch is None:
-            assert self._load is not None
-            self._mapped = self._load()
-            whole = self._mapped.buffer
-            if self.offset + self._length > whole.size:
-                self._mapped.is_damaged = True
-                raise StateCorruptedError(f"the state file {self.file or '(inline)'} is truncated: {whole.size} bytes")
-            self._buffer = whole.slice(self.offset, self._length)
-            self._verify(0, self._head)
-            self._batch = self._parse(self._buffer)
+            if self._load is None or self._encoding is None:
+                raise StateError("a section is neither in memory nor in a file")
+            self._bytes = _StoredBytes(self._load(), self.file, self.offset, self._encoding)
+            self._batch = self._bytes.parse()
         return self._batch
 
-    def _parse(self, buffer: pa.Buffer) -> pa.RecordBatch:
+    def _unverified(self) -> _StoredBytes | None:
+        """The bytes in the file, unless all of them were verified, or the rows have never left the memory."""
+        if self._batch is None:
+            self._opened()
+        return self._bytes if self._bytes is not None and self._bytes.unverified else None
+
+
+class _Encoding(NamedTuple):
+    """How a section is written.
+
+    Attributes:
+        head: the bytes of schema and metadata.
+        length: all bytes.
+        checks: the checksum of the head, and of each block behind it.
+    """
+
+    head: int
+    length: int
+    checks: list[int]
+
+
+def _encoded(batch: pa.RecordBatch) -> tuple[_Encoding, Sequence[pa.Buffer]]:
+    schema, (metadata, *body) = batch.schema.serialize(), written_once(batch.serialize())
+    # Padding in front makes the batch's buffers as aligned in the file as they are in the message.
+    padding = -(schema.size + metadata.size) % ALIGNMENT
+    head = schema.to_pybytes() + b"\0" * padding + metadata.to_pybytes()
+    length = len(head) + sum(piece.size for piece in body)
+    return _Encoding(len(head), length, [crc32(head), *_checks_of_blocks(body)]), [pa.py_buffer(head), *body]
+
+
+class _StoredBytes:
+    """The bytes of a section in a file, of which each block is verified when it is touched for the first time.
+
+    Attributes:
+        buffer: the bytes.
+        unverified: how many blocks have not been verified.
+    """
+
+    __slots__ = ("_encoding", "_file", "_mapped", "_offset", "_verified", "buffer", "unverified")
+
+    def __init__(self, mapped: MappedFile, file: str, offset: int, encoding: _Encoding) -> None:
+        self._mapped = mapped
+        self._file = file
+        self._offset = offset
+        self._encoding = encoding
+        if offset + encoding.length > mapped.buffer.size:
+            raise self._damaged(f"is truncated: {mapped.buffer.size} bytes")
+        self.buffer = mapped.buffer.slice(offset, encoding.length)
+        self.unverified = len(encoding.checks)
+        self._verified = bytearray(self.unverified)
+
+    def parse(self) -> pa.RecordBatch:
+        """The record batch; only the head is verified."""
+        self.verify(0, self._encoding.head)
         try:
-            reader = pa.BufferReader(buffer)
+            reader = pa.BufferReader(self.buffer)
             schema = pa.ipc.read_schema(reader)
-            metadata = _aligned_start(buffer, reader.tell())
-            return pa.ipc.read_record_batch(buffer.slice(metadata), schema)
+            metadata = _aligned_start(self.buffer, reader.tell())
+            return pa.ipc.read_record_batch(self.buffer.slice(metadata), schema)
         except pa.ArrowException as error:
-            raise StateCorruptedError(f"the state file {self.file or '(inline)'} cannot be read: {error}") from error
+            raise StateCorruptedError(f"the state file {self._file or '(inline)'} cannot be read: {error}") from error
 
-    def _verify_spans(self, spans: Iterator[tuple[int, int]]) -> None:
-        assert self._buffer is not None
-        base = self._buffer.address
+    def verify_spans(self, spans: Iterable[Span]) -> None:
+        """Verifies the blocks that reach into some memory."""
+        base = self.buffer.address
         for address, size in spans:
-            self._verify(address - base, address - base + size)
+            self.verify(address - base, address - base + size)
 
-    @property
-    def size(self) -> int:
-        """How many bytes it takes; 0 before it is written for the first time."""
-        return self._length
+    def verify(self, start: int, end: int) -> None:
+        """Verifies the blocks that reach into the bytes from ``start`` up to ``end``.
 
-    def _verify(self, start: int, end: int) -> None:
-        """Verifies the blocks that reach into the bytes from ``start`` up to ``end``."""
-        verified = self._verified
-        if verified is None or start >= end:
+        Raises:
+            StateCorruptedError: when the file is missing or damaged; the message names it.
+        """
+        if not self.unverified or start >= end:
             return
-        first = 0 if start < self._head else 1 + (start - self._head) // BLOCK
-        last = 0 if end <= self._head else 1 + (end - 1 - self._head) // BLOCK
-        first = verified.find(0, first, last + 1)
+        head = self._encoding.head
+        first = 0 if start < head else 1 + (start - head) // BLOCK
+        last = 0 if end <= head else 1 + (end - 1 - head) // BLOCK
+        first = self._verified.find(0, first, last + 1)
         if first < 0:
             return
-        self._fetch(self._extent(first)[0], self._extent(last)[1])
+        with reading(self._file):
+            self._mapped.fetch(self._offset + self._extent(first)[0], self._offset + self._extent(last)[1])
         for block in range(first, last + 1):
-            if not verified[block]:
+            if not self._verified[block]:
                 self._verify_block(block)
-                verified[block] = 1
-                self._unverified -= 1
-        if not self._unverified:
-            self._verified = None
-
-    def _fetch(self, start: int, stop: int) -> None:
-        assert self._mapped is not None
-        try:
-            self._mapped.fetch(self.offset + start, self.offset + stop)
-        except (FileNotFoundError, IsADirectoryError) as error:
-            raise StateCorruptedError(f"the state file {self.file} is missing") from error
+                self._verified[block] = 1
+                self.unverified -= 1
 
     def _extent(self, block: int) -> tuple[int, int]:
         """Where a block begins and ends; 0 is the head."""
+        head, length, _ = self._encoding
         if not block:
-            return 0, self._head
-        start = self._head + (block - 1) * BLOCK
-        return start, min(start + BLOCK, self._length)
+            return 0, head
+        start = head + (block - 1) * BLOCK
+        return start, min(start + BLOCK, length)
 
     def _verify_block(self, block: int) -> None:
-        assert self._buffer is not None
-        assert self._checks is not None
         low, high = self._extent(block)
-        if crc32(memoryview(self._buffer)[low:high]) != self._checks[block]:
-            if self._mapped is not None:
-                self._mapped.is_damaged = True
-            raise StateCorruptedError(
-                f"the state file {self.file or '(inline)'} is damaged at byte {self.offset + low} and following"
-            )
+        if crc32(memoryview(self.buffer)[low:high]) != self._encoding.checks[block]:
+            raise self._damaged(f"is damaged at byte {self._offset + low} and following")
+
+    def _damaged(self, how: str) -> StateCorruptedError:
+        self._mapped.is_damaged = True
+        return StateCorruptedError(f"the state file {self._file or '(inline)'} {how}")
+
+
+@contextmanager
+def reading(name: str) -> Iterator[None]:
+    """Makes what is raised while a state file is read tell which file it is.
+
+    Raises:
+        StateCorruptedError: when it is missing.
+        InfrastructureError: when it cannot be read.
+    """
+    try:
+        yield
+    except (FileNotFoundError, IsADirectoryError) as error:
+        raise StateCorruptedError(f"the state file {name} is missing") from error
+    except OSError as error:
+        raise InfrastructureError(f"the state file {name} cannot be read: {error}") from error
 
 
 def _checks_of_blocks(pieces: Sequence[pa.Buffer]) -> Iterator[int]:

@@ -20,8 +20,8 @@ from headrace.operators.aggregates.simple import CountRows, KeyField
 from headrace.operators.base import OperatorContext
 from headrace.operators.stateless import computed
 from headrace.operators.user_code import OperatorPlace
+from headrace.state.evolution import NOTHING_RENAMED, RenamedFields
 from headrace.state.keys import KeyCodec
-from headrace.state.renamed_fields import NOTHING_RENAMED, RenamedFields
 from headrace.windowing.windows import TimeWindowSerializer
 
 PARTS: Final = "parts"

@@ -30,13 +30,14 @@ from headrace.operators.window.stored_windows import (
     SESSIONS_STORE,
     check_has_only,
 )
+from headrace.state.key_sorted_table import KeySortedTable, register_key_sorted_merger
 from headrace.state.keys import KeyColumn
 from headrace.state.runs.grouping import group_rows, sorted_by
 from headrace.state.runs.layout import HASH, KEY, LIVE
 from headrace.state.runs.merge_input import by_key, newest
 from headrace.state.runs.merge_input import concat as concat_batches
 from headrace.state.runs.merging import register_ordered_merger
-from headrace.state.sorted_table import KeySortedTable, TimeSortedTable, register_key_sorted_merger
+from headrace.state.sorted_table import TimeSortedTable
 from headrace.state.table_layout import TableLayout
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """The window operator for built-in aggregates over windows of any kind, their log, and the accumulators they hold."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,10 +21,10 @@ from headrace.operators.window.general.contents import EmittedResults, KeyedCont
 from headrace.operators.window.general.window_operator import WindowOperator
 from headrace.operators.window.stored_windows import CONTENTS
 from headrace.state.descriptors import ValueStateDescriptor
+from headrace.state.evolution import RenamedFields
 from headrace.state.keyed.namespaces import GivenNamespace
-from headrace.state.keys.codecs import NO_KEY, AnyKeyEntry
+from headrace.state.keys.codecs import NO_KEY, KeyEntry
 from headrace.state.protocols import KeyedStates
-from headrace.state.renamed_fields import RenamedFields
 from headrace.state.runs.grouping import Groups
 from headrace.windowing.definition import WindowDefinition, WindowFunctions
 from headrace.windowing.triggers import Firing
@@ -49,7 +49,7 @@ class _Held(LoggedWindow):
 
     __slots__ = ("batch", "columns", "entry", "is_changed", "is_stored", "namespace", "row")
 
-    def __init__(self, log: VersionLog, entry: AnyKeyEntry, namespace: GivenNamespace) -> None:
+    def __init__(self, log: VersionLog, entry: KeyEntry, namespace: GivenNamespace) -> None:
         super().__init__(log)
         self.entry = entry
         self.namespace = namespace
@@ -93,7 +93,7 @@ class AccumulatedContents(KeyedContents):
         if elements is None:
             return None
         shown: list[Batch] = []
-        self._log.show(elements[0], cast("AnyKeyEntry", self._keyed.current).raw, window, MIN_WATERMARK)
+        self._log.show(elements[0], self._keyed.current.raw, window, MIN_WATERMARK)
         self.work_out(shown.append)
         return [row for batch in shown for row in batch.rows]
 
@@ -361,7 +361,7 @@ class AggregatingWindowOperator(WindowOperator):
         former = self._former if isinstance(self._former, RecordedResults) else None
         if elements:
             version = elements[0] if self._definition.evictor is None else self._log.version_of(elements)
-            self._log.show(version, cast("AnyKeyEntry", self._keyed.current).raw, window, stamp)
+            self._log.show(version, self._keyed.current.raw, window, stamp)
             if former is not None:
                 former.show(contents)
         elif former is not None:  # an evictor has left nothing

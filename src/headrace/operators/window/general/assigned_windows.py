@@ -20,7 +20,7 @@ from headrace.operators.window.general.window_functions import OperatorTime
 from headrace.operators.window.stored_windows import MERGING_WINDOWS
 from headrace.state.descriptors import ValueStateDescriptor
 from headrace.state.keyed.namespaces import GivenNamespace, namespace_of, ordered_bytes
-from headrace.state.keys.codecs import NO_KEY, AnyKeyEntry
+from headrace.state.keys.codecs import NO_KEY, KeyEntry
 from headrace.state.protocols import KeyedStates
 from headrace.windowing.assigners import EventTimeAssigner, MergingWindowAssigner, WindowAssigner
 from headrace.windowing.intervals import RegularWindows
@@ -48,7 +48,7 @@ class MergingWindowSet(ABC, Generic[W]):
         mapping: from each window to the one that its state is kept under.
     """
 
-    def __init__(self, entry: AnyKeyEntry, mapping: dict[W, W]) -> None:
+    def __init__(self, entry: KeyEntry, mapping: dict[W, W]) -> None:
         self.entry = entry
         self.has_changed = False
         self._mapping = mapping
@@ -110,7 +110,7 @@ class IntervalMergingWindowSet(MergingWindowSet[TimeWindow]):
         mapping: from each window to the one that its state is kept under.
     """
 
-    def __init__(self, entry: AnyKeyEntry, mapping: dict[TimeWindow, TimeWindow]) -> None:
+    def __init__(self, entry: KeyEntry, mapping: dict[TimeWindow, TimeWindow]) -> None:
         super().__init__(entry, mapping)
         self._in_order = sorted(mapping)
         self._starts = [window.start for window in self._in_order]
@@ -153,7 +153,7 @@ class GenericMergingWindowSet(MergingWindowSet[W]):
     """
 
     def __init__(
-        self, entry: AnyKeyEntry, mapping: dict[W, W], assigner: MergingWindowAssigner[Any, W], kept: KeptWindows
+        self, entry: KeyEntry, mapping: dict[W, W], assigner: MergingWindowAssigner[Any, W], kept: KeptWindows
     ) -> None:
         super().__init__(entry, mapping)
         self._assigner = assigner
@@ -246,13 +246,13 @@ class MergingWindows(Generic[W]):
             found = self._sets[key.ordinal] = self._set_of(key)
         return found
 
-    def expect(self, keys: Iterable[AnyKeyEntry]) -> None:
+    def expect(self, keys: Iterable[KeyEntry]) -> None:
         """Says which keys' windows will be asked for, so that what they hold is read together."""
         self._keyed.expect(self._stored_of(dict.fromkeys(keys)))
 
     def foreseen(
-        self, entries: Iterable[AnyKeyEntry], assigned: Iterable[Iterable[Any]]
-    ) -> Iterator[tuple[AnyKeyEntry, GivenNamespace]]:
+        self, entries: Iterable[KeyEntry], assigned: Iterable[Iterable[Any]]
+    ) -> Iterator[tuple[KeyEntry, GivenNamespace]]:
         """The windows that elements will be part of, as keys and namespaces: what is kept of them is read together.
 
         Each element of a key is taken to come to the window of the one before, or to one that the key has. Where that
@@ -282,12 +282,12 @@ class MergingWindows(Generic[W]):
                 self._state.update([(self._bytes(a), self._bytes(b)) for a, b in windows.mapping.items()] or None)
         self._keyed.current = NO_KEY
 
-    def _set_of(self, key: AnyKeyEntry) -> MergingWindowSet[Any]:
+    def _set_of(self, key: KeyEntry) -> MergingWindowSet[Any]:
         if self._merges_touching:
             return IntervalMergingWindowSet(key, cast("dict[TimeWindow, TimeWindow]", self._stored()))
         return GenericMergingWindowSet(key, self._stored(), self._assigner, self._kept)
 
-    def _stored_of(self, keys: Iterable[AnyKeyEntry]) -> Iterator[tuple[AnyKeyEntry, GivenNamespace]]:
+    def _stored_of(self, keys: Iterable[KeyEntry]) -> Iterator[tuple[KeyEntry, GivenNamespace]]:
         """The keys and the namespaces that state of their windows is in."""
         namespace_of = self._serializer.namespace_of
         for entry in keys:
@@ -379,7 +379,7 @@ class AssignedWindows:
         self._assigner_context = _AssignerContext(context, time)
         self._kept = kept
 
-    def of(self, batch: KeyedBatch, timestamps: Sequence[int], entries: Sequence[AnyKeyEntry]) -> list[Collection[Any]]:
+    def of(self, batch: KeyedBatch, timestamps: Sequence[int], entries: Sequence[KeyEntry]) -> list[Collection[Any]]:
         """The windows of each element of a batch.
 
         Args:
@@ -392,7 +392,7 @@ class AssignedWindows:
         return self._assigned(batch.rows, timestamps, entries)
 
     def _assigned(
-        self, rows: Sequence[object], timestamps: Sequence[int], entries: Sequence[AnyKeyEntry]
+        self, rows: Sequence[object], timestamps: Sequence[int], entries: Sequence[KeyEntry]
     ) -> list[Collection[Any]]:
         """The windows of each element: the assigner may use state of the key, but nothing that triggers change."""
         assign, context = self._assigner.assign_windows, self._assigner_context

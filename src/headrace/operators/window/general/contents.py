@@ -22,10 +22,10 @@ from headrace.state.descriptors import (
     ListStateDescriptor,
     StateDescriptor,
 )
+from headrace.state.evolution import RenamedFields
 from headrace.state.keyed.namespaces import GivenNamespace
-from headrace.state.keys.codecs import NO_KEY, AnyKeyEntry, NoKey
+from headrace.state.keys.codecs import NO_KEY, KeyEntry
 from headrace.state.protocols import KeyedStates
-from headrace.state.renamed_fields import RenamedFields
 from headrace.windowing.evictors import Evictor, TimestampedValue
 
 
@@ -83,7 +83,7 @@ class KeyedContents(StateOfWindows, ABC):
     def was_shown(self, namespace: GivenNamespace, window: Any) -> None:
         """Is called after the window function."""
 
-    def stored(self) -> Sequence[tuple[AnyKeyEntry, GivenNamespace]]:
+    def stored(self) -> Sequence[tuple[KeyEntry, GivenNamespace]]:
         """The keys and namespaces of which something may be stored."""
         pairs = self._keyed.keys_and_namespaces(self._descriptor)
         return [(key, namespace) for key, namespace in pairs if namespace is not None]
@@ -282,7 +282,7 @@ class RecordedResults(EmittedResults):
 
     def __init__(self, keyed: KeyedStates, type_: TypeInformation, renamed: RenamedFields) -> None:
         super().__init__(keyed, type_, renamed)
-        self._events: list[tuple[AnyKeyEntry | NoKey, Callable[[Iterator[_Told]], list[_Told] | None]]] = []
+        self._events: list[tuple[KeyEntry, Callable[[Iterator[_Told]], list[_Told] | None]]] = []
 
     def show(self, namespace: GivenNamespace) -> None:
         """A window has fired, and will have one result."""

@@ -36,10 +36,10 @@ from headrace.operators.window.stored_windows import (
 )
 from headrace.state import sorted_table
 from headrace.state.copying import copy_value
+from headrace.state.evolution import RenamedFields
 from headrace.state.keyed.namespaces import GivenNamespace
 from headrace.state.keys import KeyColumn
 from headrace.state.protocols import KeyedStates
-from headrace.state.renamed_fields import RenamedFields
 from headrace.state.runs.grouping import Groups, group_rows
 from headrace.state.runs.layout import HASH, KEY, VALUE
 from headrace.state.runs.merge_input import Combine, all_rows, newest

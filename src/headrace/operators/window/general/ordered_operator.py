@@ -32,7 +32,7 @@ from headrace.operators.window.general.window_functions import fold_of
 from headrace.operators.window.general.window_operator import FunctionWindowOperator, WindowOperator
 from headrace.operators.window.lateness import LateRecords, cleanup_times
 from headrace.operators.window.stored_windows import STORE, StoredWindow, check_has_tables_of
-from headrace.state.keys.codecs import NO_KEY, AnyKeyEntry
+from headrace.state.keys.codecs import NO_KEY, KeyEntry
 from headrace.windowing.definition import ChangedWindows, WindowDefinition, WindowFunctions
 from headrace.windowing.intervals import Assignment, EndSerializer, RegularWindows
 from headrace.windowing.triggers import Firing
@@ -163,18 +163,18 @@ class OrderedWindowOperator(FunctionWindowOperator):
         times = np.searchsorted(batch.watermarks, [window.time for window in self._due]).tolist()
         return [(place, before[place], marks[place]) for place in sorted({*times, *elements})]
 
-    def _late_elements(self, batch: KeyedBatch, late: Assignment) -> dict[int, tuple[AnyKeyEntry, list[int]]]:
+    def _late_elements(self, batch: KeyedBatch, late: Assignment) -> dict[int, tuple[KeyEntry, list[int]]]:
         """The key of each late element, and the ends of its windows, by its place; what these hold of it is read."""
         keys = batch.keys.take(late.records)
         self._contents.recall(late.ends, keys)
         pairs = zip(late.records.tolist(), self._keyed.bind(keys), late.ends.tolist(), strict=True)
-        found: dict[int, tuple[AnyKeyEntry, list[int]]] = {}
+        found: dict[int, tuple[KeyEntry, list[int]]] = {}
         for place, of_element in groupby(pairs, itemgetter(0)):
             _, entries, ends = zip(*of_element, strict=True)
             found[place] = entries[0], list(ends)
         return found
 
-    def _add_late(self, element: object, timestamp: int, entry: AnyKeyEntry, ends: Iterable[int]) -> None:
+    def _add_late(self, element: object, timestamp: int, entry: KeyEntry, ends: Iterable[int]) -> None:
         """Adds an element to windows that have ended, and shows them again where the trigger says so."""
         self._keyed.current = entry
         for end in ends:

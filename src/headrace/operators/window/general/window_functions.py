@@ -21,7 +21,7 @@ from headrace.state.copying import copier
 from headrace.state.descriptors import StateDescriptor
 from headrace.state.interfaces import KeyedStateStore
 from headrace.state.keyed.namespaces import GivenNamespace
-from headrace.state.keys.codecs import AnyKeyEntry
+from headrace.state.keys.codecs import KeyEntry
 from headrace.state.protocols import KeyedStates, Timers
 from headrace.windowing.definition import WindowFunctions
 from headrace.windowing.evictors import Evictor
@@ -132,7 +132,7 @@ class WindowCall:
         )
         self.wants_clear = self._takes_context and has_own(function, "clear")
 
-    def results(self, entry: AnyKeyEntry, context: WindowContext, elements: Iterable[Any]) -> Iterable[Any]:
+    def results(self, entry: KeyEntry, context: WindowContext, elements: Iterable[Any]) -> Iterable[Any]:
         """What the window emits when it fires."""
         if not self.sees_window:
             return elements

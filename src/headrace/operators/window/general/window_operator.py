@@ -47,10 +47,10 @@ from headrace.operators.window.stored_windows import (
     check_has_no_tables,
     count_dropped,
 )
+from headrace.state.evolution import RenamedFields
 from headrace.state.keyed.namespaces import GivenNamespace
-from headrace.state.keys.codecs import NO_KEY, AnyKeyEntry
+from headrace.state.keys.codecs import NO_KEY, KeyEntry
 from headrace.state.protocols import DomainTimers
-from headrace.state.renamed_fields import RenamedFields
 from headrace.state.timers import Timer
 from headrace.windowing.assigners import EventTimeAssigner, MergingWindowAssigner
 from headrace.windowing.definition import RESULT, ChangedWindows, WindowDefinition, WindowFunctions
@@ -268,7 +268,7 @@ class WindowOperator(FunctionWindowOperator):
         finally:
             self._keyed.current = NO_KEY
 
-    def _expect(self, entries: Sequence[AnyKeyEntry], assigned: Sequence[Collection[object]], watermark: int) -> None:
+    def _expect(self, entries: Sequence[KeyEntry], assigned: Sequence[Collection[object]], watermark: int) -> None:
         """Says what elements will need until event time has come to ``watermark``: it is read together."""
         due = self._timers.event.foresee(watermark)
         namespace_of = self._windows.namespace_of
@@ -453,7 +453,7 @@ class WindowOperator(FunctionWindowOperator):
         results: Iterable[Any] = ()
         if elements or self._user_functions.reduce_function is None:  # else an evictor has left nothing to reduce
             self._enter(window, firing)
-            results = self._call.results(cast("AnyKeyEntry", self._keyed.current), self._context, elements)
+            results = self._call.results(self._keyed.current, self._context, elements)
         if self._former is None:
             self._collector.collect(results, window.max_timestamp(), stamp)
         else:
