@@ -1,7 +1,5 @@
 """Sources whose position is a number, of which an epoch's share is a range: sequences, collections, generators."""
 
-from __future__ import annotations
-
 import inspect
 import operator
 import random
@@ -297,7 +295,7 @@ class RateLimiterStrategy:
     records_per_checkpoint: int | None = None
 
     @staticmethod
-    def per_second(records_per_second: float) -> RateLimiterStrategy:
+    def per_second(records_per_second: float) -> "RateLimiterStrategy":
         """Limit the records of a second; a job that falls behind catches up.
 
         Raises:
@@ -307,7 +305,7 @@ class RateLimiterStrategy:
         return RateLimiterStrategy(records_per_second=records_per_second)
 
     @staticmethod
-    def per_checkpoint(records_per_checkpoint: int) -> RateLimiterStrategy:
+    def per_checkpoint(records_per_checkpoint: int) -> "RateLimiterStrategy":
         """Limit the records of an epoch.
 
         Raises:
@@ -317,7 +315,7 @@ class RateLimiterStrategy:
         return RateLimiterStrategy(records_per_checkpoint=records_per_checkpoint)
 
     @staticmethod
-    def no_op() -> RateLimiterStrategy:
+    def no_op() -> "RateLimiterStrategy":
         """Set no limit."""
         return RateLimiterStrategy()
 

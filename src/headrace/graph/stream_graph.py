@@ -1,7 +1,5 @@
 """The logical graph: what the program describes, and what the planner works on."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -201,7 +199,7 @@ class StreamGraph:
             found[node.id] = rule(node, found)
         return found
 
-    def transform(self, rule: Rule) -> StreamGraph:
+    def transform(self, rule: Rule) -> "StreamGraph":
         """The graph in which each node is replaced by what a rule makes of it.
 
         Types are found anew where something has changed that they follow from, and behind it.
@@ -216,7 +214,7 @@ class StreamGraph:
                     made._take(replacement)
         return made
 
-    def _has_same_types(self, node: Node, replacement: Node, made: StreamGraph) -> bool:
+    def _has_same_types(self, node: Node, replacement: Node, made: "StreamGraph") -> bool:
         """Return whether the types of a node's outputs hold for its replacement: they come from the same objects."""
         if replacement.outputs is not node.outputs or replacement.spec is not node.spec:
             return False
@@ -230,7 +228,7 @@ class StreamGraph:
             for old, new in zip(node.inputs, replacement.inputs, strict=True)
         )
 
-    def subgraph(self, node_ids: Iterable[int]) -> StreamGraph:
+    def subgraph(self, node_ids: Iterable[int]) -> "StreamGraph":
         """The part of the graph that some nodes need: themselves and all that comes before them."""
         found, needed = StreamGraph(), self.needed_by(node_ids)
         found._nodes = {node.id: node for node in self if node.id in needed}

@@ -1,7 +1,5 @@
 """Commits of a log, their form in files, and :class:`LogState`: the sum of all commits."""
 
-from __future__ import annotations
-
 import json
 import re
 import struct
@@ -64,7 +62,7 @@ class TopicConfig(NamedTuple):
         """The compression under Arrow's name."""
         return None if self.compression_type == "none" else self.compression_type
 
-    def with_settings(self, settings: Mapping[str, object]) -> TopicConfig:
+    def with_settings(self, settings: Mapping[str, object]) -> "TopicConfig":
         """A copy with some settings changed.
 
         Args:
@@ -239,7 +237,7 @@ class Commit:
         return framed({key: value for key, value in document.items() if value}, inlined)
 
     @classmethod
-    def from_bytes(cls, content: bytes, where: str) -> Commit:
+    def from_bytes(cls, content: bytes, where: str) -> "Commit":
         """Decode what :meth:`to_bytes` gave.
 
         Args:
@@ -578,7 +576,7 @@ class LogState:
         }
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> LogState:
+    def from_json(cls, document: Mapping[str, Any]) -> "LogState":
         """Decode what :meth:`to_json` gave."""
         return cls(
             document["version"],

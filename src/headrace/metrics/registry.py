@@ -3,8 +3,6 @@
 Some names are those of what headrace itself tells of operators; functions cannot give them to metrics of theirs.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -50,7 +48,7 @@ class Summary:
         """Their mean."""
         return self.total / self.count
 
-    def and_of(self, other: Summary) -> Summary:
+    def and_of(self, other: "Summary") -> "Summary":
         """That of both."""
         return Summary(
             self.count + other.count,
@@ -96,7 +94,7 @@ class Rate:
     millis: int
     events: tuple[tuple[int, int], ...] = ()
 
-    def after(self, now: int, count: int) -> Rate:
+    def after(self, now: int, count: int) -> "Rate":
         """So many events have come by a reading of the clock."""
         kept = self._kept(now)
         if kept and (now - kept[-1][0]) * PARTS < self.millis:

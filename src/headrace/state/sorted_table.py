@@ -12,8 +12,6 @@ that decides what a search touches:
 end, and a row that has to go is left out when runs are merged.
 """
 
-from __future__ import annotations
-
 import mmap
 import tempfile
 from abc import ABC, abstractmethod
@@ -227,10 +225,10 @@ class TimeSortedTable(SortedTable["_Cursor"]):
         """Adds rows, which are newer than all others."""
         self._append(batch)
 
-    def _piece(self, batch: pa.RecordBatch) -> _Cursor:
+    def _piece(self, batch: pa.RecordBatch) -> "_Cursor":
         return _Cursor(Run(Section(batch), described(self._meta, batch), ALL_HASHES))
 
-    def _rest(self, piece: _Cursor) -> pa.RecordBatch:
+    def _rest(self, piece: "_Cursor") -> pa.RecordBatch:
         return piece.rest()
 
     def forget(self, up_to: int) -> None:
@@ -262,7 +260,7 @@ class TimeSortedTable(SortedTable["_Cursor"]):
                 rows, size = rows + left, size + left_size
                 self._store.replace([run], *merge_runs([run], is_oldest=False, now=0))
 
-    def _cursors(self) -> Sequence[_Cursor]:
+    def _cursors(self) -> "Sequence[_Cursor]":
         return (*self._stored, *self._appended)
 
 

@@ -1,7 +1,5 @@
 """``TypeHandler``: everything that is done with the values of one type; and the handlers of lists, arrays and maps."""
 
-from __future__ import annotations
-
 import array as arrays
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -35,7 +33,7 @@ class CheckSource:
         self._variables = 0
 
     @staticmethod
-    def compiled(handler: TypeHandler, *, takes_none: bool = True) -> Callable[[Any], bool]:
+    def compiled(handler: "TypeHandler", *, takes_none: bool = True) -> Callable[[Any], bool]:
         """The check of a handler: whether a value is coerced; without ``takes_none``, whether it is and is not None."""
         source = CheckSource()
         condition = source.or_none(handler, "value") if takes_none else handler.add_check(source, "value")
@@ -43,7 +41,7 @@ class CheckSource:
         check: Callable[[Any], bool] = source._objects["check"]
         return check
 
-    def or_none(self, handler: TypeHandler, value: str) -> str:
+    def or_none(self, handler: "TypeHandler", value: str) -> str:
         """An expression: whether what the expression ``value`` gives is coerced, or ``None`` where that is allowed."""
         check = handler.add_check(self, value)
         return f"({check} or {value} is None)" if handler.info.nullable else check
@@ -82,7 +80,7 @@ class WrongValueError(Exception):
         self.expected = expected
         self.path = path
 
-    def inside(self, segment: str) -> WrongValueError:
+    def inside(self, segment: str) -> "WrongValueError":
         """Return the same error, seen from the value that contains the wrong one."""
         return WrongValueError(self.value, self.expected, segment + self.path)
 

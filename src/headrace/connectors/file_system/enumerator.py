@@ -6,8 +6,6 @@ together with it, so that there are few, and all are written anew when most of w
 manifest names any more stays for a while, for restarts from older manifests.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import zlib

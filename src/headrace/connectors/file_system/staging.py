@@ -14,8 +14,6 @@ of the job's and the operator's ids. In it there are
 Anything else that lies there is somebody else's, and is left alone.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import hashlib
@@ -123,7 +121,7 @@ class Part(NamedTuple):
         return len(self.form.header) + sum(chunk.size for chunk in self.chunks) + between
 
     @staticmethod
-    def of(committable: Json) -> Part:
+    def of(committable: Json) -> "Part":
         """A part as it comes back from a checkpoint."""
         bucket, chunks, (prefix, suffix, header, kind), is_complete, boundaries, delimiter = committable
         form = PartForm(prefix, suffix, header, kind and FileKind(*kind))
@@ -170,7 +168,7 @@ class Staging:
     sink: str
 
     @staticmethod
-    def of_sink(file_system: FileSystem, base: str, job_id: str, operator_id: str) -> Staging:
+    def of_sink(file_system: FileSystem, base: str, job_id: str, operator_id: str) -> "Staging":
         """The files of the sink with an id in a job."""
         sink = hashlib.blake2b(f"{job_id}\0{operator_id}".encode(), digest_size=4).hexdigest()
         return Staging(file_system, base, sink)
@@ -187,7 +185,7 @@ class Staging:
         """The hidden folder."""
         return f"{self.base}/{HIDDEN_FOLDER}{self.sink}"
 
-    def for_committing(self) -> Staging:
+    def for_committing(self) -> "Staging":
         """The files as a committer uses them.
 
         Raises:

@@ -1,7 +1,5 @@
 """Two streams that one function works on: connected, or one of them broadcast."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from copy import copy
 from typing import Any, Generic, Self, overload
@@ -127,7 +125,7 @@ class ConnectedStreams(TwoInputs[T_co, T2_co], Generic[T_co, T2_co]):
 
     def key_by(
         self, key_selector1: Any, key_selector2: Any, key_type: DeclaredType | None = None
-    ) -> ConnectedStreams[T_co, T2_co]:
+    ) -> "ConnectedStreams[T_co, T2_co]":
         """Keys both streams, so that records with the same key meet.
 
         Args:
@@ -147,7 +145,7 @@ class ConnectedStreams(TwoInputs[T_co, T2_co], Generic[T_co, T2_co]):
         keyed._check_keys()
         return keyed
 
-    def in_event_time_order(self) -> ConnectedStreams[T_co, T2_co]:
+    def in_event_time_order(self) -> "ConnectedStreams[T_co, T2_co]":
         """Has records of both streams wait until event time has come to them, and come sorted by their timestamps.
 
         So what a function sees does not depend on which records are read together: timers, too, fire between the
@@ -349,7 +347,7 @@ class BroadcastConnectedStream(TwoInputs[T_co, T2_co], Generic[T_co, T2_co]):
         super().__init__(stream, broadcast._stream, "broadcast")
         self._broadcast = broadcast
 
-    def in_event_time_order(self) -> BroadcastConnectedStream[T_co, T2_co]:
+    def in_event_time_order(self) -> "BroadcastConnectedStream[T_co, T2_co]":
         """Has records of both streams wait until event time has come to them, and come sorted by their timestamps.
 
         So what is broadcast takes effect in event time, whichever records are read together, and timers fire between

@@ -3,8 +3,6 @@
 As in Flink, a sink writes each row as a message of its own: update-before as a deletion, update-after as an insertion.
 """
 
-from __future__ import annotations
-
 import base64
 import datetime
 import json

@@ -1,7 +1,5 @@
 """When a request is made again: strategies, as PyFlink has them."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -70,7 +68,7 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
         """What makes another attempt necessary."""
 
     @staticmethod
-    def no_restart() -> AsyncRetryStrategy:
+    def no_restart() -> "AsyncRetryStrategy":
         """One attempt, and no more."""
         return NO_RETRY_STRATEGY
 
@@ -80,7 +78,7 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
         backoff_time_millis: Length,
         result_predicate: ResultPredicate = None,
         exception_predicate: ExceptionPredicate = None,
-    ) -> AsyncRetryStrategy:
+    ) -> "AsyncRetryStrategy":
         """Attempts with the same pause between them.
 
         Args:
@@ -103,7 +101,7 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
         multiplier: float,
         result_predicate: ResultPredicate = None,
         exception_predicate: ExceptionPredicate = None,
-    ) -> AsyncRetryStrategy:
+    ) -> "AsyncRetryStrategy":
         """Attempts with pauses that grow.
 
         Args:

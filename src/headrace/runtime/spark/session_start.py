@@ -3,8 +3,6 @@
 Imports no PySpark, so that Java can start before it is imported.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import importlib.util
@@ -66,7 +64,7 @@ class SubmitArguments:
     properties_file: str | None
 
     @staticmethod
-    def of(environment: Mapping[str, str]) -> SubmitArguments:
+    def of(environment: Mapping[str, str]) -> "SubmitArguments":
         """Those of an environment."""
         others: list[str] = []
         file = None
@@ -152,7 +150,7 @@ class SessionRequest:
     folder: Path = field(default_factory=Path.cwd)
 
     @staticmethod
-    def of(configuration: Configuration) -> SessionRequest:
+    def of(configuration: Configuration) -> "SessionRequest":
         """What the configuration of a job asks for.
 
         Raises:
@@ -429,7 +427,7 @@ class EarlyJava:
     """
 
     @staticmethod
-    def for_program(script: Path, configuration: Configuration) -> EarlyJava | None:
+    def for_program(script: Path, configuration: Configuration) -> "EarlyJava | None":
         """One for a program, by the configuration that it is run with.
 
         Returns:

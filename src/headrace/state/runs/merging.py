@@ -4,8 +4,6 @@ A run says its kind in ``meta["kind"]``. Small recent runs are merged by the tas
 than a few; :mod:`headrace.state.compaction` merges larger ones beside the epochs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -127,7 +125,7 @@ class _Nested:
     elements: pa.RecordBatch
 
     @staticmethod
-    def of(table: pa.RecordBatch) -> _Nested:
+    def of(table: pa.RecordBatch) -> "_Nested":
         """Takes the rows of several runs apart, oldest first; rows that a newer one makes void are left out."""
         order, firsts = by_key(table)
         number = np.arange(len(order))
@@ -151,7 +149,7 @@ class _Nested:
             elements=pa.RecordBatch.from_arrays(arrays, names=names),
         )
 
-    def keep(self, chosen: Indices) -> _Nested:
+    def keep(self, chosen: Indices) -> "_Nested":
         """The same with only these elements, in this order."""
         return _Nested(self.heads, self.cleared, self.group[chosen], self.elements.take(pa.array(chosen)))
 
@@ -406,7 +404,7 @@ def merged_in_order(runs: Sequence[Run], rows: int, now: int) -> Iterator[tuple[
             yield merged, about
 
 
-def _next_place(rests: Sequence[_Rest], rows: int) -> Place:
+def _next_place(rests: "Sequence[_Rest]", rows: int) -> Place:
     """Up to where to merge next, so that this is about so many rows."""
     step = rows
     while True:

@@ -5,8 +5,6 @@ found at once, among those that are open and those that may be due; of the open 
 written.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -139,7 +137,7 @@ class ContinuousWindowOperator(KeyedWindowOperator):
         shown = [field.with_name(_SHOWN + field.name) for field in fields]
         return WindowTable(CONTINUOUS, self._layout, context, shape, shown)
 
-    def _show(self, found: FoundWindows, firings: Firings, shown: Shown, before: Longs) -> Iterator[Emission]:
+    def _show(self, found: "FoundWindows", firings: Firings, shown: Shown, before: Longs) -> Iterator[Emission]:
         """What firings show, in the order in which they happen.
 
         Args:
@@ -164,7 +162,7 @@ class ContinuousWindowOperator(KeyedWindowOperator):
 
     def _write(
         self,
-        found: FoundWindows,
+        found: "FoundWindows",
         next_times: Longs,
         due_times: Longs,
         contents: Contents,
@@ -228,7 +226,7 @@ class FoundWindows:
         return self.touched.keys
 
     @staticmethod
-    def of(table: WindowTable, width: int, touched: ActiveKeys, *assignments: Assignment) -> FoundWindows:
+    def of(table: WindowTable, width: int, touched: ActiveKeys, *assignments: Assignment) -> "FoundWindows":
         """The windows of the pairs of some assignments, and the open ones."""
         which, opened = table.find(touched.keys)
         numbers = np.concatenate([which, *(touched.of_records[pairs.records] for pairs in assignments)])

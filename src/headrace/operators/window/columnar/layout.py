@@ -1,7 +1,5 @@
 """How a columnar window is laid out: its aggregators, the columns of their accumulators, the columns it emits."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -61,7 +59,7 @@ class ColumnarWindowLayout:
         window_names: tuple[str, ...] = TimeWindowSerializer.names,
         *,
         retracts: bool = False,
-    ) -> ColumnarWindowLayout:
+    ) -> "ColumnarWindowLayout":
         """The layout of a window.
 
         Args:
@@ -95,7 +93,7 @@ class ColumnarWindowLayout:
         assert layout.output_type.is_composite  # made now, so that its names are checked here and not in a task
         return layout
 
-    def of_operator(self, place: OperatorPlace, renamed: RenamedFields = NOTHING_RENAMED) -> ColumnarWindowLayout:
+    def of_operator(self, place: OperatorPlace, renamed: RenamedFields = NOTHING_RENAMED) -> "ColumnarWindowLayout":
         """The same layout in an operator.
 
         Args:
@@ -110,7 +108,7 @@ class ColumnarWindowLayout:
         )
         return replace(self, aggregates=aggregates, renamed=renamed)
 
-    def complete(self) -> ColumnarWindowLayout:
+    def complete(self) -> "ColumnarWindowLayout":
         """The same layout, which knows all its types and columns already and takes them along to tasks."""
         _ = self.output_schema, self.state_schema
         return self
