@@ -204,7 +204,7 @@ def plan_compaction(
     planned: list[CompactionTask] = []
     for (uid, store), runs in sorted(read_version(StateFiles(storage), ref, section_of).by_store().items()):
         in_event_time = runs[-1].meta.get(TTL) == IN_EVENT_TIME
-        plan = _Plan(ref, uid, store, event_times.get(uid, MIN_WATERMARK) if in_event_time else now, generation)
+        plan = _StorePlan(ref, uid, store, event_times.get(uid, MIN_WATERMARK) if in_event_time else now, generation)
         tasks = [task for part in _slices(store, runs) if (task := plan.of(part, is_worth_merging))]
         planned += sorted(tasks, key=lambda task: -len(task.runs))[:MOST_SLICES]
     return planned
@@ -250,7 +250,7 @@ def _slices(store: str, runs: list[Run]) -> Iterator[list[Run]]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class _StorePlan:
     """Looks for what is worth merging of one store; attributes as of :class:`CompactionTask`."""
 
     ref: VersionRef

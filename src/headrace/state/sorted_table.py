@@ -33,8 +33,8 @@ from headrace.state.runs.merge_input import (
     LOW,
     NEXT,
     NO_TIME,
-    Bound,
     Combine,
+    RunBound,
     described,
     floor_of,
     owned,
@@ -283,13 +283,13 @@ class _Cursor:
         """How many rows are not over, those of other tasks included."""
         return self._run.rows - self.kept.row
 
-    def above(self, time: int) -> Bound:
+    def above(self, time: int) -> RunBound:
         """Where the rows begin that are above a time; what is over does not count."""
         reached = self._reached
         if reached.time <= time < reached.next:
-            return Bound(time, reached.row, reached.next)
+            return RunBound(time, reached.row, reached.next)
         if time < self.kept.next:
-            return Bound(time, self.kept.row, self.kept.next)
+            return RunBound(time, self.kept.row, self.kept.next)
         if time < reached.time:
             return rows_above(self._run, time, self.kept.row)
         # Times that are asked for rise, as a rule: the next search goes on from here.

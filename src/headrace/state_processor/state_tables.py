@@ -37,7 +37,7 @@ from headrace.storage.folder import Folder
 
 
 @dataclass(frozen=True, slots=True)
-class OperatorPlace:
+class StatePlacement:
     """Where the state of an operator is in a savepoint.
 
     Attributes:
@@ -107,7 +107,7 @@ def _is_pandas(data: Any) -> bool:
     return type(data).__module__.startswith("pandas.") and hasattr(data, "columns")  # a Series has none
 
 
-def divided(place: OperatorPlace, columns: StateColumns, rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+def divided(place: StatePlacement, columns: StateColumns, rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The rows of each task, by partition, in their order."""
     if columns.is_broadcast:
         yield from ((partition, rows) for partition in range(place.parallelism))
@@ -121,7 +121,7 @@ def divided(place: OperatorPlace, columns: StateColumns, rows: pa.RecordBatch) -
             yield partition, rows.take(pa.array(order[start:stop]))
 
 
-def _partitions(place: OperatorPlace, columns: StateColumns, rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
+def _partitions(place: StatePlacement, columns: StateColumns, rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
     if columns.state_kind is StateKind.LIST or KEY not in rows.schema.names:  # an equal share for each
         shares: npt.NDArray[np.int64] = np.arange(rows.num_rows) * place.parallelism // max(1, rows.num_rows)
         return shares
@@ -147,7 +147,7 @@ class GivenRows:
         """How many tasks they are meant for, unless somebody says it."""
         return default_parallelism(self.rows)
 
-    def write(self, savepoint: Folder, place: OperatorPlace) -> list[TableFile]:
+    def write(self, savepoint: Folder, place: StatePlacement) -> list[TableFile]:
         """Write them into the files of an operator's tasks; a task without rows has no file.
 
         Raises:
@@ -189,13 +189,13 @@ def default_parallelism(data: Any) -> int:
 
 
 def _divided_batch(
-    place: OperatorPlace, columns: StateColumns, batch: pa.RecordBatch
+    place: StatePlacement, columns: StateColumns, batch: pa.RecordBatch
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     return divided(place, columns, columns.stored(pa.Table.from_batches([batch])))
 
 
 def _write_batches(
-    savepoint: Folder, place: OperatorPlace, columns: StateColumns, partition: int, batches: Iterator[pa.RecordBatch]
+    savepoint: Folder, place: StatePlacement, columns: StateColumns, partition: int, batches: Iterator[pa.RecordBatch]
 ) -> TableFile:
     """Writes all rows of a task, which nobody has checked together yet."""
     rows = pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
@@ -204,7 +204,7 @@ def _write_batches(
 
 
 def _write(
-    savepoint: Folder, place: OperatorPlace, columns: StateColumns, partition: int, rows: pa.RecordBatch
+    savepoint: Folder, place: StatePlacement, columns: StateColumns, partition: int, rows: pa.RecordBatch
 ) -> TableFile:
     table = ExportedTable(place.uid, columns.store, columns.about, rows.schema, [rows])
     return write_table(savepoint, table, place.stage, partition)
@@ -272,7 +272,7 @@ class WriteTarget:
     """
 
     savepoint: Folder
-    place: OperatorPlace
+    place: StatePlacement
     configuration: Configuration
 
 

@@ -27,7 +27,7 @@ from headrace.state_processor.reader import SavepointReader
 from headrace.state_processor.state_columns import StateColumns
 from headrace.state_processor.state_tables import (
     GivenRows,
-    OperatorPlace,
+    StatePlacement,
     StateTransformation,
     WriteTarget,
     WrittenState,
@@ -275,7 +275,7 @@ class SavepointWriter:
             if uid in self._carried:
                 yield write_source_file(folder, self._carried[uid], name, content)
 
-    def _place(self, uid: str) -> OperatorPlace:
+    def _place(self, uid: str) -> StatePlacement:
         return places(self._manifest)[uid]
 
     def _has_state(self, uid: str) -> bool:
@@ -333,10 +333,10 @@ def empty_manifest(max_parallelism: int) -> Manifest:
     return Manifest(1, 0, str(JobID()), "bootstrap", max_parallelism, 0, stages=(StageSnapshot(),))
 
 
-def places(manifest: Manifest) -> dict[str, OperatorPlace]:
+def places(manifest: Manifest) -> dict[str, StatePlacement]:
     """By uid, where the operators of a manifest are."""
     return {
-        uid: OperatorPlace(uid, index, operator.parallelism, operator.max_parallelism)
+        uid: StatePlacement(uid, index, operator.parallelism, operator.max_parallelism)
         for index, stage in enumerate(manifest.stages)
         for uid, operator in stage.operators.items()
     }

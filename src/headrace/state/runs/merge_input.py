@@ -197,7 +197,7 @@ _OF_OTHER_ROWS: Final = {FLOOR, LOW, NEXT}
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class RunBound:
     """Where in a run the rows begin that are above a time.
 
     Attributes:
@@ -211,14 +211,14 @@ class Bound:
     next: int
 
 
-def floor_of(run: Run) -> Bound:
+def floor_of(run: Run) -> RunBound:
     """Where the rows of a run begin that are not over."""
     low: int = run.meta.get(LOW, 0)
     upcoming = run.meta.get(NEXT)
-    return Bound(run.meta.get(FLOOR, MIN_WATERMARK - 1), low, time_at(run, low) if upcoming is None else upcoming)
+    return RunBound(run.meta.get(FLOOR, MIN_WATERMARK - 1), low, time_at(run, low) if upcoming is None else upcoming)
 
 
-def rows_above(run: Run, time: int, start: int = 0) -> Bound:
+def rows_above(run: Run, time: int, start: int = 0) -> RunBound:
     """Where the rows of a run begin that are above a time, searched from a row on that is not behind them.
 
     The search begins with small steps: of what is far behind the answer nothing is touched.
@@ -231,7 +231,7 @@ def rows_above(run: Run, time: int, start: int = 0) -> Bound:
         row = run.section.lower_bound(_time_column(run), np.int64(time + 1), low, high)
     else:
         row = run.rows
-    return Bound(time, row, time_at(run, row))
+    return RunBound(time, row, time_at(run, row))
 
 
 def owned(run: Run, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -241,7 +241,7 @@ def owned(run: Run, batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.filter(pa.array(are_within(batch.column(HASH).to_numpy(), run.hashes)))
 
 
-def rest_of(run: Run, floor: Bound) -> pa.RecordBatch:
+def rest_of(run: Run, floor: RunBound) -> pa.RecordBatch:
     """The rows behind a bound whose keys the task owns."""
     return owned(run, run.section.slice(floor.row, run.rows))
 
