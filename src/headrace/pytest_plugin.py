@@ -3,16 +3,19 @@
 Every run of pytest imports this module, so it imports nothing of headrace before a test asks for a job.
 """
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack
 from datetime import datetime
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import pytest
 
-from headrace.common import Configuration
-from headrace.testing import Checkpoint, JobHarness
+if TYPE_CHECKING:
+    from headrace.common import Configuration
+    from headrace.testing import Checkpoint, JobHarness
 
 _PARALLELISM: Final = "--headrace-parallelism"
 _HARNESSES: Final = pytest.StashKey[list["JobHarness"]]()

@@ -312,7 +312,7 @@ class Chain:
         outcome = manager.take_savepoint(SavepointRequest(str(self.root), savepoint_format(kind)))
         manager._commands.run_all()
         while not outcome.done():
-            manager._serve()
+            manager._savepoints.look(manager._running())
         return outcome.result()
 
     def copied(self, original: str) -> str:

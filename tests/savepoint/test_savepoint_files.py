@@ -20,8 +20,6 @@ from headrace.jobmanager import savepoints
 from headrace.jobmanager.epochs import JobExecution
 from headrace.savepoint.disposal import dispose
 from headrace.savepoint.metadata import DISPOSED, METADATA, SavepointMetadata, read_metadata
-from headrace.savepoint.tasks import Export
-from headrace.state.state_file import VersionRef
 from headrace.storage.folder import Folder, posix_folder
 from headrace.storage.locations import open_storage
 from tests.checkpoint.manifests import manifest
@@ -331,14 +329,13 @@ def test_a_job_that_was_to_end_with_a_savepoint_goes_on_without_one(
 ) -> None:
     """The disk is full when the files of the savepoint are written: nothing else may know what the job has come to."""
 
-    class Full(Export):
-        def __call__(self, ref: VersionRef) -> Any:
-            raise OSError(errno.ENOSPC, "the disk is full")
+    def full(*_: object) -> Any:
+        raise OSError(errno.ENOSPC, "the disk is full")
 
     client = start(place, "job", 1)
     wait_for_records(client, 20)
     with monkeypatch.context() as changed:
-        changed.setattr(savepoints, "Export", Full)
+        changed.setattr(savepoints, "export_version", full)
         with pytest.raises(SavepointError, match=r"no savepoint was taken in .*the disk is full"):
             client.stop_with_savepoint(False).result(DEADLINE)
     place.write("b", AMOUNTS)

@@ -15,7 +15,7 @@ from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.state.descriptors import MapStateDescriptor
 from headrace.state.keyed.map_entries import MapEntries, SortedKeys
-from headrace.state.runs.sections import BLOCK, Section
+from headrace.state.runs.sections import BLOCK, _StoredBytes
 from headrace.storage.folder import posix_folder
 from tests.draws import draws
 from tests.state.harness import Job, at_key
@@ -73,13 +73,13 @@ def test_sorted_keys_give_what_is_in_a_range(
 def blocks_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The blocks of state files that are verified from now on, each when it is read for the first time."""
     read: list[int] = []
-    verify = Section._verify_block
+    verify = _StoredBytes._verify_block
 
-    def counted(section: Section, block: int) -> None:
+    def counted(stored: _StoredBytes, block: int) -> None:
         read.append(block)
-        verify(section, block)
+        verify(stored, block)
 
-    monkeypatch.setattr(Section, "_verify_block", counted)
+    monkeypatch.setattr(_StoredBytes, "_verify_block", counted)
     return read
 
 

@@ -274,7 +274,7 @@ def test_a_full_disk_is_told_and_passes(
     read(job, [17])
     with monkeypatch.context() as patched:
         patched.setattr(os, "pwrite", write_on_a_full_disk)
-        with pytest.raises(OSError, match=f"No space left on device.*TMPDIR.*{tempfile.gettempdir()}"):
+        with pytest.raises(InfrastructureError, match=f"No space left on device.*TMPDIR.*{tempfile.gettempdir()}"):
             read(job, range(KEYS))
     job.tasks = []
     read(job, range(KEYS))
@@ -309,7 +309,7 @@ def test_answers_that_are_too_short(ranges: Ranges, job: Job, answer: Answer) ->
 
     ranges.answer = fault
     if answer is shorter:
-        with pytest.raises(OSError, match=r"were asked for, and \d+ have come"):
+        with pytest.raises(InfrastructureError, match=r"were asked for, and \d+ have come"):
             read(job, range(KEYS))
         job.tasks = []
         ranges.answer = lambda request, content, headers: content
@@ -324,7 +324,7 @@ def test_the_server_is_gone_for_a_while(ranges: Ranges, job: Job, s3: S3Server) 
     s3.end()
     try:
         read(job, [17])
-        with pytest.raises(OSError, match="state"):
+        with pytest.raises(InfrastructureError, match="state"):
             read(job, range(KEYS))
     finally:
         s3.begin()
@@ -341,8 +341,8 @@ def test_what_a_process_keeps_is_bounded(ranges: Ranges, job: Job, monkeypatch: 
         read(job, range(first, first + 10_000))
         assert kept(remote._ranged) <= limit
         (task,) = job.tasks
-        assert not any(file.is_surplus for file in task._maps.values())
-        assert not any(run.section._mapped for run in task.store("operator", "state/value").runs)
+        assert not any(file.is_surplus for file in task._files._maps.values())
+        assert not any(run.section._bytes for run in task.store("operator", "state/value").runs)
 
 
 def kept(files: RangedFiles) -> int:
