@@ -197,7 +197,7 @@ class Importer:
         Raises:
             StateError: when it has keys of other partitions.
         """
-        return [*map(partial(self._run, table), imported(table, hashes))]  # who names a piece has it beside the next
+        return [*map(partial(self._run, table), imported(table, hashes))]  # as in `imported`
 
     def _run(self, table: ExportedTable, piece: Piece) -> Run:
         """A run in memory, or in a file when all that is in memory would be too large."""
@@ -226,7 +226,11 @@ def imported(table: ExportedTable, hashes: HashRange) -> Iterator[Piece]:
     else:
         whole = table.whole()
         pieces = iter([Piece(_with_hashes(table, whole, hashes), hashes)] if whole.num_rows else [])
-    return (Piece(_as_in_runs(table, piece.rows), piece.hashes) for piece in pieces)
+    return map(partial(_piece_of_run, table), pieces)  # who names a piece has it beside the next
+
+
+def _piece_of_run(table: ExportedTable, piece: Piece) -> Piece:
+    return Piece(_as_in_runs(table, piece.rows), piece.hashes)
 
 
 def imported_schema(table: ExportedTable) -> pa.Schema:
