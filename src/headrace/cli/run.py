@@ -25,6 +25,8 @@ from headrace.runtime.spark.session_start import EarlyJava
 
 _AGAIN = {signal.SIGINT: "press Ctrl-C again", signal.SIGTERM: "send SIGTERM again"}
 
+_WAKE_SECONDS = 0.1
+
 
 class InterruptGuard:
     """Turns SIGINT and SIGTERM into an orderly stop while it is entered; to be used in the main thread.
@@ -65,6 +67,7 @@ class InterruptGuard:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._raises.clear()
         signal.set_wakeup_fd(self._descriptor_before)
         for number, handler in self._handlers_before.items():
             # None: it was not set from Python, and cannot be set again from Python
@@ -79,7 +82,7 @@ class InterruptGuard:
             running.stop_all()
 
     def _watch(self) -> None:
-        while received := self._reader.recv(1):
+        while received := self._next():
             number = received[0]
             if number not in _AGAIN:
                 continue
@@ -88,13 +91,30 @@ class InterruptGuard:
             else:
                 self._pressed(number)
 
+    def _next(self) -> bytes:
+        """The next signal, or nothing at the end.
+
+        A signal that comes just before the main thread begins to sleep does not wake it, so it gets another one as long
+        as it has not raised.
+        """
+        while True:
+            self._reader.settimeout(_WAKE_SECONDS if self._raises.is_set() else None)
+            try:
+                return self._reader.recv(1)
+            except TimeoutError:
+                if self._raises.is_set() and not self._own_signals:
+                    self._wake_main_thread()
+
     def _pressed(self, number: int) -> None:
         self.presses += 1
         self.exit_code = 128 + number
         if not running.end_all(self.presses, _AGAIN[signal.Signals(number)], self._say):
-            self._own_signals += 1
             self._raises.set()
-            signal.pthread_kill(threading.main_thread().ident or 0, number)
+            self._wake_main_thread()
+
+    def _wake_main_thread(self) -> None:
+        self._own_signals += 1
+        signal.pthread_kill(threading.main_thread().ident or 0, self.exit_code - 128)
 
     def _in_main_thread(self, number: int, _frame: FrameType | None) -> None:
         if self._raises.is_set():
