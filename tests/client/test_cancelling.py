@@ -75,15 +75,15 @@ class Blocked(LocalRuntime):
 
     def __init__(self) -> None:
         super().__init__()
-        self._given_up = threading.Event()
+        self._interrupted = threading.Event()
 
     def run_epoch(self, context: EpochContext) -> list[TaskReport]:
         self.began.set()
-        assert self._given_up.wait(PATIENCE)
+        assert self._interrupted.wait(PATIENCE)
         raise InfrastructureError("the query was interrupted")
 
     def cancel(self) -> None:
-        self._given_up.set()
+        self._interrupted.set()
 
 
 def test_during_an_epoch(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
