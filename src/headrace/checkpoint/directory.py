@@ -248,7 +248,7 @@ PINS: Final = "pins"
 """The folder of pins in a checkpoint directory."""
 
 NAMES: Final = "savepoint-"
-"""What the names of savepoints begin with, and of their pins; whatever else is in the folder is somebody else's."""
+"""The prefix of the names of savepoints and of their pins; headrace owns nothing else in the folder."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ Definitions = Annotated[
 
 
 _ROWS_AT_ONCE: Final = 1 << 14
-"""So many rows are made Python objects at the same time."""
+"""The number of rows that are converted to Python objects at a time."""
 
 _NOT_FINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
@@ -251,7 +251,7 @@ def _finite(value: object) -> object:
 
 
 def _json(value: object) -> str:
-    """What JSON has no form for."""
+    """The text of a value that JSON cannot represent."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, datetime.date | datetime.time):

@@ -58,7 +58,7 @@ _WHAT_TO_DO: Final = (
 )
 
 _Attempt: TypeAlias = Callable[[object], object]
-"""What fails of a value that cannot travel: pickling it, or unpickling it as well."""
+"""The step that fails for a value that cannot be shipped: pickling it, or pickling and unpickling it."""
 
 _OWN: Final = __name__.split(".", maxsplit=1)[0]
 
@@ -116,7 +116,7 @@ def _failure(value: object, attempt: _Attempt) -> Exception | None:
 
 @dataclass(frozen=True, slots=True)
 class _FoundAt:
-    """Where an object was found.
+    """The place at which an object was found.
 
     Attributes:
         holder: what of the program it belongs to; empty while nothing of the program was met.
@@ -160,7 +160,7 @@ def _joined(path: str, part: str) -> str:
 
 
 def _parts(value: object) -> Iterator[tuple[str, object]]:
-    """What an object is pickled with, and how that is called in it."""
+    """The parts that an object is pickled with, and their names in it."""
     if isinstance(value, FunctionType):
         yield from _variables(value)
     elif isinstance(value, MethodType):
@@ -267,7 +267,7 @@ def _job_manager(
     )
 
     def replan(parallelism: int) -> PlannedJob:
-        """The same job at another parallelism, whatever the configuration says of that."""
+        """A copy of the job with another parallelism, which overrides the configuration."""
         changed = Configuration(configuration)
         changed.set(options.PARALLELISM, str(parallelism))
         plan = plan_graph(graph, changed, job_name, parallelism)

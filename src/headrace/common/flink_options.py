@@ -265,7 +265,7 @@ _WITHOUT_SETTERS: Final[dict[str, tuple[tuple[Any, ...], ...]]] = {
     ),
     _ENDS_WITH_EPOCH: (("task.cancellation.timers.timeout", duration, 7_500),),
 }
-"""Those that only a configuration sets, by the reason: key, how it is read, its default, and its older keys."""
+"""Options that only a configuration sets, by the reason: key, parser, default, and deprecated keys."""
 
 FLINK_OPTIONS: Final[dict[str, FlinkOption]] = {
     key: option

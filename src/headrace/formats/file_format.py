@@ -383,7 +383,7 @@ _JOINERS: Final = {
     "orc": "headrace.formats.orc",
     "avro": "headrace.formats.avro.writer",
 }
-"""Which module joins files of a format. Checkpoints hold these names.
+"""The modules that join files, by format. Checkpoints hold these names.
 
 Its ``join(files, out, **options)`` writes what is in some files of one layout into one, and yields now and then to have
 it taken away.

@@ -396,7 +396,7 @@ class SchemaHeader:
     more: bytes = b""
 
     def content(self) -> bytes:
-        """What is in front of every message; the id is asked for once in a process."""
+        """The prefix of every message; the id is looked up once per process."""
         client = registry_client(self.registry)
         schema_id = client.id_of(self.subject, self.text, self.kind, register=self.register, references=self.references)
         return b"\x00" + schema_id.to_bytes(HEADER_BYTES - 1, "big") + self.more

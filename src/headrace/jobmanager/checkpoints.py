@@ -311,7 +311,7 @@ class CompactionCoordinator:
         self._is_stale = False
 
     def adoptions(self, manifest: Manifest) -> Mapping[tuple[int, int], tuple[CompactionOutcome, ...]]:
-        """What the epoch after a manifest has to adopt, by stage and partition."""
+        """The results of compaction that the epoch after a manifest has to adopt, by stage and partition."""
         if self._running is not None and self._running.done():
             self._take_results(self._running)
         by_task: dict[tuple[int, int], tuple[CompactionOutcome, ...]] = {}

@@ -35,7 +35,7 @@ _NO_EPOCH: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class JobServices:
-    """What all executions of a job share; another one after the job was planned anew.
+    """State shared by all executions of a job; replaced when the job is planned anew.
 
     Attributes:
         planned: the job.
@@ -464,7 +464,7 @@ class JobExecution:
         return tuple(source.reading(now, self.job.planned.settings.backlog_lag) for source in self.sources)
 
     def event_time(self, manifest: Manifest) -> WatermarkProgress:
-        """Where event time is, as of the newest manifest."""
+        """Event time as of the newest manifest."""
         splits = tuple(split for source in self.sources for split in source.progress())
         waiting = {uid for split in splits for uid in split.watermarks}
         going_on = {uid for source in self.sources if not source.enumerator.is_complete() for uid in source.timestamps}

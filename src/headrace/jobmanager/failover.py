@@ -47,7 +47,7 @@ ENRICHER_SECONDS: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class FailureContext:
-    """What is known of a failure beside the error itself.
+    """The context of a failure, beside the error itself.
 
     Attributes:
         job_id: the job's id.
@@ -114,7 +114,7 @@ def load_enrichers(configured: str | None) -> list[FailureEnricher]:
 
 
 def labels_of(enrichers: Sequence[FailureEnricher], error: BaseException, context: FailureContext) -> dict[str, str]:
-    """What enrichers say of a failure; what goes wrong with one is logged, and the others' labels stay."""
+    """The labels that enrichers give a failure; an enricher that fails is logged, and the labels of the others stay."""
     given: dict[FailureEnricher, dict[str, str]] = {}
     asked = []
     for enricher in enrichers:

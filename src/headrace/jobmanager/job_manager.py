@@ -77,7 +77,7 @@ class JobManager:
     """
 
     _services: JobServices
-    """What all executions share, from :meth:`open` on."""
+    """State shared by all executions, from :meth:`open` on."""
 
     _failures: FailureHandler
     """Decides what becomes of a failure, likewise."""

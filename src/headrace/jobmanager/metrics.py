@@ -228,7 +228,7 @@ class ReadingHistory:
             self._bytes += size
 
     def total(self, splits: Iterable[Pending]) -> Pending:
-        """What all splits have together; records follow from the bytes where these alone are known."""
+        """The totals of all splits; records are estimated from bytes where only these are known."""
         every = list(splits)
         records = [split.records for split in every]
         sizes = [split.bytes for split in every]

@@ -265,7 +265,7 @@ class Consumer:
         return {partition: self._log.offset_for_time(partition, at) for partition, at in timestamps.items()}
 
     def lag(self) -> dict[TopicPartition, int]:
-        """How many offsets the end of each partition is ahead of the position."""
+        """The lag of each partition: the offsets from the position to its end."""
         ends = self._log.end_offsets(self._partitions)
         return {each: end - self.position(each) for each, end in ends.items()}
 

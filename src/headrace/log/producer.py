@@ -127,7 +127,7 @@ class Producer:
         self._offsets: list[tuple[GroupMetadata, dict[TopicPartition, CommittedOffset]]] = []
         """How far groups come with the transaction, and on whose behalf."""
         self._delivering = threading.RLock()
-        """Whoever holds it is the only one to write and commit."""
+        """Only the holder may write and commit."""
         self._staged: list[Staged] = []
         """Records that are written and not committed."""
         self._batches: list[tuple[ProducerBatch, list[tuple[TopicPartition, int]]]] = []

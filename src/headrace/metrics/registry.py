@@ -422,7 +422,7 @@ LATE_DROPPED: Final = "numLateRecordsDropped"
 """Records that came too late and went to no side output."""
 
 ROWS_DROPPED: Final = "numRowsOfChangedWindowsDropped"
-"""What windows that are declared otherwise now held, and was given up."""
+"""Rows of windows that are now declared differently, which were dropped."""
 
 ROWS_MOVED: Final = "numRowsOfChangedWindowsMoved"
 """The same, where it has gone to the windows that there are now."""
@@ -446,7 +446,7 @@ ASYNC_RETRIES: Final = "numAsyncRetries"
 """Attempts that were not the first."""
 
 INPUT_WATERMARK: Final = "currentInputWatermark"
-"""What the slowest subtask has reached, in milliseconds."""
+"""The watermark of the slowest subtask, in milliseconds."""
 
 OUTPUT_WATERMARK: Final = "currentOutputWatermark"
 """What it has passed on."""

@@ -60,7 +60,7 @@ class ProcessLocalCache(Protocol):
 
     @property
     def nbytes(self) -> int:
-        """How much memory it takes."""
+        """Memory in bytes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ from headrace.state.protocols import KeyedStates
 from headrace.state.timers import Timer
 
 Called = tuple[InputHandler, Any, int, int, Any]
-"""What is called for a record, the record, its timestamp, the watermark that it meets, and its key."""
+"""The function called for a record, the record, its timestamp, the watermark it meets, and its key."""
 
 
 _KEYED_FUNCTIONS: Final = {

@@ -260,7 +260,7 @@ class _StorePlan:
     generation: int
 
     def of(self, runs: list[Run], is_worth: IsWorthMerging | None) -> CompactionTask | None:
-        """What is worth merging of the runs of a slice; None where others do it, or nobody can."""
+        """The runs of a slice that are worth merging; None if another subtask merges them, or none can."""
         is_shared = self.uid in dict(self.ref.shared) and is_alike(self.store, runs[-1].meta)
         if is_shared and self.ref.partition:
             return None  # what all subtasks have alike is merged once, and planned with the first of them

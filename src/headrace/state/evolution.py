@@ -101,7 +101,7 @@ class RenamedFields:
         return path
 
     def new_name(self, path: str, name: str) -> str:
-        """What a field is called now that has a name in the stored record with a path."""
+        """The current name of a field, by its stored name in the record at a path."""
         return self.names.get(self.known_as(inside(path, name)), name)
 
     def expected_in(self, path: str) -> Iterator[tuple[str, str]]:
@@ -110,7 +110,7 @@ class RenamedFields:
         return ((last_of(old), new) for old, new in self.names.items() if parent_of(old) == known)
 
     def unfit(self, records: Mapping[str, TypeInformation]) -> list[str]:
-        """What is said of fields that the declared records do not have, in words; empty when all is well.
+        """A message about fields that the declared records do not have; empty if there are none.
 
         Args:
             records: the types of the records, by what the program's paths to their fields begin with.
@@ -165,7 +165,7 @@ def _is_path(text: Any) -> bool:
 
 
 def _elements_of(kind: TypeInformation) -> TypeInformation:
-    """What is in lists and maps."""
+    """The type of the innermost elements of lists and maps; any other type itself."""
     while isinstance(kind, SequenceTypeInfo | MapTypeInfo):
         kind = kind.element_type if isinstance(kind, SequenceTypeInfo) else kind.value_type
     return kind

@@ -71,7 +71,7 @@ class KeySortedTable(SortedTable[Section]):
         return live_rows(self._combine(self._meta, [run.batch for run in self._store.runs] or [self._nothing()]))
 
     def sections(self, watermark: int = MIN_WATERMARK) -> list[Section]:
-        """What may hold rows that have not expired at a watermark, oldest first; :func:`key_ranges` searches in it."""
+        """The sections that may hold rows not expired at a watermark, oldest first. See :func:`key_ranges`."""
         runs = (run for run in self._store.runs if not self._expires or run.meta[RETAINED_UNTIL] > watermark)
         return [*(section for section in map(_own_section, runs) if section.rows), *self._appended]
 
@@ -250,7 +250,7 @@ def _merge_latest(given: MergeInput) -> pa.RecordBatch:
 
 
 def _merge_all(given: MergeInput) -> pa.RecordBatch:
-    """What no run of the same task knows to have expired, or to have been shown; a pure function of the runs."""
+    """The rows that no run of the same task knows to be expired or shown; a pure function of the runs."""
     batches = []
     for run in given.runs:
         known = [given.furthest(run, entry) for entry in (REACHED, SHOWN)]

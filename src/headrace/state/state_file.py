@@ -63,7 +63,7 @@ def entry_of_run(run: Run) -> Entry:
 
 
 def entry_of_rows(run: Run) -> Entry:
-    """What an index says about a run, wherever its section is."""
+    """The entry of a run in an index, wherever its section is stored."""
     entry = {"hashes": list(run.hashes), "whole": run.whole, "origin": run.origin, "meta": run.meta}
     return entry if run.span == run.hashes else {**entry, "span": list(run.span)}
 
@@ -260,7 +260,7 @@ def _digest(index: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StoredVersion:
-    """What the index of a version says.
+    """The index of a version.
 
     Attributes:
         owned: by operator, the hashes of the keys that the partition owned.
@@ -279,7 +279,7 @@ class StoredVersion:
 
 
 def read_version(files: StateFiles, ref: VersionRef, section_of: SectionOf) -> StoredVersion:
-    """What a version holds; only its index is read.
+    """The contents of a version; only its index is read.
 
     Args:
         files: where its files are.
@@ -313,7 +313,7 @@ class StateFiles:
         self._maps: dict[str, MappedFile] = {}
 
     def loader(self, name: str) -> Callable[[], MappedFile]:
-        """What gives a file when its bytes are needed.
+        """A function that opens a file when its bytes are needed.
 
         It raises a ``StateCorruptedError`` when the file is missing, and an ``InfrastructureError`` when it cannot be
         read: a function of the user may have asked for state, and is not what failed.
@@ -343,7 +343,7 @@ class StateFiles:
 
 
 def inline_loader(data: bytes) -> Callable[[], MappedFile]:
-    """What gives the bytes of a version that is held in its reference."""
+    """A function that returns the bytes of a version held in its reference."""
     whole = MappedFile(pa.py_buffer(data))
     return lambda: whole
 

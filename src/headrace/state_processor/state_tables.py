@@ -38,7 +38,7 @@ from headrace.storage.folder import Folder
 
 @dataclass(frozen=True, slots=True)
 class StatePlacement:
-    """Where the state of an operator is in a savepoint.
+    """The place of an operator's state in a savepoint.
 
     Attributes:
         uid: the operator.

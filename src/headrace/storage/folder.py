@@ -111,7 +111,7 @@ class Folder:
         return self.file_system.map(self._file(name))
 
     def size(self, name: str) -> int | None:
-        """How many bytes a file has; None when there is none."""
+        """The size of a file in bytes; None if it does not exist."""
         found = self.file_system.stat(self._file(name))
         return None if found is None or found.kind is EntryKind.FOLDER else found.size
 

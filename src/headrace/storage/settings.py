@@ -302,7 +302,7 @@ def _parsed(path: str) -> dict[str, dict[str, str]]:
 
 
 FAMILY: Final = "hdfs_"
-"""How options begin that are for HDFS alone and are none of Hadoop's."""
+"""The prefix of options for HDFS that are not Hadoop's."""
 
 PRINCIPAL: Final = "hdfs_kerberos_principal"
 KEYTAB: Final = "hdfs_kerberos_keytab"
@@ -316,7 +316,7 @@ _DEFAULTS: Final = {"dfs.client.failover.max.attempts": "4", "dfs.client.socket-
 how long a data node may take to answer a reader, who asks the next one then, well before the request is given up."""
 
 NAME_NODES: Final = "dfs.ha.namenodes."
-"""How the key begins that names the name nodes of a name service."""
+"""The prefix of the key that lists the name nodes of a name service."""
 
 _ADDRESS: Final = "dfs.namenode.rpc-address."
 _DEFAULT_FS: Final = "fs.defaultFS"
@@ -334,7 +334,7 @@ _USED: Final = (
     "hadoop.security.authentication",
     "hadoop.security.key.provider.path",
 )
-"""What of Hadoop's files says how a cluster is reached; so only this goes to tasks, where the files may be missing."""
+"""The settings of Hadoop's files that say how to reach a cluster; only these go to tasks, which may lack the files."""
 
 
 def shown_option(key: str) -> str:

@@ -30,7 +30,7 @@ from headrace.storage.files import FileStatus, InputFile, shown
 from headrace.storage.folder import Folder
 
 _MOST_KEPT: Final = 1000
-"""So many files that the newest manifest does not name are kept, for restarts from older manifests."""
+"""The number of files kept that the newest manifest does not name, for restarts from older manifests."""
 
 _MIN_ENTRIES: Final = 1000
 """Fewer entries are not worth being written anew."""

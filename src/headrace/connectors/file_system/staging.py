@@ -252,7 +252,7 @@ class Staging:
         return self.file_system.publish(source, target)
 
     def size(self, path: str) -> int | None:
-        """How many bytes a file has; None when there is none."""
+        """The size of a file in bytes; None if it does not exist."""
         found = self.file_system.stat(path)
         return None if found is None else found.size
 

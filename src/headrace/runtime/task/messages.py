@@ -187,7 +187,7 @@ class ChannelReport:
 
 @dataclass(frozen=True, slots=True)
 class TaskReport:
-    """What one task has done in an epoch; operators are known by their uids.
+    """The report of one task about an epoch; operators are identified by uid.
 
     Attributes:
         stage: its stage.

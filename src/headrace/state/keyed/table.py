@@ -33,7 +33,7 @@ logger = get_logger(__name__)
 UNLOADED: Final[Any] = object()
 """Stands for an element that has not been read yet."""
 _NAMESPACES: Final = "namespaces"
-"""What a run says about its namespaces; nothing where that does not matter."""
+"""The metadata of a run about its namespaces; empty for states without any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,7 +351,7 @@ class ElementCells:
 
 
 class Cell(Protocol):
-    """What is in memory for one key of a state with several elements per key.
+    """The in-memory elements of one key, for a state with several elements per key.
 
     Attributes:
         cleared: whether everything that is stored is void.

@@ -32,7 +32,7 @@ _ELEMENT_NAMES: Final = {"value": "value", "reducing": "reduced value", "aggrega
 
 
 class _KeyedState:
-    """What all states of an element per key have in common."""
+    """The base of all states with one element per key."""
 
     __slots__ = ("_cells", "_coerce", "_is_coerced", "_label", "_now", "_scope", "_subject", "_table")
 
@@ -253,7 +253,7 @@ class _ListCell:
 
 
 class BaseListState(ListState[Any]):
-    """What lists of keys and lists of subtasks have in common: what they take, and in which form they keep it."""
+    """The common part of keyed lists and operator lists: the elements they accept and how these are stored."""
 
     def __init__(self, descriptor: ListStateDescriptor) -> None:
         handler = handler_of(descriptor.element_type)

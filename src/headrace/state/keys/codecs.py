@@ -393,7 +393,7 @@ E = TypeVar("E")
 
 
 class Entries(Generic[E]):
-    """What was met in one epoch, numbered in the order in which it was met.
+    """The entries of one epoch, numbered in the order of their first occurrence.
 
     Attributes:
         all: the entries, by their numbers.
@@ -404,7 +404,7 @@ class Entries(Generic[E]):
         self._chunks: list[KeyColumn] = []
 
     def columns(self, start: int, stop: int) -> KeyColumn:
-        """Those with the ordinals from ``start`` up to ``stop``, as they are stored."""
+        """The encoded entries with the ordinals from ``start`` up to ``stop``."""
         newest = len(self.all) - len(self._chunks[-1])
         if start >= newest:  # as a rule the newest are asked for, and the others need not be copied for that
             return self._chunks[-1].slice(start - newest, stop - newest)
@@ -412,7 +412,7 @@ class Entries(Generic[E]):
         return self._chunks[0].slice(start, stop)
 
     def take(self, ordinals: npt.NDArray[np.int64]) -> KeyColumn:
-        """Those with these ordinals, as they are stored."""
+        """The encoded entries with these ordinals."""
         return self.columns(0, len(self.all)).take(ordinals)
 
 

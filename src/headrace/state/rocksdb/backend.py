@@ -210,7 +210,7 @@ def merge_into_table(
 
 
 def _meta_of_table(metas: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What a table says about itself, given what runs of its ranges of hashes would say."""
+    """The metadata of a table, made of the metadata of the runs of its hash ranges."""
     meta = {entry: said for entry, said in metas[-1].items() if entry != HALF_EXPIRED}
     if ELEMENT_COUNT in meta:
         meta[ELEMENT_COUNT] = sum(each.get(ELEMENT_COUNT, 0) for each in metas)

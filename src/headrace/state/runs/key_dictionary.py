@@ -193,7 +193,7 @@ class _DirectTable:
 
     @property
     def nbytes(self) -> int:
-        """How much memory it takes."""
+        """Memory in bytes."""
         return self._table.nbytes
 
     def find(self, hashes: Hashes, keys: pa.Array) -> Ints:
@@ -225,7 +225,7 @@ class _HashTable:
 
     @property
     def nbytes(self) -> int:
-        """How much memory it takes, besides the hashes."""
+        """Memory in bytes, without the hashes."""
         return self._slots.nbytes + self._table.nbytes
 
     def find(self, hashes: Hashes, keys: pa.Array) -> Ints:
@@ -354,7 +354,7 @@ class KeyDictionary:
 
     @property
     def nbytes(self) -> int:
-        """How much memory it takes."""
+        """Memory in bytes."""
         return int(self._hashes.nbytes + self._keys.nbytes) + (0 if self._table is None else self._table.nbytes)
 
     def group(self, times: Longs, hashes: Hashes, keys: pa.Array) -> RankedGroups | None:

@@ -100,13 +100,13 @@ def _probed(buffer: pa.Buffer) -> bytes:
 
 
 def _field(flatbuffer: bytearray, table: int, number: int) -> int:
-    """Where a field of a table is, which is there; the flatbuffer is behind the prefix of a message."""
+    """The position of a field that a table has; the flatbuffer follows the prefix of a message."""
     fields = table - int(_RELATIVE.unpack_from(flatbuffer, table)[0])
     return table + int(_SHORT.unpack_from(flatbuffer, fields + 4 + 2 * number)[0])
 
 
 def _followed(flatbuffer: bytearray, at: int) -> int:
-    """What an offset refers to that is stored at some place."""
+    """The target of the offset that is stored at a position."""
     return at + int(_OFFSET.unpack_from(flatbuffer, at)[0])
 
 
@@ -156,7 +156,7 @@ def _cells(buffer: pa.Buffer | None, start: int, stop: int, bits: int) -> Iterat
 
 
 def _spans_of_lengths(array: pa.Array, start: int, stop: int) -> Iterator[Span]:
-    """Where rows of a column are whose values have lengths of their own."""
+    """The byte ranges of rows of a column with values of variable length."""
     validity, offsets, *rest = array.buffers()
     yield from _cells(validity, start, stop, 1)
     if offsets is None or not offsets.size:
@@ -417,7 +417,7 @@ class Section:
 
     @property
     def size(self) -> int:
-        """How many bytes it takes; 0 before it is written for the first time."""
+        """The encoded size in bytes; 0 before the section is written for the first time."""
         return 0 if self._encoding is None else self._encoding.length
 
     def _array(self, name: str) -> pa.Array:
@@ -441,7 +441,7 @@ class Section:
 
 
 class _Encoding(NamedTuple):
-    """How a section is written.
+    """The encoding of a section.
 
     Attributes:
         head: the bytes of schema and metadata.

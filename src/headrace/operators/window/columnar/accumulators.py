@@ -27,7 +27,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 MOST_PAIRS: Final = 1 << 19
-"""So many pairs of a record and a window are made at a time."""
+"""The number of pairs of a record and a window that are made at a time."""
 
 _NO_END: Final = np.int64(0)
 

@@ -35,7 +35,7 @@ Kinds = npt.NDArray[np.int8]
 Longs = npt.NDArray[np.int64]
 Columns = list[pa.Array]
 Find = Callable[[Longs, npt.NDArray[np.uint64]], Accumulators]
-"""What some windows and keys hold, given ends and hashes: at most one row each; other rows do no harm."""
+"""The rows of some windows and keys, by ends and hashes, at most one each; the result may hold other rows as well."""
 
 
 FIRED_ROWS: Final = 1 << 16

@@ -189,7 +189,7 @@ class AlignedWindowOperator(KeyedOperator):
         self._advance(watermarks)
 
     def _chunk(self, batch: KeyedBatch) -> Chunk:
-        """What the aggregates need of records, which have no windows yet."""
+        """The columns of records that the aggregates need; the records have no windows yet."""
         return Chunk.of(batch, self._layout.inputs_of(batch, self.context), self._arrivals.next(len(batch)))
 
     def _advance(self, watermarks: Longs, again: Assignment | None = None, late: Chunk | None = None) -> None:

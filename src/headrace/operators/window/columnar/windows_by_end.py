@@ -177,7 +177,7 @@ class _StoreStatistics:
 
     @property
     def nbytes(self) -> int:
-        """How much memory it takes."""
+        """Memory in bytes."""
         return self.known.nbytes
 
 

@@ -109,14 +109,14 @@ class OrderedContents(ABC):
 
 
 _COMBINE: Final[dict[str, Combine]] = {VALUES_KIND: newest, ELEMENTS_KIND: all_rows}
-"""What makes one run of several, by their kind."""
+"""The merge functions of runs, by kind."""
 
 for _kind, _combine in _COMBINE.items():
     register_ordered_merger(_kind, _combine)
 
 
 Held = dict[Any, Any]
-"""What a window holds by canonical key: a folded value, or the list of elements."""
+"""The contents of a window by canonical key: a folded value, or the list of elements."""
 
 
 class ContentsTable(OrderedContents):

@@ -133,7 +133,7 @@ class WindowCall:
         self.wants_clear = self._takes_context and has_own(function, "clear")
 
     def results(self, entry: KeyEntry, context: WindowContext, elements: Iterable[Any]) -> Iterable[Any]:
-        """What the window emits when it fires."""
+        """The results that the window emits when it fires."""
         if not self.sees_window:
             return elements
         asked = context if self._takes_context else context.window()
