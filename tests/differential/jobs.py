@@ -24,8 +24,9 @@ from headrace.datastream.state import ListStateDescriptor, MapStateDescriptor, V
 from headrace.expressions import col, concat, when
 from headrace.time.watermark_strategy import WatermarkStrategy
 from headrace.time.watermarks import WatermarkGenerator, WatermarkOutput
-from headrace.windowing.assigners import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
+from headrace.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
 from headrace.windowing.evictors import CountEvictor
+from headrace.windowing.session_assigners import EventTimeSessionWindows
 from headrace.windowing.triggers import ContinuousEventTimeTrigger
 from tests.differential.events import EVENT, RESULT, Event, Streams, events
 from tests.differential.jobs_of_two_streams import joins, two_streams

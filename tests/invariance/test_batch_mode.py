@@ -13,20 +13,16 @@ from headrace.common.typeinfo import Types
 from headrace.datastream.aggregates import count, max, min, sum
 from headrace.datastream.functions import KeyedProcessFunction, ProcessWindowFunction
 from headrace.datastream.streams.windowed_stream import WindowedStream
-from headrace.windowing.assigners import (
-    CumulatingEventTimeWindows,
-    EventTimeSessionWindows,
-    GlobalWindows,
-    SlidingEventTimeWindows,
-    TumblingEventTimeWindows,
-    WindowAssigner,
-)
+from headrace.windowing.assigner import WindowAssigner
+from headrace.windowing.assigners import CumulatingEventTimeWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
+from headrace.windowing.count_assigners import GlobalWindows
+from headrace.windowing.session_assigners import EventTimeSessionWindows
+from headrace.windowing.trigger import Trigger
 from headrace.windowing.triggers import (
     ContinuousEventTimeTrigger,
     CountTrigger,
     ProcessingTimeoutTrigger,
     PurgingTrigger,
-    Trigger,
 )
 from tests.invariance.driver import EVENT, WHOLE, Cut, Event, Job, Outputs, cuts, examples, multiset, run
 

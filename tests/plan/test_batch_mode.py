@@ -17,6 +17,7 @@ from headrace.plan.job_plan import JobPlan, PlanSettings
 from headrace.plan.planner import plan_job
 from headrace.time.watermark_strategy import WatermarkStrategy
 from headrace.windowing.assigners import TumblingEventTimeWindows
+from headrace.windowing.trigger import Trigger, TriggerResult
 from headrace.windowing.triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
@@ -26,8 +27,6 @@ from headrace.windowing.triggers import (
     ProcessingTimeoutTrigger,
     ProcessingTimeTrigger,
     PurgingTrigger,
-    Trigger,
-    TriggerResult,
 )
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])

@@ -15,12 +15,9 @@ from headrace.datastream.aggregates import count
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.testing.pushed import ManualSource
 from headrace.time.watermark_strategy import WatermarkStrategy
-from headrace.windowing.assigners import (
-    CountTumblingWindowAssigner,
-    EventTimeSessionWindows,
-    ProcessingTimeSessionWindows,
-    TumblingEventTimeWindows,
-)
+from headrace.windowing.assigners import TumblingEventTimeWindows
+from headrace.windowing.count_assigners import CountTumblingWindowAssigner
+from headrace.windowing.session_assigners import EventTimeSessionWindows, ProcessingTimeSessionWindows
 from headrace.windowing.triggers import CountTrigger
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])

@@ -16,7 +16,8 @@ from headrace.graph.partitioning import FORWARD, HASH, REBALANCE
 from headrace.plan.job_plan import JobPlan, PlannedEdge, PlanSettings
 from headrace.plan.planner import plan_job
 from headrace.time.watermark_strategy import WatermarkStrategy
-from headrace.windowing.assigners import ProcessingTimeSessionWindows, TumblingEventTimeWindows
+from headrace.windowing.assigners import TumblingEventTimeWindows
+from headrace.windowing.session_assigners import ProcessingTimeSessionWindows
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
 

@@ -38,7 +38,7 @@ from headrace.datastream.window import (
 from headrace.graph.window_specs import RowWindowSpec
 from headrace.plan.explain import plan_diagram, plan_document
 from headrace.plan.window_paths import WindowPath, path_of
-from headrace.windowing.triggers import PassiveTrigger
+from headrace.windowing.trigger import PassiveTrigger
 
 ROW = Types.ROW_NAMED(["card", "amount"], [Types.STRING(), Types.LONG()])
 TENS = TumblingEventTimeWindows.of(10)

@@ -9,23 +9,20 @@ from hypothesis import strategies as st
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.output_tag import OutputTag
+from headrace.windowing.assigner import MergingWindowAssigner, WindowAssigner
 from headrace.windowing.assigners import (
-    CountSlidingWindowAssigner,
-    CountTumblingWindowAssigner,
     CumulatingEventTimeWindows,
-    EventTimeSessionWindows,
-    GlobalWindows,
-    MergingWindowAssigner,
-    ProcessingTimeSessionWindows,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
-    WindowAssigner,
     WindowStagger,
 )
+from headrace.windowing.count_assigners import CountSlidingWindowAssigner, CountTumblingWindowAssigner, GlobalWindows
 from headrace.windowing.definition import AccumulationMode, WindowDefinition
 from headrace.windowing.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
+from headrace.windowing.session_assigners import EventTimeSessionWindows, ProcessingTimeSessionWindows
+from headrace.windowing.trigger import Trigger
 from headrace.windowing.triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
@@ -37,7 +34,6 @@ from headrace.windowing.triggers import (
     ProcessingTimeoutTrigger,
     ProcessingTimeTrigger,
     PurgingTrigger,
-    Trigger,
 )
 from tests.windowing.model import WindowModel
 

@@ -13,22 +13,22 @@ from headrace.common import Duration, Time
 from headrace.common.constants import MAX_WATERMARK, NO_TIMESTAMP
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.windowing.assigners import (
-    CountSlidingWindowAssigner,
-    CountTumblingWindowAssigner,
     CumulatingEventTimeWindows,
-    DynamicEventTimeSessionWindows,
-    DynamicProcessingTimeSessionWindows,
-    EventTimeSessionWindows,
-    GlobalWindows,
-    ProcessingTimeSessionWindows,
-    SessionWindowTimeGapExtractor,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
     WindowStagger,
 )
+from headrace.windowing.count_assigners import CountSlidingWindowAssigner, CountTumblingWindowAssigner, GlobalWindows
 from headrace.windowing.evictors import CountEvictor
+from headrace.windowing.session_assigners import (
+    DynamicEventTimeSessionWindows,
+    DynamicProcessingTimeSessionWindows,
+    EventTimeSessionWindows,
+    ProcessingTimeSessionWindows,
+    SessionWindowTimeGapExtractor,
+)
 from headrace.windowing.triggers import (
     CountTrigger,
     EndOfStreamTrigger,

@@ -7,16 +7,10 @@ from typing import Any
 import pytest
 
 from headrace.common.constants import MAX_WATERMARK
-from headrace.windowing.assigners import (
-    CountSlidingWindowAssigner,
-    CountTumblingWindowAssigner,
-    CumulatingEventTimeWindows,
-    EventTimeSessionWindows,
-    GlobalWindows,
-    SlidingEventTimeWindows,
-    TumblingEventTimeWindows,
-)
+from headrace.windowing.assigners import CumulatingEventTimeWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
+from headrace.windowing.count_assigners import CountSlidingWindowAssigner, CountTumblingWindowAssigner, GlobalWindows
 from headrace.windowing.evictors import CountEvictor
+from headrace.windowing.session_assigners import EventTimeSessionWindows
 from headrace.windowing.triggers import CountTrigger, PurgingTrigger
 from headrace.windowing.windows import TimeWindow
 from tests.windowing.model import LateMergeError, WindowModel

@@ -10,13 +10,10 @@ import pytest
 from headrace.common import Time
 from headrace.common.constants import MAX_WATERMARK
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
-from headrace.windowing.assigners import (
-    EventTimeSessionWindows,
-    GlobalWindows,
-    ProcessingTimeSessionWindows,
-    TumblingEventTimeWindows,
-    TumblingProcessingTimeWindows,
-)
+from headrace.windowing.assigners import TumblingEventTimeWindows, TumblingProcessingTimeWindows
+from headrace.windowing.count_assigners import GlobalWindows
+from headrace.windowing.session_assigners import EventTimeSessionWindows, ProcessingTimeSessionWindows
+from headrace.windowing.trigger import PassiveTrigger, Trigger, TriggerResult
 from headrace.windowing.triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
@@ -25,12 +22,9 @@ from headrace.windowing.triggers import (
     EndOfStreamTrigger,
     EventTimeTrigger,
     NeverTrigger,
-    PassiveTrigger,
     ProcessingTimeoutTrigger,
     ProcessingTimeTrigger,
     PurgingTrigger,
-    Trigger,
-    TriggerResult,
 )
 from tests.windowing.model import WindowModel
 

@@ -24,16 +24,8 @@ from headrace.common.errors import (
     UserFunctionError,
 )
 from headrace.common.logs import get_logger, with_fields
-from headrace.connectors.sink import (
-    Committer,
-    CommitterContext,
-    DeliveryGuarantee,
-    Sink,
-    checked_committer,
-    checked_pre_committed,
-    checked_time,
-    without_committer,
-)
+from headrace.connectors.sink import Committer, CommitterContext, DeliveryGuarantee, Sink, without_committer
+from headrace.connectors.sink_checks import checked_committer, checked_pre_committed, checked_time
 from headrace.graph.specs import SinkSpec
 from headrace.jobmanager.runtime import Runtime, run_in_tasks
 from headrace.operators.user_code import text_of

@@ -18,11 +18,9 @@ from headrace.connectors.sink import (
     WriterContext,
     WriterEpoch,
     as_in_a_checkpoint,
-    checked_list,
-    checked_time,
-    checked_writer,
     writer_state_type,
 )
+from headrace.connectors.sink_checks import checked_list, checked_time, checked_writer
 from headrace.metrics.registry import SEND_ERRORS
 from headrace.operators.base import EpochScope, Operator, OperatorContext, Output
 from headrace.operators.user_code import NO_RECORD, UserCodeGuard, record_text, text_of

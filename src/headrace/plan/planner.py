@@ -42,7 +42,7 @@ from headrace.operators.window.columnar.local_aggregate import ACCUMULATORS_INPU
 from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator, PlanSettings, Stage, forks_of
 from headrace.plan.window_paths import columnar_spec, is_join, path_of
 from headrace.state.protocols import NO_STATE, WITHOUT_KEYS
-from headrace.windowing.assigners import ProcessingTimeAssigner
+from headrace.windowing.assigner import ProcessingTimeAssigner
 from headrace.windowing.definition import WindowDefinition
 
 

@@ -15,17 +15,9 @@ from headrace.graph.window_specs import (
     RowWindowSpec,
     TriggeredWindowSpec,
 )
-from headrace.windowing.assigners import (
-    CountSlidingWindowAssigner,
-    CountTumblingWindowAssigner,
-    EventTimeSessionWindows,
-    GlobalWindows,
-    MergingWindowAssigner,
-    ProcessingTimeAssigner,
-    TumblingProcessingTimeWindows,
-    WindowAssigner,
-    WindowStagger,
-)
+from headrace.windowing.assigner import MergingWindowAssigner, ProcessingTimeAssigner, WindowAssigner
+from headrace.windowing.assigners import TumblingProcessingTimeWindows, WindowStagger
+from headrace.windowing.count_assigners import CountSlidingWindowAssigner, CountTumblingWindowAssigner, GlobalWindows
 from headrace.windowing.definition import WindowDefinition
 from headrace.windowing.intervals import (
     AlignedWindows,
@@ -35,6 +27,8 @@ from headrace.windowing.intervals import (
     GrowingWindows,
     SessionGap,
 )
+from headrace.windowing.session_assigners import EventTimeSessionWindows
+from headrace.windowing.trigger import Trigger
 from headrace.windowing.triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
@@ -43,7 +37,6 @@ from headrace.windowing.triggers import (
     EventTimeTrigger,
     NeverTrigger,
     ProcessingTimeTrigger,
-    Trigger,
 )
 
 Assigner = WindowAssigner

@@ -23,10 +23,11 @@ from headrace.state_processor.bootstrap import (
     without_keys,
 )
 from headrace.state_processor.state_tables import StateTables, is_spark_dataframe, is_table
-from headrace.windowing.assigners import WindowAssigner
+from headrace.windowing.assigner import WindowAssigner
 from headrace.windowing.definition import AccumulationMode
 from headrace.windowing.evictors import Evictor
-from headrace.windowing.triggers import ContinuousProcessingTimeTrigger, Trigger
+from headrace.windowing.trigger import Trigger
+from headrace.windowing.triggers import ContinuousProcessingTimeTrigger
 from headrace.windowing.windows import TimeWindowSerializer
 
 

@@ -9,15 +9,14 @@ import pytest
 
 from headrace.common import Types
 from headrace.datastream import AggregateFunction, OutputTag, ProcessWindowFunction
-from headrace.datastream.state import (
-    ReducingStateDescriptor,
-)
+from headrace.datastream.state import ReducingStateDescriptor
 from headrace.datastream.streams.windowed_stream import WindowedStream
 from headrace.datastream.window import TumblingEventTimeWindows
 from headrace.testing import JobHarness
-from headrace.windowing.assigners import MergingWindowAssigner, WindowAssigner
+from headrace.windowing.assigner import MergingWindowAssigner, WindowAssigner
 from headrace.windowing.evictors import Evictor
-from headrace.windowing.triggers import EventTimeTrigger, PassiveTrigger, ProcessingTimeTrigger, TriggerResult
+from headrace.windowing.trigger import PassiveTrigger, TriggerResult
+from headrace.windowing.triggers import EventTimeTrigger, ProcessingTimeTrigger
 from headrace.windowing.windows import TimeWindow, TimeWindowSerializer
 
 Event = tuple[str, int, int]

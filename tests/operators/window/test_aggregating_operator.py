@@ -21,15 +21,15 @@ from headrace.operators.window.columnar.time_windows import UntimedWindowOperato
 from headrace.operators.window.general.aggregating_operator import AggregatingWindowOperator
 from headrace.state.keys import KeyCodec
 from headrace.testing import JobHarness
+from headrace.windowing.assigner import MergingWindowAssigner
 from headrace.windowing.assigners import (
     CumulatingEventTimeWindows,
-    GlobalWindows,
-    MergingWindowAssigner,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
+from headrace.windowing.count_assigners import GlobalWindows
 from headrace.windowing.definition import AccumulationMode
 from headrace.windowing.intervals import AlignedWindows
 from headrace.windowing.triggers import CountTrigger

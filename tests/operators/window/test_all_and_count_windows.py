@@ -21,7 +21,7 @@ from headrace.datastream.aggregates import count, sum
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.datastream.window import TumblingEventTimeWindows
 from headrace.testing import JobHarness
-from headrace.windowing.assigners import GlobalWindows
+from headrace.windowing.count_assigners import GlobalWindows
 from headrace.windowing.triggers import CountTrigger
 
 Event = tuple[str, int]

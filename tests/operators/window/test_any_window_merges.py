@@ -11,13 +11,9 @@ from any_window import ANY, CONTENTS, EVENT, LATE, Event, Every, FourOrEnd, OwnW
 from headrace.common import Types
 from headrace.common.errors import InvalidProgramError, UserFunctionError
 from headrace.datastream import ProcessWindowFunction
-from headrace.datastream.state import (
-    AggregatingStateDescriptor,
-    ListStateDescriptor,
-    ValueStateDescriptor,
-)
+from headrace.datastream.state import AggregatingStateDescriptor, ListStateDescriptor, ValueStateDescriptor
 from headrace.testing import JobHarness
-from headrace.windowing.triggers import PassiveTrigger, TriggerResult
+from headrace.windowing.trigger import PassiveTrigger, TriggerResult
 from headrace.windowing.windows import TimeWindow
 
 

@@ -11,10 +11,9 @@ from any_window import ANY, LATE, TENS, Every, EveryFive, KeepTwo, at, cuts, dri
 from headrace.common import Types
 from headrace.common.errors import UserFunctionError
 from headrace.datastream import ProcessWindowFunction
-from headrace.datastream.state import (
-    ValueStateDescriptor,
-)
-from headrace.windowing.triggers import EventTimeTrigger, PassiveTrigger, TriggerResult
+from headrace.datastream.state import ValueStateDescriptor
+from headrace.windowing.trigger import PassiveTrigger, TriggerResult
+from headrace.windowing.triggers import EventTimeTrigger
 
 
 @cuts

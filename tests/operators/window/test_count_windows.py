@@ -18,7 +18,7 @@ from headrace.datastream.aggregates import count, listagg
 from headrace.operators.window.columnar import count_windows
 from headrace.operators.window.columnar.count_windows import CountWindowOperator
 from headrace.testing import JobHarness
-from headrace.windowing.assigners import CountSlidingWindowAssigner, CountTumblingWindowAssigner
+from headrace.windowing.count_assigners import CountSlidingWindowAssigner, CountTumblingWindowAssigner
 from headrace.windowing.intervals import CountPanes
 from headrace.windowing.triggers import CountTrigger
 from tests.draws import draws

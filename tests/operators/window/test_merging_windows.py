@@ -19,7 +19,7 @@ from headrace.operators.window.general.assigned_windows import (
 from headrace.state.keyed.table import StateTable
 from headrace.state.keys.codecs import KeyEntry
 from headrace.testing import JobHarness
-from headrace.windowing.assigners import EventTimeSessionWindows, ProcessingTimeSessionWindows
+from headrace.windowing.session_assigners import EventTimeSessionWindows, ProcessingTimeSessionWindows
 from headrace.windowing.triggers import ContinuousEventTimeTrigger
 from headrace.windowing.windows import TimeWindow, TimeWindowSerializer, window_serializer
 from tests.draws import draws

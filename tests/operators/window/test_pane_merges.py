@@ -16,7 +16,8 @@ from headrace.datastream import aggregates as agg
 from headrace.operators.aggregates.aggregator import AggregatorList
 from headrace.operators.window.columnar.accumulators import Accumulators, Chunk
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
-from headrace.operators.window.columnar.panes import PaneStacks, PaneTotals, Splice
+from headrace.operators.window.columnar.pane_store import PaneStacks
+from headrace.operators.window.columnar.panes import PaneTotals, Splice
 from tests.draws import draws
 
 ANY: AggregatorList = COLUMNAR.aggregators
@@ -146,7 +147,7 @@ def test_late_rows(make: str, records: list, late: list, size: int, hashes: int)
 
 
 def test_many_late_rows_have_stacks_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.operators.window.columnar.panes._LATE_ROWS", 3)
+    monkeypatch.setattr("headrace.operators.window.columnar.pane_store._LATE_ROWS", 3)
     rows = pane(ANY, [(1, 0.5, 0), (2, 0.5, 0)], 1, 9, has_text=False)
     stacks = PaneStacks(ANY, rows.slice(0, 0), [(1, rows)], 0, 1)
     assert [stacks.add_late(rows), stacks.add_late(rows)] == [True, False]

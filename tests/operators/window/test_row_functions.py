@@ -28,7 +28,8 @@ from headrace.state.keys import KeyCodec
 from headrace.state.keys.encoding import ClassRegistry, KeyEncoder
 from headrace.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
 from headrace.windowing.definition import WindowDefinition, WindowFunctions
-from headrace.windowing.triggers import EventTimeTrigger, TriggerResult
+from headrace.windowing.trigger import TriggerResult
+from headrace.windowing.triggers import EventTimeTrigger
 from tests.draws import draws
 
 ANY = Types.PICKLED_BYTE_ARRAY()

@@ -28,7 +28,7 @@ from headrace.state.runs import ALL_HASHES, Run
 from headrace.state.runs.merging import merge_runs
 from headrace.state.runs.sections import Section
 from headrace.testing import JobHarness
-from headrace.windowing.assigners import EventTimeSessionWindows
+from headrace.windowing.session_assigners import EventTimeSessionWindows
 from headrace.windowing.triggers import EventTimeTrigger, PurgingTrigger
 from tests.draws import draws
 from tests.first_epochs import first_epoch

@@ -11,16 +11,15 @@ from headrace.common.errors import StateMigrationError
 from headrace.common.typeinfo import Types
 from headrace.datastream.aggregates import max, sum, top_n
 from headrace.testing import JobHarness
+from headrace.windowing.assigner import WindowAssigner
 from headrace.windowing.assigners import (
-    CountTumblingWindowAssigner,
-    EventTimeSessionWindows,
-    GlobalWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
-    WindowAssigner,
 )
+from headrace.windowing.count_assigners import CountTumblingWindowAssigner, GlobalWindows
 from headrace.windowing.definition import AccumulationMode
+from headrace.windowing.session_assigners import EventTimeSessionWindows
 from headrace.windowing.triggers import ContinuousEventTimeTrigger, CountTrigger, EventTimeTrigger
 from tests.first_epochs import first_epoch
 

@@ -36,7 +36,7 @@ from headrace.datastream.connectors.number_seq import NumberSequenceSource
 from headrace.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from headrace.testing import JobHarness
 from headrace.time.watermark_strategy import WatermarkStrategy
-from headrace.windowing.assigners import CountTumblingWindowAssigner
+from headrace.windowing.count_assigners import CountTumblingWindowAssigner
 
 NUMBERS = ListStateDescriptor("numbers", Types.LONG())
 RULES = MapStateDescriptor("rules", Types.STRING(), Types.LONG())

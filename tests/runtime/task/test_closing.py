@@ -35,7 +35,7 @@ from headrace.datastream import (
 from headrace.datastream.state import MapStateDescriptor
 from headrace.testing import JobHarness
 from headrace.testing.pushed import ManualSource, RecordingSink
-from headrace.windowing.assigners import CountTumblingWindowAssigner
+from headrace.windowing.count_assigners import CountTumblingWindowAssigner
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -26,20 +26,22 @@ from headrace.common.typeinfo import (
 )
 from headrace.common.values.basic import (
     BasicHandler,
-    BigDecHandler,
-    BigIntHandler,
-    BooleanHandler,
     BytesHandler,
     CharHandler,
-    DecimalHandler,
-    DoubleHandler,
-    FloatHandler,
-    IntegerHandler,
     NullHandler,
     PickleHandler,
     StringHandler,
 )
 from headrace.common.values.handler import MapHandler, SequenceHandler, TypeHandler
+from headrace.common.values.numbers import (
+    BigDecHandler,
+    BigIntHandler,
+    BooleanHandler,
+    DecimalHandler,
+    DoubleHandler,
+    FloatHandler,
+    IntegerHandler,
+)
 from headrace.common.values.records import (
     DataclassHandler,
     DetachedHandler,

@@ -27,7 +27,6 @@ from headrace.common.typeinfo import (
     TupleTypeInfo,
 )
 from headrace.common.types import Row, RowKind, make_row, make_rows
-from headrace.common.values.basic import IntegerHandler
 from headrace.common.values.handler import (
     NOT_COERCED,
     CheckSource,
@@ -37,6 +36,7 @@ from headrace.common.values.handler import (
     WrongValueError,
     any_of,
 )
+from headrace.common.values.numbers import IntegerHandler
 
 Kinds = npt.NDArray[np.int8]
 

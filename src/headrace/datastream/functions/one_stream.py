@@ -12,7 +12,7 @@ from headrace.datastream.time_domain import TimeDomain
 from headrace.operators.functions import RuntimeContext, does_nothing
 from headrace.operators.timer_service import TimerService
 from headrace.state.interfaces import KeyedStateStore
-from headrace.windowing.triggers import Firing
+from headrace.windowing.trigger import Firing
 
 
 class Function(ABC):  # noqa: B024 - there is nothing that every function must have

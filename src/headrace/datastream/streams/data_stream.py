@@ -27,7 +27,8 @@ from headrace.common.type_variables import (
 from headrace.common.typeinfo import DeclaredType, TypeInformation, Types
 from headrace.common.types import Row
 from headrace.connectors.driver_sink import PrintSink
-from headrace.connectors.sink import Sink, check_properties
+from headrace.connectors.sink import Sink
+from headrace.connectors.sink_checks import check_properties
 from headrace.datastream.functions import (
     AsyncRetryStrategy,
     FilterFunction,
@@ -98,7 +99,7 @@ from headrace.operators.asynchronous.retries import NO_RETRY_STRATEGY
 from headrace.operators.functions import method_of
 from headrace.state.descriptors import MapStateDescriptor
 from headrace.time.watermark_strategy import WatermarkStrategy
-from headrace.windowing.assigners import WindowAssigner
+from headrace.windowing.assigner import WindowAssigner
 
 if TYPE_CHECKING:
     from headrace.datastream.lookup import Lookup, LookupCache

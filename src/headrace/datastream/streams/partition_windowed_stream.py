@@ -31,7 +31,7 @@ from headrace.datastream.streams.windowed_stream import WindowedStream
 from headrace.graph.specs import MapSpec
 from headrace.operators.aggregates.aggregate import Aggregate
 from headrace.operators.functions import method_of
-from headrace.windowing.assigners import GlobalWindows
+from headrace.windowing.count_assigners import GlobalWindows
 
 if TYPE_CHECKING:
     from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment

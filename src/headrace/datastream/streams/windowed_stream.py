@@ -40,15 +40,12 @@ from headrace.expressions import Expression
 from headrace.graph.specs import OperatorSpec
 from headrace.graph.window_specs import AggregatedWindowSpec, RowWindowSpec
 from headrace.operators.aggregates.aggregate import Aggregate
-from headrace.windowing.assigners import (
-    CountSlidingWindowAssigner,
-    CountTumblingWindowAssigner,
-    MergingWindowAssigner,
-    WindowAssigner,
-)
+from headrace.windowing.assigner import MergingWindowAssigner, WindowAssigner
+from headrace.windowing.count_assigners import CountSlidingWindowAssigner, CountTumblingWindowAssigner
 from headrace.windowing.definition import AccumulationMode, WindowDefinition, WindowFunctions
 from headrace.windowing.evictors import Evictor
-from headrace.windowing.triggers import CountTrigger, NeverTrigger, PurgingTrigger, Trigger
+from headrace.windowing.trigger import Trigger
+from headrace.windowing.triggers import CountTrigger, NeverTrigger, PurgingTrigger
 from headrace.windowing.windows import CountWindow
 
 if TYPE_CHECKING:

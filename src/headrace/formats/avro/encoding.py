@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.errors import InvalidTypeError
-from headrace.common.values.basic import MOST_DIGITS_OF_EXPONENT
+from headrace.common.values.numbers import MOST_DIGITS_OF_EXPONENT
 from headrace.formats.avro.schema import Array, Enum, Fixed, Map, Node, Primitive, Record, Union
 
 Positions = npt.NDArray[np.int64]

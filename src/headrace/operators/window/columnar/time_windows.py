@@ -25,7 +25,8 @@ from headrace.operators.window.columnar.count_windows import CountWindowOperator
 from headrace.operators.window.columnar.firing import Emission, keeps_contents, late_emission, result_batch
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.columnar.local_aggregate import ACCUMULATORS_INPUT
-from headrace.operators.window.columnar.panes import Panes, PaneStore
+from headrace.operators.window.columnar.pane_store import PaneStore
+from headrace.operators.window.columnar.panes import Panes
 from headrace.operators.window.columnar.session_windows import SessionWindowOperator
 from headrace.operators.window.columnar.windows_by_end import WindowStore, combined
 from headrace.operators.window.lateness import LateRecords, check_timestamps, cleaned_end, cleanup_times, passed_end

@@ -27,7 +27,7 @@ from headrace.state.keys.codecs import NO_KEY, KeyEntry
 from headrace.state.protocols import KeyedStates
 from headrace.state.runs.grouping import Groups
 from headrace.windowing.definition import WindowDefinition, WindowFunctions
-from headrace.windowing.triggers import Firing
+from headrace.windowing.trigger import Firing
 from headrace.windowing.windows import WindowSerializer
 
 Longs = npt.NDArray[np.int64]

@@ -35,7 +35,7 @@ from headrace.operators.window.stored_windows import STORE, StoredWindow, check_
 from headrace.state.keys.codecs import NO_KEY, KeyEntry
 from headrace.windowing.definition import ChangedWindows, WindowDefinition, WindowFunctions
 from headrace.windowing.intervals import Assignment, EndSerializer, RegularWindows
-from headrace.windowing.triggers import Firing
+from headrace.windowing.trigger import Firing
 
 
 class DueWindow(NamedTuple):

@@ -25,7 +25,7 @@ from headrace.state.keys.codecs import KeyEntry
 from headrace.state.protocols import KeyedStates, Timers
 from headrace.windowing.definition import WindowFunctions
 from headrace.windowing.evictors import Evictor
-from headrace.windowing.triggers import Firing, Trigger, TriggerResult
+from headrace.windowing.trigger import Firing, Trigger, TriggerResult
 
 
 class WindowStateStore(KeyedStateStore):
