@@ -16,7 +16,7 @@ from window_model import Record
 
 from headrace.common.typeinfo import Types
 from headrace.datastream import aggregates as agg
-from headrace.operators.window.columnar import panes, time_windows, windows_by_end
+from headrace.operators.window.columnar import pane_store, time_windows, windows_by_end
 from headrace.operators.window.columnar.accumulators import Accumulators
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.columnar.panes import Panes
@@ -182,7 +182,7 @@ def test_panes_that_are_taken_back(
         for make in (columnar_window, AlignedWindowOperator)
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(panes, "_PANES_AHEAD", ahead)
+        patch.setattr(pane_store, "_PANES_AHEAD", ahead)
         for driver in (by_pane, alone):
             drive(driver, records, cuts, kinds)
     assert by_pane.out.rows == alone.out.rows
