@@ -1,0 +1,202 @@
+"""The place in the tokens of a text where the parser is, and what it can ask of it."""
+
+from collections.abc import Callable, Collection
+from typing import Final, NoReturn, TypeVar
+
+from headrace.table.parse.diagnosis import diagnose
+from headrace.table.parse.keywords import NON_RESERVED
+from headrace.table.parse.source import SqlParseError, SqlSource
+from headrace.table.parse.tokens import NAME, QUOTED, STRING, Token, name_of, tokenize
+from headrace.table.parse.tree.node import Name, Path
+
+DEEPEST: Final = 150
+"""How many expressions and queries may stand in each other. Each takes a few calls of Python's thousand."""
+
+NAMES: Final = NON_RESERVED | {NAME, QUOTED}
+"""The kinds of tokens that are names."""
+
+T = TypeVar("T")
+
+
+class Cursor:
+    """Goes through the tokens of a text, always forwards.
+
+    Parsers derive from it and ask of which kind the next token is, with one of the methods here. These do not
+    remember what was asked, which would cost as much as the rest. When a text is refused, it is parsed again by a
+    class that does (see :mod:`headrace.table.parse.parser`): it comes to the same place, and then knows what would
+    have been right there.
+
+    Attributes:
+        kind: the kind of the next token.
+        source: the text, for errors.
+    """
+
+    __slots__ = ("_depth", "_index", "_tokens", "kind", "source")
+
+    def __init__(self, source: SqlSource) -> None:
+        self.source = source
+        self._depth = 0
+        self._restart(0)
+
+    def _restart(self, offset: int) -> None:
+        """Read the text anew from an offset on, which what was read so far may have a comment or string across."""
+        self._tokens = tokenize(self.source.text, offset)
+        self._index = 0
+        self.kind = self._tokens[0].kind
+
+    # --- questions ---------------------------------------------------------------------------------------------------
+
+    @property
+    def token(self) -> Token:
+        """The next token."""
+        return self._tokens[self._index]
+
+    @property
+    def start(self) -> int:
+        """Where the next token begins."""
+        return self._tokens[self._index].start
+
+    @property
+    def end(self) -> int:
+        """Where the last token ended."""
+        return self._tokens[self._index - 1].end
+
+    def at(self, kind: str) -> bool:
+        """Return whether the next token is of a kind."""
+        return self.kind == kind
+
+    def at_any(self, kinds: Collection[str]) -> bool:
+        """Return whether the next token is of one of some kinds."""
+        return self.kind in kinds
+
+    def at_all(self, *kinds: str) -> bool:
+        """Return whether the next tokens are of these kinds, one after another."""
+        return self.kind == kinds[0] and all(self.ahead(number) == kind for number, kind in enumerate(kinds))
+
+    def at_name(self) -> bool:
+        """Return whether the next token is a name."""
+        return self.kind in NAMES
+
+    def ahead(self, number: int = 1) -> str:
+        """Return the kind of a token behind the next one."""
+        at = self._index + number
+        return self._tokens[min(at, len(self._tokens) - 1)].kind
+
+    # --- steps -------------------------------------------------------------------------------------------------------
+
+    def advance(self) -> Token:
+        """Go behind the next token, and return it."""
+        token = self._tokens[self._index]
+        if self._index + 1 < len(self._tokens):
+            self._index += 1
+        self.kind = self._tokens[self._index].kind
+        return token
+
+    def accept(self, kind: str) -> bool:
+        """Go behind the next token if it is of a kind; return whether it was."""
+        if self.kind != kind:
+            return False
+        self._index += 1
+        self.kind = self._tokens[self._index].kind
+        return True
+
+    def accept_all(self, *kinds: str) -> bool:
+        """Go behind some tokens if all are of these kinds; return whether they were."""
+        if not self.at_all(*kinds):
+            return False
+        for _ in kinds:
+            self.advance()
+        return True
+
+    def expect(self, *kinds: str) -> None:
+        """Go behind tokens that must be of these kinds."""
+        for kind in kinds:
+            if not self.accept(kind):
+                self.fail(kind)
+
+    def choose(self, table: dict[str, T]) -> T:
+        """Go behind a token, and return what a table has for its kind."""
+        if not self.at_any(table):
+            self.fail(*table)
+        return table[self.advance().kind]
+
+    def choose_optional(self, table: dict[str, T]) -> T | None:
+        """Go behind a token if a table has something for its kind, and return that."""
+        return table[self.advance().kind] if self.at_any(table) else None
+
+    def name(self) -> Name:
+        """Go behind a name."""
+        if not self.at_name():
+            self.fail(NAME)
+        token = self.advance()
+        return Name(name_of(token), start=token.start, end=token.end)
+
+    def path(self) -> Path:
+        """Go behind names with points between them."""
+        names = [self.name()]
+        while self.accept("."):
+            names.append(self.name())
+        return Path(tuple(names), start=names[0].start, end=names[-1].end)
+
+    def text(self) -> str:
+        """Go behind a plain string in quotes."""
+        if not self.at(STRING):
+            self.fail(STRING)
+        token = self.advance()
+        return token.text[token.text.index("'") + 1 : -1].replace("''", "'")
+
+    # --- lists -------------------------------------------------------------------------------------------------------
+
+    def some(self, item: Callable[[], T]) -> tuple[T, ...]:
+        """Items with commas between them, at least one."""
+        found = [item()]
+        while self.accept(","):
+            found.append(item())
+        return tuple(found)
+
+    def in_parentheses(self, item: Callable[[], T]) -> tuple[T, ...]:
+        """Items with commas between them in parentheses, at least one."""
+        self.expect("(")
+        found = self.some(item)
+        self.expect(")")
+        return found
+
+    def names_in_parentheses(self) -> tuple[Name, ...]:
+        """Names with commas between them in parentheses."""
+        return self.in_parentheses(self.name)
+
+    def optional_names(self) -> tuple[Name, ...]:
+        """Names in parentheses, or none."""
+        return self.in_parentheses(self.name) if self.at("(") else ()
+
+    # --- errors ------------------------------------------------------------------------------------------------------
+
+    def deeper(self) -> None:
+        """Note that an expression or a query begins within another one; who calls it lowers ``_depth`` at its end."""
+        self._depth += 1
+        if self._depth > DEEPEST:
+            self.refuse_depth()
+
+    def refuse_depth(self) -> NoReturn:
+        """Raise the error of a text that is nested too deeply."""
+        advice = "Split the query with WITH or CREATE VIEW; chains of AND, OR, + and || need no parentheses."
+        self.refuse(f"expressions and queries are nested more than {DEEPEST} levels deep", advice)
+
+    def note(self, kind: str) -> None:
+        """Say that a kind was looked for at the next token in another way than with the methods here."""
+
+    def expected(self) -> Collection[str]:
+        """The kinds that were asked for at the next token; a recording parser knows them."""
+        return ()
+
+    def fail(self, *kinds: str) -> NoReturn:
+        """Raise the error of a next token that is none of some kinds."""
+        previous = self._tokens[self._index - 1] if self._index else None
+        following = self._tokens[min(self._index + 1, len(self._tokens) - 1)]
+        reason, advice = diagnose([*kinds, *self.expected()], previous, self.token, following)
+        self.refuse(reason, advice)
+
+    def refuse(self, reason: str, advice: str | None = None, token: Token | None = None) -> NoReturn:
+        """Raise an error at the next token, or at another one."""
+        at = token or self.token
+        raise SqlParseError(reason, self.source, at.start, max(at.end, at.start + 1), advice)

@@ -1,0 +1,604 @@
+"""``CREATE``, ``ALTER`` and ``DROP``."""
+
+from collections.abc import Callable
+from typing import Final
+
+from headrace.table.parse.queries import QueryParser
+from headrace.table.parse.tree.expressions import SqlExpression
+from headrace.table.parse.tree.node import Name, Path
+from headrace.table.parse.tree.queries import QueryExpression
+from headrace.table.parse.tree.statements import (
+    AddPartitions,
+    Alter,
+    AlterAction,
+    ChangeSchema,
+    ColumnPlace,
+    ComputedColumn,
+    Constraint,
+    CreateCatalog,
+    CreateConnection,
+    CreateDatabase,
+    CreateFunction,
+    CreateMaterializedTable,
+    CreateModel,
+    CreateTable,
+    CreateView,
+    Distribution,
+    DistributionKind,
+    Drop,
+    DropColumns,
+    DropConstraint,
+    DropPart,
+    DropPartitions,
+    DroppedPart,
+    FunctionLanguage,
+    LikeFeature,
+    LikeOption,
+    MergingStrategy,
+    MetadataColumn,
+    NamedColumn,
+    ObjectKind,
+    Option,
+    Partition,
+    PartitionValue,
+    PhysicalColumn,
+    Refresh,
+    RefreshMode,
+    Rename,
+    RenameColumn,
+    ResetOptions,
+    Resume,
+    SchemaChange,
+    SetComment,
+    SetFreshness,
+    SetFunction,
+    SetOptions,
+    SetQuery,
+    SetRefreshMode,
+    Statement,
+    Suspend,
+    TableElement,
+    TableLike,
+    Watermark,
+)
+from headrace.table.parse.tree.types import TypeSpec
+
+_LANGUAGES: Final = {each.value: each for each in FunctionLanguage}
+_FEATURES: Final = {each.value: each for each in LikeFeature}
+_STRATEGIES: Final = {each.value: each for each in MergingStrategy}
+_REFRESH_MODES: Final = {each.value: each for each in RefreshMode}
+_CONSTRAINT_WORDS: Final = ("PRIMARY", "UNIQUE", "CONSTRAINT")
+OBJECTS: Final = {kind.value: kind for kind in ObjectKind if kind is not ObjectKind.MATERIALIZED_TABLE}
+"""By keyword, what statements are about; ``MATERIALIZED TABLE`` has two words."""
+
+
+class DefinitionParser(QueryParser):
+    """Parses statements that change what a catalog holds, by tables of what may stand behind their first words."""
+
+    __slots__ = ()
+
+    # --- clauses -----------------------------------------------------------------------------------------------------
+
+    def if_exists(self) -> bool:
+        return self.accept_all("IF", "EXISTS")
+
+    def if_not_exists(self) -> bool:
+        return self.accept_all("IF", "NOT", "EXISTS")
+
+    def options(self) -> tuple[Option, ...]:
+        """``('key' = 'value', ...)``, which may be empty."""
+        self.expect("(")
+        found = () if self.at(")") else self.some(self._option)
+        self.expect(")")
+        return found
+
+    def _option(self) -> Option:
+        start = self.start
+        key = self.text()
+        self.expect("=")
+        return Option(key, self.text(), start=start, end=self.end)
+
+    def with_options(self) -> tuple[Option, ...]:
+        """``WITH`` and options, or none."""
+        return self.options() if self.accept("WITH") else ()
+
+    def _keys(self) -> tuple[str, ...]:
+        self.expect("(")
+        found = () if self.at(")") else self.some(self.text)
+        self.expect(")")
+        return found
+
+    def comment(self) -> str | None:
+        """``COMMENT 'text'``, or nothing."""
+        return self.text() if self.accept("COMMENT") else None
+
+    def partition(self) -> Partition:
+        """``(column = literal, ...)``."""
+        return self.in_parentheses(self._partition_value)
+
+    def _partition_value(self) -> PartitionValue:
+        column = self.name()
+        value = self.literal() if self.accept("=") else None
+        return PartitionValue(column, value, start=column.start, end=self.end)
+
+    def literal(self) -> SqlExpression:
+        """A literal, with a sign where it is a number."""
+        return self.expression(_ABOVE_OPERATORS)
+
+    def _optional_partition(self) -> Partition:
+        return self.partition() if self.accept("PARTITION") else ()
+
+    def _partitioned_by(self) -> tuple[Name, ...]:
+        if not self.accept("PARTITIONED"):
+            return ()
+        self.expect("BY")
+        return self.names_in_parentheses()
+
+    def _optional_query(self) -> QueryExpression | None:
+        return self.query() if self.accept("AS") else None
+
+    def _distribution(self) -> Distribution:
+        start = self.start
+        kind, columns = None, ()
+        if self.accept("BY"):
+            kind = self.choose_optional({"HASH": DistributionKind.HASH, "RANGE": DistributionKind.RANGE})
+            columns = self.names_in_parentheses()
+        elif not self.at("INTO"):
+            self.fail("BY", "INTO")
+        buckets = None
+        if self.accept("INTO"):
+            buckets = self.integer()
+            self.expect("BUCKETS")
+        return Distribution(kind, columns, buckets, start=start, end=self.end)
+
+    def _optional_distribution(self) -> Distribution | None:
+        return self._distribution() if self.accept("DISTRIBUTED") else None
+
+    # --- columns and keys --------------------------------------------------------------------------------------------
+
+    def _elements(self) -> tuple[TableElement, ...]:
+        return self.in_parentheses(self._element) if self.at("(") else ()
+
+    def _element(self) -> TableElement:
+        if self.at_any(_CONSTRAINT_WORDS):
+            return self._constraint()
+        if self.at("WATERMARK"):
+            return self._watermark()
+        path = self.path()
+        if self.at_any((",", ")")):
+            return NamedColumn(path, start=path.start, end=path.end)
+        return self._column(path)
+
+    def _column(self, path: Path) -> TableElement:
+        if self.accept("AS"):
+            expression = self.expression()
+            return ComputedColumn(path, expression, self.comment(), start=path.start, end=self.end)
+        kind = self.data_type()
+        if self.accept("METADATA"):
+            return self._metadata(path, kind)
+        constraint = self._column_constraint(path) if self.at_any(_CONSTRAINT_WORDS) else None
+        return PhysicalColumn(path, kind, constraint, self.comment(), start=path.start, end=self.end)
+
+    def _metadata(self, path: Path, kind: TypeSpec) -> MetadataColumn:
+        key = self.text() if self.accept("FROM") else None
+        is_virtual = self.accept("VIRTUAL")
+        return MetadataColumn(path, kind, key, is_virtual, self.comment(), start=path.start, end=self.end)
+
+    def _column_constraint(self, path: Path) -> Constraint:
+        start = self.start
+        name, is_primary = self._constraint_head()
+        enforced = self._enforced()
+        return Constraint(name, is_primary, path.names[-1:], enforced, start=start, end=self.end)
+
+    def _constraint(self) -> Constraint:
+        start = self.start
+        name, is_primary = self._constraint_head()
+        columns = self.names_in_parentheses()
+        return Constraint(name, is_primary, columns, self._enforced(), start=start, end=self.end)
+
+    def _constraint_head(self) -> tuple[Name | None, bool]:
+        name = self.name() if self.accept("CONSTRAINT") else None
+        is_primary = self.choose({"PRIMARY": True, "UNIQUE": False})
+        if is_primary:
+            self.expect("KEY")
+        return name, is_primary
+
+    def _enforced(self) -> bool | None:
+        if self.accept("ENFORCED"):
+            return True
+        return False if self.accept_all("NOT", "ENFORCED") else None
+
+    def _watermark(self) -> Watermark:
+        start = self.start
+        self.expect("WATERMARK", "FOR")
+        column = self.path()
+        self.expect("AS")
+        return Watermark(column, self.expression(), start=start, end=self.end)
+
+    # --- CREATE ------------------------------------------------------------------------------------------------------
+
+    def create(self) -> Statement:
+        """``CREATE``, and all that it creates."""
+        start = self.start
+        self.expect("CREATE")
+        if self.at("OR") and self.ahead() == "ALTER":
+            self.expect("OR", "ALTER", "MATERIALIZED", "TABLE")
+            return self._materialized_table(start, or_alter=True)
+        replace = self.accept_all("OR", "REPLACE")
+        temporary = self.accept("TEMPORARY")
+        system = self.at("SYSTEM")
+        if system:
+            self.advance()
+            if not self.at_any(("FUNCTION", "CONNECTION")):
+                self.fail("FUNCTION", "CONNECTION")
+        if self.accept("MATERIALIZED"):
+            self.expect("TABLE")
+            return self._materialized_table(start, or_alter=False)
+        maker = self.choose(_CREATED)
+        return maker(self, start, _Prefix(replace, temporary, system))
+
+    def replace_table(self) -> Statement:
+        """``REPLACE TABLE ... AS query``."""
+        start = self.start
+        self.expect("REPLACE")
+        temporary = self.accept("TEMPORARY")
+        self.expect("TABLE")
+        return self._table_definition(start, _Prefix(True, temporary, False), must_exist=True)
+
+    def _create_table(self, start: int, prefix: "_Prefix") -> Statement:
+        return self._table_definition(start, prefix)
+
+    def _table_definition(self, start: int, prefix: "_Prefix", *, must_exist: bool = False) -> Statement:
+        not_exists = self.if_not_exists()
+        table = self.path()
+        elements = self._elements()
+        comment = self.comment()
+        distribution = self._optional_distribution()
+        partitioned = self._partitioned_by()
+        options = self.with_options()
+        like = self._like_table() if not must_exist and self.at("LIKE") else None
+        if must_exist and not self.at("AS"):
+            self.fail("AS")
+        query = self._optional_query() if like is None else None
+        return CreateTable(
+            table,
+            elements,
+            comment,
+            distribution,
+            partitioned,
+            options,
+            like,
+            query,
+            prefix.temporary,
+            not_exists,
+            prefix.replace,
+            must_exist,
+            start=start,
+            end=self.end,
+        )
+
+    def _like_table(self) -> TableLike:
+        start = self.start
+        self.expect("LIKE")
+        table = self.path()
+        options: list[LikeOption] = []
+        if self.accept("("):
+            while not options or not self.at(")"):
+                options.append(self._like_option())
+            self.expect(")")
+        return TableLike(table, tuple(options), start=start, end=self.end)
+
+    def _like_option(self) -> LikeOption:
+        start = self.start
+        strategy = self.choose(_STRATEGIES)
+        return LikeOption(strategy, self.choose(_FEATURES), start=start, end=self.end)
+
+    def _materialized_table(self, start: int, *, or_alter: bool) -> Statement:
+        table = self.path()
+        elements = self._elements()
+        comment = self.comment()
+        distribution = self._optional_distribution()
+        partitioned = self._partitioned_by()
+        options = self.with_options()
+        freshness = self._freshness() if self.accept("FRESHNESS") else None
+        mode = self._refresh_mode() if self.accept("REFRESH_MODE") else None
+        self.expect("AS")
+        query = self.query()
+        return CreateMaterializedTable(
+            table,
+            query,
+            elements,
+            comment,
+            distribution,
+            partitioned,
+            options,
+            freshness,
+            mode,
+            or_alter,
+            start=start,
+            end=self.end,
+        )
+
+    def _freshness(self) -> SqlExpression:
+        self.expect("=")
+        return self.expression()
+
+    def _refresh_mode(self) -> RefreshMode:
+        self.expect("=")
+        return self.choose(_REFRESH_MODES)
+
+    def _create_view(self, start: int, prefix: "_Prefix") -> Statement:
+        not_exists = self.if_not_exists()
+        view = self.path()
+        columns = self.optional_names()
+        comment = self.comment()
+        self.expect("AS")
+        query = self.query()
+        return CreateView(
+            view, query, columns, comment, prefix.temporary, not_exists, prefix.replace, start=start, end=self.end
+        )
+
+    def _create_catalog(self, start: int, _: "_Prefix") -> Statement:
+        not_exists = self.if_not_exists()
+        catalog = self.name()
+        comment = self.comment()
+        return CreateCatalog(catalog, comment, self.with_options(), not_exists, start=start, end=self.end)
+
+    def _create_database(self, start: int, _: "_Prefix") -> Statement:
+        not_exists = self.if_not_exists()
+        database = self.path()
+        comment = self.comment()
+        return CreateDatabase(database, comment, self.with_options(), not_exists, start=start, end=self.end)
+
+    def _create_function(self, start: int, prefix: "_Prefix") -> Statement:
+        not_exists = self.if_not_exists()
+        function = self.path()
+        self.expect("AS")
+        class_name = self.text()
+        language = self._language()
+        jars = self.some(self._jar) if self.accept("USING") else ()
+        options = self.with_options()
+        return CreateFunction(
+            function,
+            class_name,
+            language,
+            jars,
+            options,
+            prefix.temporary,
+            prefix.system,
+            not_exists,
+            start=start,
+            end=self.end,
+        )
+
+    def _language(self) -> FunctionLanguage | None:
+        return self.choose(_LANGUAGES) if self.accept("LANGUAGE") else None
+
+    def _jar(self) -> str:
+        self.expect("JAR")
+        return self.text()
+
+    def _create_model(self, start: int, prefix: "_Prefix") -> Statement:
+        not_exists = self.if_not_exists()
+        model = self.path()
+        inputs = self.in_parentheses(self._element) if self.accept("INPUT") else ()
+        outputs = self.in_parentheses(self._element) if self.accept("OUTPUT") else ()
+        comment = self.comment()
+        options = self.with_options()
+        query = self._optional_query()
+        return CreateModel(
+            model, inputs, outputs, comment, options, query, prefix.temporary, not_exists, start=start, end=self.end
+        )
+
+    def _create_connection(self, start: int, prefix: "_Prefix") -> Statement:
+        not_exists = self.if_not_exists()
+        connection = self.path()
+        comment = self.comment()
+        options = self.with_options()
+        return CreateConnection(
+            connection, comment, options, prefix.temporary, prefix.system, not_exists, start=start, end=self.end
+        )
+
+    # --- DROP --------------------------------------------------------------------------------------------------------
+
+    def drop(self) -> Statement:
+        """``DROP``, of anything."""
+        start = self.start
+        self.expect("DROP")
+        temporary = self.accept("TEMPORARY")
+        system = self.accept("SYSTEM")
+        kind = self.object_kind()
+        exists = self.if_exists()
+        path = self.path()
+        cascade = kind is ObjectKind.DATABASE and (self.accept("CASCADE") or (self.accept("RESTRICT") and False))
+        return Drop(kind, path, exists, temporary, system, cascade, start=start, end=self.end)
+
+    def object_kind(self) -> ObjectKind:
+        """``TABLE``, ``MATERIALIZED TABLE``, ``VIEW``, ..."""
+        if self.accept("MATERIALIZED"):
+            self.expect("TABLE")
+            return ObjectKind.MATERIALIZED_TABLE
+        return self.choose(OBJECTS)
+
+    # --- ALTER -------------------------------------------------------------------------------------------------------
+
+    def alter(self) -> Statement:
+        """``ALTER``, of anything."""
+        start = self.start
+        self.expect("ALTER")
+        temporary = self.accept("TEMPORARY")
+        system = self.accept("SYSTEM")
+        kind = self.object_kind()
+        exists = self.if_exists()
+        path = self.path()
+        actions = _ACTIONS[kind]
+        begin = self.start
+        action = self.choose(actions)(self, begin)
+        return Alter(kind, path, action, exists, temporary, system, start=start, end=self.end)
+
+    def _rename(self, start: int) -> AlterAction:
+        self.expect("TO")
+        return Rename(self.path(), start=start, end=self.end)
+
+    def _rename_table_or_column(self, start: int) -> AlterAction:
+        if self.at("TO"):
+            return self._rename(start)
+        column = self.path()
+        self.expect("TO")
+        return RenameColumn(column, self.path(), start=start, end=self.end)
+
+    def _set(self, start: int) -> AlterAction:
+        return SetOptions(self.options(), start=start, end=self.end)
+
+    def _set_of_materialized(self, start: int) -> AlterAction:
+        if self.accept("FRESHNESS"):
+            return SetFreshness(self._freshness(), start=start, end=self.end)
+        if self.accept("REFRESH_MODE"):
+            return SetRefreshMode(self._refresh_mode(), start=start, end=self.end)
+        return self._set(start)
+
+    def _reset(self, start: int) -> AlterAction:
+        return ResetOptions(self._keys(), start=start, end=self.end)
+
+    def _set_comment(self, start: int) -> AlterAction:
+        return SetComment(self.text(), start=start, end=self.end)
+
+    def _set_query(self, start: int) -> AlterAction:
+        return SetQuery(self.query(), start=start, end=self.end)
+
+    def _set_function(self, start: int) -> AlterAction:
+        class_name = self.text()
+        return SetFunction(class_name, self._language(), start=start, end=self.end)
+
+    def _add(self, start: int) -> AlterAction:
+        if self.at("PARTITION") or self.at_all("IF", "NOT", "EXISTS", "PARTITION"):
+            return self._add_partitions(start)
+        return self._change(start, True)
+
+    def _modify(self, start: int) -> AlterAction:
+        return self._change(start, False)
+
+    def _change(self, start: int, is_add: bool) -> AlterAction:
+        changes = self.in_parentheses(self._schema_change) if self.at("(") else (self._schema_change(),)
+        return ChangeSchema(is_add, changes, start=start, end=self.end)
+
+    def _schema_change(self) -> SchemaChange:
+        start = self.start
+        if self.accept("DISTRIBUTION"):
+            return SchemaChange(self._distribution(), start=start, end=self.end)
+        if self.at_any((*_CONSTRAINT_WORDS, "WATERMARK")):
+            return SchemaChange(self._element(), start=start, end=self.end)
+        column = self._column(self.path())
+        place = None
+        if self.at("FIRST"):
+            token = self.advance()
+            place = ColumnPlace(None, start=token.start, end=token.end)
+        elif self.at("AFTER"):
+            begin = self.advance().start
+            place = ColumnPlace(self.path(), start=begin, end=self.end)
+        return SchemaChange(column, place, start=start, end=self.end)
+
+    def _drop_of_table(self, start: int) -> AlterAction:
+        if self.at("PARTITION") or self.at_all("IF", "EXISTS", "PARTITION"):
+            return self._drop_partitions(start)
+        if self.accept("PRIMARY"):
+            self.expect("KEY")
+            return DropPart(DroppedPart.PRIMARY_KEY, start=start, end=self.end)
+        if self.accept("CONSTRAINT"):
+            return DropConstraint(self.name(), start=start, end=self.end)
+        if self.accept("DISTRIBUTION"):
+            return DropPart(DroppedPart.DISTRIBUTION, start=start, end=self.end)
+        if self.accept("WATERMARK"):
+            return DropPart(DroppedPart.WATERMARK, start=start, end=self.end)
+        columns = self.in_parentheses(self.path) if self.at("(") else (self.path(),)
+        return DropColumns(columns, start=start, end=self.end)
+
+    def _add_partitions(self, start: int) -> AlterAction:
+        not_exists = self.if_not_exists()
+        partitions: list[Partition] = []
+        options: list[tuple[Option, ...]] = []
+        while not partitions or self.at("PARTITION"):
+            self.expect("PARTITION")
+            partitions.append(self.partition())
+            options.append(self.with_options())
+        return AddPartitions(tuple(partitions), tuple(options), not_exists, start=start, end=self.end)
+
+    def _drop_partitions(self, start: int) -> AlterAction:
+        exists = self.if_exists()
+        partitions = self.some(self._dropped_partition)
+        return DropPartitions(partitions, exists, start=start, end=self.end)
+
+    def _dropped_partition(self) -> Partition:
+        self.expect("PARTITION")
+        return self.partition()
+
+    def _suspend(self, start: int) -> AlterAction:
+        return Suspend(start=start, end=self.end)
+
+    def _resume(self, start: int) -> AlterAction:
+        return Resume(self.with_options(), start=start, end=self.end)
+
+    def _refresh(self, start: int) -> AlterAction:
+        return Refresh(self._optional_partition(), start=start, end=self.end)
+
+
+class _Prefix:
+    """The words between ``CREATE`` and what is created."""
+
+    __slots__ = ("replace", "system", "temporary")
+
+    def __init__(self, replace: bool, temporary: bool, system: bool) -> None:
+        self.replace = replace
+        self.temporary = temporary
+        self.system = system
+
+
+_ABOVE_OPERATORS: Final = 101
+_Action = Callable[[DefinitionParser, int], AlterAction]
+
+_CREATED: Final[dict[str, Callable[[DefinitionParser, int, _Prefix], Statement]]] = {
+    "TABLE": DefinitionParser._create_table,
+    "VIEW": DefinitionParser._create_view,
+    "CATALOG": DefinitionParser._create_catalog,
+    "DATABASE": DefinitionParser._create_database,
+    "FUNCTION": DefinitionParser._create_function,
+    "MODEL": DefinitionParser._create_model,
+    "CONNECTION": DefinitionParser._create_connection,
+}
+"""By keyword behind ``CREATE``, how the statement goes on."""
+
+_OPTIONS_AND_NAME: Final[dict[str, _Action]] = {
+    "RENAME": DefinitionParser._rename,
+    "SET": DefinitionParser._set,
+    "RESET": DefinitionParser._reset,
+}
+_SCHEMA: Final[dict[str, _Action]] = {
+    "ADD": DefinitionParser._add,
+    "MODIFY": DefinitionParser._modify,
+    "DROP": DefinitionParser._drop_of_table,
+}
+
+_ACTIONS: Final[dict[ObjectKind, dict[str, _Action]]] = {
+    ObjectKind.TABLE: {**_OPTIONS_AND_NAME, **_SCHEMA, "RENAME": DefinitionParser._rename_table_or_column},
+    ObjectKind.MATERIALIZED_TABLE: {
+        **_OPTIONS_AND_NAME,
+        **_SCHEMA,
+        "SET": DefinitionParser._set_of_materialized,
+        "SUSPEND": DefinitionParser._suspend,
+        "RESUME": DefinitionParser._resume,
+        "REFRESH": DefinitionParser._refresh,
+        "AS": DefinitionParser._set_query,
+    },
+    ObjectKind.VIEW: {"RENAME": DefinitionParser._rename, "AS": DefinitionParser._set_query},
+    ObjectKind.CATALOG: {
+        "SET": DefinitionParser._set,
+        "RESET": DefinitionParser._reset,
+        "COMMENT": DefinitionParser._set_comment,
+    },
+    ObjectKind.DATABASE: {"SET": DefinitionParser._set},
+    ObjectKind.FUNCTION: {"AS": DefinitionParser._set_function},
+    ObjectKind.MODEL: _OPTIONS_AND_NAME,
+    ObjectKind.CONNECTION: _OPTIONS_AND_NAME,
+}
+"""By what is altered and the keyword behind its name, how the statement goes on."""
+

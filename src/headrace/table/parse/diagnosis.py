@@ -1,0 +1,180 @@
+"""Words for what is wrong at a token: what was expected, what is there, and what to write instead."""
+
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from headrace.table.parse.keywords import RESERVED
+from headrace.table.parse.tokens import (
+    APPROXIMATE,
+    BAD,
+    BINARY,
+    DECIMAL,
+    END,
+    ESCAPED,
+    INTEGER,
+    NAME,
+    QUOTED,
+    STRING,
+    UNICODE,
+    Token,
+)
+
+AN_EXPRESSION: Final = "an expression"
+AN_OPERATOR: Final = "an operator"
+
+_MOST: Final = 6
+"""How many expected things are named."""
+
+_LIKENESS: Final = 0.7
+_LONGEST: Final = 30
+
+_WORDS: Final = {
+    NAME: "a name",
+    STRING: "a text in quotes",
+    INTEGER: "a whole number",
+    END: "the end of the statement",
+    "GROUP": "GROUP BY",
+    "ORDER": "ORDER BY",
+    "PARTITION": "PARTITION BY",
+    "FOR": "FOR SYSTEM_TIME",
+}
+
+_SAID_BY: Final = {
+    "JOIN": ("INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL"),
+    "UNION": ("INTERSECT", "EXCEPT", "MINUS"),
+    "LIMIT": ("OFFSET", "FETCH"),
+}
+"""Words that go without saying where another one is named."""
+
+_RARE: Final = frozenset(
+    {"PIVOT", "UNPIVOT", "TABLESAMPLE", "EXTEND", "MATCH_RECOGNIZE", "FOR", "/*+", "[", "(", ".", "AS", AN_OPERATOR}
+)
+"""What is named only where little else is expected."""
+
+_LITERALS: Final = {
+    INTEGER: "the number",
+    DECIMAL: "the number",
+    APPROXIMATE: "the number",
+    STRING: "the text",
+    UNICODE: "the text",
+    ESCAPED: "the text",
+    BINARY: "the binary string",
+}
+
+_CLAUSES: Final = frozenset({"FROM", "WHERE", "GROUP", "HAVING", "WINDOW", "QUALIFY", "ORDER", "LIMIT", "AS", END, ")"})
+"""What often follows a comma that is one too many."""
+
+_ADVICE: Final = {
+    "!=": "Write <>.",
+    "[": "Write ARRAY[...].",
+    "{": "Write MAP[key, value, ...], or ARRAY[...].",
+    "EXCLUDE": "Frames exclude no rows.",
+    "DEFAULT": "Columns have no default values: INSERT INTO t (a, b) leaves the others NULL.",
+    "INTO": "Write INSERT INTO table SELECT ...",
+    "AT": "There is no AT TIME ZONE: use CONVERT_TZ(text, from, to), or a TIMESTAMP_LTZ and table.local-time-zone.",
+    "GRANT": "There are no rights to grant.",
+    "REVOKE": "There are no rights to take back.",
+}
+"""By the token that is there, what to write instead of what other dialects have."""
+
+
+def diagnose(
+    kinds: Iterable[str], previous: Token | None, token: Token, following: Token
+) -> tuple[str, str | None]:
+    """The reason of an error at a token, and advice.
+
+    Args:
+        kinds: what would be right there, the most likely first.
+        previous: the token before it.
+        token: the token.
+        following: the token behind it.
+    """
+    expected = list(dict.fromkeys(kinds))
+    advice = _unreadable(token) or _misspelt(expected, previous, token) or _advice(expected, previous, token, following)
+    return f"expected {_listed(expected)}, found {found(token)}", advice
+
+
+def found(token: Token) -> str:
+    """Words for a token."""
+    if token.kind == END:
+        return "the end of the text"
+    text = token.text if len(token.text) <= _LONGEST else f"{token.text[:_LONGEST]}..."
+    text = text.split("\n", 1)[0]
+    if token.kind == BAD and text[0] in "'`":
+        return f"{'a text' if text[0] == chr(39) else 'a name'} without its closing quote"
+    if token.kind == BAD and text.startswith("/*"):
+        return "a comment without its end"
+    if token.kind in _LITERALS:
+        return f"{_LITERALS[token.kind]} {text}"
+    return text.upper() if token.kind in RESERVED else f"'{text}'"
+
+
+def _listed(expected: Sequence[str]) -> str:
+    """Expected things as a user calls them, a few of them."""
+    dropped = {word for said, words in _SAID_BY.items() if said in expected for word in words}
+    if len(expected) - len(dropped) > _MOST // 2:
+        dropped |= _RARE - {expected[0]}
+    kept = [_WORDS.get(kind, kind if kind[0].isalpha() else f"'{kind}'") for kind in expected if kind not in dropped]
+    if len(kept) > _MOST:
+        return f"{', '.join(kept[: _MOST - 1])} or another of {len(kept)} continuations"
+    return f"{', '.join(kept[:-1])} or {kept[-1]}" if len(kept) > 1 else kept[0]
+
+
+def _unreadable(token: Token) -> str | None:
+    """Advice about what is no token at all."""
+    if token.kind != BAD:
+        return None
+    first = token.text[0]
+    if first == '"':
+        return "Names are quoted in backticks, `a`, and texts in single quotes, 'a'."
+    if first == "'":
+        return "A quote inside a text is written twice, ''; a backslash is a character like others."
+    if first == "\\":
+        return "A backslash escapes nothing; a quote inside a text is written twice, ''."
+    return None
+
+
+def _misspelt(expected: Sequence[str], previous: Token | None, token: Token) -> str | None:
+    """Advice about a keyword with a wrong letter, which is a name: the next token, or the one before it."""
+    keywords = [kind for kind in expected if kind.isupper()]
+    if token.kind == NAME and (close := _closest(token.text, keywords)):
+        return f"Did you mean {_WORDS.get(close, close)}?"
+    if previous is not None and previous.kind == NAME and (close := _closest(previous.text, keywords)):
+        return f"Did you mean {close} instead of {previous.text}?"
+    return None
+
+
+def _closest(text: str, words: Sequence[str]) -> str | None:
+    upper = text.upper()
+    close = difflib.get_close_matches(upper, [word for word in words if word != upper], 1, _LIKENESS)
+    return close[0] if close else None
+
+
+def _advice(expected: Sequence[str], previous: Token | None, token: Token, following: Token) -> str | None:
+    """Advice about what other dialects have, and about reserved words."""
+    before = previous.kind if previous is not None else END
+    wants_name = NAME in expected or AN_EXPRESSION in expected
+    if before == "," and token.kind in _CLAUSES:
+        return f"Remove the comma before {'the end' if token.kind == END else token.text}."
+    if (before, token.kind) in _PAIRS:
+        return _PAIRS[before, token.kind]
+    if (token.kind, following.kind) in _PAIRS:
+        return _PAIRS[token.kind, following.kind]
+    if previous is not None and previous.text.upper() == "TOP":
+        return "Write LIMIT behind the query."
+    if token.kind in _ADVICE:
+        return _ADVICE[token.kind]
+    if wants_name and token.kind in RESERVED and token.kind not in _CLAUSES:
+        return f"{token.kind} is a reserved word; as a name it is written in backticks: `{token.text}`."
+    return None
+
+
+_PAIRS: Final = {
+    ("=", "="): "Write = once.",
+    (":", ":"): "Write CAST(... AS type).",
+    ("-", ">"): "There are no functions as arguments.",
+    ("ALL", END): "Name the columns that rows are grouped by.",
+    ("(", ")"): "At least one is needed between the parentheses.",
+}
+"""By two tokens that follow each other, what to write instead."""

@@ -1,0 +1,96 @@
+"""The text of statements, places in it, and the error that says what is wrong at one of them."""
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import Final
+
+from headrace.common.errors import InvalidProgramError
+
+_LONGEST: Final = 100
+"""How many characters of a line an error shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A place in a text.
+
+    Attributes:
+        offset: the number of characters before it.
+        line: the number of its line, from 1.
+        column: the number of its character in the line, from 1, as Flink counts it.
+    """
+
+    offset: int
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"line {self.line}, column {self.column}"
+
+
+class SqlSource:
+    """The text that statements were parsed from, by which offsets of nodes become lines and columns."""
+
+    __slots__ = ("_begins", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._begins: list[int] | None = None
+
+    def position(self, offset: int) -> Position:
+        """Return the line and the column of an offset."""
+        if self._begins is None:
+            self._begins = [0]
+            self._begins.extend(at + 1 for at, letter in enumerate(self.text) if letter == "\n")
+        line = bisect_right(self._begins, offset)
+        return Position(offset, line, offset - self._begins[line - 1] + 1)
+
+    def excerpt(self, start: int, end: int) -> str:
+        """Return the line of a place, with carets under it. Of a long line only what is near is shown."""
+        begin = self.text.rfind("\n", 0, start) + 1
+        stop = self.text.find("\n", start)
+        line = self.text[begin : len(self.text) if stop < 0 else stop].rstrip("\r").replace("\t", " ")
+        column = start - begin
+        width = max(1, min(end, begin + len(line)) - start)
+        if len(line) > _LONGEST:
+            left = max(0, min(column - _LONGEST // 2, len(line) - _LONGEST))
+            right = left + _LONGEST
+            before, after = "... " if left else "", " ..." if right < len(line) else ""
+            column += len(before) - left
+            line = before + line[left:right] + after
+            width = min(width, max(1, len(line) - column))
+        return f"  {line}\n  {' ' * column}{'^' * width}"
+
+
+class SqlParseError(InvalidProgramError):
+    """A text is not SQL as Flink speaks it.
+
+    Its text has the line of the statement with carets under the place. Later passes raise it as well, for what only
+    they can see at a place of a statement.
+
+    Attributes:
+        reason: what was expected and what is there, without the place.
+        position: where.
+        advice: what to write instead, if that is known.
+
+    Examples:
+        >>> from headrace.table.parse import parse_statement
+        >>> parse_statement("SELECT a, FROM t")
+        Traceback (most recent call last):
+            ...
+        headrace.table.parse.source.SqlParseError: expected an expression, found FROM at line 1, column 11
+          SELECT a, FROM t
+                    ^^^^
+        Remove the comma before FROM.
+    """
+
+    reason: str
+    position: Position
+    advice: str | None
+
+    def __init__(self, reason: str, source: SqlSource, start: int, end: int, advice: str | None = None) -> None:
+        self.reason = reason
+        self.position = source.position(start)
+        self.advice = advice
+        lines = [f"{reason} at {self.position}", source.excerpt(start, end)]
+        super().__init__("\n".join(lines if advice is None else [*lines, advice]))

@@ -1,0 +1,417 @@
+"""Queries and the relations that they read from."""
+
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import Enum
+
+from headrace.table.parse.tree.expressions import (
+    Call,
+    IntervalLiteral,
+    OrderItem,
+    OverWindow,
+    Quantifier,
+    SqlExpression,
+)
+from headrace.table.parse.tree.node import Name, Path, SqlNode
+
+
+@dataclass(frozen=True, slots=True)
+class QueryExpression(SqlNode):
+    """A node that gives rows, and may stand in parentheses, in a view, or behind ``INSERT INTO``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hint(SqlNode):
+    """``name('key'='value', ...)`` or ``name(item, ...)`` between ``/*+`` and ``*/``.
+
+    Attributes:
+        options: keys and values.
+        items: names, texts and numbers, as texts; a hint has these or options.
+    """
+
+    name: Name
+    options: tuple[tuple[str, str], ...] = ()
+    items: tuple[str, ...] = ()
+
+
+# --- SELECT ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SelectItem(SqlNode):
+    """``expression [AS alias]``."""
+
+    expression: SqlExpression
+    alias: Name | None = None
+
+
+class GroupingKind(Enum):
+    """What several groupings in one are."""
+
+    SETS = "GROUPING SETS"
+    ROLLUP = "ROLLUP"
+    CUBE = "CUBE"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupingElements(SqlNode):
+    """``GROUPING SETS (...)``, ``ROLLUP (...)`` or ``CUBE (...)``; a set of several columns is a row of them."""
+
+    kind: GroupingKind
+    elements: "tuple[GroupingElement, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyGrouping(SqlNode):
+    """``()``: all rows are one group."""
+
+
+GroupingElement = SqlExpression | GroupingElements | EmptyGrouping
+
+
+@dataclass(frozen=True, slots=True)
+class GroupBy(SqlNode):
+    """``GROUP BY [DISTINCT | ALL] element, ...``."""
+
+    elements: tuple[GroupingElement, ...]
+    quantifier: Quantifier | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NamedWindow(SqlNode):
+    """``name AS (...)`` of the ``WINDOW`` clause."""
+
+    name: Name
+    window: OverWindow
+
+
+@dataclass(frozen=True, slots=True)
+class SelectQuery(QueryExpression):
+    """``SELECT``, up to ``QUALIFY``."""
+
+    items: tuple[SelectItem, ...]
+    relation: "Relation | None" = None
+    where: SqlExpression | None = None
+    group_by: GroupBy | None = None
+    having: SqlExpression | None = None
+    windows: tuple[NamedWindow, ...] = ()
+    qualify: SqlExpression | None = None
+    quantifier: Quantifier | None = None
+    hints: tuple[Hint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ValuesQuery(QueryExpression):
+    """``VALUES row, ...``; a row without parentheses has one column."""
+
+    rows: tuple[tuple[SqlExpression, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TableQuery(QueryExpression):
+    """``TABLE t``: all rows of a table."""
+
+    table: Path
+
+
+class SetOperator(Enum):
+    """What two queries are joined by; ``MINUS`` is ``EXCEPT``."""
+
+    UNION = "UNION"
+    INTERSECT = "INTERSECT"
+    EXCEPT = "EXCEPT"
+
+
+@dataclass(frozen=True, slots=True)
+class SetOperation(QueryExpression):
+    """``left UNION | INTERSECT | EXCEPT [ALL] right``; ``INTERSECT`` binds most. Long chains are deep on the left."""
+
+    operator: SetOperator
+    left: QueryExpression
+    right: QueryExpression
+    is_all: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WithItem(SqlNode):
+    """``name [(column, ...)] AS (query)``."""
+
+    name: Name
+    columns: tuple[Name, ...]
+    query: QueryExpression
+
+
+@dataclass(frozen=True, slots=True)
+class WithQuery(QueryExpression):
+    """``WITH [RECURSIVE] item, ... body``."""
+
+    items: tuple[WithItem, ...]
+    body: QueryExpression
+    is_recursive: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedQuery(QueryExpression):
+    """``body [ORDER BY ...] [LIMIT | FETCH] [OFFSET]``.
+
+    Attributes:
+        limit: a number or a parameter; None for all rows.
+        offset: how many rows are left out before.
+    """
+
+    body: QueryExpression
+    order_by: tuple[OrderItem, ...] = ()
+    limit: SqlExpression | None = None
+    offset: SqlExpression | None = None
+
+
+# --- FROM ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Relation(SqlNode):
+    """A node that may stand behind ``FROM``."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableReference(Relation):
+    """A table, a view, or a name of ``WITH``."""
+
+    table: Path
+    hints: tuple[Hint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedTable(Relation):
+    """``[LATERAL] (query)``."""
+
+    query: QueryExpression
+    is_lateral: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TableFunction(Relation):
+    """``[LATERAL] TABLE(call)``, or a call in place of a table."""
+
+    call: Call
+    is_lateral: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unnest(Relation):
+    """``UNNEST(collection, ...) [WITH ORDINALITY]``, where a collection may be a query in parentheses."""
+
+    operands: tuple[SqlExpression, ...]
+    with_ordinality: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AliasedRelation(Relation):
+    """``relation [AS] alias [(column, ...)]``."""
+
+    relation: Relation
+    alias: Name
+    columns: tuple[Name, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot(Relation):
+    """``relation FOR SYSTEM_TIME AS OF time``."""
+
+    relation: Relation
+    time: SqlExpression
+
+
+@dataclass(frozen=True, slots=True)
+class TableSample(Relation):
+    """``relation TABLESAMPLE BERNOULLI | SYSTEM (percentage) [REPEATABLE (seed)]``."""
+
+    relation: Relation
+    is_bernoulli: bool
+    percentage: Decimal
+    seed: int | None = None
+
+
+class JoinKind(Enum):
+    """The kinds of joins; a comma is one."""
+
+    INNER = "INNER"
+    LEFT = "LEFT"
+    RIGHT = "RIGHT"
+    FULL = "FULL"
+    CROSS = "CROSS"
+    COMMA = ","
+
+
+@dataclass(frozen=True, slots=True)
+class JoinRelation(Relation):
+    """``left [NATURAL] kind JOIN right [ON condition | USING (column, ...)]``."""
+
+    kind: JoinKind
+    left: Relation
+    right: Relation
+    condition: SqlExpression | None = None
+    using: tuple[Name, ...] = ()
+    is_natural: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PivotAggregate(SqlNode):
+    """``call [AS alias]`` of ``PIVOT``."""
+
+    call: SqlExpression
+    alias: Name | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PivotValue(SqlNode):
+    """``(value, ...) [AS alias]`` of ``PIVOT``."""
+
+    values: tuple[SqlExpression, ...]
+    alias: Name | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pivot(Relation):
+    """``relation PIVOT (aggregate, ... FOR axis IN (value, ...))``."""
+
+    relation: Relation
+    aggregates: tuple[PivotAggregate, ...]
+    axes: tuple[Name, ...]
+    values: tuple[PivotValue, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UnpivotValue(SqlNode):
+    """``(column, ...) [AS (value, ...)]`` of ``UNPIVOT``."""
+
+    columns: tuple[Name, ...]
+    values: tuple[SqlExpression, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Unpivot(Relation):
+    """``relation UNPIVOT [INCLUDE | EXCLUDE NULLS] (measure FOR axis IN (value, ...))``."""
+
+    relation: Relation
+    measures: tuple[Name, ...]
+    axes: tuple[Name, ...]
+    values: tuple[UnpivotValue, ...]
+    include_nulls: bool = False
+
+
+# --- MATCH_RECOGNIZE -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RowPattern(SqlNode):
+    """A part of what ``PATTERN`` says."""
+
+
+@dataclass(frozen=True, slots=True)
+class PatternVariable(RowPattern):
+    """A variable, which stands for one row."""
+
+    name: Name
+
+
+@dataclass(frozen=True, slots=True)
+class PatternSequence(RowPattern):
+    """Parts that follow each other."""
+
+    parts: tuple[RowPattern, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PatternAlternatives(RowPattern):
+    """``a | b``."""
+
+    parts: tuple[RowPattern, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PatternPermutation(RowPattern):
+    """``PERMUTE(a, b)``."""
+
+    parts: tuple[RowPattern, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PatternExclusion(RowPattern):
+    """``{- a -}``: rows that match, and are not shown."""
+
+    part: RowPattern
+
+
+@dataclass(frozen=True, slots=True)
+class PatternRepetition(RowPattern):
+    """``a*``, ``a+``, ``a?``, ``a{n,m}``, and the same with ``?`` behind it, which takes as few rows as it can.
+
+    Attributes:
+        most: None when there is no limit.
+    """
+
+    part: RowPattern
+    least: int
+    most: int | None
+    is_reluctant: bool = False
+
+
+class AfterMatch(Enum):
+    """Where the search for the next match begins."""
+
+    NEXT_ROW = "TO NEXT ROW"
+    PAST_LAST_ROW = "PAST LAST ROW"
+    FIRST = "TO FIRST"
+    LAST = "TO LAST"
+
+
+@dataclass(frozen=True, slots=True)
+class MatchMeasure(SqlNode):
+    """``expression AS alias`` of ``MEASURES``."""
+
+    expression: SqlExpression
+    alias: Name
+
+
+@dataclass(frozen=True, slots=True)
+class MatchSubset(SqlNode):
+    """``name = (variable, ...)`` of ``SUBSET``."""
+
+    name: Name
+    variables: tuple[Name, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MatchDefinition(SqlNode):
+    """``variable AS condition`` of ``DEFINE``."""
+
+    variable: Name
+    condition: SqlExpression
+
+
+@dataclass(frozen=True, slots=True)
+class MatchRecognize(Relation):
+    """``relation MATCH_RECOGNIZE (...)``.
+
+    Attributes:
+        all_rows: whether it is ``ALL ROWS PER MATCH``; None when neither is said.
+        after_match: None when it is not said, which is ``TO NEXT ROW`` to Flink.
+        after_variable: the variable of ``TO FIRST`` and ``TO LAST``.
+        at_begin: whether the pattern began with ``^``.
+        at_end: whether it ended with ``$``.
+    """
+
+    relation: Relation
+    partition_by: tuple[SqlExpression, ...]
+    order_by: tuple[OrderItem, ...]
+    measures: tuple[MatchMeasure, ...]
+    all_rows: bool | None
+    after_match: AfterMatch | None
+    after_variable: Name | None
+    pattern: RowPattern
+    at_begin: bool
+    at_end: bool
+    within: IntervalLiteral | None
+    subsets: tuple[MatchSubset, ...]
+    definitions: tuple[MatchDefinition, ...]

@@ -1,0 +1,152 @@
+"""Data types as they are written. Which logical type each is, the binder says."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from headrace.table.parse.tree.node import Name, Path, SqlNode
+
+
+class TypeWord(Enum):
+    """The types that have words of their own; the value is Flink's name. Others are names, as ``VARIANT``."""
+
+    BOOLEAN = "BOOLEAN"
+    TINYINT = "TINYINT"
+    SMALLINT = "SMALLINT"
+    INT = "INT"
+    BIGINT = "BIGINT"
+    FLOAT = "FLOAT"
+    DOUBLE = "DOUBLE"
+    DECIMAL = "DECIMAL"
+    CHAR = "CHAR"
+    VARCHAR = "VARCHAR"
+    STRING = "STRING"
+    BINARY = "BINARY"
+    VARBINARY = "VARBINARY"
+    BYTES = "BYTES"
+    DATE = "DATE"
+    TIME = "TIME"
+    TIMESTAMP = "TIMESTAMP"
+    TIMESTAMP_LTZ = "TIMESTAMP_LTZ"
+    ANY = "ANY"
+    GEOMETRY = "GEOMETRY"
+
+
+class TimeUnit(Enum):
+    """The units of intervals, of ``EXTRACT``, and of what rounds and counts times."""
+
+    NANOSECOND = "NANOSECOND"
+    MICROSECOND = "MICROSECOND"
+    MILLISECOND = "MILLISECOND"
+    SECOND = "SECOND"
+    MINUTE = "MINUTE"
+    HOUR = "HOUR"
+    DAY = "DAY"
+    DOW = "DOW"
+    DOY = "DOY"
+    ISODOW = "ISODOW"
+    ISOYEAR = "ISOYEAR"
+    WEEK = "WEEK"
+    MONTH = "MONTH"
+    QUARTER = "QUARTER"
+    YEAR = "YEAR"
+    EPOCH = "EPOCH"
+    DECADE = "DECADE"
+    CENTURY = "CENTURY"
+    MILLENNIUM = "MILLENNIUM"
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalQualifier(SqlNode):
+    """The fields of an interval: ``DAY(3) TO SECOND(6)``.
+
+    Attributes:
+        first: its largest unit.
+        last: its smallest one; None when it has one unit only.
+        precision: how many digits the largest unit has, where that is said.
+        fraction: how many digits the seconds have behind the point, where that is said.
+    """
+
+    first: TimeUnit
+    last: TimeUnit | None = None
+    precision: int | None = None
+    fraction: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TypeSpec(SqlNode):
+    """A data type; of which class it is says its form.
+
+    Attributes:
+        nullable: whether ``NULL`` or ``NOT NULL`` was written; None when nothing was.
+    """
+
+    nullable: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class AtomicTypeSpec(TypeSpec):
+    """``DECIMAL(10, 2)``, ``TIMESTAMP(3)``: a word, and the numbers in parentheses.
+
+    Attributes:
+        size: its length or precision, where it is said.
+        scale: the second number.
+    """
+
+    word: TypeWord
+    size: int | None = None
+    scale: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTypeSpec(TypeSpec):
+    """A type by its name: one of a user, or one that has no word of its own, as ``VARIANT`` and ``BITMAP``."""
+
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionTypeSpec(TypeSpec):
+    """``ARRAY<t>`` or ``t ARRAY``, ``MULTISET<t>`` or ``t MULTISET``."""
+
+    element: TypeSpec
+    is_multiset: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MapTypeSpec(TypeSpec):
+    """``MAP<key, value>``."""
+
+    key: TypeSpec
+    value: TypeSpec
+
+
+@dataclass(frozen=True, slots=True)
+class RowTypeField(SqlNode):
+    """A field of a row type."""
+
+    name: Name
+    type: TypeSpec
+    comment: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RowTypeSpec(TypeSpec):
+    """``ROW<name type 'comment', ...>`` or ``ROW(...)``; as ``STRUCTURED<'class', name type, ...>`` with the class."""
+
+    fields: tuple[RowTypeField, ...]
+    class_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RawTypeSpec(TypeSpec):
+    """``RAW('class', 'serializer snapshot')``."""
+
+    class_name: str
+    serializer: str
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalTypeSpec(TypeSpec):
+    """``INTERVAL DAY TO SECOND``, which only casts can name."""
+
+    qualifier: IntervalQualifier

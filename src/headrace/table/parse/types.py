@@ -1,0 +1,276 @@
+"""Data types, units and intervals."""
+
+from dataclasses import replace
+from typing import Final, NoReturn
+
+from headrace.table.parse.cursor import Cursor
+from headrace.table.parse.tokens import INTEGER, NAME, STRING
+from headrace.table.parse.tree.types import (
+    AtomicTypeSpec,
+    CollectionTypeSpec,
+    IntervalQualifier,
+    IntervalTypeSpec,
+    MapTypeSpec,
+    NamedTypeSpec,
+    RawTypeSpec,
+    RowTypeField,
+    RowTypeSpec,
+    TimeUnit,
+    TypeSpec,
+    TypeWord,
+)
+
+A_TYPE: Final = "a data type"
+A_UNIT: Final = "a unit of time"
+
+_NONE: Final = 0
+_SIZE: Final = 1
+_SIZE_AND_SCALE: Final = 2
+
+_ATOMIC: Final = {
+    "BOOLEAN": (TypeWord.BOOLEAN, _NONE),
+    "TINYINT": (TypeWord.TINYINT, _NONE),
+    "SMALLINT": (TypeWord.SMALLINT, _NONE),
+    "INT": (TypeWord.INT, _NONE),
+    "INTEGER": (TypeWord.INT, _NONE),
+    "BIGINT": (TypeWord.BIGINT, _NONE),
+    "FLOAT": (TypeWord.FLOAT, _NONE),
+    "REAL": (TypeWord.FLOAT, _NONE),
+    "DOUBLE": (TypeWord.DOUBLE, _NONE),
+    "GEOMETRY": (TypeWord.GEOMETRY, _NONE),
+    "STRING": (TypeWord.STRING, _NONE),
+    "BYTES": (TypeWord.BYTES, _NONE),
+    "DATE": (TypeWord.DATE, _NONE),
+    "DECIMAL": (TypeWord.DECIMAL, _SIZE_AND_SCALE),
+    "DEC": (TypeWord.DECIMAL, _SIZE_AND_SCALE),
+    "NUMERIC": (TypeWord.DECIMAL, _SIZE_AND_SCALE),
+    "ANY": (TypeWord.ANY, _SIZE_AND_SCALE),
+    "CHAR": (TypeWord.CHAR, _SIZE),
+    "CHARACTER": (TypeWord.CHAR, _SIZE),
+    "VARCHAR": (TypeWord.VARCHAR, _SIZE),
+    "BINARY": (TypeWord.BINARY, _SIZE),
+    "VARBINARY": (TypeWord.VARBINARY, _SIZE),
+    "TIME": (TypeWord.TIME, _SIZE),
+    "TIMESTAMP": (TypeWord.TIMESTAMP, _SIZE),
+    "TIMESTAMP_LTZ": (TypeWord.TIMESTAMP_LTZ, _SIZE),
+}
+"""By keyword, the type and how many numbers it may have in parentheses."""
+
+_VARYING: Final = {TypeWord.CHAR: TypeWord.VARCHAR, TypeWord.BINARY: TypeWord.VARBINARY}
+
+UNITS: Final = {unit.value: unit for unit in TimeUnit}
+INTERVAL_UNITS: Final = {
+    form: unit
+    for unit in (
+        TimeUnit.YEAR,
+        TimeUnit.QUARTER,
+        TimeUnit.MONTH,
+        TimeUnit.WEEK,
+        TimeUnit.DAY,
+        TimeUnit.HOUR,
+        TimeUnit.MINUTE,
+        TimeUnit.SECOND,
+    )
+    for form in (unit.value, f"{unit.value}S")
+}
+"""The units of intervals, which may be in the plural."""
+
+_SMALLER: Final = {
+    TimeUnit.YEAR: (TimeUnit.MONTH,),
+    TimeUnit.DAY: (TimeUnit.HOUR, TimeUnit.MINUTE, TimeUnit.SECOND),
+    TimeUnit.HOUR: (TimeUnit.MINUTE, TimeUnit.SECOND),
+    TimeUnit.MINUTE: (TimeUnit.SECOND,),
+}
+
+
+class TypeParser(Cursor):
+    """Parses data types as Flink extends them: with nullability, comments of fields, and angle brackets."""
+
+    __slots__ = ()
+
+    def integer(self) -> int:
+        """Go behind a whole number."""
+        if not self.at(INTEGER):
+            self.fail(INTEGER)
+        return int(self.advance().text)
+
+    def optional_size(self) -> int | None:
+        """``(n)``, or nothing."""
+        if not self.accept("("):
+            return None
+        size = self.integer()
+        self.expect(")")
+        return size
+
+    # --- types -------------------------------------------------------------------------------------------------------
+
+    def data_type(self, *, may_say_null: bool = True) -> TypeSpec:
+        """A type, with ``ARRAY`` and ``MULTISET`` behind it, and ``[NOT] NULL`` where that is allowed."""
+        start = self.start
+        found = self._type_without_null(start)
+        if may_say_null:
+            return self._with_null(found)
+        while self.at_any(("ARRAY", "MULTISET")):
+            is_multiset = self.advance().kind == "MULTISET"
+            found = CollectionTypeSpec(None, found, is_multiset, start=start, end=self.end)
+        return found
+
+    def _with_null(self, found: TypeSpec) -> TypeSpec:
+        while True:
+            nullable = self._nullability()
+            if nullable is not None:
+                found = _saying(found, nullable, self.end)
+            if not self.at_any(("ARRAY", "MULTISET")):
+                return found
+            is_multiset = self.advance().kind == "MULTISET"
+            found = CollectionTypeSpec(None, found, is_multiset, start=found.start, end=self.end)
+
+    def _nullability(self) -> bool | None:
+        if self.accept("NULL"):
+            return True
+        return False if self.accept_all("NOT", "NULL") else None
+
+    def _type_without_null(self, start: int) -> TypeSpec:
+        if self.at_any(_ATOMIC):
+            return self._atomic(start)
+        if self.at_all("MAP", "<"):
+            return self._map(start)
+        if self.at_any(("ARRAY", "MULTISET")):
+            return self._collection(start)
+        if self.at("ROW"):
+            return self._row(start)
+        if self.at("RAW"):
+            return self._raw(start)
+        if self.ahead() == "<" and self.token.text.upper() == "STRUCTURED":
+            return self._structured(start)
+        if not self.at_name():
+            self.fail(A_TYPE)
+        path = self.path()
+        return NamedTypeSpec(None, path, start=start, end=self.end)
+
+    def _atomic(self, start: int) -> TypeSpec:
+        word, numbers = _ATOMIC[self.advance().kind]
+        if word is TypeWord.DOUBLE:
+            self.accept("PRECISION")
+        if word in _VARYING and self.accept("VARYING"):
+            word = _VARYING[word]
+        size = scale = None
+        if numbers and self.accept("("):
+            size = self.integer()
+            if numbers == _SIZE_AND_SCALE and self.accept(","):
+                scale = self.integer()
+            self.expect(")")
+        if word in (TypeWord.TIME, TypeWord.TIMESTAMP):
+            word = self._time_zone(word)
+        elif word in (TypeWord.CHAR, TypeWord.VARCHAR) and self.accept_all("CHARACTER", "SET"):
+            self.name()
+        return AtomicTypeSpec(None, word, size, scale, start=start, end=self.end)
+
+    def _time_zone(self, word: TypeWord) -> TypeWord:
+        if self.accept("WITHOUT"):
+            self.expect("TIME", "ZONE")
+        elif self.at("WITH") and self.ahead() in ("LOCAL", "TIME"):
+            self.advance()
+            self.expect("LOCAL", "TIME", "ZONE")
+            if word is TypeWord.TIME:
+                self.refuse("there is no TIME WITH LOCAL TIME ZONE", "Write TIME, or TIMESTAMP_LTZ.")
+            return TypeWord.TIMESTAMP_LTZ
+        return word
+
+    def _collection(self, start: int) -> TypeSpec:
+        is_multiset = self.advance().kind == "MULTISET"
+        self.expect("<")
+        element = self.data_type()
+        self.expect(">")
+        return CollectionTypeSpec(None, element, is_multiset, start=start, end=self.end)
+
+    def _map(self, start: int) -> TypeSpec:
+        self.expect("MAP", "<")
+        key = self.data_type()
+        self.expect(",")
+        value = self.data_type()
+        self.expect(">")
+        return MapTypeSpec(None, key, value, start=start, end=self.end)
+
+    def _row(self, start: int) -> TypeSpec:
+        self.advance()
+        fields: tuple[RowTypeField, ...] = ()
+        if not self.accept("<>"):
+            close = ">" if self.accept("<") else ")"
+            if close == ")":
+                self.expect("(")
+            if not self.at(close):
+                fields = self.some(self._row_field)
+            self.expect(close)
+        return RowTypeSpec(None, fields, start=start, end=self.end)
+
+    def _structured(self, start: int) -> TypeSpec:
+        self.advance()
+        self.expect("<")
+        class_name = self.text()
+        fields = []
+        while self.accept(","):
+            fields.append(self._row_field())
+        self.expect(">")
+        return RowTypeSpec(None, tuple(fields), class_name, start=start, end=self.end)
+
+    def _row_field(self) -> RowTypeField:
+        name = self.name()
+        kind = self.data_type()
+        comment = self.text() if self.at(STRING) else None
+        return RowTypeField(name, kind, comment, start=name.start, end=self.end)
+
+    def _raw(self, start: int) -> TypeSpec:
+        self.advance()
+        self.expect("(")
+        class_name = self.text()
+        self.expect(",")
+        serializer = self.text()
+        self.expect(")")
+        return RawTypeSpec(None, class_name, serializer, start=start, end=self.end)
+
+    def interval_type(self) -> TypeSpec:
+        """``INTERVAL`` and the fields, as casts name them."""
+        start = self.start
+        self.expect("INTERVAL")
+        qualifier = self.interval_qualifier()
+        return IntervalTypeSpec(None, qualifier, start=start, end=self.end)
+
+    # --- units and intervals -----------------------------------------------------------------------------------------
+
+    def unit(self) -> TimeUnit:
+        """A unit in the singular."""
+        if not self.at_any(UNITS):
+            self._refuse_unit()
+        return UNITS[self.advance().kind]
+
+    def _refuse_unit(self) -> NoReturn:
+        text = self.token.text.upper()
+        if self.kind == NAME or text in INTERVAL_UNITS:
+            advice = f"Write {INTERVAL_UNITS[text].value}." if text in INTERVAL_UNITS else None
+            self.refuse(f"expected {A_UNIT}, as DAY or MINUTE, found {self.token.text}", advice)
+        self.fail(A_UNIT)
+
+    def interval_qualifier(self, *, may_have_two: bool = True) -> IntervalQualifier:
+        """``DAY(3)``, and ``TO SECOND(6)`` behind it where two units are allowed."""
+        start = self.start
+        if not self.at_any(INTERVAL_UNITS):
+            self.fail(A_UNIT)
+        first = INTERVAL_UNITS[self.advance().kind]
+        precision = fraction = last = None
+        if self.accept("("):
+            precision = self.integer()
+            if first is TimeUnit.SECOND and self.accept(","):
+                fraction = self.integer()
+            self.expect(")")
+        if may_have_two and first in _SMALLER and self.accept("TO"):
+            smaller = {form: unit for form, unit in INTERVAL_UNITS.items() if unit in _SMALLER[first]}
+            last = self.choose(smaller)
+            if last is TimeUnit.SECOND:
+                fraction = self.optional_size()
+        return IntervalQualifier(first, last, precision, fraction, start=start, end=self.end)
+
+
+def _saying(found: TypeSpec, nullable: bool, end: int) -> TypeSpec:
+    """The type with its nullability."""
+    return replace(found, nullable=nullable, end=end)
