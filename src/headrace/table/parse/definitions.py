@@ -139,7 +139,8 @@ class DefinitionParser(QueryParser):
 
     def _distribution(self) -> Distribution:
         start = self.start
-        kind, columns = None, ()
+        kind = None
+        columns: tuple[Name, ...] = ()
         if self.accept("BY"):
             kind = self.choose_optional({"HASH": DistributionKind.HASH, "RANGE": DistributionKind.RANGE})
             columns = self.names_in_parentheses()
@@ -601,4 +602,3 @@ _ACTIONS: Final[dict[ObjectKind, dict[str, _Action]]] = {
     ObjectKind.CONNECTION: _OPTIONS_AND_NAME,
 }
 """By what is altered and the keyword behind its name, how the statement goes on."""
-

@@ -22,9 +22,19 @@ from headrace.table.parse.tokens import (
 
 AN_EXPRESSION: Final = "an expression"
 AN_OPERATOR: Final = "an operator"
+A_QUERY: Final = "a query"
+A_STATEMENT: Final = "a statement"
+A_TYPE: Final = "a data type"
+A_UNIT: Final = "a unit of time"
+
+SUMMARIES: Final = (A_STATEMENT, A_QUERY, AN_EXPRESSION, A_TYPE, A_UNIT)
+"""What says more than a list of all that it may begin with."""
 
 _MOST: Final = 6
 """How many expected things are named."""
+
+_FEW: Final = 3
+"""Of how many expected things the rare ones are named as well."""
 
 _LIKENESS: Final = 0.7
 _LONGEST: Final = 30
@@ -51,6 +61,9 @@ _RARE: Final = frozenset(
     {"PIVOT", "UNPIVOT", "TABLESAMPLE", "EXTEND", "MATCH_RECOGNIZE", "FOR", "/*+", "[", "(", ".", "AS", AN_OPERATOR}
 )
 """What is named only where little else is expected."""
+
+_HIDDEN: Final = frozenset({DECIMAL, APPROXIMATE, QUOTED, UNICODE, ESCAPED, BINARY, "?"})
+"""What is said by others that are expected with it."""
 
 _LITERALS: Final = {
     INTEGER: "the number",
@@ -79,9 +92,7 @@ _ADVICE: Final = {
 """By the token that is there, what to write instead of what other dialects have."""
 
 
-def diagnose(
-    kinds: Iterable[str], previous: Token | None, token: Token, following: Token
-) -> tuple[str, str | None]:
+def diagnose(kinds: Iterable[str], previous: Token | None, token: Token, following: Token) -> tuple[str, str | None]:
     """The reason of an error at a token, and advice.
 
     Args:
@@ -90,7 +101,10 @@ def diagnose(
         token: the token.
         following: the token behind it.
     """
-    expected = list(dict.fromkeys(kinds))
+    expected = [kind for kind in dict.fromkeys(kinds) if kind != ";"]
+    if END in expected:
+        expected.remove(END)
+        expected.append(END)
     advice = _unreadable(token) or _misspelt(expected, previous, token) or _advice(expected, previous, token, following)
     return f"expected {_listed(expected)}, found {found(token)}", advice
 
@@ -111,14 +125,19 @@ def found(token: Token) -> str:
 
 
 def _listed(expected: Sequence[str]) -> str:
-    """Expected things as a user calls them, a few of them."""
-    dropped = {word for said, words in _SAID_BY.items() if said in expected for word in words}
-    if len(expected) - len(dropped) > _MOST // 2:
-        dropped |= _RARE - {expected[0]}
-    kept = [_WORDS.get(kind, kind if kind[0].isalpha() else f"'{kind}'") for kind in expected if kind not in dropped]
-    if len(kept) > _MOST:
-        return f"{', '.join(kept[: _MOST - 1])} or another of {len(kept)} continuations"
-    return f"{', '.join(kept[:-1])} or {kept[-1]}" if len(kept) > 1 else kept[0]
+    """Expected things as a user calls them, a few of them; a summary alone, where one of them is."""
+    if summaries := [kind for kind in expected if kind in SUMMARIES]:
+        return _joined(summaries)
+    hidden = {word for said, words in _SAID_BY.items() if said in expected for word in words}.union(_HIDDEN)
+    if len(expected) - len(hidden.intersection(expected)) > _FEW:
+        hidden |= _RARE
+    kept = [kind for kind in expected if kind not in hidden] or expected[:1]
+    words = [_WORDS.get(kind, kind if kind[0].isalpha() else f"'{kind}'") for kind in kept]
+    return _joined(words if len(words) <= _MOST else [*words[: _MOST - 1], f"one of {len(words) - _MOST + 1} others"])
+
+
+def _joined(words: Sequence[str]) -> str:
+    return f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else words[0]
 
 
 def _unreadable(token: Token) -> str | None:
@@ -154,20 +173,19 @@ def _closest(text: str, words: Sequence[str]) -> str | None:
 def _advice(expected: Sequence[str], previous: Token | None, token: Token, following: Token) -> str | None:
     """Advice about what other dialects have, and about reserved words."""
     before = previous.kind if previous is not None else END
-    wants_name = NAME in expected or AN_EXPRESSION in expected
     if before == "," and token.kind in _CLAUSES:
         return f"Remove the comma before {'the end' if token.kind == END else token.text}."
-    if (before, token.kind) in _PAIRS:
-        return _PAIRS[before, token.kind]
-    if (token.kind, following.kind) in _PAIRS:
-        return _PAIRS[token.kind, following.kind]
     if previous is not None and previous.text.upper() == "TOP":
         return "Write LIMIT behind the query."
-    if token.kind in _ADVICE:
-        return _ADVICE[token.kind]
-    if wants_name and token.kind in RESERVED and token.kind not in _CLAUSES:
-        return f"{token.kind} is a reserved word; as a name it is written in backticks: `{token.text}`."
-    return None
+    pair = _PAIRS.get((before, token.kind)) or _PAIRS.get((token.kind, following.kind))
+    return pair or _ADVICE.get(token.kind) or _about_name(expected, token)
+
+
+def _about_name(expected: Sequence[str], token: Token) -> str | None:
+    """Advice about a reserved word where a name may stand."""
+    if token.kind in _CLAUSES or token.kind not in RESERVED or not ({NAME, AN_EXPRESSION} & {*expected}):
+        return None
+    return f"{token.kind} is a reserved word; as a name it is written in backticks: `{token.text}`."
 
 
 _PAIRS: Final = {

@@ -7,7 +7,6 @@ from typing import Final, NamedTuple
 from headrace.table.parse.cursor import NAMES
 from headrace.table.parse.diagnosis import AN_EXPRESSION, AN_OPERATOR
 from headrace.table.parse.forms import FORMS, FORMS_OF_NAMES, QUERY_WORDS, FormParser
-from headrace.table.parse.tokens import NAME, STRING
 from headrace.table.parse.tree.expressions import (
     Between,
     Binary,
@@ -63,24 +62,24 @@ _PRODUCT: Final = 60
 _SIGN: Final = 80
 _ITEM: Final = 100
 
-_FUNCTION_WORDS: Final = frozenset(
-    """
-    ABS AVG CARDINALITY CEILING CHAR CHAR_LENGTH CHARACTER_LENGTH COALESCE COLLECT COVAR_POP COVAR_SAMP CUME_DIST COUNT
-    CURRENT_DATE CURRENT_TIME CURRENT_TIMESTAMP DENSE_RANK ELEMENT EVERY EXP FIRST_VALUE FLOOR FUSION INTERSECTION
-    GROUPING HOUR LAG LEAD LEFT LAST_VALUE LN LOCALTIME LOCALTIMESTAMP LOWER MAX MIN MINUTE MOD MONTH NTH_VALUE NTILE
-    NULLIF OCTET_LENGTH PERCENT_RANK PERCENTILE_CONT PERCENTILE_DISC POWER RANK REGR_COUNT REGR_SXX REGR_SYY RIGHT
-    ROW_NUMBER SECOND SOME SQRT STDDEV_POP STDDEV_SAMP SUM UPPER TRUNCATE USER VAR_POP VAR_SAMP YEAR
-    STRING_AGG GROUP_CONCAT ARRAY_CONCAT_AGG CLASSIFIER MATCH_NUMBER PREV NEXT
-    """.split()
-)
+_FUNCTIONS: Final = """
+    ABS ARRAY_CONCAT_AGG AVG CARDINALITY CEILING CHAR CHARACTER_LENGTH CHAR_LENGTH CLASSIFIER COALESCE COLLECT COUNT
+    COVAR_POP COVAR_SAMP CUME_DIST CURRENT_DATE CURRENT_TIME CURRENT_TIMESTAMP DENSE_RANK ELEMENT EVERY EXP
+    FIRST_VALUE FLOOR FUSION GROUPING GROUP_CONCAT HOUR INTERSECTION LAG LAST_VALUE LEAD LEFT LN LOCALTIME
+    LOCALTIMESTAMP LOWER MATCH_NUMBER MAX MIN MINUTE MOD MONTH NEXT NTH_VALUE NTILE NULLIF OCTET_LENGTH
+    PERCENTILE_CONT PERCENTILE_DISC PERCENT_RANK POWER PREV RANK REGR_COUNT REGR_SXX REGR_SYY RIGHT ROW_NUMBER
+    SECOND SOME SQRT STDDEV_POP STDDEV_SAMP STRING_AGG SUM TRUNCATE UPPER USER VAR_POP VAR_SAMP YEAR
+"""
+
+_CONTEXT: Final = """
+    CURRENT_CATALOG CURRENT_DATE CURRENT_DEFAULT_TRANSFORM_GROUP CURRENT_PATH CURRENT_ROLE CURRENT_SCHEMA
+    CURRENT_TIME CURRENT_TIMESTAMP CURRENT_USER LOCALTIME LOCALTIMESTAMP SESSION_USER SYSTEM_USER USER
+"""
+
+_FUNCTION_WORDS: Final = frozenset(_FUNCTIONS.split())
 """Reserved words that are functions."""
 
-_CONTEXT_WORDS: Final = frozenset(
-    """
-    CURRENT_CATALOG CURRENT_DATE CURRENT_DEFAULT_TRANSFORM_GROUP CURRENT_PATH CURRENT_ROLE CURRENT_SCHEMA CURRENT_TIME
-    CURRENT_TIMESTAMP CURRENT_USER LOCALTIME LOCALTIMESTAMP SESSION_USER SYSTEM_USER USER
-    """.split()
-)
+_CONTEXT_WORDS: Final = frozenset(_CONTEXT.split())
 """Reserved words that are functions without parentheses."""
 
 _QUANTIFIERS: Final = {each.value: each for each in Quantifier}
@@ -389,8 +388,7 @@ class ExpressionParser(FormParser):
         name = self.name()
         if not self.at("("):
             return FieldAccess(left, name, start=left.start, end=self.end)
-        call = self._call_behind(Path((name,), start=name.start, end=name.end), left)
-        return call
+        return self._call_behind(Path((name,), start=name.start, end=name.end), left)
 
     # --- calls -------------------------------------------------------------------------------------------------------
 
@@ -428,7 +426,7 @@ class ExpressionParser(FormParser):
         """What is in the parentheses of a call; ``COUNT(*)`` has a star for an argument."""
         if may_be_none and self.at(")"):
             return [], (), None
-        if self.at("*") and self.ahead() == ")":
+        if self.at("*"):
             token = self.advance()
             return [Star(start=token.start, end=token.end)], (), None
         arguments = [self._argument()]

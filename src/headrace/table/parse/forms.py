@@ -418,7 +418,9 @@ class FormParser(TypeParser):
         return wrapper
 
     def _json_behaviors(self, function: JsonFunction) -> tuple[JsonBehavior | None, JsonBehavior | None]:
-        first = {JsonFunction.EXISTS: _OF_EXISTS, JsonFunction.VALUE: _OF_VALUE, JsonFunction.QUERY: _OF_QUERY}[function]
+        first = {JsonFunction.EXISTS: _OF_EXISTS, JsonFunction.VALUE: _OF_VALUE, JsonFunction.QUERY: _OF_QUERY}[
+            function
+        ]
         found: dict[str, JsonBehavior] = {}
         while self.at_any(first):
             token = self.token
@@ -516,7 +518,7 @@ FORMS: Final[dict[str, Callable[[FormParser], SqlExpression]]] = {
     **dict.fromkeys(("DATE", "TIME", "TIMESTAMP"), FormParser.temporal),
     "INTERVAL": FormParser.interval,
     "CASE": FormParser.case,
-    **dict.fromkeys(("CAST", "TRY_CAST"), FormParser.cast),
+    "CAST": FormParser.cast,
     **dict.fromkeys(("ARRAY", "MULTISET"), FormParser.constructor),
     "EXTRACT": FormParser.extract,
     "POSITION": FormParser.position,
@@ -537,6 +539,7 @@ FORMS: Final[dict[str, Callable[[FormParser], SqlExpression]]] = {
 FORMS_OF_NAMES: Final[dict[tuple[str, str], Callable[[FormParser], SqlExpression]]] = {
     ("MAP", "["): FormParser.constructor,
     ("MAP", "("): FormParser.constructor,
+    ("TRY_CAST", "("): FormParser.cast,
     ("TIMESTAMPADD", "("): FormParser.unit_first,
     ("TIMESTAMPDIFF", "("): FormParser.unit_first,
     ("DATE_DIFF", "("): FormParser.unit_last,

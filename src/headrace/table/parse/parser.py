@@ -12,6 +12,9 @@ from headrace.table.parse.tree.types import TypeSpec
 
 T = TypeVar("T")
 
+_FEW: Final = 12
+"""Of more kinds than these none is worth naming."""
+
 
 class RecordingParser(StatementParser):
     """Parses like any other parser, and remembers what it was asked for at the token where it stands.
@@ -43,8 +46,9 @@ class RecordingParser(StatementParser):
         return super().at(kind)
 
     def at_any(self, kinds: Collection[str]) -> bool:
-        for kind in kinds if len(kinds) < 10 else ():
-            self.note(kind)
+        if len(kinds) <= _FEW:
+            for kind in kinds:
+                self.note(kind)
         return super().at_any(kinds)
 
     def at_all(self, *kinds: str) -> bool:
@@ -150,7 +154,7 @@ def _one(parser: StatementParser) -> Statement:
 
 
 def _all(parser: StatementParser) -> tuple[Statement, ...]:
-    found = []
+    found: list[Statement] = []
     while True:
         while parser.accept(";"):
             pass

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from headrace.table.parse.diagnosis import AN_EXPRESSION
+from headrace.table.parse.diagnosis import A_QUERY, AN_EXPRESSION
 from headrace.table.parse.relations import RelationParser
 from headrace.table.parse.tokens import APPROXIMATE, DECIMAL, INTEGER
 from headrace.table.parse.tree.expressions import Parameter, Quantifier, SqlExpression, Star
@@ -24,8 +24,6 @@ from headrace.table.parse.tree.queries import (
     WithItem,
     WithQuery,
 )
-
-A_QUERY: Final = "a query"
 
 _QUANTIFIERS: Final = {each.value: each for each in Quantifier}
 _SET_OPERATORS: Final = {

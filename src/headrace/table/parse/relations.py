@@ -437,4 +437,3 @@ class RelationParser(ExpressionParser):
 
 
 _PATTERN_BEGINS: Final = ("(", "{", "PERMUTE")
-

@@ -5,8 +5,9 @@ from collections.abc import Callable
 from typing import Final
 
 from headrace.table.parse.definitions import OBJECTS, DefinitionParser
+from headrace.table.parse.diagnosis import A_STATEMENT
 from headrace.table.parse.forms import QUERY_WORDS
-from headrace.table.parse.tokens import END, NAME, STRING
+from headrace.table.parse.tokens import END, STRING
 from headrace.table.parse.tree.expressions import SqlExpression
 from headrace.table.parse.tree.node import Name, Path
 from headrace.table.parse.tree.statements import (
@@ -134,7 +135,7 @@ class StatementParser(DefinitionParser):
         """``STATEMENT SET BEGIN insert; ... END``."""
         start = self.start
         self.expect("STATEMENT", "SET", "BEGIN")
-        inserts = []
+        inserts: list[Insert] = []
         while not inserts or not self.at("END"):
             inserts.append(self.insert())
             self.expect(";")
@@ -218,7 +219,7 @@ class StatementParser(DefinitionParser):
         if not self.accept_all("PLAN", "FOR") and self.at_any(_DETAILS):
             details = self.some(self._detail)
         if not self.at_any(_EXPLAINED):
-            self.fail(*_EXPLAINED, *_DETAILS)
+            self.fail(A_STATEMENT, *_EXPLAINED, *_DETAILS)
         return Explain(_EXPLAINED[self.kind](self), details, start=start, end=self.end)
 
     def _detail(self) -> ExplainDetail:
@@ -231,7 +232,7 @@ class StatementParser(DefinitionParser):
             self.advance()
             return ExecutePlan(self.text(), start=start, end=self.end)
         if not self.at_any(_EXECUTED):
-            self.fail(*_EXECUTED, "PLAN")
+            self.fail(A_STATEMENT, *_EXECUTED, "PLAN")
         return Execute(_EXECUTED[self.kind](self), start=start, end=self.end)
 
     def compile_plan(self) -> Statement:
@@ -380,7 +381,8 @@ class StatementParser(DefinitionParser):
         table = self.path()
         partition = self.partition() if self.accept("PARTITION") else ()
         self.expect("COMPUTE", "STATISTICS")
-        scope, columns = StatisticsScope.ROW_COUNT, ()
+        scope = StatisticsScope.ROW_COUNT
+        columns: tuple[Name, ...] = ()
         if self.accept("FOR"):
             if self.accept("ALL"):
                 self.expect("COLUMNS")
@@ -398,9 +400,7 @@ class StatementParser(DefinitionParser):
 
 _Parse = Callable[[StatementParser], Statement]
 
-_DESCRIBED: Final = {
-    word: kind for word, kind in OBJECTS.items() if kind not in (ObjectKind.TABLE, ObjectKind.VIEW)
-}
+_DESCRIBED: Final = {word: kind for word, kind in OBJECTS.items() if kind not in (ObjectKind.TABLE, ObjectKind.VIEW)}
 
 _EXECUTED: Final[dict[str, _Parse]] = {
     **dict.fromkeys((*sorted(QUERY_WORDS), "("), StatementParser.statement_of_query),
@@ -446,4 +446,4 @@ STATEMENTS: Final[dict[str, _Parse]] = {
 }
 """By the kind of its first token, how a statement is parsed."""
 
-_NAMED_FIRST: Final = ("a statement", *(word for word in STATEMENTS if word.isalpha()))
+_NAMED_FIRST: Final = (A_STATEMENT, *(word for word in STATEMENTS if word.isalpha()))

@@ -53,17 +53,23 @@ _TOKEN: Final = re.compile(
 """A token with the spaces and comments before it. Words come first, unless they may be the beginning of a string."""
 
 _KINDS: Final = {
-    "binary": BINARY,
-    "unicode": UNICODE,
-    "escaped": ESCAPED,
-    "prefixed": STRING,
+    "word": NAME,
+    "symbol": None,
     "string": STRING,
     "quoted": QUOTED,
     "approximate": APPROXIMATE,
     "decimal": DECIMAL,
     "integer": INTEGER,
+    "binary": BINARY,
+    "unicode": UNICODE,
+    "escaped": ESCAPED,
+    "prefixed": STRING,
+    "other_word": NAME,
     "bad": BAD,
 }
+"""By group, the kind of token that it is; a symbol is its own kind."""
+
+_BY_GROUP: Final = (None, *(_KINDS[name] for name in _TOKEN.groupindex))
 
 
 class Token(NamedTuple):
@@ -85,17 +91,16 @@ class Token(NamedTuple):
 def tokenize(text: str, start: int = 0) -> list[Token]:
     """The tokens of a text from an offset on, without spaces and comments; the last one is of kind :data:`END`."""
     found: list[Token] = []
-    add, keyword = found.append, KEYWORDS.get
+    add, keyword, make = found.append, KEYWORDS.get, Token._make
     for match in _TOKEN.finditer(text, start):
-        group = match.lastgroup
+        group = match.lastindex
         if group is None:
             continue
         piece = match[group]
-        if group == "symbol":
-            kind = piece
-        else:
-            kind = _KINDS.get(group) or keyword(piece.upper(), NAME)
-        add(Token(kind, piece, *match.span(group)))
+        kind = _BY_GROUP[group] or piece
+        if kind is NAME:
+            kind = keyword(piece.upper(), NAME)
+        add(make((kind, piece, *match.span(group))))
     add(Token(END, "", len(text), len(text)))
     return found
 
@@ -104,7 +109,9 @@ def tokenize(text: str, start: int = 0) -> list[Token]:
 
 _HEXADECIMAL: Final = re.compile(r"(?:[0-9A-Fa-f]{2})*")
 _ESCAPES: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
-_BACKSLASH: Final = re.compile(r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))", re.DOTALL)
+_BACKSLASH: Final = re.compile(
+    r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))", re.DOTALL
+)
 
 
 def name_of(token: Token) -> str:

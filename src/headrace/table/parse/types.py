@@ -1,10 +1,12 @@
 """Data types, units and intervals."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, NoReturn
 
 from headrace.table.parse.cursor import Cursor
-from headrace.table.parse.tokens import INTEGER, NAME, STRING
+from headrace.table.parse.diagnosis import A_TYPE, A_UNIT
+from headrace.table.parse.tokens import INTEGER, STRING
 from headrace.table.parse.tree.types import (
     AtomicTypeSpec,
     CollectionTypeSpec,
@@ -19,9 +21,6 @@ from headrace.table.parse.tree.types import (
     TypeSpec,
     TypeWord,
 )
-
-A_TYPE: Final = "a data type"
-A_UNIT: Final = "a unit of time"
 
 _NONE: Final = 0
 _SIZE: Final = 1
@@ -107,7 +106,9 @@ class TypeParser(Cursor):
     def data_type(self, *, may_say_null: bool = True) -> TypeSpec:
         """A type, with ``ARRAY`` and ``MULTISET`` behind it, and ``[NOT] NULL`` where that is allowed."""
         start = self.start
+        self.deeper()
         found = self._type_without_null(start)
+        self._depth -= 1
         if may_say_null:
             return self._with_null(found)
         while self.at_any(("ARRAY", "MULTISET")):
@@ -133,20 +134,14 @@ class TypeParser(Cursor):
     def _type_without_null(self, start: int) -> TypeSpec:
         if self.at_any(_ATOMIC):
             return self._atomic(start)
-        if self.at_all("MAP", "<"):
-            return self._map(start)
-        if self.at_any(("ARRAY", "MULTISET")):
-            return self._collection(start)
-        if self.at("ROW"):
-            return self._row(start)
-        if self.at("RAW"):
-            return self._raw(start)
+        form = _FORMS.get(self.kind)
+        if form is not None and (self.ahead() == "<" or self.kind != "MAP"):
+            return form(self, start)
         if self.ahead() == "<" and self.token.text.upper() == "STRUCTURED":
             return self._structured(start)
         if not self.at_name():
             self.fail(A_TYPE)
-        path = self.path()
-        return NamedTypeSpec(None, path, start=start, end=self.end)
+        return NamedTypeSpec(None, self.path(), start=start, end=self.end)
 
     def _atomic(self, start: int) -> TypeSpec:
         word, numbers = _ATOMIC[self.advance().kind]
@@ -185,7 +180,8 @@ class TypeParser(Cursor):
         return CollectionTypeSpec(None, element, is_multiset, start=start, end=self.end)
 
     def _map(self, start: int) -> TypeSpec:
-        self.expect("MAP", "<")
+        self.advance()
+        self.expect("<")
         key = self.data_type()
         self.expect(",")
         value = self.data_type()
@@ -246,16 +242,16 @@ class TypeParser(Cursor):
 
     def _refuse_unit(self) -> NoReturn:
         text = self.token.text.upper()
-        if self.kind == NAME or text in INTERVAL_UNITS:
-            advice = f"Write {INTERVAL_UNITS[text].value}." if text in INTERVAL_UNITS else None
+        if text in INTERVAL_UNITS:
+            advice = f"Write {INTERVAL_UNITS[text].value}."
             self.refuse(f"expected {A_UNIT}, as DAY or MINUTE, found {self.token.text}", advice)
-        self.fail(A_UNIT)
+        self.fail(A_UNIT, *UNITS)
 
     def interval_qualifier(self, *, may_have_two: bool = True) -> IntervalQualifier:
         """``DAY(3)``, and ``TO SECOND(6)`` behind it where two units are allowed."""
         start = self.start
         if not self.at_any(INTERVAL_UNITS):
-            self.fail(A_UNIT)
+            self.fail(A_UNIT, *INTERVAL_UNITS)
         first = INTERVAL_UNITS[self.advance().kind]
         precision = fraction = last = None
         if self.accept("("):
@@ -269,6 +265,16 @@ class TypeParser(Cursor):
             if last is TimeUnit.SECOND:
                 fraction = self.optional_size()
         return IntervalQualifier(first, last, precision, fraction, start=start, end=self.end)
+
+
+_FORMS: Final[dict[str, Callable[[TypeParser, int], TypeSpec]]] = {
+    "ARRAY": TypeParser._collection,
+    "MULTISET": TypeParser._collection,
+    "MAP": TypeParser._map,
+    "ROW": TypeParser._row,
+    "RAW": TypeParser._raw,
+}
+"""By its first word, how a type goes on that is made of others."""
 
 
 def _saying(found: TypeSpec, nullable: bool, end: int) -> TypeSpec:
