@@ -32,6 +32,7 @@ from headrace.table.parse.tree.expressions import (
     ModelArgument,
     NamedArgument,
     NullTreatment,
+    OperandTest,
     OrderItem,
     Over,
     OverWindow,
@@ -42,7 +43,6 @@ from headrace.table.parse.tree.expressions import (
     SqlExpression,
     Star,
     TableArgument,
-    Test,
     Unary,
     UnaryOperator,
 )
@@ -84,14 +84,17 @@ _CONTEXT_WORDS: Final = frozenset(_CONTEXT.split())
 
 _QUANTIFIERS: Final = {each.value: each for each in Quantifier}
 _TESTS: Final = {
-    **{test.value: test for test in (Test.NULL, Test.TRUE, Test.FALSE, Test.UNKNOWN, Test.EMPTY)},
-    "JSON": Test.JSON,
+    **{
+        test.value: test
+        for test in (OperandTest.NULL, OperandTest.TRUE, OperandTest.FALSE, OperandTest.UNKNOWN, OperandTest.EMPTY)
+    },
+    "JSON": OperandTest.JSON,
 }
 _JSON_TESTS: Final = {
-    "VALUE": Test.JSON_VALUE,
-    "OBJECT": Test.JSON_OBJECT,
-    "ARRAY": Test.JSON_ARRAY,
-    "SCALAR": Test.JSON_SCALAR,
+    "VALUE": OperandTest.JSON_VALUE,
+    "OBJECT": OperandTest.JSON_OBJECT,
+    "ARRAY": OperandTest.JSON_ARRAY,
+    "SCALAR": OperandTest.JSON_SCALAR,
 }
 
 
@@ -277,12 +280,12 @@ class ExpressionParser(FormParser):
             right = self.expression(_COMPARISON + 1)
             return Binary(operator, left, right, start=left.start, end=self.end)
         if self.accept_all("A", "SET"):
-            test = Test.A_SET
+            test = OperandTest.A_SET
         else:
             if not self.at_any(_TESTS):
                 self.fail("NULL", "TRUE", "FALSE", "UNKNOWN", "DISTINCT", "JSON")
             test = _TESTS[self.advance().kind]
-            if test is Test.JSON:
+            if test is OperandTest.JSON:
                 test = self.choose_optional(_JSON_TESTS) or test
         return IsTest(left, test, negated, start=left.start, end=self.end)
 

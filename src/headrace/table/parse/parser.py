@@ -1,6 +1,7 @@
 """The ways into the parser: a statement, a script, an expression, a type."""
 
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from typing import Final, TypeVar
 
 from headrace.table.parse.source import SqlParseError, SqlSource
@@ -119,10 +120,12 @@ def parse_type(text: str) -> TypeSpec:
 def _parsed(text: str, parse: Callable[[StatementParser], T]) -> T:
     """What a text is parsed to; once more, with all that was expected, when it is refused."""
     source = SqlSource(text)
-    try:
+    with suppress(SqlParseError):
         return _guarded(StatementParser(source), parse)
-    except SqlParseError:
+    try:
         return _guarded(RecordingParser(source), parse)
+    except SqlParseError as error:
+        raise error.with_traceback(None) from None  # which is as deep as the text, and says nothing more
 
 
 def _guarded(parser: StatementParser, parse: Callable[[StatementParser], T]) -> T:

@@ -209,7 +209,7 @@ class Logical(SqlExpression):
     operands: tuple[SqlExpression, ...]
 
 
-class Test(Enum):
+class OperandTest(Enum):
     """What ``IS`` asks for; the value is the text behind it."""
 
     NULL = "NULL"
@@ -230,7 +230,7 @@ class IsTest(SqlExpression):
     """``operand IS [NOT] test``."""
 
     operand: SqlExpression
-    test: Test
+    test: OperandTest
     negated: bool = False
 
 

@@ -1,0 +1,42 @@
+"""The cases of SQL with the answers of Flink 2.3, which tests of several passes replay.
+
+A case is a line of JSON: statements of ``setup`` that all succeed, statements of ``sql`` of which the last ones may
+not be reached, and what was expected of each in ``expect``, or in its ``steps``. ``HEADRACE_SQL_CASES`` names another
+folder of cases.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+
+
+@cache
+def cases() -> list[dict[str, Any]]:
+    folder = os.environ.get("HEADRACE_SQL_CASES")
+    files = sorted(Path(folder).glob("*.jsonl")) if folder else []
+    lines = [line for file in files for line in file.read_text().splitlines()]
+    if not lines:
+        lines = gzip.decompress((HERE / "cases.jsonl.gz").read_bytes()).decode().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def groups() -> list[str]:
+    return sorted({case["group"] for case in cases()})
+
+
+def statements(group: str) -> Iterator[tuple[str, str, bool]]:
+    """The id of the case, each statement that was run, and whether Flink's parser took it."""
+    for case in cases():
+        if case["group"] == group:
+            yield from ((case["id"], statement, True) for statement in case["setup"])
+            steps = case["expect"].get("steps", [case["expect"]])
+            for statement, step in zip(case["sql"], steps, strict=False):
+                yield case["id"], statement, (step["kind"], step.get("phase")) != ("error", "parse")
