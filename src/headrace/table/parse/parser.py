@@ -138,7 +138,7 @@ def _guarded(parser: StatementParser, parse: Callable[[StatementParser], T]) -> 
 
 def _whole(parser: StatementParser, parse: Callable[[], T]) -> T:
     found = parse()
-    if not parser.accept(END):
+    if not parser.at(END):
         parser.fail(END)
     return found
 
