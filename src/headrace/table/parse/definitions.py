@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
+from headrace.table.parse.precedence import OPERAND
 from headrace.table.parse.queries import QueryParser
 from headrace.table.parse.tree.expressions import SqlExpression
 from headrace.table.parse.tree.node import Name, Path
@@ -123,7 +124,7 @@ class DefinitionParser(QueryParser):
 
     def literal(self) -> SqlExpression:
         """A literal, with a sign where it is a number."""
-        return self.expression(_ABOVE_OPERATORS)
+        return self.expression(OPERAND)
 
     def _optional_partition(self) -> Partition:
         return self.partition() if self.accept("PARTITION") else ()
@@ -554,7 +555,6 @@ class _Prefix:
         self.system = system
 
 
-_ABOVE_OPERATORS: Final = 101
 _Action = Callable[[DefinitionParser, int], AlterAction]
 
 _CREATED: Final[dict[str, Callable[[DefinitionParser, int, _Prefix], Statement]]] = {

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from headrace.table.parse.cursor import NAMES
 from headrace.table.parse.diagnosis import AN_EXPRESSION, AN_OPERATOR
 from headrace.table.parse.forms import FORMS, FORMS_OF_NAMES, QUERY_WORDS, FormParser
+from headrace.table.parse.precedence import AND, COMPARISON, IS, ITEM, MULTISET, NOT, OR, PATTERN, PRODUCT, SIGN, SUM
 from headrace.table.parse.tree.expressions import (
     Between,
     Binary,
@@ -50,17 +51,6 @@ from headrace.table.parse.tree.node import Name, Path
 from headrace.table.parse.tree.queries import QueryExpression, TableQuery
 from headrace.table.parse.tree.types import TypeSpec
 from headrace.table.parse.types import INTERVAL_UNITS
-
-_OR: Final = 22
-_AND: Final = 24
-_NOT: Final = 26
-_IS: Final = 28
-_COMPARISON: Final = 30
-_PATTERN: Final = 32
-_SUM: Final = 40
-_PRODUCT: Final = 60
-_SIGN: Final = 80
-_ITEM: Final = 100
 
 _FUNCTIONS: Final = """
     ABS ARRAY_CONCAT_AGG AVG CARDINALITY CEILING CHAR CHARACTER_LENGTH CHAR_LENGTH CLASSIFIER COALESCE COLLECT COUNT
@@ -175,7 +165,7 @@ class ExpressionParser(FormParser):
             return Exists(self.query_in_parentheses(), kind == "UNIQUE", start=start, end=self.end)
         if kind == "RUNNING":
             self.advance()
-            return MatchSemantics(False, self.expression(_ITEM), start=start, end=self.end)
+            return MatchSemantics(False, self.expression(ITEM), start=start, end=self.end)
         return self.refuse_operand()
 
     def _unary(self) -> SqlExpression:
@@ -192,7 +182,7 @@ class ExpressionParser(FormParser):
         start = self.start
         if self.kind == "FINAL" and self.ahead() in ("FIRST", "LAST", *_FUNCTION_WORDS):
             self.advance()
-            return MatchSemantics(True, self.expression(_ITEM), start=start, end=self.end)
+            return MatchSemantics(True, self.expression(ITEM), start=start, end=self.end)
         names = [self.name()]
         while self.at(".") and self.ahead() != "*":
             self.advance()
@@ -277,7 +267,7 @@ class ExpressionParser(FormParser):
         negated = self.accept("NOT")
         if self.accept_all("DISTINCT", "FROM"):
             operator = BinaryOperator.IS_NOT_DISTINCT_FROM if negated else BinaryOperator.IS_DISTINCT_FROM
-            right = self.expression(_COMPARISON + 1)
+            right = self.expression(COMPARISON + 1)
             return Binary(operator, left, right, start=left.start, end=self.end)
         if self.accept_all("A", "SET"):
             test = OperandTest.A_SET
@@ -329,9 +319,9 @@ class ExpressionParser(FormParser):
         symmetric = self.accept("SYMMETRIC")
         if not symmetric:
             self.accept("ASYMMETRIC")
-        low = self.expression(_PATTERN + 1)
+        low = self.expression(PATTERN + 1)
         self.expect("AND")
-        high = self.expression(_PATTERN + 1)
+        high = self.expression(PATTERN + 1)
         return Between(left, low, high, negated, symmetric, start=left.start, end=self.end)
 
     def _like(self, left: SqlExpression, _: Infix) -> SqlExpression:
@@ -342,8 +332,8 @@ class ExpressionParser(FormParser):
         if word == "SIMILAR":
             self.expect("TO")
         kind = LikeKind.SIMILAR_TO if word == "SIMILAR" else LikeKind(word)
-        pattern = self.expression(_PATTERN + 1)
-        escape = self.expression(_PATTERN + 1) if self.accept("ESCAPE") else None
+        pattern = self.expression(PATTERN + 1)
+        escape = self.expression(PATTERN + 1) if self.accept("ESCAPE") else None
         return Like(kind, left, pattern, escape, negated, start=left.start, end=self.end)
 
     def _submultiset(self, left: SqlExpression, _: Infix) -> SqlExpression:
@@ -352,7 +342,7 @@ class ExpressionParser(FormParser):
     def _is_submultiset(self, left: SqlExpression, negated: bool) -> SqlExpression:
         self.expect("SUBMULTISET", "OF")
         operator = BinaryOperator.NOT_SUBMULTISET_OF if negated else BinaryOperator.SUBMULTISET_OF
-        right = self.expression(_COMPARISON + 1)
+        right = self.expression(COMPARISON + 1)
         return Binary(operator, left, right, start=left.start, end=self.end)
 
     def _member(self, left: SqlExpression, infix: Infix) -> SqlExpression:
@@ -368,7 +358,7 @@ class ExpressionParser(FormParser):
             return left
         self.advance()
         operator = BinaryOperator(f"IMMEDIATELY {self.advance().kind}")
-        right = self.expression(_COMPARISON + 1)
+        right = self.expression(COMPARISON + 1)
         return Binary(operator, left, right, start=left.start, end=self.end)
 
     def _multiset(self, left: SqlExpression, _: Infix) -> SqlExpression:
@@ -376,7 +366,7 @@ class ExpressionParser(FormParser):
         word = self.choose({"UNION": "UNION", "INTERSECT": "INTERSECT", "EXCEPT": "EXCEPT"})
         quantifier = self.choose_optional(_QUANTIFIERS)
         operator = BinaryOperator(f"MULTISET {word}{' ALL' if quantifier is Quantifier.ALL else ''}")
-        right = self.expression(_OR)
+        right = self.expression(OR)
         return Binary(operator, left, right, start=left.start, end=self.end)
 
     def _item(self, left: SqlExpression, _: Infix) -> SqlExpression:
@@ -547,7 +537,7 @@ class ExpressionParser(FormParser):
             return FrameBound(BoundKind(f"UNBOUNDED {self.advance().kind}"), start=start, end=self.end)
         if not self._may_begin_expression():
             self.fail("CURRENT ROW", "UNBOUNDED PRECEDING", AN_EXPRESSION)
-        offset = self.expression(_IS)
+        offset = self.expression(IS)
         kind = self.choose({"PRECEDING": BoundKind.PRECEDING, "FOLLOWING": BoundKind.FOLLOWING})
         return FrameBound(kind, offset, start=start, end=self.end)
 
@@ -576,9 +566,9 @@ _QUERY_GOES_ON: Final = frozenset({"UNION", "INTERSECT", "EXCEPT", "MINUS", "ORD
 """The words by which what was a query in parentheses turns out to be the first part of one."""
 
 _PREFIXES: Final = {
-    "NOT": (UnaryOperator.NOT, _NOT),
-    "-": (UnaryOperator.MINUS, _SIGN),
-    "+": (UnaryOperator.PLUS, _SIGN),
+    "NOT": (UnaryOperator.NOT, NOT),
+    "-": (UnaryOperator.MINUS, SIGN),
+    "+": (UnaryOperator.PLUS, SIGN),
 }
 
 _NEGATABLE: Final[dict[str, Callable[[ExpressionParser, SqlExpression, bool], SqlExpression]]] = {
@@ -589,11 +579,11 @@ _NEGATABLE: Final[dict[str, Callable[[ExpressionParser, SqlExpression, bool], Sq
 }
 
 _INFIX: Final[dict[str, Infix]] = {
-    "OR": Infix(_OR, ExpressionParser._logical),
-    "AND": Infix(_AND, ExpressionParser._logical),
-    "IS": Infix(_IS, ExpressionParser._is),
+    "OR": Infix(OR, ExpressionParser._logical),
+    "AND": Infix(AND, ExpressionParser._logical),
+    "IS": Infix(IS, ExpressionParser._is),
     **{
-        operator.value: Infix(_COMPARISON, ExpressionParser._compare, operator)
+        operator.value: Infix(COMPARISON, ExpressionParser._compare, operator)
         for operator in (
             BinaryOperator.EQUALS,
             BinaryOperator.NOT_EQUALS,
@@ -604,7 +594,7 @@ _INFIX: Final[dict[str, Infix]] = {
         )
     },
     **{
-        operator.value: Infix(_COMPARISON, ExpressionParser._binary, operator)
+        operator.value: Infix(COMPARISON, ExpressionParser._binary, operator)
         for operator in (
             BinaryOperator.OVERLAPS,
             BinaryOperator.CONTAINS,
@@ -613,21 +603,21 @@ _INFIX: Final[dict[str, Infix]] = {
             BinaryOperator.SUCCEEDS,
         )
     },
-    "IMMEDIATELY": Infix(_COMPARISON, ExpressionParser._immediately),
-    "MEMBER": Infix(_COMPARISON, ExpressionParser._member, BinaryOperator.MEMBER_OF),
-    "SUBMULTISET": Infix(_COMPARISON, ExpressionParser._submultiset),
-    "MULTISET": Infix(14, ExpressionParser._multiset),
-    "NOT": Infix(_PATTERN, ExpressionParser._not),
-    "IN": Infix(_PATTERN, ExpressionParser._in),
-    "BETWEEN": Infix(_PATTERN, ExpressionParser._between),
-    **dict.fromkeys(("LIKE", "ILIKE", "RLIKE", "SIMILAR"), Infix(_PATTERN, ExpressionParser._like)),
-    "+": Infix(_SUM, ExpressionParser._binary, BinaryOperator.PLUS),
-    "-": Infix(_SUM, ExpressionParser._binary, BinaryOperator.MINUS),
-    "*": Infix(_PRODUCT, ExpressionParser._binary, BinaryOperator.TIMES),
-    "/": Infix(_PRODUCT, ExpressionParser._binary, BinaryOperator.DIVIDE),
-    "%": Infix(_PRODUCT, ExpressionParser._binary, BinaryOperator.MODULO),
-    "||": Infix(_PRODUCT, ExpressionParser._binary, BinaryOperator.CONCAT),
-    "[": Infix(_ITEM, ExpressionParser._item),
-    ".": Infix(_ITEM, ExpressionParser._field),
+    "IMMEDIATELY": Infix(COMPARISON, ExpressionParser._immediately),
+    "MEMBER": Infix(COMPARISON, ExpressionParser._member, BinaryOperator.MEMBER_OF),
+    "SUBMULTISET": Infix(COMPARISON, ExpressionParser._submultiset),
+    "MULTISET": Infix(MULTISET, ExpressionParser._multiset),
+    "NOT": Infix(PATTERN, ExpressionParser._not),
+    "IN": Infix(PATTERN, ExpressionParser._in),
+    "BETWEEN": Infix(PATTERN, ExpressionParser._between),
+    **dict.fromkeys(("LIKE", "ILIKE", "RLIKE", "SIMILAR"), Infix(PATTERN, ExpressionParser._like)),
+    "+": Infix(SUM, ExpressionParser._binary, BinaryOperator.PLUS),
+    "-": Infix(SUM, ExpressionParser._binary, BinaryOperator.MINUS),
+    "*": Infix(PRODUCT, ExpressionParser._binary, BinaryOperator.TIMES),
+    "/": Infix(PRODUCT, ExpressionParser._binary, BinaryOperator.DIVIDE),
+    "%": Infix(PRODUCT, ExpressionParser._binary, BinaryOperator.MODULO),
+    "||": Infix(PRODUCT, ExpressionParser._binary, BinaryOperator.CONCAT),
+    "[": Infix(ITEM, ExpressionParser._item),
+    ".": Infix(ITEM, ExpressionParser._field),
 }
 """By the kind of its first token, each operator that stands behind an operand."""

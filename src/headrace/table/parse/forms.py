@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Final, NoReturn
 
 from headrace.table.parse.diagnosis import AN_EXPRESSION
+from headrace.table.parse.precedence import PATTERN
 from headrace.table.parse.tokens import (
     APPROXIMATE,
     BINARY,
@@ -285,7 +286,7 @@ class FormParser(TypeParser):
         start = self.start
         self.advance()
         self.expect("(")
-        arguments = [self.expression(_ABOVE_IN)]
+        arguments = [self.expression(PATTERN + 1)]
         self.expect("IN")
         arguments.append(self.expression())
         if self.accept("FROM"):
@@ -497,7 +498,6 @@ class FormParser(TypeParser):
         self.fail(AN_EXPRESSION)
 
 
-_ABOVE_IN: Final = 33
 _SIDES: Final = {side.value: side for side in TrimSide}
 
 _NUMBERS: Final[dict[str, Callable[[FormParser], SqlExpression]]] = {

@@ -1,0 +1,67 @@
+"""How much operators bind, in Calcite's numbers: what the parser goes by, and what needs parentheses in text."""
+
+from typing import Final
+
+from headrace.table.parse.tree.expressions import (
+    Between,
+    Binary,
+    BinaryOperator,
+    InList,
+    InQuery,
+    IsTest,
+    Like,
+    Logical,
+    Quantified,
+    SqlExpression,
+    Unary,
+    UnaryOperator,
+)
+
+MULTISET: Final = 14
+OR: Final = 22
+AND: Final = 24
+NOT: Final = 26
+IS: Final = 28
+COMPARISON: Final = 30
+PATTERN: Final = 32
+SUM: Final = 40
+PRODUCT: Final = 60
+SIGN: Final = 80
+ITEM: Final = 100
+OPERAND: Final = 101
+"""What is no operator at all."""
+
+ARITHMETIC: Final = {
+    BinaryOperator.PLUS: SUM,
+    BinaryOperator.MINUS: SUM,
+    BinaryOperator.TIMES: PRODUCT,
+    BinaryOperator.DIVIDE: PRODUCT,
+    BinaryOperator.MODULO: PRODUCT,
+    BinaryOperator.CONCAT: PRODUCT,
+}
+"""The operators that compute a value; all others compare, but those of multisets."""
+
+_BY_CLASS: Final[dict[type[SqlExpression], int]] = {
+    IsTest: IS,
+    Quantified: COMPARISON,
+    Between: PATTERN,
+    Like: PATTERN,
+    InList: PATTERN,
+    InQuery: PATTERN,
+}
+
+
+def of_operator(operator: BinaryOperator) -> int:
+    """How much an operator between two operands binds."""
+    return MULTISET if operator.value.startswith("MULTISET") else ARITHMETIC.get(operator, COMPARISON)
+
+
+def of_expression(node: SqlExpression) -> int:
+    """How much the outermost operator of an expression binds."""
+    if isinstance(node, Binary):
+        return of_operator(node.operator)
+    if isinstance(node, Logical):
+        return AND if node.is_and else OR
+    if isinstance(node, Unary):
+        return NOT if node.operator is UnaryOperator.NOT else SIGN
+    return _BY_CLASS.get(type(node), OPERAND)
