@@ -15,6 +15,9 @@ from headrace.table.parse.tree import queries as qu
 from headrace.table.parse.tree import types as ty
 from headrace.table.parse.tree.node import Name, Path, SqlNode
 
+_NEEDS_PARENTHESES: Final = (ex.Identifier, ex.IntegerLiteral, ex.DecimalLiteral, ex.DoubleLiteral)
+"""What a point behind it would go on with."""
+
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -295,7 +298,7 @@ def _(node: ex.FieldAccess) -> str:
     operand = _operand(node.operand, precedence.ITEM)
     return (
         f"({operand}).{sql_of(node.name)}"
-        if isinstance(node.operand, ex.Identifier)
+        if isinstance(node.operand, _NEEDS_PARENTHESES)
         else f"{operand}.{sql_of(node.name)}"
     )
 
