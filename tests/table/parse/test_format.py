@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from headrace.table.parse import parse_expression, parse_script, parse_statement, parse_type
 from headrace.table.parse.format import sql_of
 from headrace.table.parse.tree import expressions as ex
-from headrace.table.parse.tree.node import Name, SqlNode
-from headrace.table.parse.tree.queries import QueryExpression
+from headrace.table.parse.tree.node import Name, QueryExpression, SqlNode
 from headrace.table.parse.tree.statements import (
     ComputedColumn,
     CreateTable,

@@ -6,8 +6,7 @@ from typing import Final
 from headrace.table.parse.precedence import OPERAND
 from headrace.table.parse.queries import QueryParser
 from headrace.table.parse.tree.expressions import SqlExpression
-from headrace.table.parse.tree.node import Name, Path
-from headrace.table.parse.tree.queries import QueryExpression
+from headrace.table.parse.tree.node import Name, Path, QueryExpression
 from headrace.table.parse.tree.statements import (
     AddPartitions,
     Alter,

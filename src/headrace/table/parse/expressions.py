@@ -47,8 +47,8 @@ from headrace.table.parse.tree.expressions import (
     Unary,
     UnaryOperator,
 )
-from headrace.table.parse.tree.node import Name, Path
-from headrace.table.parse.tree.queries import QueryExpression, TableQuery
+from headrace.table.parse.tree.node import Name, Path, QueryExpression
+from headrace.table.parse.tree.queries import TableQuery
 from headrace.table.parse.tree.types import TypeSpec
 from headrace.table.parse.types import INTERVAL_UNITS
 

@@ -13,7 +13,7 @@ from headrace.table.parse.keywords import RESERVED
 from headrace.table.parse.tree import expressions as ex
 from headrace.table.parse.tree import queries as qu
 from headrace.table.parse.tree import types as ty
-from headrace.table.parse.tree.node import Name, Path, SqlNode
+from headrace.table.parse.tree.node import Name, Path, QueryExpression, SqlNode
 
 _NEEDS_PARENTHESES: Final = (ex.Identifier, ex.IntegerLiteral, ex.DecimalLiteral, ex.DoubleLiteral)
 """What a point behind it would go on with."""
@@ -586,19 +586,19 @@ def _(node: qu.TableQuery) -> str:
     return f"TABLE {sql_of(node.table)}"
 
 
-def _part(node: qu.QueryExpression) -> str:
+def _part(node: QueryExpression) -> str:
     simple = isinstance(node, (qu.SelectQuery, qu.ValuesQuery, qu.TableQuery))
     return sql_of(node) if simple else f"({sql_of(node)})"
 
 
-def _is_intersection(node: qu.QueryExpression) -> bool:
+def _is_intersection(node: QueryExpression) -> bool:
     return isinstance(node, qu.SetOperation) and node.operator is qu.SetOperator.INTERSECT
 
 
 @sql_of.register
 def _(node: qu.SetOperation) -> str:
     rights: list[qu.SetOperation] = []
-    left: qu.QueryExpression = node
+    left: QueryExpression = node
     while isinstance(left, qu.SetOperation):
         rights.append(left)
         left = left.left

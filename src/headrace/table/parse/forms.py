@@ -56,8 +56,7 @@ from headrace.table.parse.tree.expressions import (
     UnitArgument,
     When,
 )
-from headrace.table.parse.tree.node import Name, Path
-from headrace.table.parse.tree.queries import QueryExpression
+from headrace.table.parse.tree.node import Name, Path, QueryExpression
 from headrace.table.parse.types import UNITS, TypeParser
 
 STRINGS: Final = (STRING, UNICODE, ESCAPED)

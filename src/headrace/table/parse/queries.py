@@ -6,6 +6,7 @@ from headrace.table.parse.diagnosis import A_QUERY, AN_EXPRESSION
 from headrace.table.parse.relations import RelationParser
 from headrace.table.parse.tokens import APPROXIMATE, DECIMAL, INTEGER
 from headrace.table.parse.tree.expressions import Parameter, Quantifier, SqlExpression, Star
+from headrace.table.parse.tree.node import QueryExpression
 from headrace.table.parse.tree.queries import (
     EmptyGrouping,
     GroupBy,
@@ -14,7 +15,6 @@ from headrace.table.parse.tree.queries import (
     GroupingKind,
     NamedWindow,
     OrderedQuery,
-    QueryExpression,
     SelectItem,
     SelectQuery,
     SetOperation,

@@ -3,13 +3,9 @@
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
-from typing import TYPE_CHECKING
 
-from headrace.table.parse.tree.node import Name, Path, SqlNode
+from headrace.table.parse.tree.node import Name, Path, QueryExpression, SqlNode
 from headrace.table.parse.tree.types import IntervalQualifier, TimeUnit, TypeSpec
-
-if TYPE_CHECKING:
-    from headrace.table.parse.tree.queries import QueryExpression
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +275,7 @@ class InQuery(SqlExpression):
     """``operand [NOT] IN (query)``."""
 
     operand: SqlExpression
-    query: "QueryExpression"
+    query: QueryExpression
     negated: bool = False
 
 
@@ -294,7 +290,7 @@ class Quantified(SqlExpression):
     operator: BinaryOperator
     operand: SqlExpression
     is_all: bool
-    query: "QueryExpression | None"
+    query: QueryExpression | None
     items: tuple[SqlExpression, ...] = ()
 
 
@@ -302,7 +298,7 @@ class Quantified(SqlExpression):
 class Exists(SqlExpression):
     """``EXISTS (query)``, or ``UNIQUE (query)``."""
 
-    query: "QueryExpression"
+    query: QueryExpression
     is_unique: bool = False
 
 
@@ -310,7 +306,7 @@ class Exists(SqlExpression):
 class ScalarQuery(SqlExpression):
     """A query in parentheses where a value is expected."""
 
-    query: "QueryExpression"
+    query: QueryExpression
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,7 +375,7 @@ class CollectionQuery(SqlExpression):
     """``ARRAY(query)``, ``MAP(query)``, ``MULTISET(query)``."""
 
     kind: ConstructorKind
-    query: "QueryExpression"
+    query: QueryExpression
 
 
 @dataclass(frozen=True, slots=True)
@@ -559,7 +555,7 @@ class Descriptor(SqlExpression):
 class TableArgument(SqlExpression):
     """``TABLE t [PARTITION BY ...] [ORDER BY ...]``, or a query in place of ``TABLE t``."""
 
-    query: "QueryExpression"
+    query: QueryExpression
     partition_by: tuple[Name, ...] = ()
     order_by: tuple[OrderItem, ...] = ()
 

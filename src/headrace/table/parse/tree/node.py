@@ -49,6 +49,11 @@ class Path(SqlNode):
         return ".".join(self.texts)
 
 
+@dataclass(frozen=True, slots=True)
+class QueryExpression(SqlNode):
+    """A node that gives rows, and may stand in parentheses, in a view, or behind ``INSERT INTO``."""
+
+
 def children(node: SqlNode) -> Iterator[SqlNode]:
     """The nodes that a node is made of, in the order of its fields."""
     kind = type(node)

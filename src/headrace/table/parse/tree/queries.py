@@ -12,12 +12,7 @@ from headrace.table.parse.tree.expressions import (
     Quantifier,
     SqlExpression,
 )
-from headrace.table.parse.tree.node import Name, Path, SqlNode
-
-
-@dataclass(frozen=True, slots=True)
-class QueryExpression(SqlNode):
-    """A node that gives rows, and may stand in parentheses, in a view, or behind ``INSERT INTO``."""
+from headrace.table.parse.tree.node import Name, Path, QueryExpression, SqlNode
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from headrace.table.parse.tree.expressions import Call, SqlExpression
-from headrace.table.parse.tree.node import Name, Path, SqlNode
-from headrace.table.parse.tree.queries import Hint, QueryExpression, Relation
+from headrace.table.parse.tree.node import Name, Path, QueryExpression, SqlNode
+from headrace.table.parse.tree.queries import Hint, Relation
 from headrace.table.parse.tree.types import TypeSpec
 
 
