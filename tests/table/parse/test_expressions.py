@@ -22,7 +22,6 @@ from headrace.table.parse.tree.expressions import (
     DoubleLiteral,
     Exists,
     FieldAccess,
-    Frame,
     Identifier,
     InList,
     InQuery,
@@ -53,6 +52,7 @@ from headrace.table.parse.tree.expressions import (
     TrimSide,
     Unary,
     UnitArgument,
+    WindowFrame,
 )
 from headrace.table.parse.tree.types import (
     AtomicTypeSpec,
@@ -231,7 +231,7 @@ def test_frames(text: str, low: BoundKind, high: BoundKind | None) -> None:
     assert isinstance(over, Over)
     assert isinstance(over.window, OverWindow)
     frame = over.window.frame
-    assert isinstance(frame, Frame)
+    assert isinstance(frame, WindowFrame)
     assert frame.is_rows is text.startswith("ROWS")
     assert (frame.low.kind, frame.high and frame.high.kind) == (low, high)
 

@@ -109,7 +109,7 @@ def grown(inner: st.SearchStrategy[ex.SqlExpression]) -> st.SearchStrategy[ex.Sq
         st.builds(
             ex.CaseExpression,
             st.none(),
-            st.builds(ex.When, st.tuples(inner), inner, **at).map(lambda when: (when,)),
+            st.builds(ex.CaseBranch, st.tuples(inner), inner, **at).map(lambda when: (when,)),
             st.none() | inner,
             **at,
         ),

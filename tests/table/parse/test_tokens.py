@@ -69,7 +69,7 @@ def test_values() -> None:
 
 
 @given(TEXTS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_tokens_stand_where_they_say(text: str) -> None:
     found = tokenize(text)
     assert [text[token.start : token.end] for token in found] == [token.text for token in found]
@@ -80,7 +80,7 @@ def test_tokens_stand_where_they_say(text: str) -> None:
 
 
 @given(TEXTS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_no_text_fails_in_another_way(text: str) -> None:
     error = None
     try:

@@ -18,11 +18,11 @@ NAMES: Final = NON_RESERVED | {NAME, QUOTED}
 T = TypeVar("T")
 
 
-class Cursor:
+class TokenCursor:
     """Goes through the tokens of a text, always forwards.
 
     Parsers derive from it and ask of which kind the next token is, with one of the methods here. These do not
-    remember what was asked, which would cost as much as the rest. When a text is refused, it is parsed again by a
+    remember what was asked, which would cost as much as the rest. CaseBranch a text is refused, it is parsed again by a
     class that does (see :mod:`headrace.table.parse.parser`): it comes to the same place, and then knows what would
     have been right there.
 

@@ -23,7 +23,6 @@ from headrace.table.parse.tree.statements import (
     CreateModel,
     CreateTable,
     CreateView,
-    Distribution,
     DistributionKind,
     Drop,
     DropColumns,
@@ -44,8 +43,8 @@ from headrace.table.parse.tree.statements import (
     PhysicalColumn,
     Refresh,
     RefreshMode,
-    Rename,
     RenameColumn,
+    RenameTo,
     ResetOptions,
     Resume,
     SchemaChange,
@@ -57,6 +56,7 @@ from headrace.table.parse.tree.statements import (
     SetRefreshMode,
     Statement,
     Suspend,
+    TableDistribution,
     TableElement,
     TableLike,
     Watermark,
@@ -137,7 +137,7 @@ class DefinitionParser(QueryParser):
     def _optional_query(self) -> QueryExpression | None:
         return self.query() if self.accept("AS") else None
 
-    def _distribution(self) -> Distribution:
+    def _distribution(self) -> TableDistribution:
         start = self.start
         kind = None
         columns: tuple[Name, ...] = ()
@@ -150,9 +150,9 @@ class DefinitionParser(QueryParser):
         if self.accept("INTO"):
             buckets = self.integer()
             self.expect("BUCKETS")
-        return Distribution(kind, columns, buckets, start=start, end=self.end)
+        return TableDistribution(kind, columns, buckets, start=start, end=self.end)
 
-    def _optional_distribution(self) -> Distribution | None:
+    def _optional_distribution(self) -> TableDistribution | None:
         return self._distribution() if self.accept("DISTRIBUTED") else None
 
     # --- columns and keys --------------------------------------------------------------------------------------------
@@ -439,7 +439,7 @@ class DefinitionParser(QueryParser):
 
     def _rename(self, start: int) -> AlterAction:
         self.expect("TO")
-        return Rename(self.path(), start=start, end=self.end)
+        return RenameTo(self.path(), start=start, end=self.end)
 
     def _rename_table_or_column(self, start: int) -> AlterAction:
         if self.at("TO"):

@@ -18,7 +18,6 @@ from headrace.table.parse.tree.expressions import (
     Descriptor,
     Exists,
     FieldAccess,
-    Frame,
     FrameBound,
     Identifier,
     InList,
@@ -46,6 +45,7 @@ from headrace.table.parse.tree.expressions import (
     TableArgument,
     Unary,
     UnaryOperator,
+    WindowFrame,
 )
 from headrace.table.parse.tree.node import Name, Path, QueryExpression
 from headrace.table.parse.tree.queries import TableQuery
@@ -516,7 +516,7 @@ class ExpressionParser(FormParser):
         self.expect(")")
         return OverWindow(base, partition, order, frame, start=start, end=self.end)
 
-    def _frame(self) -> Frame:
+    def _frame(self) -> WindowFrame:
         start = self.start
         is_rows = self.advance().kind == "ROWS"
         high = None
@@ -526,7 +526,7 @@ class ExpressionParser(FormParser):
             high = self._bound()
         else:
             low = self._bound()
-        return Frame(is_rows, low, high, start=start, end=self.end)
+        return WindowFrame(is_rows, low, high, start=start, end=self.end)
 
     def _bound(self) -> FrameBound:
         start = self.start

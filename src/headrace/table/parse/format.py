@@ -307,7 +307,7 @@ def _(node: ex.FieldAccess) -> str:
 
 
 @sql_of.register
-def _(node: ex.When) -> str:
+def _(node: ex.CaseBranch) -> str:
     return f"WHEN {_list(node.conditions)} THEN {sql_of(node.result)}"
 
 
@@ -406,7 +406,7 @@ def _(node: ex.FrameBound) -> str:
 
 
 @sql_of.register
-def _(node: ex.Frame) -> str:
+def _(node: ex.WindowFrame) -> str:
     word = "ROWS" if node.is_rows else "RANGE"
     if node.high is None:
         return f"{word} {sql_of(node.low)}"

@@ -25,6 +25,7 @@ from headrace.table.parse.tree.expressions import (
     BinaryLiteral,
     BooleanLiteral,
     Call,
+    CaseBranch,
     CaseExpression,
     CastExpression,
     CollectionConstructor,
@@ -54,7 +55,6 @@ from headrace.table.parse.tree.expressions import (
     Trim,
     TrimSide,
     UnitArgument,
-    When,
 )
 from headrace.table.parse.tree.node import Name, Path, QueryExpression
 from headrace.table.parse.types import UNITS, TypeParser
@@ -232,13 +232,13 @@ class FormParser(TypeParser):
         self.expect("END")
         return CaseExpression(operand, tuple(branches), otherwise, start=start, end=self.end)
 
-    def _when(self, may_be_several: bool) -> When:
+    def _when(self, may_be_several: bool) -> CaseBranch:
         start = self.start
         self.expect("WHEN")
         conditions = self.some(self.expression) if may_be_several else (self.expression(),)
         self.expect("THEN")
         result = self.expression()
-        return When(conditions, result, start=start, end=self.end)
+        return CaseBranch(conditions, result, start=start, end=self.end)
 
     def cast(self) -> SqlExpression:
         start = self.start

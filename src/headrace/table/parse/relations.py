@@ -125,9 +125,10 @@ class RelationParser(ExpressionParser):
             call = self._table_call()
             self.expect(")")
             return TableFunction(call, is_lateral, start=start, end=self.end)
-        if self.at_name() and is_lateral:
-            call = self._table_call()
-            return TableFunction(call, True, start=start, end=self.end)
+        if is_lateral and self.at_name():
+            self.refuse(
+                f"expected '(' or TABLE behind LATERAL, found '{self.token.text}'", "Write LATERAL TABLE(f(x))."
+            )
         return self.fail(NAME, "(", "TABLE", "LATERAL", "UNNEST")
 
     def _named_table(self) -> Relation:

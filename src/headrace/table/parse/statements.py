@@ -12,9 +12,9 @@ from headrace.table.parse.tree.expressions import SqlExpression
 from headrace.table.parse.tree.node import Name, Path
 from headrace.table.parse.tree.statements import (
     AnalyzeTable,
-    Assignment,
     BeginStatementSet,
     CallProcedure,
+    ColumnAssignment,
     CompilePlan,
     ConflictAction,
     Delete,
@@ -28,7 +28,7 @@ from headrace.table.parse.tree.statements import (
     Insert,
     Jar,
     LoadModule,
-    Merge,
+    MergeInto,
     ObjectKind,
     Option,
     Partition,
@@ -169,10 +169,10 @@ class StatementParser(DefinitionParser):
         where = self.expression() if self.accept("WHERE") else None
         return Update(table, assignments, alias, where, start=start, end=self.end)
 
-    def _assignment(self) -> Assignment:
+    def _assignment(self) -> ColumnAssignment:
         column = self.path()
         self.expect("=")
-        return Assignment(column, self.expression(), start=column.start, end=self.end)
+        return ColumnAssignment(column, self.expression(), start=column.start, end=self.end)
 
     def merge(self) -> Statement:
         start = self.start
@@ -185,7 +185,7 @@ class StatementParser(DefinitionParser):
         condition = self.expression()
         if not self.at("WHEN"):
             self.fail("WHEN")
-        updates: tuple[Assignment, ...] = ()
+        updates: tuple[ColumnAssignment, ...] = ()
         columns: tuple[Name, ...] = ()
         values: tuple[SqlExpression, ...] | None = None
         if self.at_all("WHEN", "MATCHED"):
@@ -195,7 +195,7 @@ class StatementParser(DefinitionParser):
             self.expect("WHEN", "NOT", "MATCHED", "THEN", "INSERT")
             columns = self.names_in_parentheses() if self._at_columns() else ()
             values = self._merge_values()
-        return Merge(table, alias, source, condition, updates, columns, values, start=start, end=self.end)
+        return MergeInto(table, alias, source, condition, updates, columns, values, start=start, end=self.end)
 
     def _merge_values(self) -> tuple[SqlExpression, ...]:
         has_parentheses = self.accept("(")

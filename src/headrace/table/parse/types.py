@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, NoReturn
 
-from headrace.table.parse.cursor import Cursor
+from headrace.table.parse.cursor import TokenCursor
 from headrace.table.parse.diagnosis import A_TYPE, A_UNIT
 from headrace.table.parse.tokens import INTEGER, STRING
 from headrace.table.parse.tree.types import (
@@ -82,7 +82,7 @@ _SMALLER: Final = {
 }
 
 
-class TypeParser(Cursor):
+class TypeParser(TokenCursor):
     """Parses data types as Flink extends them: with nullability, comments of fields, and angle brackets."""
 
     __slots__ = ()

@@ -329,7 +329,7 @@ class FieldAccess(SqlExpression):
 
 
 @dataclass(frozen=True, slots=True)
-class When(SqlNode):
+class CaseBranch(SqlNode):
     """``WHEN condition, ... THEN result``; several conditions only in a ``CASE`` with an operand."""
 
     conditions: tuple[SqlExpression, ...]
@@ -341,7 +341,7 @@ class CaseExpression(SqlExpression):
     """``CASE [operand] WHEN ... [ELSE otherwise] END``."""
 
     operand: SqlExpression | None
-    branches: tuple[When, ...]
+    branches: tuple[CaseBranch, ...]
     otherwise: SqlExpression | None
 
 
@@ -496,7 +496,7 @@ class FrameBound(SqlNode):
 
 
 @dataclass(frozen=True, slots=True)
-class Frame(SqlNode):
+class WindowFrame(SqlNode):
     """``ROWS | RANGE BETWEEN low AND high``; the high end is the current row when only one is said."""
 
     is_rows: bool
@@ -511,7 +511,7 @@ class OverWindow(SqlNode):
     base: Name | None
     partition_by: tuple[SqlExpression, ...]
     order_by: tuple[OrderItem, ...]
-    frame: Frame | None
+    frame: WindowFrame | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,7 +129,7 @@ class DistributionKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Distribution(SqlNode):
+class TableDistribution(SqlNode):
     """``BY [HASH | RANGE](column, ...) [INTO n BUCKETS]``, or ``INTO n BUCKETS``."""
 
     kind: DistributionKind | None
@@ -192,7 +192,7 @@ class CreateTable(Statement):
     table: Path
     elements: tuple[TableElement, ...] = ()
     comment: str | None = None
-    distribution: Distribution | None = None
+    distribution: TableDistribution | None = None
     partitioned_by: tuple[Name, ...] = ()
     options: tuple[Option, ...] = ()
     like: TableLike | None = None
@@ -218,7 +218,7 @@ class CreateMaterializedTable(Statement):
     query: QueryExpression
     elements: tuple[TableElement, ...] = ()
     comment: str | None = None
-    distribution: Distribution | None = None
+    distribution: TableDistribution | None = None
     partitioned_by: tuple[Name, ...] = ()
     options: tuple[Option, ...] = ()
     freshness: SqlExpression | None = None
@@ -329,7 +329,7 @@ class AlterAction(SqlNode):
 
 
 @dataclass(frozen=True, slots=True)
-class Rename(AlterAction):
+class RenameTo(AlterAction):
     """``RENAME TO name``."""
 
     to: Path
@@ -375,7 +375,7 @@ class ColumnPlace(SqlNode):
 class SchemaChange(SqlNode):
     """An element of ``ADD`` or ``MODIFY``, with its place where it is a column."""
 
-    element: TableElement | Distribution
+    element: TableElement | TableDistribution
     place: ColumnPlace | None = None
 
 
@@ -548,7 +548,7 @@ class Delete(Statement):
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment(SqlNode):
+class ColumnAssignment(SqlNode):
     """``column = value`` of ``UPDATE``."""
 
     column: Path
@@ -560,13 +560,13 @@ class Update(Statement):
     """``UPDATE table [[AS] alias] SET column = value, ... [WHERE condition]``."""
 
     table: Path
-    assignments: tuple[Assignment, ...]
+    assignments: tuple[ColumnAssignment, ...]
     alias: Name | None = None
     where: SqlExpression | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Merge(Statement):
+class MergeInto(Statement):
     """``MERGE INTO table [AS alias] USING source ON condition WHEN ...``, which Flink parses and then refuses.
 
     Attributes:
@@ -578,7 +578,7 @@ class Merge(Statement):
     alias: Name | None
     source: Relation
     condition: SqlExpression
-    updates: tuple[Assignment, ...] = ()
+    updates: tuple[ColumnAssignment, ...] = ()
     insert_columns: tuple[Name, ...] = ()
     insert_values: tuple[SqlExpression, ...] | None = None
 
