@@ -115,7 +115,7 @@ def test_alter(text: str, action: type[st.AlterAction]) -> None:
         ("DELETE FROM t AS x WHERE a = 1", st.Delete),
         ("UPDATE t SET a = 1, b = 2 WHERE c", st.Update),
         (
-            "MERGE INTO t USING u ON t.a = u.a WHEN MATCHED THEN UPDATE SET b = 1 WHEN NOT MATCHED THEN INSERT VALUES (1)",
+            "MERGE INTO t USING u ON c WHEN MATCHED THEN UPDATE SET b = 1 WHEN NOT MATCHED THEN INSERT VALUES (1)",
             st.MergeInto,
         ),
         ("TRUNCATE TABLE t", st.Truncate),

@@ -517,7 +517,7 @@ FORMS: Final[dict[str, Callable[[FormParser], SqlExpression]]] = {
     **dict.fromkeys(("DATE", "TIME", "TIMESTAMP"), FormParser.temporal),
     "INTERVAL": FormParser.interval,
     "CASE": FormParser.case,
-    "CAST": FormParser.cast,
+    **dict.fromkeys(("CAST", "TRY_CAST"), FormParser.cast),
     **dict.fromkeys(("ARRAY", "MULTISET"), FormParser.constructor),
     "EXTRACT": FormParser.extract,
     "POSITION": FormParser.position,
@@ -538,7 +538,6 @@ FORMS: Final[dict[str, Callable[[FormParser], SqlExpression]]] = {
 FORMS_OF_NAMES: Final[dict[tuple[str, str], Callable[[FormParser], SqlExpression]]] = {
     ("MAP", "["): FormParser.constructor,
     ("MAP", "("): FormParser.constructor,
-    ("TRY_CAST", "("): FormParser.cast,
     ("TIMESTAMPADD", "("): FormParser.unit_first,
     ("TIMESTAMPDIFF", "("): FormParser.unit_first,
     ("DATE_DIFF", "("): FormParser.unit_last,

@@ -51,6 +51,7 @@ from headrace.table.parse.tree.statements import (
 )
 
 _DETAILS: Final = {each.value: each for each in ExplainDetail}
+_CONFLICTS: Final = {action.value.removeprefix("DO "): action for action in ConflictAction}
 _SHOWN: Final = {kind.value: kind for kind in ShowKind if " " not in kind.value}
 _IN_CATALOG: Final = (ShowKind.DATABASES,)
 _IN_DATABASE: Final = (
@@ -115,21 +116,8 @@ class StatementParser(DefinitionParser):
         return number == 1 and self.ahead(1) not in QUERY_WORDS
 
     def _on_conflict(self) -> ConflictAction:
-        self.expect("ON")
-        word = self.token
-        if word.text.upper() != "CONFLICT":
-            self.fail("CONFLICT")
-        self.advance()
-        if self.token.text.upper() != "DO":
-            self.fail("DO")
-        self.advance()
-        action = {"NOTHING": ConflictAction.NOTHING, "ERROR": ConflictAction.ERROR}.get(self.token.text.upper())
-        if self.token.text.upper() == "DEDUPLICATE":
-            action = ConflictAction.DEDUPLICATE
-        if action is None:
-            self.fail("NOTHING", "ERROR", "DEDUPLICATE")
-        self.advance()
-        return action
+        self.expect("ON", "CONFLICT", "DO")
+        return self.choose(_CONFLICTS)
 
     def statement_set(self) -> StatementSet:
         """``STATEMENT SET BEGIN insert; ... END``."""

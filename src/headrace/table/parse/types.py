@@ -40,6 +40,8 @@ _ATOMIC: Final = {
     "STRING": (TypeWord.STRING, _NONE),
     "BYTES": (TypeWord.BYTES, _NONE),
     "DATE": (TypeWord.DATE, _NONE),
+    "VARIANT": (TypeWord.VARIANT, _NONE),
+    "BITMAP": (TypeWord.BITMAP, _NONE),
     "DECIMAL": (TypeWord.DECIMAL, _SIZE_AND_SCALE),
     "DEC": (TypeWord.DECIMAL, _SIZE_AND_SCALE),
     "NUMERIC": (TypeWord.DECIMAL, _SIZE_AND_SCALE),
@@ -137,8 +139,6 @@ class TypeParser(TokenCursor):
         form = _FORMS.get(self.kind)
         if form is not None and (self.ahead() == "<" or self.kind != "MAP"):
             return form(self, start)
-        if self.ahead() == "<" and self.token.text.upper() == "STRUCTURED":
-            return self._structured(start)
         if not self.at_name():
             self.fail(A_TYPE)
         return NamedTypeSpec(None, self.path(), start=start, end=self.end)
@@ -273,6 +273,7 @@ _FORMS: Final[dict[str, Callable[[TypeParser, int], TypeSpec]]] = {
     "MAP": TypeParser._map,
     "ROW": TypeParser._row,
     "RAW": TypeParser._raw,
+    "STRUCTURED": TypeParser._structured,
 }
 """By its first word, how a type goes on that is made of others."""
 

@@ -7,7 +7,7 @@ from headrace.table.parse.tree.node import Name, Path, SqlNode
 
 
 class TypeWord(Enum):
-    """The types that have words of their own; the value is Flink's name. Others are names, as ``VARIANT``."""
+    """The types that have words of their own; the value is Flink's name."""
 
     BOOLEAN = "BOOLEAN"
     TINYINT = "TINYINT"
@@ -27,6 +27,8 @@ class TypeWord(Enum):
     TIME = "TIME"
     TIMESTAMP = "TIMESTAMP"
     TIMESTAMP_LTZ = "TIMESTAMP_LTZ"
+    VARIANT = "VARIANT"
+    BITMAP = "BITMAP"
     ANY = "ANY"
     GEOMETRY = "GEOMETRY"
 
@@ -99,7 +101,7 @@ class AtomicTypeSpec(TypeSpec):
 
 @dataclass(frozen=True, slots=True)
 class NamedTypeSpec(TypeSpec):
-    """A type by its name: one of a user, or one that has no word of its own, as ``VARIANT`` and ``BITMAP``."""
+    """A type by its name, as that of a user. Which names there are, the binder says."""
 
     path: Path
 
