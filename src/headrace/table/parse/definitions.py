@@ -54,6 +54,8 @@ from headrace.table.parse.tree.statements import (
     SetOptions,
     SetQuery,
     SetRefreshMode,
+    StartMode,
+    StartModeKind,
     Statement,
     Suspend,
     TableDistribution,
@@ -67,6 +69,7 @@ _LANGUAGES: Final = {each.value: each for each in FunctionLanguage}
 _FEATURES: Final = {each.value: each for each in LikeFeature}
 _STRATEGIES: Final = {each.value: each for each in MergingStrategy}
 _REFRESH_MODES: Final = {each.value: each for each in RefreshMode}
+_START_MODES: Final = {each.value: each for each in StartModeKind}
 _CONSTRAINT_WORDS: Final = ("PRIMARY", "UNIQUE", "CONSTRAINT")
 OBJECTS: Final = {kind.value: kind for kind in ObjectKind if kind is not ObjectKind.MATERIALIZED_TABLE}
 """By keyword, what statements are about; ``MATERIALIZED TABLE`` has two words."""
@@ -121,6 +124,11 @@ class DefinitionParser(QueryParser):
         value = self.literal() if self.accept("=") else None
         return PartitionValue(column, value, start=column.start, end=self.end)
 
+    def _full_partition_value(self) -> PartitionValue:
+        column = self.name()
+        self.expect("=")
+        return PartitionValue(column, self.literal(), start=column.start, end=self.end)
+
     def literal(self) -> SqlExpression:
         """A literal, with a sign where it is a number."""
         return self.expression(OPERAND)
@@ -158,7 +166,14 @@ class DefinitionParser(QueryParser):
     # --- columns and keys --------------------------------------------------------------------------------------------
 
     def _elements(self) -> tuple[TableElement, ...]:
-        return self.in_parentheses(self._element) if self.at("(") else ()
+        """Columns with types, or all of them without any, which then come from a query."""
+        if not self.at("("):
+            return ()
+        elements = self.in_parentheses(self._element)
+        named = [isinstance(element, NamedColumn) for element in elements]
+        if any(named) and not all(named):
+            self.refuse("either all columns have types, or none has", "Give each column a type, or none.")
+        return elements
 
     def _element(self) -> TableElement:
         if self.at_any(_CONSTRAINT_WORDS):
@@ -227,16 +242,23 @@ class DefinitionParser(QueryParser):
             return self._materialized_table(start, or_alter=True)
         replace = self.accept_all("OR", "REPLACE")
         temporary = self.accept("TEMPORARY")
-        system = self.at("SYSTEM")
-        if system:
-            self.advance()
-            if not self.at_any(("FUNCTION", "CONNECTION")):
-                self.fail("FUNCTION", "CONNECTION")
-        if self.accept("MATERIALIZED"):
+        system = self._system(temporary)
+        if not (replace or temporary) and self.accept("MATERIALIZED"):
             self.expect("TABLE")
             return self._materialized_table(start, or_alter=False)
         maker = self.choose(_CREATED)
         return maker(self, start, _Prefix(replace, temporary, system))
+
+    def _system(self, temporary: bool) -> bool:
+        """``SYSTEM``, which only functions and connections are that are temporary."""
+        if not self.at("SYSTEM"):
+            return False
+        if not temporary:
+            self.refuse("what is of the system is temporary", "Write TEMPORARY before SYSTEM.")
+        self.advance()
+        if not self.at_any(("FUNCTION", "CONNECTION")):
+            self.fail("FUNCTION", "CONNECTION")
+        return True
 
     def replace_table(self) -> Statement:
         """``REPLACE TABLE ... AS query``."""
@@ -261,6 +283,8 @@ class DefinitionParser(QueryParser):
         if must_exist and not self.at("AS"):
             self.fail("AS")
         query = self._optional_query() if like is None else None
+        if query is None and elements and isinstance(elements[0], NamedColumn):
+            self.refuse("columns have types where no query gives them", "Give each column a type, or add AS SELECT ...")
         return CreateTable(
             table,
             elements,
@@ -301,6 +325,7 @@ class DefinitionParser(QueryParser):
         distribution = self._optional_distribution()
         partitioned = self._partitioned_by()
         options = self.with_options()
+        start_mode = self._start_mode() if self.accept("START_MODE") else None
         freshness = self._freshness() if self.accept("FRESHNESS") else None
         mode = self._refresh_mode() if self.accept("REFRESH_MODE") else None
         self.expect("AS")
@@ -315,6 +340,7 @@ class DefinitionParser(QueryParser):
             options,
             freshness,
             mode,
+            start_mode,
             or_alter,
             start=start,
             end=self.end,
@@ -323,6 +349,16 @@ class DefinitionParser(QueryParser):
     def _freshness(self) -> SqlExpression:
         self.expect("=")
         return self.expression()
+
+    def _start_mode(self) -> StartMode:
+        self.expect("=")
+        start = self.start
+        kind = self.choose(_START_MODES)
+        argument = None
+        if self.accept("("):
+            argument = self.expression()
+            self.expect(")")
+        return StartMode(kind, argument, start=start, end=self.end)
 
     def _refresh_mode(self) -> RefreshMode:
         self.expect("=")
@@ -353,10 +389,12 @@ class DefinitionParser(QueryParser):
 
     def _create_function(self, start: int, prefix: "_Prefix") -> Statement:
         not_exists = self.if_not_exists()
-        function = self.path()
+        function = self._simple_path() if prefix.system else self.path()
         self.expect("AS")
         class_name = self.text()
         language = self._language()
+        if language is FunctionLanguage.PYTHON and self.at("USING"):
+            self.refuse("functions in Python come from no JAR", "Leave USING out.")
         jars = self.some(self._jar) if self.accept("USING") else ()
         options = self.with_options()
         return CreateFunction(
@@ -376,8 +414,12 @@ class DefinitionParser(QueryParser):
         return self.choose(_LANGUAGES) if self.accept("LANGUAGE") else None
 
     def _jar(self) -> str:
-        self.expect("JAR")
+        self.choose({"JAR": None, "ARTIFACT": None})
         return self.text()
+
+    def _simple_path(self) -> Path:
+        name = self.name()
+        return Path((name,), start=name.start, end=name.end)
 
     def _create_model(self, start: int, prefix: "_Prefix") -> Statement:
         not_exists = self.if_not_exists()
@@ -395,7 +437,8 @@ class DefinitionParser(QueryParser):
         not_exists = self.if_not_exists()
         connection = self.path()
         comment = self.comment()
-        options = self.with_options()
+        self.expect("WITH")
+        options = self.options()
         return CreateConnection(
             connection, comment, options, prefix.temporary, prefix.system, not_exists, start=start, end=self.end
         )
@@ -428,9 +471,11 @@ class DefinitionParser(QueryParser):
         start = self.start
         self.expect("ALTER")
         temporary = self.accept("TEMPORARY")
-        system = self.accept("SYSTEM")
+        system = self._system(temporary)
+        if temporary and not self.at("FUNCTION"):
+            self.fail("FUNCTION")
         kind = self.object_kind()
-        exists = self.if_exists()
+        exists = kind in _MAY_BE_MISSING and self.if_exists()
         path = self.path()
         actions = _ACTIONS[kind]
         begin = self.start
@@ -567,6 +612,9 @@ _CREATED: Final[dict[str, Callable[[DefinitionParser, int, _Prefix], Statement]]
 }
 """By keyword behind ``CREATE``, how the statement goes on."""
 
+_MAY_BE_MISSING: Final = (ObjectKind.TABLE, ObjectKind.FUNCTION, ObjectKind.MODEL, ObjectKind.CONNECTION)
+"""What ALTER may pass over with IF EXISTS."""
+
 _OPTIONS_AND_NAME: Final[dict[str, _Action]] = {
     "RENAME": DefinitionParser._rename,
     "SET": DefinitionParser._set,
@@ -581,9 +629,9 @@ _SCHEMA: Final[dict[str, _Action]] = {
 _ACTIONS: Final[dict[ObjectKind, dict[str, _Action]]] = {
     ObjectKind.TABLE: {**_OPTIONS_AND_NAME, **_SCHEMA, "RENAME": DefinitionParser._rename_table_or_column},
     ObjectKind.MATERIALIZED_TABLE: {
-        **_OPTIONS_AND_NAME,
         **_SCHEMA,
         "SET": DefinitionParser._set_of_materialized,
+        "RESET": DefinitionParser._reset,
         "SUSPEND": DefinitionParser._suspend,
         "RESUME": DefinitionParser._resume,
         "REFRESH": DefinitionParser._refresh,

@@ -17,6 +17,7 @@ from headrace.table.parse.tree.statements import (
     ColumnAssignment,
     CompilePlan,
     ConflictAction,
+    CreateTable,
     Delete,
     Describe,
     DescribeJob,
@@ -65,6 +66,14 @@ _IN_DATABASE: Final = (
     ShowKind.CONNECTIONS,
 )
 _LIKE_ONLY: Final = (ShowKind.CATALOGS,)
+_MAY_IGNORE_CASE: Final = (
+    ShowKind.CATALOGS,
+    ShowKind.DATABASES,
+    ShowKind.FUNCTIONS,
+    ShowKind.USER_FUNCTIONS,
+    ShowKind.PROCEDURES,
+)
+_SHOWN_CREATED: Final = ("TABLE", "VIEW", "MATERIALIZED", "CATALOG", "MODEL", "CONNECTION")
 _ASSIGNED: Final = re.compile(r"\s+([^\s'=;]+)\s*=\s*(?:'((?:[^']|'')*)'|([^\s;]+))")
 _RESET: Final = re.compile(r"\s+([^\s';]+)")
 
@@ -158,7 +167,13 @@ class StatementParser(DefinitionParser):
         return Update(table, assignments, alias, where, start=start, end=self.end)
 
     def _assignment(self) -> ColumnAssignment:
-        column = self.path()
+        column = self._simple_path()
+        return self._assigned(column)
+
+    def _assignment_of_merge(self) -> ColumnAssignment:
+        return self._assigned(self.path())
+
+    def _assigned(self, column: Path) -> ColumnAssignment:
         self.expect("=")
         return ColumnAssignment(column, self.expression(), start=column.start, end=self.end)
 
@@ -178,7 +193,7 @@ class StatementParser(DefinitionParser):
         values: tuple[SqlExpression, ...] | None = None
         if self.at_all("WHEN", "MATCHED"):
             self.expect("WHEN", "MATCHED", "THEN", "UPDATE", "SET")
-            updates = self.some(self._assignment)
+            updates = self.some(self._assignment_of_merge)
         if self.at("WHEN"):
             self.expect("WHEN", "NOT", "MATCHED", "THEN", "INSERT")
             columns = self.names_in_parentheses() if self._at_columns() else ()
@@ -208,7 +223,11 @@ class StatementParser(DefinitionParser):
             details = self.some(self._detail)
         if not self.at_any(_EXPLAINED):
             self.fail(A_STATEMENT, *_EXPLAINED, *_DETAILS)
-        return Explain(_EXPLAINED[self.kind](self), details, start=start, end=self.end)
+        token = self.token
+        statement = _EXPLAINED[self.kind](self)
+        if token.kind == "CREATE" and not (isinstance(statement, CreateTable) and statement.query is not None):
+            self.refuse("only what a query fills is explained", "Write CREATE TABLE ... AS SELECT ...", token)
+        return Explain(statement, details, start=start, end=self.end)
 
     def _detail(self) -> ExplainDetail:
         return self.choose(_DETAILS)
@@ -244,6 +263,8 @@ class StatementParser(DefinitionParser):
         start = self.start
         self.advance()
         if self.accept("CREATE"):
+            if not self.at_any(_SHOWN_CREATED):
+                self.fail(*_SHOWN_CREATED)
             kind = self.object_kind()
             return ShowCreate(kind, self.path(), start=start, end=self.end)
         return self._show(self._show_kind(), start)
@@ -266,7 +287,7 @@ class StatementParser(DefinitionParser):
         path: Path | None = None
         if kind is ShowKind.PARTITIONS:
             path = self.path()
-            partition = self.partition() if self.accept("PARTITION") else ()
+            partition = self.in_parentheses(self._full_partition_value) if self.accept("PARTITION") else ()
             return Show(kind, path, partition=partition, start=start, end=self.end)
         if kind is ShowKind.COLUMNS:
             if not self.at_any(("FROM", "IN")):
@@ -282,9 +303,9 @@ class StatementParser(DefinitionParser):
 
     def _show_like(self, kind: ShowKind, path: Path | None, start: int) -> Statement:
         negated = self.accept("NOT")
-        if not negated and not self.at_any(("LIKE", "ILIKE")):
+        if not (negated or self.at("LIKE") or self.at("ILIKE")):
             return Show(kind, path, start=start, end=self.end)
-        ignores_case = self.choose({"LIKE": False, "ILIKE": True})
+        ignores_case = self.choose({"LIKE": False, "ILIKE": True} if kind in _MAY_IGNORE_CASE else {"LIKE": False})
         pattern = self.text()
         return Show(kind, path, pattern, negated, ignores_case, start=start, end=self.end)
 
@@ -295,7 +316,7 @@ class StatementParser(DefinitionParser):
             self.advance()
             return DescribeJob(self.text(), start=start, end=self.end)
         kind = ObjectKind.TABLE
-        if self.at_any(_DESCRIBED) and self.ahead() not in (END, ";", "."):
+        if self.at_any(_DESCRIBED):
             kind = _DESCRIBED[self.advance().kind]
         is_extended = self.accept("EXTENDED")
         return Describe(kind, self.path(), is_extended, start=start, end=self.end)
@@ -305,8 +326,7 @@ class StatementParser(DefinitionParser):
     def use(self) -> Statement:
         start = self.start
         self.advance()
-        if self.at("CATALOG") and self.ahead() not in (END, ";", "."):
-            self.advance()
+        if self.accept("CATALOG"):
             return UseCatalog(self.name(), start=start, end=self.end)
         if self.accept("MODULES"):
             return UseModules(self.some(self.name), start=start, end=self.end)
@@ -388,7 +408,7 @@ class StatementParser(DefinitionParser):
 
 _Parse = Callable[[StatementParser], Statement]
 
-_DESCRIBED: Final = {word: kind for word, kind in OBJECTS.items() if kind not in (ObjectKind.TABLE, ObjectKind.VIEW)}
+_DESCRIBED: Final = {word: kind for word, kind in OBJECTS.items() if kind is not ObjectKind.VIEW}
 
 _EXECUTED: Final[dict[str, _Parse]] = {
     **dict.fromkeys((*sorted(QUERY_WORDS), "("), StatementParser.statement_of_query),
@@ -400,8 +420,7 @@ _EXPLAINED: Final[dict[str, _Parse]] = {
     **_EXECUTED,
     "CREATE": StatementParser.create,
     "REPLACE": StatementParser.replace_table,
-    "DELETE": StatementParser.delete,
-    "UPDATE": StatementParser.update,
+    "EXECUTE": StatementParser.execute,
 }
 
 STATEMENTS: Final[dict[str, _Parse]] = {

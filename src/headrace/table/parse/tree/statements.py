@@ -210,6 +210,25 @@ class RefreshMode(Enum):
     CONTINUOUS = "CONTINUOUS"
 
 
+class StartModeKind(Enum):
+    """Where a materialized table begins to read."""
+
+    FROM_BEGINNING = "FROM_BEGINNING"
+    FROM_NOW = "FROM_NOW"
+    FROM_TIMESTAMP = "FROM_TIMESTAMP"
+    RESUME_OR_FROM_BEGINNING = "RESUME_OR_FROM_BEGINNING"
+    RESUME_OR_FROM_NOW = "RESUME_OR_FROM_NOW"
+    RESUME_OR_FROM_TIMESTAMP = "RESUME_OR_FROM_TIMESTAMP"
+
+
+@dataclass(frozen=True, slots=True)
+class StartMode(SqlNode):
+    """``START_MODE = kind[(argument)]``: an interval before now, or a point in time."""
+
+    kind: StartModeKind
+    argument: SqlExpression | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class CreateMaterializedTable(Statement):
     """``CREATE [OR ALTER] MATERIALIZED TABLE``."""
@@ -223,6 +242,7 @@ class CreateMaterializedTable(Statement):
     options: tuple[Option, ...] = ()
     freshness: SqlExpression | None = None
     refresh_mode: RefreshMode | None = None
+    start_mode: StartMode | None = None
     or_alter: bool = False
 
 
@@ -260,7 +280,7 @@ class CreateDatabase(Statement):
 
 
 class FunctionLanguage(Enum):
-    """What a function is written in."""
+    """The language that a function is written in."""
 
     JAVA = "JAVA"
     SCALA = "SCALA"
