@@ -39,7 +39,6 @@ REASONS = {
     "SELECT a FROM t WHERE a BETWEEN 1 OR 2": "expected AND or an operator, found OR at line 1, column 35",
     "SELECT U&'\\00'": "\\ in a text U&'...' stands before four hexadecimal digits at line 1, column 8",
     "SELECT x'0g'": "a binary string has two hexadecimal digits a byte at line 1, column 8",
-    "SELECT 'a' 'b'": "a text goes on in the next line only at line 1, column 12",
     "SELECT /* a": "expected an expression, found a comment without its end at line 1, column 8",
     "EXECUTE STATEMENT SET BEGIN SELECT 1; END": "expected INSERT or UPSERT, found SELECT at line 1, column 29",
 }

@@ -274,7 +274,6 @@ def test_json() -> None:
         ("((SELECT 1) + 1)", Binary),
         ("(a, b)", RowConstructor),
         ("ROW(a)", RowConstructor),
-        ("ROW()", RowConstructor),
         ("(a)", Identifier),
         ("MAP['a', 1]", CollectionConstructor),
         ("t.*", Star),

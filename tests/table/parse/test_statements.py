@@ -287,7 +287,12 @@ def test_long_texts_take_no_stack() -> None:
         "DROP t",
         "SHOW TABLES LIKE a",
         "USE MODULES",
-        "SELECT JSON_VALUE(a, '$' NULL ON ERROR NULL ON EMPTY)",
+        "SELECT JSON_VALUE(a, '$' NULL ON EMPTY NULL ON EMPTY)",
+        "SELECT a FROM t OFFSET 1 LIMIT 2",
+        "SELECT a FROM t MINUS SELECT 1",
+        "SELECT * FROM (t JOIN u ON a) AS x",
+        "SELECT f(a ORDER BY b)",
+        "CREATE TABLE t (a, b INT) AS SELECT 1",
         "SELECT CAST(a AS INT NOT NULL)",
     ],
 )

@@ -52,7 +52,7 @@ _WORDS: Final = {
 
 _SAID_BY: Final = {
     "JOIN": ("INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL"),
-    "UNION": ("INTERSECT", "EXCEPT", "MINUS"),
+    "UNION": ("INTERSECT", "EXCEPT"),
     "LIMIT": ("OFFSET", "FETCH"),
 }
 """Words that go without saying where another one is named."""
@@ -86,6 +86,7 @@ _ADVICE: Final = {
     "DEFAULT": "Columns have no default values: INSERT INTO t (a, b) leaves the others NULL.",
     "INTO": "Write INSERT INTO table SELECT ...",
     "AT": "There is no AT TIME ZONE: use CONVERT_TZ(text, from, to), or a TIMESTAMP_LTZ and table.local-time-zone.",
+    "MINUS": "Write EXCEPT.",
     "GRANT": "There are no rights to grant.",
     "REVOKE": "There are no rights to take back.",
 }

@@ -25,6 +25,7 @@ from headrace.table.parse.tree.expressions import (
     IntervalExpression,
     IsTest,
     ItemAccess,
+    JsonFormatted,
     Like,
     LikeKind,
     Logical,
@@ -49,16 +50,15 @@ from headrace.table.parse.tree.expressions import (
 )
 from headrace.table.parse.tree.node import Name, Path, QueryExpression
 from headrace.table.parse.tree.queries import TableQuery
-from headrace.table.parse.tree.types import TypeSpec
 from headrace.table.parse.types import INTERVAL_UNITS
 
 _FUNCTIONS: Final = """
-    ABS ARRAY_CONCAT_AGG AVG CARDINALITY CEILING CHAR CHARACTER_LENGTH CHAR_LENGTH CLASSIFIER COALESCE COLLECT COUNT
+    ABS AVG CARDINALITY CEILING CHAR CHARACTER_LENGTH CHAR_LENGTH CLASSIFIER COALESCE COLLECT COUNT
     COVAR_POP COVAR_SAMP CUME_DIST CURRENT_DATE CURRENT_TIME CURRENT_TIMESTAMP DENSE_RANK ELEMENT EVERY EXP
-    FIRST_VALUE FLOOR FUSION GROUPING GROUP_CONCAT HOUR INTERSECTION LAG LAST_VALUE LEAD LEFT LN LOCALTIME
+    FIRST_VALUE FLOOR FUSION GROUPING HOUR INTERSECTION LAG LAST_VALUE LEAD LEFT LN LOCALTIME
     LOCALTIMESTAMP LOWER MATCH_NUMBER MAX MIN MINUTE MOD MONTH NEXT NTH_VALUE NTILE NULLIF OCTET_LENGTH
     PERCENTILE_CONT PERCENTILE_DISC PERCENT_RANK POWER PREV RANK REGR_COUNT REGR_SXX REGR_SYY RIGHT ROW_NUMBER
-    SECOND SOME SQRT STDDEV_POP STDDEV_SAMP STRING_AGG SUM TRUNCATE UPPER USER VAR_POP VAR_SAMP YEAR
+    SECOND SOME SQRT STDDEV_POP STDDEV_SAMP SUM TRUNCATE UPPER USER VAR_POP VAR_SAMP YEAR
 """
 
 _CONTEXT: Final = """
@@ -156,9 +156,7 @@ class ExpressionParser(FormParser):
             return Call(path, has_parentheses=False, start=start, end=name.end)
         if kind == "ROW" and self.ahead() == "(":
             self.advance()
-            items = () if self.ahead() == ")" else self.in_parentheses(self.expression)
-            if not items:
-                self.expect("(", ")")
+            items = self.in_parentheses(self.expression)
             return RowConstructor(items, start=start, end=self.end)
         if kind in ("EXISTS", "UNIQUE"):
             self.advance()
@@ -369,6 +367,14 @@ class ExpressionParser(FormParser):
         right = self.expression(OR)
         return Binary(operator, left, right, start=left.start, end=self.end)
 
+    def _format(self, left: SqlExpression, _: Infix) -> SqlExpression:
+        """``FORMAT JSON``; the first word may be an alias as well."""
+        if self.ahead() != "JSON":
+            return left
+        self.advance()
+        self.advance()
+        return JsonFormatted(left, start=left.start, end=self.end)
+
     def _item(self, left: SqlExpression, _: Infix) -> SqlExpression:
         self.advance()
         index = self.expression()
@@ -391,9 +397,10 @@ class ExpressionParser(FormParser):
             return self._descriptor(function)
         self.expect("(")
         quantifier = self.choose_optional(_QUANTIFIERS)
-        arguments, order, separator = self._arguments(quantifier is None)
+        arguments = self._arguments(quantifier is None)
+        nulls, order = self._clauses_inside(function)
         self.expect(")")
-        nulls = self._null_treatment()
+        nulls = self._null_treatment() or nulls
         is_within_group = self.accept_all("WITHIN", "GROUP")
         if is_within_group:
             self.expect("(")
@@ -409,25 +416,32 @@ class ExpressionParser(FormParser):
             order,
             is_within_group,
             condition,
-            separator,
             start=start,
             end=self.end,
         )
         return self._over(call) if self.at("OVER") else call
 
-    def _arguments(self, may_be_none: bool) -> tuple[list[SqlExpression], tuple[OrderItem, ...], str | None]:
+    def _clauses_inside(self, function: Path) -> tuple[NullTreatment | None, tuple[OrderItem, ...]]:
+        """What only ``ARRAY_AGG`` has inside its parentheses, behind its argument."""
+        if str(function).upper() == "ARRAY_AGG":
+            return self._null_treatment(), self.order_by()
+        if self.kind == "ORDER":
+            self.refuse(
+                "only ARRAY_AGG has its order in its parentheses", "Write WITHIN GROUP (ORDER BY ...) behind it."
+            )
+        return None, ()
+
+    def _arguments(self, may_be_none: bool) -> list[SqlExpression]:
         """What is in the parentheses of a call; ``COUNT(*)`` has a star for an argument."""
         if may_be_none and self.at(")"):
-            return [], (), None
-        if self.at("*"):
+            return []
+        if may_be_none and self.at("*"):
             token = self.advance()
-            return [Star(start=token.start, end=token.end)], (), None
+            return [Star(start=token.start, end=token.end)]
         arguments = [self._argument()]
         while self.accept(","):
             arguments.append(self._argument())
-        order = self.order_by() if self.at("ORDER") else ()
-        separator = self.text() if self.accept("SEPARATOR") else None
-        return arguments, order, separator
+        return arguments
 
     def _argument(self) -> SqlExpression:
         kind = self.kind
@@ -473,14 +487,10 @@ class ExpressionParser(FormParser):
         return TableArgument(query, names, order, start=start, end=self.end)
 
     def _descriptor(self, function: Path) -> SqlExpression:
-        columns: list[Name] = []
-        types: list[TypeSpec | None] = []
         self.expect("(")
-        while not columns or self.accept(","):
-            columns.append(self.name())
-            types.append(None if self.at_any((",", ")")) else self.data_type())
+        columns = () if self.at(")") else self.some(self.path)
         self.expect(")")
-        return Descriptor(tuple(columns), tuple(types), start=function.start, end=self.end)
+        return Descriptor(columns, start=function.start, end=self.end)
 
     def _null_treatment(self) -> NullTreatment | None:
         if self.accept_all("IGNORE", "NULLS"):
@@ -513,8 +523,11 @@ class ExpressionParser(FormParser):
             partition = self.some(self.expression)
         order = self.order_by()
         frame = self._frame() if self.at_any(("ROWS", "RANGE")) else None
+        partial = self.choose_optional({"ALLOW": True, "DISALLOW": False})
+        if partial is not None:
+            self.expect("PARTIAL")
         self.expect(")")
-        return OverWindow(base, partition, order, frame, start=start, end=self.end)
+        return OverWindow(base, partition, order, frame, partial, start=start, end=self.end)
 
     def _frame(self) -> WindowFrame:
         start = self.start
@@ -562,7 +575,7 @@ class ExpressionParser(FormParser):
         return OrderItem(expression, descending, nulls_first, start=expression.start, end=self.end)
 
 
-_QUERY_GOES_ON: Final = frozenset({"UNION", "INTERSECT", "EXCEPT", "MINUS", "ORDER", "LIMIT", "OFFSET", "FETCH"})
+_QUERY_GOES_ON: Final = frozenset({"UNION", "INTERSECT", "EXCEPT", "ORDER", "LIMIT", "OFFSET", "FETCH"})
 """The words by which what was a query in parentheses turns out to be the first part of one."""
 
 _PREFIXES: Final = {
@@ -617,6 +630,7 @@ _INFIX: Final[dict[str, Infix]] = {
     "/": Infix(PRODUCT, ExpressionParser._binary, BinaryOperator.DIVIDE),
     "%": Infix(PRODUCT, ExpressionParser._binary, BinaryOperator.MODULO),
     "||": Infix(PRODUCT, ExpressionParser._binary, BinaryOperator.CONCAT),
+    "FORMAT": Infix(IS, ExpressionParser._format),
     "[": Infix(ITEM, ExpressionParser._item),
     ".": Infix(ITEM, ExpressionParser._field),
 }

@@ -384,8 +384,7 @@ def _(node: ex.Call) -> str:
     quantifier = "" if node.quantifier is None else f"{node.quantifier.value} "
     order = f"ORDER BY {_list(node.order_by)}"
     inner = f" {order}" if node.order_by and not node.is_within_group else ""
-    separator = "" if node.separator is None else f" SEPARATOR {literal(node.separator)}"
-    text = f"{_function(node.function)}({quantifier}{_arguments(node)}{inner}{separator})"
+    text = f"{_function(node.function)}({quantifier}{_arguments(node)}{inner})"
     if node.null_treatment is not None:
         text += f" {node.null_treatment.value}"
     if node.is_within_group:
@@ -422,6 +421,8 @@ def _(node: ex.OverWindow) -> str:
         parts.append(f"ORDER BY {_list(node.order_by)}")
     if node.frame is not None:
         parts.append(sql_of(node.frame))
+    if node.allow_partial is not None:
+        parts.append("ALLOW PARTIAL" if node.allow_partial else "DISALLOW PARTIAL")
     return f"({' '.join(parts)})"
 
 
@@ -447,11 +448,7 @@ def _(_: ex.DefaultArgument) -> str:
 
 @sql_of.register
 def _(node: ex.Descriptor) -> str:
-    columns = [
-        sql_of(name) if kind is None else f"{sql_of(name)} {sql_of(kind)}"
-        for name, kind in zip(node.columns, node.types, strict=True)
-    ]
-    return f"DESCRIPTOR({', '.join(columns)})"
+    return f"DESCRIPTOR({_list(node.columns)})"
 
 
 @sql_of.register
@@ -488,6 +485,11 @@ def _(node: ex.JsonPathCall) -> str:
         if behavior is not None:
             text += f" {sql_of(behavior)} ON {clause}"
     return f"{node.function.value}({text})"
+
+
+@sql_of.register
+def _(node: ex.JsonFormatted) -> str:
+    return f"{_operand(node.operand, precedence.IS)} FORMAT JSON"
 
 
 @sql_of.register

@@ -135,21 +135,18 @@ class FormParser(TypeParser):
         return Parameter(start=token.start, end=token.end)
 
     def string_literal(self) -> SqlExpression:
-        """A text; the next line may go on with it, in quotes of its own."""
+        """A text; further ones in quotes of their own go on with it."""
         first = self.advance()
-        parts = [text_of(first), *self._continued(first)]
+        parts = [text_of(first), *self._continued()]
         text = "".join(parts)
         if first.kind == UNICODE:
             text = self._unescaped(text, first)
         return StringLiteral(text, start=first.start, end=self.end)
 
-    def _continued(self, token: Token) -> list[str]:
+    def _continued(self) -> list[str]:
         parts = []
         while self.at(STRING):
-            if "\n" not in self.source.text[token.end : self.start]:
-                self.refuse("a text goes on in the next line only", "Write one text, or || between two of them.")
-            token = self.advance()
-            parts.append(text_of(token))
+            parts.append(text_of(self.advance()))
         return parts
 
     def _unescaped(self, text: str, first: Token) -> str:
@@ -165,7 +162,7 @@ class FormParser(TypeParser):
 
     def binary_literal(self) -> SqlExpression:
         first = self.advance()
-        digits = "".join([first.text[2:-1], *self._continued(first)])
+        digits = "".join([first.text[2:-1], *self._continued()])
         value = bytes_of(digits)
         if value is None:
             self.refuse("a binary string has two hexadecimal digits a byte", token=first)
@@ -259,7 +256,7 @@ class FormParser(TypeParser):
             self.expect(")")
             return CollectionQuery(kind, query, start=start, end=self.end)
         self.expect("[")
-        items = () if self.at("]") else self.some(self.expression)
+        items = () if kind is not ConstructorKind.MULTISET and self.at("]") else self.some(self.expression)
         self.expect("]")
         return CollectionConstructor(kind, items, start=start, end=self.end)
 
@@ -431,8 +428,8 @@ class FormParser(TypeParser):
             else:
                 self.expect("ERROR")
                 clause = "ERROR"
-            if clause in found or (clause == "EMPTY" and "ERROR" in found):
-                self.refuse("ON EMPTY stands once before ON ERROR, which stands once", token=token)
+            if clause in found:
+                self.refuse(f"ON {clause} stands there twice", token=token)
             found[clause] = behavior
         return found.get("EMPTY"), found.get("ERROR")
 
@@ -480,6 +477,10 @@ class FormParser(TypeParser):
         order = self.order_by() if is_aggregate else ()
         absent = self._json_nulls()
         self.expect(")")
+        if is_aggregate and self.accept_all("WITHIN", "GROUP"):
+            self.expect("(")
+            order = self.order_by() or self.fail("ORDER")
+            self.expect(")")
         return JsonArray(items, absent, is_aggregate, order, start=start, end=self.end)
 
     def _at_null_clause(self) -> bool:

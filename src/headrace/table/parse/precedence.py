@@ -9,6 +9,7 @@ from headrace.table.parse.tree.expressions import (
     InList,
     InQuery,
     IsTest,
+    JsonFormatted,
     Like,
     Logical,
     Quantified,
@@ -43,6 +44,7 @@ ARITHMETIC: Final = {
 
 _BY_CLASS: Final[dict[type[SqlExpression], int]] = {
     IsTest: IS,
+    JsonFormatted: IS,
     Quantified: COMPARISON,
     Between: PATTERN,
     Like: PATTERN,

@@ -29,7 +29,6 @@ _QUANTIFIERS: Final = {each.value: each for each in Quantifier}
 _SET_OPERATORS: Final = {
     "UNION": SetOperator.UNION,
     "EXCEPT": SetOperator.EXCEPT,
-    "MINUS": SetOperator.EXCEPT,
     "INTERSECT": SetOperator.INTERSECT,
 }
 _COUNTS: Final = (INTEGER, DECIMAL, APPROXIMATE, "?")
@@ -69,7 +68,7 @@ class QueryParser(RelationParser):
     # --- set operations ----------------------------------------------------------------------------------------------
 
     def _set_operation(self, left: QueryExpression) -> QueryExpression:
-        while self.at_any(("UNION", "EXCEPT", "MINUS")):
+        while self.at_any(("UNION", "EXCEPT")):
             operator, is_all = self._set_operator()
             right = self._intersection()
             left = SetOperation(operator, left, right, is_all, start=left.start, end=self.end)
@@ -116,7 +115,7 @@ class QueryParser(RelationParser):
             return limit, self._offset()
         offset = self._offset()
         if offset is not None and self.at("LIMIT"):
-            return self._limit(), offset
+            self.refuse("LIMIT stands before OFFSET", "Write LIMIT count OFFSET start.")
         return self._fetch(), offset
 
     def _limit(self) -> SqlExpression | None:

@@ -55,7 +55,7 @@ _JOIN_WORDS: Final = {
     "CROSS": JoinKind.CROSS,
 }
 _OUTER: Final = (JoinKind.LEFT, JoinKind.RIGHT, JoinKind.FULL)
-_GOES_ON: Final = frozenset({"UNION", "INTERSECT", "EXCEPT", "MINUS", "ORDER", "LIMIT", "OFFSET", "FETCH"})
+_GOES_ON: Final = frozenset({"UNION", "INTERSECT", "EXCEPT", "ORDER", "LIMIT", "OFFSET", "FETCH"})
 _NUMBERS: Final = (INTEGER, DECIMAL, APPROXIMATE)
 _QUANTIFIERS: Final[dict[str, tuple[int, int | None]]] = {"*": (0, None), "+": (1, None), "?": (0, 1)}
 
@@ -65,11 +65,11 @@ class RelationParser(ExpressionParser):
 
     __slots__ = ()
 
-    def relation(self) -> Relation:
+    def relation(self, *, may_have_commas: bool = True) -> Relation:
         """Tables with joins and commas between them."""
         left = self._table()
         while True:
-            if self.accept(","):
+            if may_have_commas and self.accept(","):
                 right = self._table()
                 left = JoinRelation(JoinKind.COMMA, left, right, start=left.start, end=self.end)
             elif self.at("NATURAL") or self.at_any(_JOIN_WORDS):
@@ -101,10 +101,20 @@ class RelationParser(ExpressionParser):
         if self.at("UNPIVOT"):
             found = self._unpivot(found)
         if self.at("AS") or self.at_name():
+            token = self.token
             self.accept("AS")
             alias = self.name()
+            if isinstance(found, JoinRelation):
+                self.refuse("a join in parentheses has no alias", "Give its tables aliases.", token)
             found = AliasedRelation(found, alias, self.optional_names(), start=found.start, end=self.end)
+            if self.at("MATCH_RECOGNIZE"):
+                found = self._alias_of_match(self._match(found))
         return self._sample(found) if self.at("TABLESAMPLE") else found
+
+    def _alias_of_match(self, match: Relation) -> Relation:
+        if not (self.accept("AS") or self.at_name()):
+            return match
+        return AliasedRelation(match, self.name(), self.optional_names(), start=match.start, end=self.end)
 
     def _primary(self) -> Relation:
         start = self.start
@@ -161,14 +171,16 @@ class RelationParser(ExpressionParser):
 
     def _in_parentheses(self, start: int, is_lateral: bool) -> Relation:
         self.deeper()
-        self.advance()
+        begin = self.advance()
         if self.at_any(QUERY_WORDS) and not (self.at("TABLE") and self.ahead() == "("):
             found: Relation = DerivedTable(self.query(), is_lateral, start=start, end=self.end)
         else:
-            found = self.relation()
+            found = self.relation(may_have_commas=False)
             if isinstance(found, DerivedTable) and not found.is_lateral and self.at_any(_GOES_ON):
                 query = self.query_behind(found.query)
                 found = DerivedTable(query, is_lateral, start=start, end=self.end)
+        if not isinstance(found, DerivedTable | JoinRelation):
+            self.refuse("parentheses hold a query or a join", "Leave the parentheses out.", begin)
         self.expect(")")
         self._depth -= 1
         return replace(found, start=start, end=self.end) if isinstance(found, DerivedTable) else found

@@ -457,7 +457,6 @@ class Call(SqlExpression):
         order_by: of ``ARRAY_AGG(x ORDER BY y)``, or behind it in ``WITHIN GROUP (ORDER BY y)``.
         is_within_group: whether the order stands behind it.
         filter: the condition of ``FILTER (WHERE condition)``.
-        separator: of ``STRING_AGG(x SEPARATOR ',')``.
         has_parentheses: whether it was written with them.
     """
 
@@ -468,7 +467,6 @@ class Call(SqlExpression):
     order_by: tuple[OrderItem, ...] = ()
     is_within_group: bool = False
     filter: SqlExpression | None = None
-    separator: str | None = None
     has_parentheses: bool = True
 
     @property
@@ -506,12 +504,13 @@ class WindowFrame(SqlNode):
 
 @dataclass(frozen=True, slots=True)
 class OverWindow(SqlNode):
-    """``([name] [PARTITION BY ...] [ORDER BY ...] [frame])``."""
+    """``([name] [PARTITION BY ...] [ORDER BY ...] [frame] [ALLOW | DISALLOW PARTIAL])``."""
 
     base: Name | None
     partition_by: tuple[SqlExpression, ...]
     order_by: tuple[OrderItem, ...]
     frame: WindowFrame | None
+    allow_partial: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -545,10 +544,9 @@ class DefaultArgument(SqlExpression):
 
 @dataclass(frozen=True, slots=True)
 class Descriptor(SqlExpression):
-    """``DESCRIPTOR(column, ...)``, where a column may have a type."""
+    """``DESCRIPTOR(column, ...)``."""
 
-    columns: tuple[Name, ...]
-    types: tuple[TypeSpec | None, ...]
+    columns: tuple[Path, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -618,6 +616,13 @@ class JsonPathCall(SqlExpression):
     wrapper: JsonWrapper | None = None
     on_empty: JsonBehavior | None = None
     on_error: JsonBehavior | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JsonFormatted(SqlExpression):
+    """``operand FORMAT JSON``: a text that is JSON already."""
+
+    operand: SqlExpression
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,7 +110,7 @@ class TableQuery(QueryExpression):
 
 
 class SetOperator(Enum):
-    """What two queries are joined by; ``MINUS`` is ``EXCEPT``."""
+    """What two queries are joined by."""
 
     UNION = "UNION"
     INTERSECT = "INTERSECT"
