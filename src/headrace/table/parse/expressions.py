@@ -319,7 +319,7 @@ class ExpressionParser(FormParser):
             self.accept("ASYMMETRIC")
         low = self.expression(PATTERN + 1)
         self.expect("AND")
-        high = self.expression(PATTERN + 1)
+        high = self.expression(PATTERN)  # these operators bind from the right
         return Between(left, low, high, negated, symmetric, start=left.start, end=self.end)
 
     def _like(self, left: SqlExpression, _: Infix) -> SqlExpression:
@@ -330,7 +330,7 @@ class ExpressionParser(FormParser):
         if word == "SIMILAR":
             self.expect("TO")
         kind = LikeKind.SIMILAR_TO if word == "SIMILAR" else LikeKind(word)
-        pattern = self.expression(PATTERN + 1)
+        pattern = self.expression(PATTERN)  # these operators bind from the right
         escape = self.expression(PATTERN + 1) if self.accept("ESCAPE") else None
         return Like(kind, left, pattern, escape, negated, start=left.start, end=self.end)
 
@@ -362,8 +362,8 @@ class ExpressionParser(FormParser):
     def _multiset(self, left: SqlExpression, _: Infix) -> SqlExpression:
         self.advance()
         word = self.choose({"UNION": "UNION", "INTERSECT": "INTERSECT", "EXCEPT": "EXCEPT"})
-        quantifier = self.choose_optional(_QUANTIFIERS)
-        operator = BinaryOperator(f"MULTISET {word}{' ALL' if quantifier is Quantifier.ALL else ''}")
+        quantifier = self.choose_optional(_QUANTIFIERS) or Quantifier.ALL
+        operator = BinaryOperator(f"MULTISET {word} {quantifier.value}")
         right = self.expression(OR)
         return Binary(operator, left, right, start=left.start, end=self.end)
 

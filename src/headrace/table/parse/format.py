@@ -244,7 +244,7 @@ def _(node: ex.IsTest) -> str:
 
 
 def _pattern_operand(node: ex.SqlExpression, negated: bool) -> str:
-    return f"{_operand(node, precedence.PATTERN)}{' NOT' * negated}"
+    return f"{_operand(node, precedence.PATTERN + 1)}{' NOT' * negated}"
 
 
 @sql_of.register
