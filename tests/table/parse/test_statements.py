@@ -7,10 +7,11 @@ from typing import TypeVar
 import pytest
 
 from headrace.table.parse import SqlParseError, parse_script, parse_statement
+from headrace.table.parse.tree import definitions as de
 from headrace.table.parse.tree import queries as qu
 from headrace.table.parse.tree import statements as st
 
-T = TypeVar("T", bound=st.Statement)
+T = TypeVar("T", bound=de.Statement)
 Q = TypeVar("Q")
 
 
@@ -22,7 +23,7 @@ def parsed(text: str, kind: type[T]) -> T:
 
 
 def query(text: str, kind: type[Q]) -> Q:
-    found = parsed(text, st.QueryStatement).query
+    found = parsed(text, de.QueryStatement).query
     assert isinstance(found, kind)
     return found
 
@@ -34,78 +35,78 @@ def test_create_table() -> None:
         "  WATERMARK FOR t AS t - INTERVAL '5' SECOND, CONSTRAINT pk PRIMARY KEY (id) NOT ENFORCED"
         ") COMMENT 'a table' DISTRIBUTED BY HASH(id) INTO 4 BUCKETS PARTITIONED BY (id)"
         " WITH ('connector' = 'log', 'it''s' = '1') LIKE u (INCLUDING ALL EXCLUDING WATERMARKS)",
-        st.CreateTable,
+        de.CreateTable,
     )
     assert table.table.texts == ("c", "d", "t")
     physical, metadata, computed, watermark, key = table.elements
-    assert isinstance(physical, st.PhysicalColumn)
+    assert isinstance(physical, de.PhysicalColumn)
     assert (physical.name.texts, physical.type.nullable, physical.comment) == (("id",), False, "the id")
-    assert isinstance(metadata, st.MetadataColumn)
+    assert isinstance(metadata, de.MetadataColumn)
     assert (metadata.key, metadata.is_virtual) == ("ts", True)
-    assert isinstance(computed, st.ComputedColumn)
-    assert isinstance(watermark, st.Watermark)
-    assert isinstance(key, st.Constraint)
+    assert isinstance(computed, de.ComputedColumn)
+    assert isinstance(watermark, de.Watermark)
+    assert isinstance(key, de.Constraint)
     assert (str(key.name), key.is_primary_key, key.enforced) == ("pk", True, False)
     assert table.distribution is not None
-    assert (table.distribution.kind, table.distribution.buckets) == (st.DistributionKind.HASH, 4)
+    assert (table.distribution.kind, table.distribution.buckets) == (de.DistributionKind.HASH, 4)
     assert {option.key: option.value for option in table.options} == {"connector": "log", "it's": "1"}
     assert table.like is not None
-    assert [option.feature for option in table.like.options] == [st.LikeFeature.ALL, st.LikeFeature.WATERMARKS]
+    assert [option.feature for option in table.like.options] == [de.LikeFeature.ALL, de.LikeFeature.WATERMARKS]
     assert (table.is_temporary, table.if_not_exists, table.or_replace) == (True, True, False)
 
 
 def test_tables_of_queries() -> None:
-    assert parsed("CREATE TABLE t (b, a) AS SELECT 1 AS a, 2 AS b", st.CreateTable).query is not None
-    replaced = parsed("REPLACE TABLE t WITH ('a'='b') AS SELECT 1", st.CreateTable)
+    assert parsed("CREATE TABLE t (b, a) AS SELECT 1 AS a, 2 AS b", de.CreateTable).query is not None
+    replaced = parsed("REPLACE TABLE t WITH ('a'='b') AS SELECT 1", de.CreateTable)
     assert (replaced.or_replace, replaced.must_exist) == (True, True)
     materialized = parsed(
         "CREATE OR ALTER MATERIALIZED TABLE m FRESHNESS = INTERVAL '1' MINUTE REFRESH_MODE = FULL AS SELECT 1",
-        st.CreateMaterializedTable,
+        de.CreateMaterializedTable,
     )
-    assert (materialized.refresh_mode, materialized.or_alter) == (st.RefreshMode.FULL, True)
+    assert (materialized.refresh_mode, materialized.or_alter) == (de.RefreshMode.FULL, True)
 
 
 @pytest.mark.parametrize(
     ("text", "action"),
     [
-        ("ALTER TABLE t RENAME TO u", st.RenameTo),
-        ("ALTER TABLE t RENAME a TO b", st.RenameColumn),
-        ("ALTER TABLE IF EXISTS t ADD (a INT FIRST, b AS a AFTER a, WATERMARK FOR c AS c)", st.ChangeSchema),
-        ("ALTER TABLE t ADD PRIMARY KEY (a) NOT ENFORCED", st.ChangeSchema),
-        ("ALTER TABLE t MODIFY DISTRIBUTION INTO 3 BUCKETS", st.ChangeSchema),
-        ("ALTER TABLE t DROP (a, b)", st.DropColumns),
-        ("ALTER TABLE t DROP WATERMARK", st.DropPart),
-        ("ALTER TABLE t DROP CONSTRAINT pk", st.DropConstraint),
-        ("ALTER TABLE t ADD IF NOT EXISTS PARTITION (d = 'x') WITH ('a' = 'b') PARTITION (d = 'y')", st.AddPartitions),
-        ("ALTER TABLE t DROP PARTITION (d = 'x'), PARTITION (d = -1)", st.DropPartitions),
-        ("ALTER TABLE t SET ('a' = 'b')", st.SetOptions),
-        ("ALTER TABLE t RESET ('a')", st.ResetOptions),
-        ("ALTER VIEW v AS SELECT 1", st.SetQuery),
-        ("ALTER CATALOG c COMMENT 'x'", st.SetComment),
-        ("ALTER DATABASE d SET ('a' = 'b')", st.SetOptions),
-        ("ALTER TEMPORARY SYSTEM FUNCTION f AS 'm.f' LANGUAGE PYTHON", st.SetFunction),
-        ("ALTER MATERIALIZED TABLE m SUSPEND", st.Suspend),
-        ("ALTER MATERIALIZED TABLE m RESUME WITH ('a' = 'b')", st.Resume),
-        ("ALTER MATERIALIZED TABLE m REFRESH PARTITION (d = 'x')", st.Refresh),
-        ("ALTER MATERIALIZED TABLE m SET FRESHNESS = INTERVAL '1' DAY", st.SetFreshness),
-        ("ALTER MATERIALIZED TABLE m SET REFRESH_MODE = CONTINUOUS", st.SetRefreshMode),
+        ("ALTER TABLE t RENAME TO u", de.RenameTo),
+        ("ALTER TABLE t RENAME a TO b", de.RenameColumn),
+        ("ALTER TABLE IF EXISTS t ADD (a INT FIRST, b AS a AFTER a, WATERMARK FOR c AS c)", de.ChangeSchema),
+        ("ALTER TABLE t ADD PRIMARY KEY (a) NOT ENFORCED", de.ChangeSchema),
+        ("ALTER TABLE t MODIFY DISTRIBUTION INTO 3 BUCKETS", de.ChangeSchema),
+        ("ALTER TABLE t DROP (a, b)", de.DropColumns),
+        ("ALTER TABLE t DROP WATERMARK", de.DropPart),
+        ("ALTER TABLE t DROP CONSTRAINT pk", de.DropConstraint),
+        ("ALTER TABLE t ADD IF NOT EXISTS PARTITION (d = 'x') WITH ('a' = 'b') PARTITION (d = 'y')", de.AddPartitions),
+        ("ALTER TABLE t DROP PARTITION (d = 'x'), PARTITION (d = -1)", de.DropPartitions),
+        ("ALTER TABLE t SET ('a' = 'b')", de.SetOptions),
+        ("ALTER TABLE t RESET ('a')", de.ResetOptions),
+        ("ALTER VIEW v AS SELECT 1", de.SetQuery),
+        ("ALTER CATALOG c COMMENT 'x'", de.SetComment),
+        ("ALTER DATABASE d SET ('a' = 'b')", de.SetOptions),
+        ("ALTER TEMPORARY SYSTEM FUNCTION f AS 'm.f' LANGUAGE PYTHON", de.SetFunction),
+        ("ALTER MATERIALIZED TABLE m SUSPEND", de.Suspend),
+        ("ALTER MATERIALIZED TABLE m RESUME WITH ('a' = 'b')", de.Resume),
+        ("ALTER MATERIALIZED TABLE m REFRESH PARTITION (d = 'x')", de.Refresh),
+        ("ALTER MATERIALIZED TABLE m SET FRESHNESS = INTERVAL '1' DAY", de.SetFreshness),
+        ("ALTER MATERIALIZED TABLE m SET REFRESH_MODE = CONTINUOUS", de.SetRefreshMode),
     ],
 )
-def test_alter(text: str, action: type[st.AlterAction]) -> None:
-    assert type(parsed(text, st.Alter).action) is action
+def test_alter(text: str, action: type[de.AlterAction]) -> None:
+    assert type(parsed(text, de.Alter).action) is action
 
 
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
-        ("CREATE OR REPLACE VIEW v (a) COMMENT 'c' AS SELECT 1", st.CreateView),
-        ("CREATE CATALOG IF NOT EXISTS c COMMENT 'c' WITH ('type' = 'generic_in_memory')", st.CreateCatalog),
-        ("CREATE DATABASE d COMMENT 'x'", st.CreateDatabase),
-        ("CREATE TEMPORARY SYSTEM FUNCTION f AS 'm.f' LANGUAGE JAVA USING JAR '/a', ARTIFACT '/b'", st.CreateFunction),
-        ("CREATE MODEL m INPUT (a INT) OUTPUT (b INT) WITH ('provider' = 'x')", st.CreateModel),
-        ("DROP TEMPORARY VIEW IF EXISTS v", st.Drop),
-        ("DROP DATABASE d CASCADE", st.Drop),
-        ("DROP MATERIALIZED TABLE m", st.Drop),
+        ("CREATE OR REPLACE VIEW v (a) COMMENT 'c' AS SELECT 1", de.CreateView),
+        ("CREATE CATALOG IF NOT EXISTS c COMMENT 'c' WITH ('type' = 'generic_in_memory')", de.CreateCatalog),
+        ("CREATE DATABASE d COMMENT 'x'", de.CreateDatabase),
+        ("CREATE TEMPORARY SYSTEM FUNCTION f AS 'm.f' LANGUAGE JAVA USING JAR '/a', ARTIFACT '/b'", de.CreateFunction),
+        ("CREATE MODEL m INPUT (a INT) OUTPUT (b INT) WITH ('provider' = 'x')", de.CreateModel),
+        ("DROP TEMPORARY VIEW IF EXISTS v", de.Drop),
+        ("DROP DATABASE d CASCADE", de.Drop),
+        ("DROP MATERIALIZED TABLE m", de.Drop),
         ("INSERT OVERWRITE t PARTITION (d = 'x') (a, b) SELECT 1, 2 ON CONFLICT DO NOTHING", st.Insert),
         ("INSERT INTO t /*+ OPTIONS('a' = 'b') */ VALUES (1, DEFAULT)", st.Insert),
         ("INSERT INTO t (SELECT 1)", st.Insert),
@@ -143,7 +144,7 @@ def test_alter(text: str, action: type[st.AlterAction]) -> None:
         ("CALL c.d.p(1, name => 'x')", st.CallProcedure),
     ],
 )
-def test_each_statement_is_of_its_kind(text: str, kind: type[st.Statement]) -> None:
+def test_each_statement_is_of_its_kind(text: str, kind: type[de.Statement]) -> None:
     parsed(text, kind)
 
 
@@ -164,7 +165,7 @@ def test_set(text: str, key: str, value: str) -> None:
 
 def test_a_script_has_statements() -> None:
     script = parse_script("-- first\nSET dir = s3://a;\nRESET dir;;\nSELECT ';' FROM t; /* last */ SHOW TABLES")
-    assert [type(statement) for statement in script] == [st.SetOption, st.ResetOption, st.QueryStatement, st.Show]
+    assert [type(statement) for statement in script] == [st.SetOption, st.ResetOption, de.QueryStatement, st.Show]
     assert parse_script(" ; -- nothing\n") == ()
 
 

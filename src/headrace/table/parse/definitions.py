@@ -5,9 +5,7 @@ from typing import Final
 
 from headrace.table.parse.precedence import OPERAND
 from headrace.table.parse.queries import QueryParser
-from headrace.table.parse.tree.expressions import SqlExpression
-from headrace.table.parse.tree.node import Name, Path, QueryExpression
-from headrace.table.parse.tree.statements import (
+from headrace.table.parse.tree.definitions import (
     AddPartitions,
     Alter,
     AlterAction,
@@ -63,6 +61,8 @@ from headrace.table.parse.tree.statements import (
     TableLike,
     Watermark,
 )
+from headrace.table.parse.tree.expressions import SqlExpression
+from headrace.table.parse.tree.node import Name, Path, QueryExpression
 from headrace.table.parse.tree.types import TypeSpec
 
 _LANGUAGES: Final = {each.value: each for each in FunctionLanguage}

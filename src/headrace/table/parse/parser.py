@@ -7,8 +7,8 @@ from typing import Final, TypeVar
 from headrace.table.parse.source import SqlParseError, SqlSource
 from headrace.table.parse.statements import StatementParser
 from headrace.table.parse.tokens import END
+from headrace.table.parse.tree.definitions import Statement
 from headrace.table.parse.tree.expressions import SqlExpression
-from headrace.table.parse.tree.statements import Statement
 from headrace.table.parse.tree.types import TypeSpec
 
 T = TypeVar("T")

@@ -8,6 +8,7 @@ from headrace.table.parse.definitions import OBJECTS, DefinitionParser
 from headrace.table.parse.diagnosis import A_STATEMENT
 from headrace.table.parse.forms import QUERY_WORDS
 from headrace.table.parse.tokens import END, STRING
+from headrace.table.parse.tree.definitions import CreateTable, ObjectKind, Option, Partition, QueryStatement, Statement
 from headrace.table.parse.tree.expressions import SqlExpression
 from headrace.table.parse.tree.node import Name, Path
 from headrace.table.parse.tree.statements import (
@@ -17,7 +18,6 @@ from headrace.table.parse.tree.statements import (
     ColumnAssignment,
     CompilePlan,
     ConflictAction,
-    CreateTable,
     Delete,
     Describe,
     DescribeJob,
@@ -30,16 +30,11 @@ from headrace.table.parse.tree.statements import (
     Jar,
     LoadModule,
     MergeInto,
-    ObjectKind,
-    Option,
-    Partition,
-    QueryStatement,
     ResetOption,
     SetOption,
     Show,
     ShowCreate,
     ShowKind,
-    Statement,
     StatementSet,
     StatisticsScope,
     StopJob,
