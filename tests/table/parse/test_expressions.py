@@ -30,9 +30,6 @@ from headrace.table.parse.tree.expressions import (
     IntervalLiteral,
     IsTest,
     ItemAccess,
-    JsonBehaviorKind,
-    JsonObject,
-    JsonPathCall,
     Like,
     Logical,
     NamedArgument,
@@ -54,6 +51,7 @@ from headrace.table.parse.tree.expressions import (
     UnitArgument,
     WindowFrame,
 )
+from headrace.table.parse.tree.json import JsonBehaviorKind, JsonObject, JsonPathCall
 from headrace.table.parse.tree.types import (
     AtomicTypeSpec,
     CollectionTypeSpec,

@@ -6,11 +6,6 @@ from typing import Final
 from headrace.table.parse.precedence import OPERAND
 from headrace.table.parse.queries import QueryParser
 from headrace.table.parse.tree.definitions import (
-    AddPartitions,
-    Alter,
-    AlterAction,
-    ChangeSchema,
-    ColumnPlace,
     ComputedColumn,
     Constraint,
     CreateCatalog,
@@ -23,11 +18,6 @@ from headrace.table.parse.tree.definitions import (
     CreateView,
     DistributionKind,
     Drop,
-    DropColumns,
-    DropConstraint,
-    DropPart,
-    DropPartitions,
-    DroppedPart,
     FunctionLanguage,
     LikeFeature,
     LikeOption,
@@ -39,23 +29,10 @@ from headrace.table.parse.tree.definitions import (
     Partition,
     PartitionValue,
     PhysicalColumn,
-    Refresh,
     RefreshMode,
-    RenameColumn,
-    RenameTo,
-    ResetOptions,
-    Resume,
-    SchemaChange,
-    SetComment,
-    SetFreshness,
-    SetFunction,
-    SetOptions,
-    SetQuery,
-    SetRefreshMode,
     StartMode,
     StartModeKind,
     Statement,
-    Suspend,
     TableDistribution,
     TableElement,
     TableLike,
@@ -70,7 +47,7 @@ _FEATURES: Final = {each.value: each for each in LikeFeature}
 _STRATEGIES: Final = {each.value: each for each in MergingStrategy}
 _REFRESH_MODES: Final = {each.value: each for each in RefreshMode}
 _START_MODES: Final = {each.value: each for each in StartModeKind}
-_CONSTRAINT_WORDS: Final = ("PRIMARY", "UNIQUE", "CONSTRAINT")
+CONSTRAINT_WORDS: Final = ("PRIMARY", "UNIQUE", "CONSTRAINT")
 OBJECTS: Final = {kind.value: kind for kind in ObjectKind if kind is not ObjectKind.MATERIALIZED_TABLE}
 """By keyword, what statements are about; ``MATERIALIZED TABLE`` has two words."""
 
@@ -176,7 +153,7 @@ class DefinitionParser(QueryParser):
         return elements
 
     def _element(self) -> TableElement:
-        if self.at_any(_CONSTRAINT_WORDS):
+        if self.at_any(CONSTRAINT_WORDS):
             return self._constraint()
         if self.at("WATERMARK"):
             return self._watermark()
@@ -192,7 +169,7 @@ class DefinitionParser(QueryParser):
         kind = self.data_type()
         if self.accept("METADATA"):
             return self._metadata(path, kind)
-        constraint = self._column_constraint(path) if self.at_any(_CONSTRAINT_WORDS) else None
+        constraint = self._column_constraint(path) if self.at_any(CONSTRAINT_WORDS) else None
         return PhysicalColumn(path, kind, constraint, self.comment(), start=path.start, end=self.end)
 
     def _metadata(self, path: Path, kind: TypeSpec) -> MetadataColumn:
@@ -464,129 +441,6 @@ class DefinitionParser(QueryParser):
             return ObjectKind.MATERIALIZED_TABLE
         return self.choose(OBJECTS)
 
-    # --- ALTER -------------------------------------------------------------------------------------------------------
-
-    def alter(self) -> Statement:
-        """``ALTER``, of anything."""
-        start = self.start
-        self.expect("ALTER")
-        temporary = self.accept("TEMPORARY")
-        system = self._system(temporary)
-        if temporary and not self.at("FUNCTION"):
-            self.fail("FUNCTION")
-        kind = self.object_kind()
-        exists = kind in _MAY_BE_MISSING and self.if_exists()
-        path = self.path()
-        actions = _ACTIONS[kind]
-        begin = self.start
-        action = self.choose(actions)(self, begin)
-        return Alter(kind, path, action, exists, temporary, system, start=start, end=self.end)
-
-    def _rename(self, start: int) -> AlterAction:
-        self.expect("TO")
-        return RenameTo(self.path(), start=start, end=self.end)
-
-    def _rename_table_or_column(self, start: int) -> AlterAction:
-        if self.at("TO"):
-            return self._rename(start)
-        column = self.path()
-        self.expect("TO")
-        return RenameColumn(column, self.path(), start=start, end=self.end)
-
-    def _set(self, start: int) -> AlterAction:
-        return SetOptions(self.options(), start=start, end=self.end)
-
-    def _set_of_materialized(self, start: int) -> AlterAction:
-        if self.accept("FRESHNESS"):
-            return SetFreshness(self._freshness(), start=start, end=self.end)
-        if self.accept("REFRESH_MODE"):
-            return SetRefreshMode(self._refresh_mode(), start=start, end=self.end)
-        return self._set(start)
-
-    def _reset(self, start: int) -> AlterAction:
-        return ResetOptions(self._keys(), start=start, end=self.end)
-
-    def _set_comment(self, start: int) -> AlterAction:
-        return SetComment(self.text(), start=start, end=self.end)
-
-    def _set_query(self, start: int) -> AlterAction:
-        return SetQuery(self.query(), start=start, end=self.end)
-
-    def _set_function(self, start: int) -> AlterAction:
-        class_name = self.text()
-        return SetFunction(class_name, self._language(), start=start, end=self.end)
-
-    def _add(self, start: int) -> AlterAction:
-        if self.at("PARTITION") or self.at_all("IF", "NOT", "EXISTS", "PARTITION"):
-            return self._add_partitions(start)
-        return self._change(start, True)
-
-    def _modify(self, start: int) -> AlterAction:
-        return self._change(start, False)
-
-    def _change(self, start: int, is_add: bool) -> AlterAction:
-        changes = self.in_parentheses(self._schema_change) if self.at("(") else (self._schema_change(),)
-        return ChangeSchema(is_add, changes, start=start, end=self.end)
-
-    def _schema_change(self) -> SchemaChange:
-        start = self.start
-        if self.accept("DISTRIBUTION"):
-            return SchemaChange(self._distribution(), start=start, end=self.end)
-        if self.at_any((*_CONSTRAINT_WORDS, "WATERMARK")):
-            return SchemaChange(self._element(), start=start, end=self.end)
-        column = self._column(self.path())
-        place = None
-        if self.at("FIRST"):
-            token = self.advance()
-            place = ColumnPlace(None, start=token.start, end=token.end)
-        elif self.at("AFTER"):
-            begin = self.advance().start
-            place = ColumnPlace(self.path(), start=begin, end=self.end)
-        return SchemaChange(column, place, start=start, end=self.end)
-
-    def _drop_of_table(self, start: int) -> AlterAction:
-        if self.at("PARTITION") or self.at_all("IF", "EXISTS", "PARTITION"):
-            return self._drop_partitions(start)
-        if self.accept("PRIMARY"):
-            self.expect("KEY")
-            return DropPart(DroppedPart.PRIMARY_KEY, start=start, end=self.end)
-        if self.accept("CONSTRAINT"):
-            return DropConstraint(self.name(), start=start, end=self.end)
-        if self.accept("DISTRIBUTION"):
-            return DropPart(DroppedPart.DISTRIBUTION, start=start, end=self.end)
-        if self.accept("WATERMARK"):
-            return DropPart(DroppedPart.WATERMARK, start=start, end=self.end)
-        columns = self.in_parentheses(self.path) if self.at("(") else (self.path(),)
-        return DropColumns(columns, start=start, end=self.end)
-
-    def _add_partitions(self, start: int) -> AlterAction:
-        not_exists = self.if_not_exists()
-        partitions: list[Partition] = []
-        options: list[tuple[Option, ...]] = []
-        while not partitions or self.at("PARTITION"):
-            self.expect("PARTITION")
-            partitions.append(self.partition())
-            options.append(self.with_options())
-        return AddPartitions(tuple(partitions), tuple(options), not_exists, start=start, end=self.end)
-
-    def _drop_partitions(self, start: int) -> AlterAction:
-        exists = self.if_exists()
-        partitions = self.some(self._dropped_partition)
-        return DropPartitions(partitions, exists, start=start, end=self.end)
-
-    def _dropped_partition(self) -> Partition:
-        self.expect("PARTITION")
-        return self.partition()
-
-    def _suspend(self, start: int) -> AlterAction:
-        return Suspend(start=start, end=self.end)
-
-    def _resume(self, start: int) -> AlterAction:
-        return Resume(self.with_options(), start=start, end=self.end)
-
-    def _refresh(self, start: int) -> AlterAction:
-        return Refresh(self._optional_partition(), start=start, end=self.end)
-
 
 class _Prefix:
     """The words between ``CREATE`` and what is created."""
@@ -599,8 +453,6 @@ class _Prefix:
         self.system = system
 
 
-_Action = Callable[[DefinitionParser, int], AlterAction]
-
 _CREATED: Final[dict[str, Callable[[DefinitionParser, int, _Prefix], Statement]]] = {
     "TABLE": DefinitionParser._create_table,
     "VIEW": DefinitionParser._create_view,
@@ -611,41 +463,3 @@ _CREATED: Final[dict[str, Callable[[DefinitionParser, int, _Prefix], Statement]]
     "CONNECTION": DefinitionParser._create_connection,
 }
 """By keyword behind ``CREATE``, how the statement goes on."""
-
-_MAY_BE_MISSING: Final = (ObjectKind.TABLE, ObjectKind.FUNCTION, ObjectKind.MODEL, ObjectKind.CONNECTION)
-"""What ALTER may pass over with IF EXISTS."""
-
-_OPTIONS_AND_NAME: Final[dict[str, _Action]] = {
-    "RENAME": DefinitionParser._rename,
-    "SET": DefinitionParser._set,
-    "RESET": DefinitionParser._reset,
-}
-_SCHEMA: Final[dict[str, _Action]] = {
-    "ADD": DefinitionParser._add,
-    "MODIFY": DefinitionParser._modify,
-    "DROP": DefinitionParser._drop_of_table,
-}
-
-_ACTIONS: Final[dict[ObjectKind, dict[str, _Action]]] = {
-    ObjectKind.TABLE: {**_OPTIONS_AND_NAME, **_SCHEMA, "RENAME": DefinitionParser._rename_table_or_column},
-    ObjectKind.MATERIALIZED_TABLE: {
-        **_SCHEMA,
-        "SET": DefinitionParser._set_of_materialized,
-        "RESET": DefinitionParser._reset,
-        "SUSPEND": DefinitionParser._suspend,
-        "RESUME": DefinitionParser._resume,
-        "REFRESH": DefinitionParser._refresh,
-        "AS": DefinitionParser._set_query,
-    },
-    ObjectKind.VIEW: {"RENAME": DefinitionParser._rename, "AS": DefinitionParser._set_query},
-    ObjectKind.CATALOG: {
-        "SET": DefinitionParser._set,
-        "RESET": DefinitionParser._reset,
-        "COMMENT": DefinitionParser._set_comment,
-    },
-    ObjectKind.DATABASE: {"SET": DefinitionParser._set},
-    ObjectKind.FUNCTION: {"AS": DefinitionParser._set_function},
-    ObjectKind.MODEL: _OPTIONS_AND_NAME,
-    ObjectKind.CONNECTION: _OPTIONS_AND_NAME,
-}
-"""By what is altered and the keyword behind its name, how the statement goes on."""

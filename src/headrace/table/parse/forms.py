@@ -37,14 +37,6 @@ from headrace.table.parse.tree.expressions import (
     IntegerLiteral,
     IntervalExpression,
     IntervalLiteral,
-    JsonArray,
-    JsonBehavior,
-    JsonBehaviorKind,
-    JsonEntry,
-    JsonFunction,
-    JsonObject,
-    JsonPathCall,
-    JsonWrapper,
     NullLiteral,
     OrderItem,
     Parameter,
@@ -55,6 +47,16 @@ from headrace.table.parse.tree.expressions import (
     Trim,
     TrimSide,
     UnitArgument,
+)
+from headrace.table.parse.tree.json import (
+    JsonArray,
+    JsonBehavior,
+    JsonBehaviorKind,
+    JsonEntry,
+    JsonFunction,
+    JsonObject,
+    JsonPathCall,
+    JsonWrapper,
 )
 from headrace.table.parse.tree.node import Name, Path, QueryExpression
 from headrace.table.parse.types import UNITS, TypeParser

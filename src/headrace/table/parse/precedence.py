@@ -9,7 +9,6 @@ from headrace.table.parse.tree.expressions import (
     InList,
     InQuery,
     IsTest,
-    JsonFormatted,
     Like,
     Logical,
     Quantified,
@@ -17,6 +16,7 @@ from headrace.table.parse.tree.expressions import (
     Unary,
     UnaryOperator,
 )
+from headrace.table.parse.tree.json import JsonFormatted
 
 MULTISET: Final = 14
 OR: Final = 22

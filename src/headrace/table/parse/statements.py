@@ -4,7 +4,8 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from headrace.table.parse.definitions import OBJECTS, DefinitionParser
+from headrace.table.parse.alterations import AlterationParser
+from headrace.table.parse.definitions import OBJECTS
 from headrace.table.parse.diagnosis import A_STATEMENT
 from headrace.table.parse.forms import QUERY_WORDS
 from headrace.table.parse.tokens import END, STRING
@@ -73,7 +74,7 @@ _ASSIGNED: Final = re.compile(r"\s+([^\s'=;]+)\s*=\s*(?:'((?:[^']|'')*)'|([^\s;]
 _RESET: Final = re.compile(r"\s+([^\s';]+)")
 
 
-class StatementParser(DefinitionParser):
+class StatementParser(AlterationParser):
     """Parses whole statements. The table :data:`STATEMENTS` says which keyword begins which."""
 
     __slots__ = ()

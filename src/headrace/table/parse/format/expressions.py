@@ -1,7 +1,4 @@
-"""Trees back to text, as Flink shows the queries of views: names in backticks, a clause a line.
-
-What is written parses to an equal tree. Statements that define tables are written by the catalog, from what it holds.
-"""
+"""Expressions and types as text."""
 
 import re
 from collections.abc import Iterable
@@ -11,9 +8,10 @@ from typing import Final
 from headrace.table.parse import precedence
 from headrace.table.parse.keywords import RESERVED
 from headrace.table.parse.tree import expressions as ex
-from headrace.table.parse.tree import queries as qu
+from headrace.table.parse.tree import json as js
 from headrace.table.parse.tree import types as ty
-from headrace.table.parse.tree.node import Name, Path, QueryExpression, SqlNode
+from headrace.table.parse.tree.node import Name, Path, SqlNode
+from headrace.table.parse.tree.queries import TableQuery
 
 _NEEDS_PARENTHESES: Final = (ex.Identifier, ex.IntegerLiteral, ex.DecimalLiteral, ex.DoubleLiteral)
 """What a point behind it would go on with."""
@@ -47,15 +45,18 @@ def literal(text: str) -> str:
     return f"'{text.replace(chr(39), chr(39) * 2)}'"
 
 
-def _list(nodes: Iterable[SqlNode]) -> str:
+def listed(nodes: Iterable[SqlNode]) -> str:
+    """Nodes with commas between them."""
     return ", ".join(map(sql_of, nodes))
 
 
-def _names(names: Iterable[Name]) -> str:
-    return f"({_list(names)})"
+def names_of(names: Iterable[Name]) -> str:
+    """Names in parentheses."""
+    return f"({listed(names)})"
 
 
-def _behind(word: str, node: SqlNode | None) -> str:
+def behind(word: str, node: SqlNode | None) -> str:
+    """A node behind a word and a space before both, or nothing."""
     return "" if node is None else f" {word} {sql_of(node)}"
 
 
@@ -263,7 +264,7 @@ def _(node: ex.Like) -> str:
 
 @sql_of.register
 def _(node: ex.InList) -> str:
-    return f"{_pattern_operand(node.operand, node.negated)} IN ({_list(node.items)})"
+    return f"{_pattern_operand(node.operand, node.negated)} IN ({listed(node.items)})"
 
 
 @sql_of.register
@@ -273,7 +274,7 @@ def _(node: ex.InQuery) -> str:
 
 @sql_of.register
 def _(node: ex.Quantified) -> str:
-    inner = _list(node.items) if node.query is None else sql_of(node.query)
+    inner = listed(node.items) if node.query is None else sql_of(node.query)
     operand = _operand(node.operand, precedence.COMPARISON)
     return f"{operand} {node.operator.value} {'ALL' if node.is_all else 'ANY'} ({inner})"
 
@@ -308,13 +309,13 @@ def _(node: ex.FieldAccess) -> str:
 
 @sql_of.register
 def _(node: ex.CaseBranch) -> str:
-    return f"WHEN {_list(node.conditions)} THEN {sql_of(node.result)}"
+    return f"WHEN {listed(node.conditions)} THEN {sql_of(node.result)}"
 
 
 @sql_of.register
 def _(node: ex.CaseExpression) -> str:
     operand = "" if node.operand is None else f" {sql_of(node.operand)}"
-    return f"CASE{operand} {' '.join(map(sql_of, node.branches))}{_behind('ELSE', node.otherwise)} END"
+    return f"CASE{operand} {' '.join(map(sql_of, node.branches))}{behind('ELSE', node.otherwise)} END"
 
 
 @sql_of.register
@@ -324,7 +325,7 @@ def _(node: ex.CastExpression) -> str:
 
 @sql_of.register
 def _(node: ex.CollectionConstructor) -> str:
-    return f"{node.kind.value}[{_list(node.items)}]"
+    return f"{node.kind.value}[{listed(node.items)}]"
 
 
 @sql_of.register
@@ -334,7 +335,7 @@ def _(node: ex.CollectionQuery) -> str:
 
 @sql_of.register
 def _(node: ex.RowConstructor) -> str:
-    return f"{'ROW' if node.has_word else ''}({_list(node.items)})"
+    return f"{'ROW' if node.has_word else ''}({listed(node.items)})"
 
 
 @sql_of.register
@@ -382,7 +383,7 @@ def _(node: ex.Call) -> str:
     if not node.has_parentheses:
         return _function(node.function)
     quantifier = "" if node.quantifier is None else f"{node.quantifier.value} "
-    order = f"ORDER BY {_list(node.order_by)}"
+    order = f"ORDER BY {listed(node.order_by)}"
     inner = f" {order}" if node.order_by and not node.is_within_group else ""
     text = f"{_function(node.function)}({quantifier}{_arguments(node)}{inner})"
     if node.null_treatment is not None:
@@ -416,9 +417,9 @@ def _(node: ex.WindowFrame) -> str:
 def _(node: ex.OverWindow) -> str:
     parts = [sql_of(node.base)] if node.base is not None else []
     if node.partition_by:
-        parts.append(f"PARTITION BY {_list(node.partition_by)}")
+        parts.append(f"PARTITION BY {listed(node.partition_by)}")
     if node.order_by:
-        parts.append(f"ORDER BY {_list(node.order_by)}")
+        parts.append(f"ORDER BY {listed(node.order_by)}")
     if node.frame is not None:
         parts.append(sql_of(node.frame))
     if node.allow_partial is not None:
@@ -448,15 +449,15 @@ def _(_: ex.DefaultArgument) -> str:
 
 @sql_of.register
 def _(node: ex.Descriptor) -> str:
-    return f"DESCRIPTOR({_list(node.columns)})"
+    return f"DESCRIPTOR({listed(node.columns)})"
 
 
 @sql_of.register
 def _(node: ex.TableArgument) -> str:
-    text = sql_of(node.query) if isinstance(node.query, qu.TableQuery) else f"({sql_of(node.query)})"
+    text = sql_of(node.query) if isinstance(node.query, TableQuery) else f"({sql_of(node.query)})"
     if node.partition_by:
-        text += f" PARTITION BY {_names(node.partition_by)}"
-    return f"{text} ORDER BY ({_list(node.order_by)})" if node.order_by else text
+        text += f" PARTITION BY {names_of(node.partition_by)}"
+    return f"{text} ORDER BY ({listed(node.order_by)})" if node.order_by else text
 
 
 @sql_of.register
@@ -472,13 +473,13 @@ def _null_clause(absent_on_null: bool | None) -> str:
 
 
 @sql_of.register
-def _(node: ex.JsonBehavior) -> str:
+def _(node: js.JsonBehavior) -> str:
     return f"{node.kind.value}{'' if node.default is None else f' {sql_of(node.default)}'}"
 
 
 @sql_of.register
-def _(node: ex.JsonPathCall) -> str:
-    text = f"{sql_of(node.operand)}, {sql_of(node.path)}{_behind('RETURNING', node.returning)}"
+def _(node: js.JsonPathCall) -> str:
+    text = f"{sql_of(node.operand)}, {sql_of(node.path)}{behind('RETURNING', node.returning)}"
     if node.wrapper is not None:
         text += f" {node.wrapper.value}"
     for behavior, clause in ((node.on_empty, "EMPTY"), (node.on_error, "ERROR")):
@@ -488,333 +489,23 @@ def _(node: ex.JsonPathCall) -> str:
 
 
 @sql_of.register
-def _(node: ex.JsonFormatted) -> str:
+def _(node: js.JsonFormatted) -> str:
     return f"{_operand(node.operand, precedence.IS)} FORMAT JSON"
 
 
 @sql_of.register
-def _(node: ex.JsonEntry) -> str:
+def _(node: js.JsonEntry) -> str:
     return f"KEY {sql_of(node.key)} VALUE {sql_of(node.value)}"
 
 
 @sql_of.register
-def _(node: ex.JsonObject) -> str:
+def _(node: js.JsonObject) -> str:
     word = "JSON_OBJECTAGG" if node.is_aggregate else "JSON_OBJECT"
-    return f"{word}({_list(node.entries)}{_null_clause(node.absent_on_null)})"
+    return f"{word}({listed(node.entries)}{_null_clause(node.absent_on_null)})"
 
 
 @sql_of.register
-def _(node: ex.JsonArray) -> str:
+def _(node: js.JsonArray) -> str:
     word = "JSON_ARRAYAGG" if node.is_aggregate else "JSON_ARRAY"
-    order = f" ORDER BY {_list(node.order_by)}" if node.order_by else ""
-    return f"{word}({_list(node.items)}{order}{_null_clause(node.absent_on_null)})"
-
-
-# --- queries ---------------------------------------------------------------------------------------------------------
-
-
-@sql_of.register
-def _(node: qu.Hint) -> str:
-    inner = ", ".join([f"{literal(key)} = {literal(value)}" for key, value in node.options] or map(literal, node.items))
-    return f"{sql_of(node.name)}({inner})"
-
-
-def _hints(hints: tuple[qu.Hint, ...]) -> str:
-    return f" /*+ {_list(hints)} */" if hints else ""
-
-
-def _quantifier(quantifier: ex.Quantifier | None) -> str:
-    return "" if quantifier is None else f" {quantifier.value}"
-
-
-def _aliased(text: str, alias: Name | None) -> str:
-    return text if alias is None else f"{text} AS {sql_of(alias)}"
-
-
-@sql_of.register
-def _(node: qu.SelectItem) -> str:
-    return _aliased(sql_of(node.expression), node.alias)
-
-
-@sql_of.register
-def _(node: qu.GroupingElements) -> str:
-    return f"{node.kind.value} ({_list(node.elements)})"
-
-
-@sql_of.register
-def _(_: qu.EmptyGrouping) -> str:
-    return "()"
-
-
-@sql_of.register
-def _(node: qu.GroupBy) -> str:
-    return f"GROUP BY{_quantifier(node.quantifier)} {_list(node.elements)}"
-
-
-@sql_of.register
-def _(node: qu.NamedWindow) -> str:
-    return f"{sql_of(node.name)} AS {sql_of(node.window)}"
-
-
-@sql_of.register
-def _(node: qu.SelectQuery) -> str:
-    lines = [f"SELECT{_hints(node.hints)}{_quantifier(node.quantifier)} {_list(node.items)}"]
-    if node.relation is not None:
-        lines.append(f"FROM {sql_of(node.relation)}")
-    if node.where is not None:
-        lines.append(f"WHERE {sql_of(node.where)}")
-    if node.group_by is not None:
-        lines.append(sql_of(node.group_by))
-    if node.having is not None:
-        lines.append(f"HAVING {sql_of(node.having)}")
-    if node.windows:
-        lines.append(f"WINDOW {_list(node.windows)}")
-    if node.qualify is not None:
-        lines.append(f"QUALIFY {sql_of(node.qualify)}")
-    return "\n".join(lines)
-
-
-def _row(items: tuple[ex.SqlExpression, ...]) -> str:
-    return f"ROW({_list(items)})"
-
-
-@sql_of.register
-def _(node: qu.ValuesQuery) -> str:
-    return f"VALUES {', '.join(map(_row, node.rows))}"
-
-
-@sql_of.register
-def _(node: qu.TableQuery) -> str:
-    return f"TABLE {sql_of(node.table)}"
-
-
-def _part(node: QueryExpression) -> str:
-    simple = isinstance(node, (qu.SelectQuery, qu.ValuesQuery, qu.TableQuery))
-    return sql_of(node) if simple else f"({sql_of(node)})"
-
-
-def _is_intersection(node: QueryExpression) -> bool:
-    return isinstance(node, qu.SetOperation) and node.operator is qu.SetOperator.INTERSECT
-
-
-@sql_of.register
-def _(node: qu.SetOperation) -> str:
-    rights: list[qu.SetOperation] = []
-    left: QueryExpression = node
-    while isinstance(left, qu.SetOperation):
-        rights.append(left)
-        left = left.left
-    text = _part(left)
-    for number, operation in enumerate(reversed(rights)):
-        is_intersection = operation.operator is qu.SetOperator.INTERSECT
-        if number and is_intersection and not _is_intersection(operation.left):
-            text = f"({text})"
-        right = (
-            sql_of(operation.right)
-            if not is_intersection and _is_intersection(operation.right)
-            else _part(operation.right)
-        )
-        text = f"{text}\n{operation.operator.value}{' ALL' * operation.is_all}\n{right}"
-    return text
-
-
-@sql_of.register
-def _(node: qu.WithItem) -> str:
-    columns = f" {_names(node.columns)}" if node.columns else ""
-    return f"{sql_of(node.name)}{columns} AS ({sql_of(node.query)})"
-
-
-@sql_of.register
-def _(node: qu.WithQuery) -> str:
-    body = sql_of(node.body) if isinstance(node.body, qu.SetOperation) else _part(node.body)
-    return f"WITH {'RECURSIVE ' * node.is_recursive}{_list(node.items)}\n{body}"
-
-
-@sql_of.register
-def _(node: qu.OrderedQuery) -> str:
-    lines = [f"({sql_of(node.body)})" if isinstance(node.body, qu.OrderedQuery) else sql_of(node.body)]
-    if node.order_by:
-        lines.append(f"ORDER BY {_list(node.order_by)}")
-    if node.limit is not None:
-        lines.append(f"LIMIT {sql_of(node.limit)}")
-    if node.offset is not None:
-        lines.append(f"OFFSET {sql_of(node.offset)}")
-    return "\n".join(lines if len(lines) > 1 else [*lines, "LIMIT ALL"])
-
-
-# --- relations -------------------------------------------------------------------------------------------------------
-
-
-@sql_of.register
-def _(node: qu.TableReference) -> str:
-    return f"{sql_of(node.table)}{_hints(node.hints)}"
-
-
-@sql_of.register
-def _(node: qu.DerivedTable) -> str:
-    return f"{'LATERAL ' * node.is_lateral}({sql_of(node.query)})"
-
-
-@sql_of.register
-def _(node: qu.TableFunction) -> str:
-    return f"{'LATERAL ' * node.is_lateral}TABLE({sql_of(node.call)})"
-
-
-@sql_of.register
-def _(node: qu.Unnest) -> str:
-    operands = ", ".join(
-        sql_of(each.query) if isinstance(each, ex.ScalarQuery) else sql_of(each) for each in node.operands
-    )
-    return f"UNNEST({operands}){' WITH ORDINALITY' * node.with_ordinality}"
-
-
-def _relation(node: qu.Relation) -> str:
-    """The text of a relation that something stands behind."""
-    return (
-        f"({sql_of(node)})" if isinstance(node, qu.JoinRelation | qu.AliasedRelation | qu.TableSample) else sql_of(node)
-    )
-
-
-@sql_of.register
-def _(node: qu.AliasedRelation) -> str:
-    columns = f" {_names(node.columns)}" if node.columns else ""
-    return f"{_relation(node.relation)} AS {sql_of(node.alias)}{columns}"
-
-
-@sql_of.register
-def _(node: qu.Snapshot) -> str:
-    return f"{_relation(node.relation)} FOR SYSTEM_TIME AS OF {sql_of(node.time)}"
-
-
-@sql_of.register
-def _(node: qu.TableSample) -> str:
-    method = "BERNOULLI" if node.is_bernoulli else "SYSTEM"
-    seed = "" if node.seed is None else f" REPEATABLE ({node.seed})"
-    return f"{sql_of(node.relation)} TABLESAMPLE {method} ({node.percentage:f}){seed}"
-
-
-@sql_of.register
-def _(node: qu.JoinRelation) -> str:
-    joins: list[qu.JoinRelation] = []
-    left: qu.Relation = node
-    while isinstance(left, qu.JoinRelation):
-        joins.append(left)
-        left = left.left
-    return sql_of(left) + "".join(map(_join, reversed(joins)))
-
-
-def _join(node: qu.JoinRelation) -> str:
-    right = f"({sql_of(node.right)})" if isinstance(node.right, qu.JoinRelation) else sql_of(node.right)
-    if node.kind is qu.JoinKind.COMMA:
-        return f",\n{right}"
-    using = f" USING {_names(node.using)}" if node.using else ""
-    return f"\n{'NATURAL ' * node.is_natural}{node.kind.value} JOIN {right}{_behind('ON', node.condition)}{using}"
-
-
-@sql_of.register
-def _(node: qu.PivotAggregate) -> str:
-    return _aliased(sql_of(node.call), node.alias)
-
-
-@sql_of.register
-def _(node: qu.PivotValue) -> str:
-    return _aliased(f"({_list(node.values)})", node.alias)
-
-
-@sql_of.register
-def _(node: qu.Pivot) -> str:
-    inner = f"{_list(node.aggregates)} FOR {_names(node.axes)} IN ({_list(node.values)})"
-    return f"{_relation(node.relation)} PIVOT ({inner})"
-
-
-@sql_of.register
-def _(node: qu.UnpivotValue) -> str:
-    return f"{_names(node.columns)}{f' AS ({_list(node.values)})' if node.values else ''}"
-
-
-@sql_of.register
-def _(node: qu.Unpivot) -> str:
-    inner = f"{_names(node.measures)} FOR {_names(node.axes)} IN ({_list(node.values)})"
-    return f"{_relation(node.relation)} UNPIVOT {'INCLUDE NULLS ' * node.include_nulls}({inner})"
-
-
-# --- MATCH_RECOGNIZE -------------------------------------------------------------------------------------------------
-
-
-@sql_of.register
-def _(node: qu.PatternVariable) -> str:
-    return sql_of(node.name)
-
-
-def _pattern_part(node: qu.RowPattern) -> str:
-    is_group = isinstance(node, qu.PatternSequence | qu.PatternAlternatives | qu.PatternRepetition)
-    return f"({sql_of(node)})" if is_group else sql_of(node)
-
-
-@sql_of.register
-def _(node: qu.PatternSequence) -> str:
-    return " ".join(
-        sql_of(part) if isinstance(part, qu.PatternRepetition) else _pattern_part(part) for part in node.parts
-    )
-
-
-@sql_of.register
-def _(node: qu.PatternAlternatives) -> str:
-    return " | ".join(
-        _pattern_part(part) if isinstance(part, qu.PatternAlternatives) else sql_of(part) for part in node.parts
-    )
-
-
-@sql_of.register
-def _(node: qu.PatternPermutation) -> str:
-    return f"PERMUTE({_list(node.parts)})"
-
-
-@sql_of.register
-def _(node: qu.PatternExclusion) -> str:
-    return f"{{- {sql_of(node.part)} -}}"
-
-
-@sql_of.register
-def _(node: qu.PatternRepetition) -> str:
-    signs = {(0, None): "*", (1, None): "+", (0, 1): "?"}
-    most = "" if node.most is None else node.most
-    limits = signs.get((node.least, node.most)) or f"{{{node.least}, {most}}}"
-    return f"{_pattern_part(node.part)}{limits}{'?' * node.is_reluctant}"
-
-
-@sql_of.register
-def _(node: qu.MatchMeasure) -> str:
-    return f"{sql_of(node.expression)} AS {sql_of(node.alias)}"
-
-
-@sql_of.register
-def _(node: qu.MatchSubset) -> str:
-    return f"{sql_of(node.name)} = {_names(node.variables)}"
-
-
-@sql_of.register
-def _(node: qu.MatchDefinition) -> str:
-    return f"{sql_of(node.variable)} AS {sql_of(node.condition)}"
-
-
-@sql_of.register
-def _(node: qu.MatchRecognize) -> str:
-    lines = []
-    if node.partition_by:
-        lines.append(f"PARTITION BY {_list(node.partition_by)}")
-    if node.order_by:
-        lines.append(f"ORDER BY {_list(node.order_by)}")
-    if node.measures:
-        lines.append(f"MEASURES {_list(node.measures)}")
-    if node.all_rows is not None:
-        lines.append("ALL ROWS PER MATCH" if node.all_rows else "ONE ROW PER MATCH")
-    if node.after_match is not None:
-        variable = "" if node.after_variable is None else f" {sql_of(node.after_variable)}"
-        lines.append(f"AFTER MATCH SKIP {node.after_match.value}{variable}")
-    within = _behind("WITHIN", node.within)
-    lines.append(f"PATTERN ({'^ ' * node.at_begin}{sql_of(node.pattern)}{' $' * node.at_end}){within}")
-    if node.subsets:
-        lines.append(f"SUBSET {_list(node.subsets)}")
-    lines.append(f"DEFINE {_list(node.definitions)}")
-    return f"{_relation(node.relation)} MATCH_RECOGNIZE (\n" + "\n".join(lines) + "\n)"
+    order = f" ORDER BY {listed(node.order_by)}" if node.order_by else ""
+    return f"{word}({listed(node.items)}{order}{_null_clause(node.absent_on_null)})"
