@@ -11,16 +11,9 @@ from hypothesis import strategies as st
 from headrace.table.parse import parse_expression, parse_script, parse_statement, parse_type
 from headrace.table.parse.format import sql_of
 from headrace.table.parse.tree import expressions as ex
-from headrace.table.parse.tree.definitions import (
-    ComputedColumn,
-    CreateTable,
-    CreateView,
-    PhysicalColumn,
-    QueryStatement,
-    Statement,
-)
+from headrace.table.parse.tree.definitions import ComputedColumn, CreateTable, CreateView, PhysicalColumn, Statement
 from headrace.table.parse.tree.node import Name, QueryExpression, SqlNode
-from headrace.table.parse.tree.statements import Insert
+from headrace.table.parse.tree.statements import Insert, QueryStatement
 from headrace.table.parse.tree.types import TypeSpec
 from tests.table.conformance.cases import groups, statements
 

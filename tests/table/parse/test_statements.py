@@ -23,7 +23,7 @@ def parsed(text: str, kind: type[T]) -> T:
 
 
 def query(text: str, kind: type[Q]) -> Q:
-    found = parsed(text, de.QueryStatement).query
+    found = parsed(text, st.QueryStatement).query
     assert isinstance(found, kind)
     return found
 
@@ -165,7 +165,7 @@ def test_set(text: str, key: str, value: str) -> None:
 
 def test_a_script_has_statements() -> None:
     script = parse_script("-- first\nSET dir = s3://a;\nRESET dir;;\nSELECT ';' FROM t; /* last */ SHOW TABLES")
-    assert [type(statement) for statement in script] == [st.SetOption, st.ResetOption, de.QueryStatement, st.Show]
+    assert [type(statement) for statement in script] == [st.SetOption, st.ResetOption, st.QueryStatement, st.Show]
     assert parse_script(" ; -- nothing\n") == ()
 
 

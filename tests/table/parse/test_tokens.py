@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from headrace.table.parse import SqlParseError, parse_script
 from headrace.table.parse.source import SqlSource
 from headrace.table.parse.tokens import BAD, END, NAME, QUOTED, STRING, bytes_of, name_of, text_of, tokenize, unicode_of
+from tests.table.conformance.cases import groups, statements
 
 PIECES = [
     "SELECT",
@@ -79,7 +80,18 @@ def test_tokens_stand_where_they_say(text: str) -> None:
     assert kinds(between + "\n") == []
 
 
-@given(TEXTS)
+STATEMENTS = sorted({statement for group in groups() for _, statement, _ in statements(group)})
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> str:
+    """A statement with pieces of another one in place of some of its own."""
+    one, other = ([token.text for token in tokenize(draw(st.sampled_from(STATEMENTS)))] for _ in range(2))
+    start, stop, begin, end = (draw(st.integers(0, len(each))) for each in (one, one, other, other))
+    return " ".join([*one[:start], *other[begin : min(end, begin + 3)], *one[max(start, stop) :]])
+
+
+@given(TEXTS | damaged())
 @settings(max_examples=120, deadline=None)
 def test_no_text_fails_in_another_way(text: str) -> None:
     error = None

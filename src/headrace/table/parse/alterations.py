@@ -165,7 +165,7 @@ class AlterationParser(DefinitionParser):
 _Action = Callable[[AlterationParser, int], AlterAction]
 
 _MAY_BE_MISSING: Final = (ObjectKind.TABLE, ObjectKind.FUNCTION, ObjectKind.MODEL, ObjectKind.CONNECTION)
-"""What ALTER may pass over with IF EXISTS."""
+"""The objects that ALTER may pass over with IF EXISTS."""
 
 _OPTIONS_AND_NAME: Final[dict[str, _Action]] = {
     "RENAME": AlterationParser._rename,

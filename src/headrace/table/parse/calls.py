@@ -95,7 +95,7 @@ class CallParser(FormParser):
         return self._over(call) if self.at("OVER") else call
 
     def _clauses_inside(self, function: Path) -> tuple[NullTreatment | None, tuple[OrderItem, ...]]:
-        """What only ``ARRAY_AGG`` has inside its parentheses, behind its argument."""
+        """The clauses that only ``ARRAY_AGG`` has inside its parentheses, behind its argument."""
         if str(function).upper() == "ARRAY_AGG":
             return self._null_treatment(), self.order_by()
         if self.kind == "ORDER":
@@ -105,7 +105,7 @@ class CallParser(FormParser):
         return None, ()
 
     def _arguments(self, may_be_none: bool) -> list[SqlExpression]:
-        """What is in the parentheses of a call; ``COUNT(*)`` has a star for an argument."""
+        """The arguments in the parentheses of a call; ``COUNT(*)`` has a star for one."""
         if may_be_none and self.at(")"):
             return []
         if may_be_none and self.at("*"):

@@ -6,7 +6,7 @@ from typing import Final, NoReturn, TypeVar
 from headrace.table.parse.diagnosis import diagnose
 from headrace.table.parse.keywords import NON_RESERVED
 from headrace.table.parse.source import SqlParseError, SqlSource
-from headrace.table.parse.tokens import END, NAME, QUOTED, STRING, Token, name_of, tokenize
+from headrace.table.parse.tokens import NAME, QUOTED, STRING, Token, name_of, tokenize
 from headrace.table.parse.tree.node import Name, Path
 
 DEEPEST: Final = 150
@@ -193,9 +193,7 @@ class TokenCursor:
         """Raise the error of a next token that is none of some kinds."""
         previous = self._tokens[self._index - 1] if self._index else None
         following = self._tokens[min(self._index + 1, len(self._tokens) - 1)]
-        last = [kind for kind in kinds if kind == END]
-        wanted = [kind for kind in kinds if kind not in (END, ";")]
-        reason, advice = diagnose([*wanted, *self.expected(), *last], previous, self.token, following)
+        reason, advice = diagnose([*kinds, *self.expected()], previous, self.token, following)
         self.refuse(reason, advice)
 
     def refuse(self, reason: str, advice: str | None = None, token: Token | None = None) -> NoReturn:

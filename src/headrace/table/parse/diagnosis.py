@@ -28,13 +28,13 @@ A_TYPE: Final = "a data type"
 A_UNIT: Final = "a unit of time"
 
 SUMMARIES: Final = (A_STATEMENT, A_QUERY, AN_EXPRESSION, A_TYPE, A_UNIT)
-"""What says more than a list of all that it may begin with."""
+"""Each says more than a list of all that it may begin with."""
 
 _MOST: Final = 6
 """How many expected things are named."""
 
 _FEW: Final = 3
-"""Of how many expected things the rare ones are named as well."""
+"""Up to so many expected things, the rare ones are named as well."""
 
 _LIKENESS: Final = 0.7
 _LONGEST: Final = 30
@@ -60,10 +60,10 @@ _SAID_BY: Final = {
 _RARE: Final = frozenset(
     {"PIVOT", "UNPIVOT", "TABLESAMPLE", "EXTEND", "MATCH_RECOGNIZE", "FOR", "/*+", "[", "(", ".", "AS", AN_OPERATOR}
 )
-"""What is named only where little else is expected."""
+"""These are named only where little else is expected."""
 
 _HIDDEN: Final = frozenset({DECIMAL, APPROXIMATE, QUOTED, UNICODE, ESCAPED, BINARY, "?"})
-"""What is said by others that are expected with it."""
+"""These are said by others that are expected with them."""
 
 _LITERALS: Final = {
     INTEGER: "the number",
@@ -76,7 +76,7 @@ _LITERALS: Final = {
 }
 
 _CLAUSES: Final = frozenset({"FROM", "WHERE", "GROUP", "HAVING", "WINDOW", "QUALIFY", "ORDER", "LIMIT", "AS", END, ")"})
-"""What often follows a comma that is one too many."""
+"""These often follow a comma that is one too many."""
 
 _ADVICE: Final = {
     "!=": "Write <>.",
@@ -102,10 +102,9 @@ def diagnose(kinds: Iterable[str], previous: Token | None, token: Token, followi
         token: the token.
         following: the token behind it.
     """
-    expected = [kind for kind in dict.fromkeys(kinds) if kind != ";"]
+    expected = list(dict.fromkeys(kinds))
     if END in expected:
-        expected.remove(END)
-        expected.append(END)
+        expected = [*(kind for kind in expected if kind not in (END, ";")), END]
     advice = _unreadable(token) or _misspelt(expected, previous, token) or _advice(expected, previous, token, following)
     return f"expected {_listed(expected)}, found {found(token)}", advice
 

@@ -56,7 +56,7 @@ _JSON_TESTS: Final = {
 
 
 class Infix(NamedTuple):
-    """What may stand behind an operand.
+    """An operator behind an operand.
 
     Attributes:
         precedence: how much it binds; Calcite's numbers.
@@ -165,7 +165,7 @@ class ExpressionParser(CallParser):
         return self._call_behind(Path((name,), start=token.start, end=token.end))
 
     def _parenthesized(self) -> SqlExpression:
-        """What is in parentheses: a query, an expression, a row of several, or an amount of a unit."""
+        """The content of parentheses: a query, an expression, a row of several, or an amount of a unit."""
         start = self.start
         self.advance()
         first = self._query_or_expression()

@@ -14,7 +14,7 @@ from headrace.table.parse.tree.types import TypeSpec
 T = TypeVar("T")
 
 _FEW: Final = 12
-"""Of more kinds than these none is worth naming."""
+"""The most kinds of one question that are remembered: of more, none is worth naming."""
 
 
 class RecordingParser(StatementParser):
@@ -118,7 +118,7 @@ def parse_type(text: str) -> TypeSpec:
 
 
 def _parsed(text: str, parse: Callable[[StatementParser], T]) -> T:
-    """What a text is parsed to; once more, with all that was expected, when it is refused."""
+    """Parse a text; once more, to know all that was expected, when it is refused."""
     source = SqlSource(text)
     with suppress(SqlParseError):
         return _guarded(StatementParser(source), parse)
@@ -129,7 +129,7 @@ def _parsed(text: str, parse: Callable[[StatementParser], T]) -> T:
 
 
 def _guarded(parser: StatementParser, parse: Callable[[StatementParser], T]) -> T:
-    """What is parsed; a stack that ends before the limit of depth is told in the same way."""
+    """Parse; a stack that ends before the limit of depth is told in the same way."""
     try:
         return parse(parser)
     except RecursionError:

@@ -30,7 +30,7 @@ PRODUCT: Final = 60
 SIGN: Final = 80
 ITEM: Final = 100
 OPERAND: Final = 101
-"""What is no operator at all."""
+"""More than any operator binds: a plain operand."""
 
 ARITHMETIC: Final = {
     BinaryOperator.PLUS: SUM,

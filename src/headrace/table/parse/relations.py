@@ -1,4 +1,4 @@
-"""What stands behind ``FROM``: tables, joins, functions, ``MATCH_RECOGNIZE``."""
+"""The relations behind ``FROM``: tables, joins, functions, ``MATCH_RECOGNIZE``."""
 
 from dataclasses import replace
 from decimal import Decimal

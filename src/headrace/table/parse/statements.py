@@ -9,7 +9,7 @@ from headrace.table.parse.definitions import OBJECTS
 from headrace.table.parse.diagnosis import A_STATEMENT
 from headrace.table.parse.forms import QUERY_WORDS
 from headrace.table.parse.tokens import END, STRING
-from headrace.table.parse.tree.definitions import CreateTable, ObjectKind, Option, Partition, QueryStatement, Statement
+from headrace.table.parse.tree.definitions import CreateTable, ObjectKind, Option, Partition, Statement
 from headrace.table.parse.tree.expressions import SqlExpression
 from headrace.table.parse.tree.node import Name, Path
 from headrace.table.parse.tree.statements import (
@@ -31,6 +31,7 @@ from headrace.table.parse.tree.statements import (
     Jar,
     LoadModule,
     MergeInto,
+    QueryStatement,
     ResetOption,
     SetOption,
     Show,

@@ -14,7 +14,7 @@ from headrace.table.parse.tree.node import Name, Path, SqlNode
 from headrace.table.parse.tree.queries import TableQuery
 
 _NEEDS_PARENTHESES: Final = (ex.Identifier, ex.IntegerLiteral, ex.DecimalLiteral, ex.DoubleLiteral)
-"""What a point behind it would go on with."""
+"""The operands that a point behind them would change."""
 
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 

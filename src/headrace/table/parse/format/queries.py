@@ -163,9 +163,7 @@ def _(node: qu.Unnest) -> str:
 
 def _relation(node: qu.Relation) -> str:
     """The text of a relation that something stands behind."""
-    return (
-        f"({sql_of(node)})" if isinstance(node, qu.JoinRelation | qu.AliasedRelation | qu.TableSample) else sql_of(node)
-    )
+    return f"({sql_of(node)})" if isinstance(node, qu.JoinRelation) else sql_of(node)
 
 
 @sql_of.register

@@ -14,13 +14,6 @@ class Statement(SqlNode):
 
 
 @dataclass(frozen=True, slots=True)
-class QueryStatement(Statement):
-    """A query as a statement."""
-
-    query: QueryExpression
-
-
-@dataclass(frozen=True, slots=True)
 class Option(SqlNode):
     """``'key' = 'value'`` of ``WITH`` and ``SET``."""
 
@@ -40,7 +33,7 @@ Partition = tuple[PartitionValue, ...]
 
 
 class ObjectKind(Enum):
-    """What statements create, alter, drop and describe."""
+    """The objects that statements create, alter, drop and describe."""
 
     TABLE = "TABLE"
     MATERIALIZED_TABLE = "MATERIALIZED TABLE"
@@ -140,7 +133,7 @@ TableElement = ColumnDefinition | Constraint | Watermark
 
 
 class LikeFeature(Enum):
-    """What ``LIKE`` takes over or leaves out."""
+    """The features of a table that ``LIKE`` takes over or leaves out."""
 
     ALL = "ALL"
     CONSTRAINTS = "CONSTRAINTS"
@@ -153,7 +146,7 @@ class LikeFeature(Enum):
 
 
 class MergingStrategy(Enum):
-    """Whether ``LIKE`` takes a feature over."""
+    """The ways in which ``LIKE`` treats a feature."""
 
     INCLUDING = "INCLUDING"
     EXCLUDING = "EXCLUDING"
@@ -344,7 +337,7 @@ class Drop(Statement):
 
 @dataclass(frozen=True, slots=True)
 class AlterAction(SqlNode):
-    """What ``ALTER`` changes."""
+    """A change by ``ALTER``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,7 +407,7 @@ class DropColumns(AlterAction):
 
 
 class DroppedPart(Enum):
-    """What a table has at most one of."""
+    """The parts of a table that need no name, since there is at most one."""
 
     PRIMARY_KEY = "PRIMARY KEY"
     DISTRIBUTION = "DISTRIBUTION"

@@ -91,7 +91,7 @@ class NullLiteral(SqlExpression):
 
 
 class TemporalKind(Enum):
-    """What a literal of a date or time is."""
+    """The kinds of literals of dates and times."""
 
     DATE = "DATE"
     TIME = "TIME"
@@ -206,7 +206,7 @@ class Logical(SqlExpression):
 
 
 class OperandTest(Enum):
-    """What ``IS`` asks for; the value is the text behind it."""
+    """The tests of ``IS``; the value is the text behind it."""
 
     NULL = "NULL"
     TRUE = "TRUE"
@@ -355,7 +355,7 @@ class CastExpression(SqlExpression):
 
 
 class ConstructorKind(Enum):
-    """What square brackets, or a query, are made into."""
+    """The collections that square brackets, or a query, are made into."""
 
     ARRAY = "ARRAY"
     MAP = "MAP"
@@ -424,7 +424,7 @@ class Quantifier(Enum):
 
 
 class NullTreatment(Enum):
-    """What a function does with NULLs."""
+    """The ways in which a function treats NULLs."""
 
     IGNORE = "IGNORE NULLS"
     RESPECT = "RESPECT NULLS"

@@ -9,7 +9,7 @@ from headrace.table.parse.tree.types import TypeSpec
 
 
 class JsonBehaviorKind(Enum):
-    """What a function of JSON gives when there is nothing, or an error."""
+    """The results of a function of JSON when there is nothing, or an error."""
 
     ERROR = "ERROR"
     NULL = "NULL"
@@ -30,7 +30,7 @@ class JsonBehavior(SqlNode):
 
 
 class JsonWrapper(Enum):
-    """Whether ``JSON_QUERY`` puts what it finds into an array."""
+    """The ways in which ``JSON_QUERY`` puts its result into an array."""
 
     WITHOUT = "WITHOUT ARRAY WRAPPER"
     CONDITIONAL = "WITH CONDITIONAL ARRAY WRAPPER"

@@ -1,4 +1,4 @@
-"""What all nodes of the tree have: a place in the text, and equality that does not look at it."""
+"""The base of all nodes: a place in the text, and equality that does not look at it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields

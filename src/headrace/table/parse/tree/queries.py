@@ -41,7 +41,7 @@ class SelectItem(SqlNode):
 
 
 class GroupingKind(Enum):
-    """What several groupings in one are."""
+    """The ways to write several groupings as one."""
 
     SETS = "GROUPING SETS"
     ROLLUP = "ROLLUP"
@@ -110,7 +110,7 @@ class TableQuery(QueryExpression):
 
 
 class SetOperator(Enum):
-    """What two queries are joined by."""
+    """The operators between two queries."""
 
     UNION = "UNION"
     INTERSECT = "INTERSECT"

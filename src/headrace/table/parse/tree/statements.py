@@ -8,11 +8,19 @@ from headrace.table.parse.tree.expressions import Call, SqlExpression
 from headrace.table.parse.tree.node import Name, Path, QueryExpression, SqlNode
 from headrace.table.parse.tree.queries import Hint, Relation
 
+
+@dataclass(frozen=True, slots=True)
+class QueryStatement(Statement):
+    """A query as a statement."""
+
+    query: QueryExpression
+
+
 # --- changes of rows -------------------------------------------------------------------------------------------------
 
 
 class ConflictAction(Enum):
-    """What ``ON CONFLICT`` does."""
+    """The actions of ``ON CONFLICT``."""
 
     NOTHING = "DO NOTHING"
     ERROR = "DO ERROR"
@@ -109,7 +117,7 @@ class Truncate(Statement):
 
 
 class ExplainDetail(Enum):
-    """What ``EXPLAIN`` shows besides the plan."""
+    """The details that ``EXPLAIN`` adds to the plan."""
 
     ESTIMATED_COST = "ESTIMATED_COST"
     CHANGELOG_MODE = "CHANGELOG_MODE"
@@ -153,7 +161,7 @@ class CompilePlan(Statement):
 
 
 class ShowKind(Enum):
-    """What ``SHOW`` lists; the value is the text between ``SHOW`` and the clauses."""
+    """The lists of ``SHOW``; the value is the text between ``SHOW`` and the clauses."""
 
     CATALOGS = "CATALOGS"
     CURRENT_CATALOG = "CURRENT CATALOG"
