@@ -175,14 +175,10 @@ class ExpressionParser(CallParser):
         self.expect(")")
         if len(items) > 1:
             return RowConstructor(tuple(items), False, start=start, end=self.end)
-        if self.kind in INTERVAL_UNITS and not isinstance(first, ScalarQuery) and self._at_qualifier():
+        if self.kind in INTERVAL_UNITS and not isinstance(first, ScalarQuery):
             qualifier = self.interval_qualifier()
             return IntervalExpression(first, qualifier, start=start, end=self.end)
         return first
-
-    def _at_qualifier(self) -> bool:
-        """Return whether a unit is one, and not the alias of what was in parentheses: plurals may be names."""
-        return self.kind not in NAMES or self.ahead() in (")", "+", "-", "*", "PRECEDING", "FOLLOWING")
 
     def _query_or_expression(self) -> SqlExpression:
         start = self.start

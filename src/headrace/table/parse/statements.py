@@ -309,8 +309,7 @@ class StatementParser(AlterationParser):
     def describe(self) -> Statement:
         start = self.start
         self.advance()
-        if self.at("JOB") and self.ahead() == STRING:
-            self.advance()
+        if self.accept("JOB"):
             return DescribeJob(self.text(), start=start, end=self.end)
         kind = ObjectKind.TABLE
         if self.at_any(_DESCRIBED):
