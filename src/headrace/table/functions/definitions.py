@@ -1,0 +1,110 @@
+"""What the table of functions says of each."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from headrace.common.logical_types import LogicalType
+from headrace.table.logical.scalars import Options, Scalar
+
+
+class FunctionKind(Enum):
+    """Where a function may be called."""
+
+    SCALAR = "scalar"
+    AGGREGATE = "aggregate"
+    OVER = "over"
+    GROUP_WINDOW = "group window"
+    TABLE = "table"
+    PLANNER = "planner"
+    """Known to the binder or the planner only, which replace it: ``PROCTIME()``, ``TUMBLE_START``."""
+
+
+class Determinism(Enum):
+    """Whether a function gives the same for the same arguments."""
+
+    ALWAYS = "always"
+    WITHIN_QUERY = "within a query"
+    """One value for all rows of a bounded query, and one a row in streaming: ``CURRENT_TIMESTAMP``."""
+    NEVER = "never"
+
+
+@dataclass(frozen=True, slots=True)
+class CallShape:
+    """What a type rule sees of a call.
+
+    Attributes:
+        operands: the arguments, before any of them is cast.
+        options: as of :class:`~headrace.table.logical.scalars.Call`.
+        is_grouped: of aggregates: whether there are groups, without which the result of no rows is NULL.
+    """
+
+    operands: tuple[Scalar, ...]
+    options: Options = ()
+    is_grouped: bool = True
+
+    @property
+    def types(self) -> tuple[LogicalType, ...]:
+        """The types of the arguments."""
+        return tuple(operand.type for operand in self.operands)
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What a type rule says of a call: to which types its arguments are cast, and the type of its result."""
+
+    operands: tuple[LogicalType, ...]
+    result: LogicalType
+
+
+TypeRule = Callable[[CallShape], Signature | None]
+"""The signature of a call; None when the function does not take such arguments."""
+
+Kernel = Callable[..., Any]
+"""Computes a scalar function of whole columns: Arrow arrays or scalars."""
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionDefinition:
+    """A function by its name.
+
+    Attributes:
+        name: in capitals; Calcite's name of an operator.
+        types: its type rule.
+        counts: the least and the most arguments; None for no limit.
+        kernel: of a scalar function.
+        usage: what it takes, for messages and the reference page: ``SUBSTRING(text, start[, length])``.
+    """
+
+    name: str
+    types: TypeRule
+    kind: FunctionKind = FunctionKind.SCALAR
+    counts: tuple[int, int | None] = (0, None)
+    determinism: Determinism = Determinism.ALWAYS
+    kernel: Kernel | None = None
+    usage: str = ""
+
+
+class FunctionTable:
+    """Functions by their names, whatever the case."""
+
+    def __init__(self, *groups: Sequence[FunctionDefinition]) -> None:
+        self._by_name: dict[str, FunctionDefinition] = {}
+        for definition in (each for group in groups for each in group):
+            assert definition.name not in self._by_name, f"{definition.name} is defined twice"
+            self._by_name[definition.name] = definition
+
+    def get(self, name: str) -> FunctionDefinition | None:
+        """The function of a name; None when there is none."""
+        return self._by_name.get(name.upper())
+
+    def __getitem__(self, name: str) -> FunctionDefinition:
+        return self._by_name[name.upper()]
+
+    def __contains__(self, name: str) -> bool:
+        return name.upper() in self._by_name
+
+    def names(self) -> list[str]:
+        """The names of all functions, sorted."""
+        return sorted(self._by_name)

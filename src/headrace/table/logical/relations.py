@@ -1,0 +1,546 @@
+"""Relations: what gives rows. Every node knows its schema."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from typing import Any
+
+from headrace.common.logical_types import LogicalType
+from headrace.table.logical.node import LogicalNode, Part, transform, walk
+from headrace.table.logical.scalars import (
+    AggregateCall,
+    Frame,
+    InputRef,
+    Literal,
+    Options,
+    Scalar,
+    SortKey,
+)
+from headrace.table.logical.schema import Field, Schema, TimeAttribute
+
+TablePath = tuple[str, str, str]
+"""Catalog, database and name of a table."""
+
+
+@dataclass(frozen=True)
+class Hint(Part):
+    """A hint of a query, as ``STATE_TTL('t' = '1d')`` or ``BROADCAST(t)``."""
+
+    name: str
+    options: tuple[tuple[str, str], ...] = ()
+    items: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Relation(LogicalNode):
+    """A node that gives rows."""
+
+    @property
+    def schema(self) -> Schema:
+        """Its columns."""
+        raise NotImplementedError
+
+    @property
+    def inputs(self) -> "tuple[Relation, ...]":
+        """The relations that it reads; those of subqueries in its scalars are none of them."""
+        return self.parts(Relation)
+
+    @property
+    def scalars(self) -> tuple[Scalar, ...]:
+        """The scalars that it computes."""
+        return self.parts(Scalar)
+
+    def walk(self) -> "Iterator[Relation]":
+        """It and all relations below it, each before its inputs."""
+        return walk(self, Relation)
+
+    def transform(self, rule: "Callable[[Relation], Relation]") -> "Relation":
+        """The relation in which the rule has replaced each node, the deepest ones first."""
+        return transform(self, Relation, rule)
+
+    def column(self, index: int) -> InputRef:
+        """A reference to one of its columns."""
+        column = self.schema[index]
+        return InputRef(index, type=column.type, time=column.time)
+
+
+# --- what reads no relation ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class MetadataRead(Part):
+    """A column of a scan that is metadata: its index, and the connector's key with the type it is asked for in."""
+
+    index: int
+    key: str
+
+
+@dataclass(frozen=True)
+class Scan(Relation):
+    """The rows of a table as its connector gives them: the physical columns, and then metadata.
+
+    Computed columns and watermarks are a :class:`Project` and a :class:`WatermarkAssigner` above it.
+
+    Attributes:
+        columns: what it gives.
+        options: the table's, with those of an ``OPTIONS`` hint over them.
+        primary_key: indices of columns; empty without one.
+        metadata: which of the columns are metadata.
+        partition_keys: the columns that the table is partitioned by.
+        inline: what the rows come from, where no options say it: a stream, a DataFrame.
+    """
+
+    path: TablePath
+    columns: Schema
+    options: Options = ()
+    primary_key: tuple[int, ...] = ()
+    metadata: tuple[MetadataRead, ...] = ()
+    partition_keys: tuple[str, ...] = ()
+    hints: tuple[Hint, ...] = ()
+    inline: Any = None
+
+    @property
+    def schema(self) -> Schema:
+        return self.columns
+
+
+@dataclass(frozen=True)
+class Values(Relation):
+    """Constant rows; none when nothing can be there."""
+
+    rows: tuple[tuple[Literal, ...], ...]
+    columns: Schema
+
+    @property
+    def schema(self) -> Schema:
+        return self.columns
+
+
+# --- one input -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class WatermarkAssigner(Relation):
+    """Makes a column the row time, with the watermark that an expression gives at each row."""
+
+    input: Relation
+    rowtime: int
+    watermark: Scalar
+
+    @cached_property
+    def schema(self) -> Schema:
+        fields = list(self.input.schema)
+        column = fields[self.rowtime]
+        fields[self.rowtime] = Field(column.name, column.type, TimeAttribute.ROWTIME)
+        return Schema(tuple(fields))
+
+
+@dataclass(frozen=True)
+class Project(Relation):
+    """Scalars of each row. Names may repeat, and are those that results show."""
+
+    input: Relation
+    expressions: tuple[Scalar, ...]
+    names: tuple[str, ...]
+    hints: tuple[Hint, ...] = ()
+
+    @cached_property
+    def schema(self) -> Schema:
+        return Schema(tuple(map(Scalar.as_field, self.expressions, self.names)))
+
+
+@dataclass(frozen=True)
+class Filter(Relation):
+    """The rows of which a condition is true.
+
+    Attributes:
+        correlation: the name by which subqueries in the condition refer to the row; None when they do not.
+    """
+
+    input: Relation
+    condition: Scalar
+    correlation: str | None = None
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+
+@dataclass(frozen=True)
+class Aggregate(Relation):
+    """Groups of rows, by the values of columns, and aggregates of each.
+
+    Attributes:
+        group: indices of the columns that rows are grouped by, each once; they come first in the result.
+        calls: the aggregates, which follow.
+        names: the names of all columns of the result.
+        grouping_sets: subsets of ``group``; the only one is ``group`` itself when there is no ``GROUPING SETS``.
+    """
+
+    input: Relation
+    group: tuple[int, ...]
+    calls: tuple[AggregateCall, ...]
+    names: tuple[str, ...]
+    grouping_sets: tuple[tuple[int, ...], ...]
+    hints: tuple[Hint, ...] = ()
+
+    @property
+    def is_simple(self) -> bool:
+        """Return whether rows are grouped in one way only."""
+        return self.grouping_sets == (self.group,)
+
+    @cached_property
+    def schema(self) -> Schema:
+        columns = [self.input.schema[index] for index in self.group]
+        columns = [
+            column if all(index in keys for keys in self.grouping_sets) else column.as_nullable()
+            for index, column in zip(self.group, columns, strict=True)
+        ]
+        types = [*columns, *(Field("", call.type) for call in self.calls)]
+        return Schema(tuple(types)).renamed(self.names)
+
+
+@dataclass(frozen=True)
+class Sort(Relation):
+    """Rows in an order, or some of them; without keys any of them, which is ``LIMIT`` alone.
+
+    Attributes:
+        offset: how many rows are left out before.
+        limit: how many there are at most; None for all.
+    """
+
+    input: Relation
+    keys: tuple[SortKey, ...]
+    offset: int = 0
+    limit: int | None = None
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+
+class WindowKind(Enum):
+    """The window table-valued functions."""
+
+    TUMBLE = "TUMBLE"
+    HOP = "HOP"
+    CUMULATE = "CUMULATE"
+    SESSION = "SESSION"
+
+
+@dataclass(frozen=True)
+class WindowTableFunction(Relation):
+    """``TUMBLE``, ``HOP``, ``CUMULATE``, ``SESSION``: rows with the windows they are in, in three columns behind.
+
+    Attributes:
+        time_column: the index of the time attribute.
+        size: of the window, in milliseconds; the largest one of ``CUMULATE``; the gap of ``SESSION``.
+        step: the slide of ``HOP``, the step of ``CUMULATE``.
+        offset: from the epoch, in milliseconds.
+        partition_by: indices of the columns that sessions are kept by.
+    """
+
+    input: Relation
+    kind: WindowKind
+    time_column: int
+    size: int
+    step: int | None = None
+    offset: int = 0
+    partition_by: tuple[int, ...] = ()
+    window_columns: tuple[Field, ...] = ()
+
+    @cached_property
+    def schema(self) -> Schema:
+        return Schema(self.input.schema.fields + self.window_columns)
+
+
+@dataclass(frozen=True)
+class OverFunction(Part):
+    """A function over the rows of a frame; operands are indices of columns of the input."""
+
+    function: str
+    operands: tuple[int, ...]
+    type: LogicalType
+    is_distinct: bool = False
+    ignores_nulls: bool = False
+
+
+@dataclass(frozen=True)
+class OverAggregate(Relation):
+    """Functions over the rows around each row, in columns behind those of the input; all over one window."""
+
+    input: Relation
+    partition_by: tuple[int, ...]
+    order_by: tuple[SortKey, ...]
+    frame: Frame
+    calls: tuple[OverFunction, ...]
+    names: tuple[str, ...]
+
+    @cached_property
+    def schema(self) -> Schema:
+        added = tuple(Field(name, call.type) for name, call in zip(self.names, self.calls, strict=True))
+        return Schema(self.input.schema.fields + added)
+
+
+@dataclass(frozen=True)
+class Unnest(Relation):
+    """The elements of collections as rows: those of arrays and multisets, keys and values of maps, fields of rows.
+
+    Attributes:
+        operands: collections, which are scalars of the outer row, of a :class:`Correlate`, or constants.
+        columns: what it gives, with the ordinal number at the end where that is wanted.
+    """
+
+    operands: tuple[Scalar, ...]
+    columns: Schema
+    with_ordinality: bool = False
+
+    @property
+    def schema(self) -> Schema:
+        return self.columns
+
+
+@dataclass(frozen=True)
+class TableFunctionScan(Relation):
+    """``TABLE(f(...))``: the rows that a table function gives for its arguments.
+
+    Attributes:
+        operands: scalars of the outer row, of a :class:`Correlate`, or constants.
+        function: its name, or its path where it is a user's.
+    """
+
+    function: str
+    operands: tuple[Scalar, ...]
+    columns: Schema
+    options: Options = ()
+
+    @property
+    def schema(self) -> Schema:
+        return self.columns
+
+
+@dataclass(frozen=True)
+class Snapshot(Relation):
+    """The versions of a table's rows at a time of the outer row: ``FOR SYSTEM_TIME AS OF``."""
+
+    input: Relation
+    period: Scalar
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+
+# --- several inputs --------------------------------------------------------------------------------------------------
+
+
+class JoinKind(Enum):
+    """The kinds of joins; a cross join is an inner one whose condition is true."""
+
+    INNER = "inner"
+    LEFT = "left"
+    RIGHT = "right"
+    FULL = "full"
+    SEMI = "semi"
+    ANTI = "anti"
+
+    @property
+    def left_is_optional(self) -> bool:
+        """Return whether columns of the left input may be NULL for want of a match."""
+        return self in (JoinKind.RIGHT, JoinKind.FULL)
+
+    @property
+    def right_is_optional(self) -> bool:
+        """Return whether columns of the right input may be NULL for want of a match."""
+        return self in (JoinKind.LEFT, JoinKind.FULL)
+
+
+def joined_schema(left: Schema, right: Schema, kind: JoinKind) -> Schema:
+    """The columns of a join."""
+    if kind in (JoinKind.SEMI, JoinKind.ANTI):
+        return left
+    lefts = tuple(map(Field.as_nullable, left)) if kind.left_is_optional else left.fields
+    rights = tuple(map(Field.as_nullable, right)) if kind.right_is_optional else right.fields
+    return Schema(lefts + rights)
+
+
+@dataclass(frozen=True)
+class Join(Relation):
+    """Pairs of rows of which a condition is true; ``hints`` as ``BROADCAST`` name what they are for."""
+
+    left: Relation
+    right: Relation
+    kind: JoinKind
+    condition: Scalar
+    hints: tuple[Hint, ...] = ()
+
+    @cached_property
+    def schema(self) -> Schema:
+        return joined_schema(self.left.schema, self.right.schema, self.kind)
+
+
+@dataclass(frozen=True)
+class Correlate(Relation):
+    """A join in which the right relation is computed for each row of the left one.
+
+    Attributes:
+        correlation: the name by which the right relation refers to the left row.
+        required: the columns of the left row that it reads.
+        kind: inner, or left.
+    """
+
+    left: Relation
+    right: Relation
+    correlation: str
+    kind: JoinKind
+    required: tuple[int, ...] = ()
+    hints: tuple[Hint, ...] = ()
+
+    @cached_property
+    def schema(self) -> Schema:
+        return joined_schema(self.left.schema, self.right.schema, self.kind)
+
+
+class SetOperator(Enum):
+    """The operations on whole rows."""
+
+    UNION = "Union"
+    INTERSECT = "Intersect"
+    EXCEPT = "Minus"
+
+
+@dataclass(frozen=True)
+class SetOperation(Relation):
+    """``UNION``, ``INTERSECT``, ``EXCEPT`` of two inputs or more, which have as many columns."""
+
+    operator: SetOperator
+    arms: tuple[Relation, ...]
+    is_all: bool
+    columns: Schema
+
+    @property
+    def schema(self) -> Schema:
+        return self.columns
+
+
+# --- MATCH_RECOGNIZE -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PatternQuantity(Part):
+    """A variable, or parts in parentheses, so many times; ``most`` is None when there is no limit."""
+
+    part: "str | PatternGroup | PatternQuantity"
+    least: int = 1
+    most: int | None = 1
+    is_reluctant: bool = False
+
+
+@dataclass(frozen=True)
+class PatternGroup(Part):
+    """Parts one after another, or one of them."""
+
+    parts: tuple["str | PatternGroup | PatternQuantity", ...]
+    is_alternatives: bool = False
+
+
+@dataclass(frozen=True)
+class PatternRef(Scalar):
+    """A column of a row that a variable stands for: ``PREV(B.price, 1)`` counts rows, ``LAST(A.id, 1)`` matched ones.
+
+    Attributes:
+        variable: its name; ``*`` stands for all rows of the match.
+        index: the column.
+        function: ``LAST``, ``FIRST``, ``PREV`` or ``NEXT``.
+        offset: how many rows back, or ahead.
+    """
+
+    variable: str
+    index: int
+    function: str = "LAST"
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class PatternAggregate(Scalar):
+    """An aggregate over the rows of a variable; its operands refer to columns by :class:`PatternRef`."""
+
+    function: str
+    variable: str
+    operands: tuple[Scalar, ...]
+
+
+@dataclass(frozen=True)
+class PatternDefinition(Part):
+    """``variable AS condition``."""
+
+    variable: str
+    condition: Scalar
+
+
+@dataclass(frozen=True)
+class PatternMeasure(Part):
+    """``expression AS name``."""
+
+    name: str
+    expression: Scalar
+
+
+@dataclass(frozen=True)
+class Match(Relation):
+    """``MATCH_RECOGNIZE``: one row for each match: the columns of the partition, and the measures."""
+
+    input: Relation
+    partition_by: tuple[int, ...]
+    order_by: tuple[SortKey, ...]
+    pattern: PatternGroup | PatternQuantity | str
+    definitions: tuple[PatternDefinition, ...]
+    measures: tuple[PatternMeasure, ...]
+    after: str = "TO NEXT ROW"
+    after_variable: str | None = None
+    within: Scalar | None = None
+    subsets: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    is_anchored: tuple[bool, bool] = (False, False)
+
+    @cached_property
+    def schema(self) -> Schema:
+        keys = tuple(self.input.schema[index] for index in self.partition_by)
+        return Schema(keys + tuple(measure.expression.as_field(measure.name) for measure in self.measures))
+
+
+# --- what takes the rows ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Sink(Relation):
+    """``INSERT INTO``: the rows, in the columns of a table.
+
+    Attributes:
+        input: rows with the table's persisted columns, in order and of their types: the binder has put a projection
+            with casts, NULLs for columns that are not named, and values of static partitions.
+        columns: the persisted columns of the table, physical ones and metadata that can be written.
+        metadata: which of them are metadata.
+        targets: the indices of columns that the statement names; empty for all.
+        static_partition: columns of the partition with their values as texts.
+        on_conflict: ``NOTHING``, ``ERROR`` or ``DEDUPLICATE``.
+        watermarked: whether the table has a watermark.
+    """
+
+    input: Relation
+    path: TablePath
+    columns: Schema
+    options: Options = ()
+    primary_key: tuple[int, ...] = ()
+    metadata: tuple[MetadataRead, ...] = ()
+    partition_keys: tuple[str, ...] = ()
+    targets: tuple[int, ...] = ()
+    static_partition: tuple[tuple[str, str], ...] = ()
+    is_overwrite: bool = False
+    on_conflict: str | None = None
+    hints: tuple[Hint, ...] = ()
+    inline: Any = field(default=None, compare=False)
+
+    @property
+    def schema(self) -> Schema:
+        return self.columns

@@ -1,0 +1,270 @@
+"""Scalars: what has a value for a row. Every node knows its type, and whether it is a time attribute."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot
+from headrace.table.logical.node import LogicalNode, Part, transform, walk
+from headrace.table.logical.schema import Field, TimeAttribute, type_text
+
+if TYPE_CHECKING:
+    from headrace.table.logical.relations import Relation
+
+BOOLEAN: Final = AtomicType(TypeRoot.BOOLEAN)
+"""The type of conditions that may be unknown."""
+
+
+@dataclass(frozen=True)
+class Scalar(LogicalNode):
+    """A node with a value for each row.
+
+    Attributes:
+        type: the type of the value.
+        time: which time attribute it is, if it is one.
+    """
+
+    type: LogicalType = field(kw_only=True)
+    time: TimeAttribute | None = field(default=None, kw_only=True)
+
+    @property
+    def children(self) -> "tuple[Scalar, ...]":
+        """The scalars that it is computed from; the relation of a subquery is none of them."""
+        return self.parts(Scalar)
+
+    def walk(self) -> "Iterator[Scalar]":
+        """It and all scalars below it, each before its children."""
+        return walk(self, Scalar)
+
+    def transform(self, rule: "Callable[[Scalar], Scalar]") -> "Scalar":
+        """The scalar in which the rule has replaced each node, the deepest ones first."""
+        return transform(self, Scalar, rule)
+
+    def as_field(self, name: str) -> Field:
+        """The column that holds its values."""
+        return Field(name, self.type, self.time)
+
+    @property
+    def type_text(self) -> str:
+        """Its type as Flink shows it."""
+        return type_text(self.type, self.time)
+
+
+@dataclass(frozen=True)
+class InputRef(Scalar):
+    """A column of the input, by its index; a join's columns are those of its left input and then of its right one."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class CorrelatedRef(Scalar):
+    """A column of the row of an outer query.
+
+    Attributes:
+        correlation: which row: the name that the :class:`~headrace.table.logical.relations.Correlate`, or the node
+            with the subquery, gives to it (``$cor0``).
+        index: which column of that row.
+        name: the column's name, for texts of plans.
+    """
+
+    correlation: str
+    index: int
+    name: str
+
+
+@dataclass(frozen=True)
+class Literal(Scalar):
+    """A constant.
+
+    Attributes:
+        value: as ``pyarrow.scalar(value, type.arrow_type)`` takes it: None, bool, int, float, Decimal, str or bytes.
+            Dates, times, points in time and intervals are integers in the unit of the Arrow type: days, microseconds
+            (nanoseconds beyond six digits), months.
+    """
+
+    value: Any
+
+
+Options = tuple[tuple[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class Call(Scalar):
+    """A function or an operator of scalars.
+
+    Attributes:
+        function: its name in the table of functions, which is Calcite's name: ``+``, ``=``, ``AND``, ``IS NULL``,
+            ``UPPER``, ``ITEM``.
+        operands: the arguments, which have the types that the function takes: the binder has put casts around them.
+        options: what is said beside values and is known before any row is: the unit of ``EXTRACT``, the side of
+            ``TRIM``, the clauses of ``JSON_VALUE``.
+    """
+
+    function: str
+    operands: tuple[Scalar, ...]
+    options: Options = ()
+
+    def option(self, name: str, default: Any = None) -> Any:
+        """The value of an option."""
+        return next((value for key, value in self.options if key == name), default)
+
+
+@dataclass(frozen=True)
+class Cast(Scalar):
+    """``CAST(operand AS type)``; with ``is_try`` what does not fit is NULL."""
+
+    operand: Scalar
+    is_try: bool = False
+
+
+@dataclass(frozen=True)
+class Branch(Part):
+    """``WHEN condition THEN result``."""
+
+    condition: Scalar
+    result: Scalar
+
+
+@dataclass(frozen=True)
+class Case(Scalar):
+    """``CASE``: the result of the first branch whose condition is true. All results are of the type of the node."""
+
+    branches: tuple[Branch, ...]
+    otherwise: Scalar
+
+
+@dataclass(frozen=True)
+class FieldAccess(Scalar):
+    """A field of a row, by its index."""
+
+    operand: Scalar
+    index: int
+    name: str
+
+
+class SubqueryKind(Enum):
+    """What a subquery is asked."""
+
+    SCALAR = "$SCALAR_QUERY"
+    EXISTS = "EXISTS"
+    IN = "IN"
+    SOME = "SOME"
+    ALL = "ALL"
+    UNIQUE = "UNIQUE"
+    ARRAY = "$ARRAY_QUERY"
+    MAP = "$MAP_QUERY"
+    MULTISET = "$MULTISET_QUERY"
+
+
+@dataclass(frozen=True)
+class Subquery(Scalar):
+    """A query inside an expression.
+
+    Attributes:
+        kind: what is asked: its only value, whether it has rows, whether the operands are among them.
+        relation: the query; it refers to the row that it is computed for by :class:`CorrelatedRef`.
+        operands: what ``IN`` and the comparisons look for.
+        comparison: the operator of ``SOME`` and ``ALL``: ``<``.
+    """
+
+    kind: SubqueryKind
+    relation: "Relation"
+    operands: tuple[Scalar, ...] = ()
+    comparison: str | None = None
+
+
+@dataclass(frozen=True)
+class SortKey(Part):
+    """A column that rows are ordered by, with where NULLs go."""
+
+    index: int
+    descending: bool = False
+    nulls_first: bool = True
+
+
+class FrameBoundKind(Enum):
+    """An end of a frame."""
+
+    UNBOUNDED_PRECEDING = "UNBOUNDED PRECEDING"
+    PRECEDING = "PRECEDING"
+    CURRENT_ROW = "CURRENT ROW"
+    FOLLOWING = "FOLLOWING"
+    UNBOUNDED_FOLLOWING = "UNBOUNDED FOLLOWING"
+
+
+@dataclass(frozen=True)
+class FrameBound(Part):
+    """An end of a frame, with the offset of ``n PRECEDING`` and ``n FOLLOWING``."""
+
+    kind: FrameBoundKind
+    offset: Scalar | None = None
+
+
+@dataclass(frozen=True)
+class Frame(Part):
+    """``ROWS | RANGE BETWEEN low AND high``."""
+
+    is_rows: bool
+    low: FrameBound
+    high: FrameBound
+
+
+@dataclass(frozen=True)
+class OrderKey(Part):
+    """A scalar that rows are ordered by, with where NULLs go."""
+
+    operand: Scalar
+    descending: bool = False
+    nulls_first: bool = True
+
+
+@dataclass(frozen=True)
+class OverCall(Scalar):
+    """``function(...) OVER (...)``, as the binder makes it.
+
+    A rule turns a projection with such calls into the relation
+    :class:`~headrace.table.logical.relations.OverAggregate`.
+    """
+
+    function: str
+    operands: tuple[Scalar, ...]
+    partition_by: tuple[Scalar, ...]
+    order_by: tuple[OrderKey, ...]
+    frame: Frame
+    is_distinct: bool = False
+    ignores_nulls: bool = False
+
+
+@dataclass(frozen=True)
+class AggregateCall(Part):
+    """A call of an aggregate function, over columns of the aggregate's input.
+
+    Attributes:
+        function: its name in the table of functions.
+        operands: indices of columns of the input.
+        filter: the index of a boolean column; only rows in which it is true are counted.
+        order_by: of ``ARRAY_AGG`` and ``LISTAGG``.
+        options: as of :class:`Call`: the clause ``ON NULL`` of ``JSON_OBJECTAGG``.
+    """
+
+    function: str
+    operands: tuple[int, ...]
+    type: LogicalType
+    is_distinct: bool = False
+    filter: int | None = None
+    order_by: tuple[SortKey, ...] = ()
+    options: Options = ()
+
+
+def input_refs(scalar: Scalar) -> Iterator[int]:
+    """The indices of the columns that a scalar reads, with repetitions."""
+    return (node.index for node in scalar.walk() if isinstance(node, InputRef))
+
+
+def conjuncts(condition: Scalar) -> list[Scalar]:
+    """The conditions that ``AND`` joins, however they are nested, from left to right."""
+    if isinstance(condition, Call) and condition.function == "AND":
+        return [each for operand in condition.operands for each in conjuncts(operand)]
+    return [condition]

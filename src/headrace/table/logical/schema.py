@@ -1,0 +1,102 @@
+"""The columns of a relation: names, types, and which of them are time attributes."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import cached_property
+
+from headrace.common.logical_types import LogicalType, RowType
+
+
+class TimeAttribute(Enum):
+    """The kinds of columns that time-based operators accept as their time.
+
+    The value is how Flink's types show it.
+    """
+
+    ROWTIME = "*ROWTIME*"
+    PROCTIME = "*PROCTIME*"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A column. ``str()`` of a schema shows it as ``DESCRIBE`` and plans do."""
+
+    name: str
+    type: LogicalType
+    time: TimeAttribute | None = None
+
+    def named(self, name: str) -> "Field":
+        """The same column by another name."""
+        return self if name == self.name else replace(self, name=name)
+
+    def materialized(self) -> "Field":
+        """The same column as a plain one, which is no time attribute."""
+        return self if self.time is None else replace(self, time=None)
+
+    def as_nullable(self) -> "Field":
+        """The same column with NULL among its values."""
+        return self if self.type.nullable else replace(self, type=self.type.as_nullable())
+
+    @property
+    def type_text(self) -> str:
+        """The type as Flink shows it: ``TIMESTAMP(3) NOT NULL *ROWTIME*``."""
+        return type_text(self.type, self.time)
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The columns of a relation, in order. Names may repeat within a query; a table has each once."""
+
+    fields: tuple[Field, ...]
+
+    @classmethod
+    def of(cls, fields: Iterable[Field]) -> "Schema":
+        """A schema of these columns."""
+        return cls(tuple(fields))
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(field.name for field in self.fields)
+
+    @cached_property
+    def types(self) -> tuple[LogicalType, ...]:
+        """The types of the columns."""
+        return tuple(field.type for field in self.fields)
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    def __iter__(self) -> Iterator[Field]:
+        return iter(self.fields)
+
+    def __getitem__(self, index: int) -> Field:
+        return self.fields[index]
+
+    def __add__(self, other: "Schema") -> "Schema":
+        return Schema(self.fields + other.fields)
+
+    def __str__(self) -> str:
+        return ", ".join(f"{field.name} {field.type_text}" for field in self.fields)
+
+    def index(self, name: str) -> int:
+        """The index of the first column of a name.
+
+        Raises:
+            ValueError: when there is none.
+        """
+        return self.names.index(name)
+
+    def renamed(self, names: Iterable[str]) -> "Schema":
+        """The same columns by other names."""
+        return Schema(tuple(field.named(name) for field, name in zip(self.fields, names, strict=True)))
+
+    def row_type(self) -> RowType:
+        """The type of a row; the names have to be different."""
+        return RowType(self.names, self.types)
+
+
+def type_text(kind: LogicalType, time: TimeAttribute | None) -> str:
+    """A type as Flink shows it, with the mark of a time attribute."""
+    return str(kind) if time is None else f"{kind} {time.value}"
