@@ -118,6 +118,7 @@ def middle(values: list[float]) -> float:
     return sorted(values)[len(values) // 2]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("windows_of", "truth", "total"),
     [

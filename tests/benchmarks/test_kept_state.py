@@ -40,6 +40,7 @@ def can_match(join: str, time: int, watermark: int) -> int:
     return sum(start + WINDOW_MILLIS - 1 > watermark for start in starts)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("join", ENDS)
 def test_the_largest_ratio_is_that_of_a_loop(join: str, source: Path) -> None:
     times, size = times_of(source), 1 << 20

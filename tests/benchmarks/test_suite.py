@@ -342,6 +342,7 @@ def test_contestants_take_turns(programs: list[str], tmp_path: Path) -> None:
     assert programs == turn * 2
 
 
+@pytest.mark.slow
 def test_flink_takes_part_where_it_is_whole(
     programs: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -379,6 +380,7 @@ def test_only_epochs_on_the_full_state_count(programs: list[str], tmp_path: Path
     assert [each.epochs for each in growth.measured.values()] == [4, 4, 4]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("wrong", [True, False])
 def test_a_contestant_that_fails_does_not_keep_the_others_from_running(
     wrong: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -40,6 +40,7 @@ def stop_reading(process: subprocess.Popen[str]) -> None:
     process.stdout = None
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_ctrl_c_stops_at_an_epoch_and_the_same_command_goes_on(
     programs: Launcher, forks: Forks, script: Callable[..., Path]
@@ -120,6 +121,7 @@ def test_ctrl_c_ends_a_program_that_runs_no_job(forks: Forks, tmp_path: Path) ->
     assert "Traceback" not in ended.errors
 
 
+@pytest.mark.slow
 def test_the_exit_code_is_the_commands_own_where_ctrl_c_came_while_python_ran_a_text(
     programs: Launcher, tmp_path: Path
 ) -> None:
@@ -239,6 +241,7 @@ def test_sigterm_stops_a_program_that_waits_for_its_job(tmp_path: Path) -> None:
     assert list(map(int, printed)) == list(range(len(printed)))
 
 
+@pytest.mark.slow
 def test_a_program_ends_quietly_when_nobody_reads_what_it_prints(tmp_path: Path) -> None:
     """Without the command line, as in ``python program.py | head -1``."""
     (tmp_path / "program.py").write_text(PROGRAM)
@@ -279,6 +282,7 @@ finally:
 """
 
 
+@pytest.mark.slow
 def test_sigterm_lets_every_job_of_a_program_end_its_epoch(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(TWO_JOBS)
     process = begin(tmp_path, "program.py")

@@ -70,6 +70,7 @@ def wheel(folder: Path, name: str, text: str) -> None:
         file.writestr(f"{about}/RECORD", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_functions_import_what_was_added(runtime: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if runtime != LOCAL:
@@ -340,6 +341,7 @@ def test_the_same_files_are_shipped_once(tmp_path: Path) -> None:
     assert gather(configuration) != first
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [

@@ -119,6 +119,7 @@ def test_names_are_text() -> None:
     assert "<script" not in CellContent(HOSTILE)._repr_html_()
 
 
+@pytest.mark.slow
 def test_ipython_is_never_imported() -> None:
     program = """
 import sys

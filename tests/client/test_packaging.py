@@ -142,6 +142,7 @@ def test_the_same_job_makes_the_same_bytes(small_index: Path, job: Path, tmp_pat
     assert first == second
 
 
+@pytest.mark.slow
 def test_two_archives_of_one_name_are_made_at_one_time(
     small_index: Path, job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,6 +165,7 @@ def test_two_archives_of_one_name_are_made_at_one_time(
     assert not [*tmp_path.glob(".*")]
 
 
+@pytest.mark.slow
 def test_an_archive_in_the_jobs_own_folder_is_not_in_the_next_one(small_index: Path, job: Path) -> None:
     archive = job / "rates.zip"
     first = package_job(job, archive).size
@@ -184,6 +186,7 @@ def test_a_folder_without_modules_is_refused(tmp_path: Path) -> None:
     assert not (folder / "nothing.zip").exists()
 
 
+@pytest.mark.slow
 def test_an_extra_brings_its_packages(small_index: Path, job: Path, tmp_path: Path) -> None:
     wheel(small_index, "obstore", version("obstore"))
     assert "obstore.py" in names(package_job(job, tmp_path / "one.zip", ["cloud"]).path)
@@ -191,6 +194,7 @@ def test_an_extra_brings_its_packages(small_index: Path, job: Path, tmp_path: Pa
     assert "obstore.py" in names(package_job(job, tmp_path / "two.zip").path)
 
 
+@pytest.mark.slow
 def test_an_extra_that_is_none(index: Path, small_headrace: None, job: Path, tmp_path: Path) -> None:
     with pytest.raises(InvalidProgramError, match=r"headrace has no extra clouds$"):
         package_job(job, tmp_path / "rates.zip", ["clouds"])
@@ -245,6 +249,7 @@ def test_links_lead_to_what_is_packed(small_index: Path, job: Path, tmp_path: Pa
     assert "shared/common.py" in names(package_job(job, tmp_path / "rates.zip").path)
 
 
+@pytest.mark.slow
 def test_another_python_gets_wheels_of_its_own(index: Path, small_headrace: None, job: Path, tmp_path: Path) -> None:
     (index / f"numpy-{version('numpy')}-py3-none-any.whl").unlink()
     wheel(index, "numpy", version("numpy"), "cp313-cp313-manylinux_2_28_aarch64")
@@ -255,6 +260,7 @@ def test_another_python_gets_wheels_of_its_own(index: Path, small_headrace: None
         assert not [name for name in file.namelist() if name.endswith(".pyc")]
 
 
+@pytest.mark.slow
 def test_the_command_says_what_is_missing(index: Path, small_headrace: None, job: Path, tmp_path: Path) -> None:
     (job / "requirements.txt").write_text("no-such-package\n")
     ran = CliRunner().invoke(app, ["package", str(job), "-o", str(tmp_path / "rates.zip")])
@@ -276,6 +282,7 @@ class FullDisk:
         return self.write(*args, **kwargs)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("writes", "call", "what"),
     [
@@ -312,6 +319,7 @@ def test_a_full_disk_is_one_message_and_leaves_nothing(
     assert not [*archive.parent.iterdir(), *temporary.iterdir()]
 
 
+@pytest.mark.slow
 def test_the_command_says_how_to_go_on(
     small_index: Path, job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -150,6 +150,7 @@ def rescaled_all_along(results: Results) -> list[int]:
     return places
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("keeps", [False, True], ids=["in memory", "in a directory"])
 def test_nothing_is_lost_and_nothing_comes_twice(keeps: bool, tmp_path: Path) -> None:
     results = Results({"execution.checkpointing.dir": str(tmp_path)} if keeps else {})
@@ -158,6 +159,7 @@ def test_nothing_is_lost_and_nothing_comes_twice(keeps: bool, tmp_path: Path) ->
     results.check()
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_on_spark_as_well(spark: SparkSession, tmp_path: Path) -> None:
     """Workers live on, with what they have of the job at the parallelism before."""
@@ -176,6 +178,7 @@ def slow_numbers(settings: dict[str, str], results: list[int]) -> StreamExecutio
     return env
 
 
+@pytest.mark.slow
 def test_what_cannot_be_planned_leaves_the_job_as_it_is() -> None:
     results: list[int] = []
     client = slow_numbers({"pipeline.max-parallelism": "4"}, results).execute_async()
@@ -185,6 +188,7 @@ def test_what_cannot_be_planned_leaves_the_job_as_it_is() -> None:
     assert sorted(results) == [*range(1, 401)]
 
 
+@pytest.mark.slow
 def test_a_job_that_has_ended_is_not_rescaled() -> None:
     client = slow_numbers({}, []).execute_async()
     client.get_job_execution_result().result(60)
@@ -204,6 +208,7 @@ class Cluster(LocalRuntime):
         return next(self.sizes)
 
 
+@pytest.mark.slow
 def test_a_reactive_job_follows_its_cluster(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr("headrace.client.submission.LocalRuntime", Cluster)
     monkeypatch.setattr("headrace.jobmanager.control.LOOK_MILLIS", 0)
@@ -220,6 +225,7 @@ def test_a_reactive_job_follows_its_cluster(monkeypatch: pytest.MonkeyPatch, cap
     assert sum("at parallelism" in record.message for record in caplog.records) == 2
 
 
+@pytest.mark.slow
 def test_a_reactive_job_has_no_parallelism_of_its_own() -> None:
     settings = {"scheduler-mode": "reactive", "parallelism.default": "2"}
     with pytest.raises(ConfigurationError, match=r"parallelism\.default"):

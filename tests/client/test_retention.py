@@ -89,6 +89,7 @@ def files(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.rglob("*") if path.is_file() and path.parent.name not in stays)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("ending", ENDINGS, ids=lambda ending: ending.__name__)
 @pytest.mark.parametrize("retention", KEPT)
 def test_what_is_kept(retention: str, ending: Callable[[Path, str, str], None], tmp_path: Path) -> None:
@@ -102,6 +103,7 @@ def test_all_is_kept_unless_something_else_is_set(ending: Callable[[Path, str, s
     assert {"newest"} < set(files(tmp_path))
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(300)
 def test_on_spark(spark: SparkSession, tmp_path: Path) -> None:

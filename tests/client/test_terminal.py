@@ -97,6 +97,7 @@ def test_progress_is_shown_on_a_terminal(tmp_path: Path) -> None:
     assert (unwanted, interactive) == ("", "")
 
 
+@pytest.mark.slow
 def test_nothing_is_shown_without_one(tmp_path: Path) -> None:
     """Unless it is asked for: in lines then."""
     out, err = run_on_a_terminal(tmp_path, has_terminal=False, behind=WANTED)
@@ -106,6 +107,7 @@ def test_nothing_is_shown_without_one(tmp_path: Path) -> None:
     assert asked_for.startswith("job 'doubling' starts afresh")
 
 
+@pytest.mark.slow
 def test_nothing_is_shown_where_the_standard_error_is_an_object_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[str] = []
     monkeypatch.setattr(sys, "stderr", SimpleNamespace(write=written.append, flush=written.clear))
@@ -115,6 +117,7 @@ def test_nothing_is_shown_where_the_standard_error_is_an_object_of_the_program(m
     assert written == []
 
 
+@pytest.mark.slow
 def test_a_job_that_fails_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:
     _, err = run_on_a_terminal(tmp_path, "def double(value):\n    return value // 0")
     assert "job 'doubling' failed" in err

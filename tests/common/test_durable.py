@@ -281,6 +281,7 @@ def test_only_files_are_removed(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["folder"]
 
 
+@pytest.mark.slow
 def test_nobody_else_writes_files() -> None:
     sources = Path(headrace.__file__).parent
     found = {

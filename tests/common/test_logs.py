@@ -233,6 +233,7 @@ def test_other_levels_and_formats_are_refused(key: str) -> None:
         Configuration().set(key, "loud").validate()
 
 
+@pytest.mark.slow
 def test_importing_configures_nothing_so_python_prints_warnings() -> None:
     program = """
 import logging

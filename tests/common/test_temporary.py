@@ -37,6 +37,7 @@ def process(temporary: Path) -> tuple[subprocess.Popen[str], Path]:
     return started, Path(started.stdout.readline().strip()).parent
 
 
+@pytest.mark.slow
 def test_the_folder_of_a_killed_process_goes_when_the_next_job_starts(temporary: Path) -> None:
     living, its_folder = process(temporary)
     killed, left_behind = process(temporary)

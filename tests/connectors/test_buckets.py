@@ -39,6 +39,7 @@ def buckets_of(assigner: BucketAssigner, rows: list[Any], times: Any = None, kin
     return found
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("pattern", ["yyyy-MM-dd--HH", "yyyy/'m='MM", "HH:mm", "mm:ss", "ss.SSS", "'all'"])
 @pytest.mark.parametrize("zone", ["UTC", "Asia/Kolkata", "America/New_York", "Africa/Monrovia", "GMT+01:07"])
 @settings(deadline=None, max_examples=draws(25))

@@ -241,6 +241,7 @@ STRATEGIES = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("policy", "strategy"), [*zip((EVERY_EPOCH, BY_TIME), STRATEGIES.values(), strict=True)], ids=STRATEGIES
 )

@@ -50,6 +50,7 @@ def itself(index: int) -> int:
     return index
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=15)
 @given(size=st.integers(1, 50), pieces=st.integers(1, 4))
 def test_a_restart_at_every_epoch(tmp_path_factory: pytest.TempPathFactory, size: int, pieces: int) -> None:

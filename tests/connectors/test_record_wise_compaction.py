@@ -227,6 +227,7 @@ class JoiningJob(CrashingJob):
         assert hidden(self.path) == []
 
 
+@pytest.mark.slow
 def test_a_crash_at_every_step(tmp_path: Path) -> None:
     for steps in itertools.count():
         crashing = JoiningJob(tmp_path / str(steps))

@@ -103,6 +103,7 @@ GENERATORS = [
 ]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("source", GENERATORS)
 @given(budget=st.builds(ReadBudget, records=st.integers(100, 1200), bytes=st.just(10**9), pieces=st.integers(1, 5)))
 @settings(max_examples=10, deadline=None)

@@ -213,6 +213,7 @@ def test_every_cut_is_noticed(tmp_path: Path, suffix: str) -> None:
             run_of(tmp_path).to_end()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz"])
 def test_every_flipped_byte_is_noticed_or_changes_nothing(tmp_path: Path, suffix: str) -> None:
     lines = LINES[:30]
@@ -417,6 +418,7 @@ def test_no_flipped_byte_ends_in_anything_but_rows_or_a_named_error(tmp_path: Pa
 # --- files that change while they are read ---------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("suffix", ["", ".gz", ".xz", ".parquet"])
 @pytest.mark.parametrize("options", [(), ("ignore_corrupt_files", "ignore_missing_files")])
 def test_a_file_that_shrinks_between_plan_and_end_is_never_read_short(

@@ -113,6 +113,7 @@ def test_every_module_can_be_imported_first(module: str) -> None:
     subprocess.run([sys.executable, "-c", f"import headrace.datastream.{module}"], check=True)
 
 
+@pytest.mark.slow
 def test_modules_that_define_nothing_are_those_that_pyflink_s_names_need() -> None:
     package = Path(headrace.__file__).parent
     table = (package.parents[1] / "docs" / "onboarding.md").read_text().split("## PyFlink's module names")[1]
@@ -143,6 +144,7 @@ def test_programs_need_no_spark() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+@pytest.mark.slow
 def test_a_program_loads_no_pandas_and_no_connector_that_it_does_not_import() -> None:
     unwanted = {
         "pandas",

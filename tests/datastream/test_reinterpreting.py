@@ -80,7 +80,7 @@ def results(behind: str, keyed: Keyed) -> list[list[Any]]:
     return found
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("behind", BEHIND)
 def test_it_is_as_if_it_were_shuffled(behind: str) -> None:
     assert results(behind, reinterpreted) == results(behind, by_key)

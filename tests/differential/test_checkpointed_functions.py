@@ -79,6 +79,7 @@ def runs(mark: Path) -> list[list[Any]]:
     return shown
 
 
+@pytest.mark.slow
 def test_they_are_as_on_the_local_runtime(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     nobody_dies, somebody_dies = tmp_path / "first", tmp_path / "second"
     nobody_dies.touch()

@@ -191,6 +191,7 @@ def versions(mark: Path) -> list[list[str]]:
     return shown
 
 
+@pytest.mark.slow
 def test_what_was_stored_has_the_fields_of_today(tmp_path: Path) -> None:
     (mark := tmp_path / "mark").touch()
     shown = versions(mark)
@@ -202,6 +203,7 @@ def test_what_was_stored_has_the_fields_of_today(tmp_path: Path) -> None:
     assert all("user=11, pages=['home']" in line for line in shown[6]), "of broadcast state"
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_spark_shows_the_same(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Also when a worker dies in the first epoch of the later version, in which the state is rewritten."""

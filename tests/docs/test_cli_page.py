@@ -6,6 +6,7 @@ import json
 import re
 from typing import Any
 
+import pytest
 from typer.testing import CliRunner
 
 from headrace.cli.main import app
@@ -33,6 +34,7 @@ def keys(documents: list[dict[str, Any]]) -> set[str]:
     return set().union(*documents)
 
 
+@pytest.mark.slow
 def test_the_physical_document() -> None:
     plan, said = explained("--physical"), documented()
     assert said["physical", "the job"] == keys([plan])

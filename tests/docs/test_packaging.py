@@ -49,6 +49,7 @@ def ignored(path: Path) -> bool:
     return subprocess.run(command, check=False).returncode == 0
 
 
+@pytest.mark.slow
 def test_the_source_distribution_has_all_of_the_repository() -> None:
     if not (ROOT / ".git").exists():
         pytest.skip("not a repository")
@@ -56,6 +57,7 @@ def test_the_source_distribution_has_all_of_the_repository() -> None:
     assert {name.lstrip("/") for name in SDIST} | {"pyproject.toml"} == there
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_the_source_distribution_can_be_built_and_tested(built: Path) -> None:
     (path,) = built.glob("*.tar.gz")

@@ -6,16 +6,20 @@ import re
 import runpy
 from xml.etree import ElementTree
 
+import pytest
+
 from tests.docs.documents import DOCS
 from tests.forks import Forks
 
 
+@pytest.mark.slow
 def test_the_plan_of_the_demo(forks: Forks) -> None:
     script = runpy.run_path(str(DOCS / "images" / "draw_graph.py"))
     drawn = forks.start_command(*script["COMMAND"]).wait().output
     assert script["PICTURE"].read_text(encoding="utf-8") == drawn, "run: python docs/images/draw_graph.py"
 
 
+@pytest.mark.slow
 def test_the_panel_of_the_demo() -> None:
     script = runpy.run_path(str(DOCS / "images" / "draw_panel.py"))
     svg = script["picture"](script["recorded"](20_000))

@@ -121,6 +121,7 @@ def as_columns(kind: TypeInformation, rows: list[Row]) -> list[Any]:
     return layout.columns_to_rows(layout.rows_to_columns(rows))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", MESSAGES)
 @FEW
 @given(st.data())
@@ -197,6 +198,7 @@ def rows_in(fmt: Files, kind: TypeInformation, path: Path) -> list[Any]:
     return [row for decoded in read for row in layout_of(kind).columns_to_rows(decoded.columns)]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", FILES)
 @FEW
 @given(data=st.data())

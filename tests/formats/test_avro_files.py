@@ -126,6 +126,7 @@ def test_a_block_is_one_stream_and_nothing_else(codec: str) -> None:
             CODECS[codec].decompress(damaged, 14)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("codec", CODECS)
 def test_fastavro_reads_what_is_written(tmp_path: Path, codec: str) -> None:
     run = SinkRun(sink(tmp_path, AvroBulkWriters.for_row_type(codec=codec)), KIND)

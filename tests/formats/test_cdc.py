@@ -242,6 +242,7 @@ def back(rows: list[Row]) -> list[tuple[RowKind, tuple[Any, ...]]]:
     return [(DELETE if row.get_row_kind() in removed else INSERT, tuple(row)) for row in rows]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("writer", "reader"), PAIRS)
 @given(rows=rows_of_any_kind)
 @settings(deadline=None, max_examples=15)

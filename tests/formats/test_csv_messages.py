@@ -73,7 +73,7 @@ KINDS = {
 }
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("escape", [None, "\\"])
 @pytest.mark.parametrize("null_literal", [None, "-"])
 @pytest.mark.parametrize("kind", KINDS)

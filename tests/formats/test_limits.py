@@ -106,6 +106,7 @@ def test_the_size_of_a_block_of_an_array_has_to_be_right() -> None:
         assert "does not have the size that it says" in read.rejected[0][1]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("kind", "item", "value"),
     [
@@ -136,6 +137,7 @@ def test_arrays_of_many_blocks(kind: Any, item: bytes, value: Any) -> None:
         assert rows[3:] == [Row(x=[value], y=7)] * (len(batch) - len(messages))
 
 
+@pytest.mark.slow
 def test_one_large_message_is_read_as_many_small_ones_are() -> None:
     """Elements of a message alone are found first, those of many are read one of each at a time."""
     kind = {"type": "array", "items": {"type": "map", "values": ["null", record(d="double", s="string", name="I")]}}
@@ -230,6 +232,7 @@ def test_blocks_that_grow_beyond_measure(codec: str, tmp_path: Path, monkeypatch
         read_null(tmp_path)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("tag", [b"\x12", b"\x3a", b"\x42", b"\x4a", b"\x8a\x01", b"\xfa\x06", b"\xfa\x86\x00"])
 def test_lengths_of_protobuf_that_lead_back(tag: bytes) -> None:
     """In 64 bits what is behind them is before them, of fields that are known, unknown or within others."""

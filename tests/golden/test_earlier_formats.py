@@ -93,6 +93,7 @@ class Killed(BaseException):
     """In place of the end of the process."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", ["before", "after"])
 def test_a_crash_leaves_the_one_or_the_other(step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = left(tmp_path)
@@ -122,6 +123,7 @@ def flip(path: Path) -> None:
     path.write_bytes(damaged)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("file", ["manifests/0*.json", "state/*.state"])
 @pytest.mark.parametrize("damage", [flip, Path.unlink])
 def test_what_is_damaged_stays_as_it_is(

@@ -55,12 +55,14 @@ def test_a_job_starts_from_it(name: str, parallelism: int, tmp_path: Path) -> No
     goes_on(tmp_path, kept, parallelism, backend_of(name), {FROM: str(kept)})
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", [name for name in KEPT if name.endswith("checkpoint")])
 def test_a_job_goes_on_in_it(name: str, tmp_path: Path) -> None:
     kept = unpack(name, tmp_path / "job")
     goes_on(tmp_path, kept, 2, backend_of(name), {})
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", [name for name in KEPT if name.endswith("savepoint")])
 def test_a_job_starts_from_it_under_another_backend_and_max_parallelism(name: str, tmp_path: Path) -> None:
     kept = unpack(name, tmp_path / "kept")
@@ -68,6 +70,7 @@ def test_a_job_starts_from_it_under_another_backend_and_max_parallelism(name: st
     goes_on(tmp_path, kept, 3, other, {FROM: str(kept), "pipeline.max-parallelism": "31"})
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize(
     "name",

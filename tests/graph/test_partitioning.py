@@ -44,6 +44,7 @@ def routed(partitioning: Partitioning, records: list[int], channel: int, receive
     return found
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("partitioning", ALL, ids=lambda found: found.label)
 @settings(deadline=None)
 @given(records=st.lists(st.integers(-5, 5), min_size=1), channel=st.integers(0, 600), parallelism=st.integers(1, 300))

@@ -127,6 +127,7 @@ def test_hostile_names_survive_in_json() -> None:
     assert graph_document(graph)["nodes"][0]["type"] == name
 
 
+@pytest.mark.slow
 def test_a_graph_deeper_than_pythons_stack_is_drawn() -> None:
     graph = StreamGraph()
     add_source(graph, "start")

@@ -142,7 +142,7 @@ def _way(name: str) -> Program:
     return program_of(name, _numbers(len(name)))
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("way", WAYS)
 def test_lives_of_one_epoch_some_of_which_fail(way: str) -> None:
     """Each life has another parallelism, and the state of the one before; in three of them a sink fails."""

@@ -211,7 +211,7 @@ def test_a_sink_that_fails_behind_a_join_in_columns_is_no_failure_of_the_join() 
 @pytest.mark.spark
 def test_programs_on_spark(spark: SparkSession) -> None:
     """Several beside each other in one job."""
-    programs = {f"p{seed}-": random_program(Random(seed)) for seed in range(4)}
+    programs = {f"p{seed}-": random_program(Random(seed)) for seed in range(2)}
     settings = Configuration()
     settings.set(options.RUNTIME, "spark")
     job = Job(StreamExecutionEnvironment.get_execution_environment(settings), Cut((4,), (2,), parallelism=(2, 1)), 0)

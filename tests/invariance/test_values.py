@@ -107,6 +107,7 @@ def check(build: Callable[[Job], None]) -> list[Any]:
     return whole
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("info", "value"), VALUES, ids=str)
 def test_states(info: TypeInformation, value: Any) -> None:
     def build(job: Job) -> None:
@@ -116,6 +117,7 @@ def test_states(info: TypeInformation, value: Any) -> None:
     check(build)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("info", "key"),
     [

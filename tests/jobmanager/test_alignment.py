@@ -30,6 +30,7 @@ def test_without_a_group_a_fast_source_runs_away() -> None:
     assert job.largest_drift > 5_000_000
 
 
+@pytest.mark.slow
 def test_a_fast_source_waits_for_a_slow_one() -> None:
     job = Driven((FAST, aligned(60_000)), (SLOW, aligned(60_000)))
     assert job.run(90) == 90

@@ -123,6 +123,7 @@ def test_epochs_aim_at_the_pause_between_checkpoints() -> None:
     assert (found.limits.target_seconds, found.min_pause_seconds) == (30.0, 30.0)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("worked", "pause"), [(0.0, 2.0), (0.5, 1.5), (2.0, 0.0), (7.0, -5.0)], ids=["idle", "short", "exact", "long"]
 )

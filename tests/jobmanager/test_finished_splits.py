@@ -143,7 +143,7 @@ class Run:
         ]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("restart_every", "open_days", "share"),
     [(None, 40, RECORDS), (None, 1, 1), (1, 7, 2), (5, 1, 1), (5, 40, RECORDS)],
@@ -153,6 +153,7 @@ def test_any_cut_and_any_restart_give_every_record_once(open_days: int, share: i
     assert Counter(run.to_end()) == Counter(range(24 * RECORDS))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("restart_every", [None, 20])
 def test_a_thousand_splits_leave_no_trace(restart_every: int | None) -> None:
     run = Run(Days(1000, 50, 2), restart_every)

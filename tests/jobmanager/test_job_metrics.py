@@ -22,6 +22,7 @@ def rate_of(events: list[tuple[int, int]]) -> Rate:
     return rate
 
 
+@pytest.mark.slow
 def test_what_is_kept_does_not_grow_while_nobody_asks() -> None:
     """Ten epochs a second, each with four tasks, for an hour."""
     rate = rate_of([(epoch * 100, 5) for epoch in range(36_000) for _ in range(4)])

@@ -154,6 +154,7 @@ def flaky(job: JobHarness, runtime: Flaky, attempts: int) -> Listener:
     return listener
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("fresh", [True, False])
 @pytest.mark.parametrize("late", [True, False])
 def test_an_epoch_that_failed_is_run_again_from_the_state_before(late: bool, fresh: bool) -> None:

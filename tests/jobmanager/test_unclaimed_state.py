@@ -68,7 +68,7 @@ def go_on(gone: str, held: Checkpoint, parallelism: int = 2, **settings: str) ->
     )
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("gone", "what"),
     [

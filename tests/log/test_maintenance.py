@@ -252,6 +252,7 @@ def _snapshots_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_module, "SNAPSHOT_INTERVAL", 4)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_snapshots_often")
 def test_a_long_life_leaves_few_files(log: Log, folder: MemoryFolder) -> None:
     log.create_topic("one", config={"cleanup.policy": "compact"})

@@ -210,6 +210,7 @@ def test_errors_can_be_sent_to_another_process(error: type[MissingImportError]) 
     assert (type(sent), str(sent), sent.name, sent.path) == (error, "no x in m", "m", "m.py")
 
 
+@pytest.mark.slow
 def test_a_program_ends_with_the_answer() -> None:
     program = "from headrace.datastream.connectors.pulsar import PulsarSource"
     ended = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)

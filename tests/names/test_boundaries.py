@@ -114,6 +114,7 @@ def test_methods_of_the_engine_are_there(owner: str, names: frozenset[str]) -> N
     assert all(names <= vars(cls).keys() for cls in public_classes() if cls.__name__ == owner)
 
 
+@pytest.mark.slow
 def test_processes_that_run_tasks_have_nothing_around_methods() -> None:
     program = (
         "import sys; from importlib.machinery import ModuleSpec;"

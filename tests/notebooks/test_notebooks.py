@@ -83,6 +83,7 @@ def local() -> Executed:
     )
 
 
+@pytest.mark.slow
 def test_a_stream_and_its_environment_are_drawn(local: Executed) -> None:
     assert "<strong>DataStreamSource</strong>" in local.value(1)
     assert "<svg" in local.value(1)

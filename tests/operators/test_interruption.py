@@ -34,6 +34,7 @@ print(len(calls))
 """
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("interrupt", [False, True])
 def test_a_tracer_works_afterwards(interrupt: bool) -> None:
     program = _TRACED.format(interrupt=interrupt)

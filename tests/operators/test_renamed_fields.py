@@ -199,7 +199,7 @@ def results_of(make: Keyed, show: Callable[[Any], Any], settings: dict[str, str]
         return list(harness.results("out"))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("kind", "backend"), on_one_backend_each(WINDOWS))
 def test_records_keep_what_they_have(kind: str, backend: str) -> None:
     found = results_of(WINDOWS[kind], as_text, {"state.backend.type": backend})
@@ -221,7 +221,7 @@ def test_what_a_trigger_keeps_is_compared_under_the_new_name() -> None:
         assert harness.results("out") == ["[7, 12, 13]"]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("kind", "backend"), on_one_backend_each(SUMS))
 def test_built_in_aggregates_go_on_with_another_field(kind: str, backend: str) -> None:
     def shown(stream: Any) -> Any:
@@ -358,6 +358,7 @@ def joined(kind: str, orders: Any, renamed: dict[str, str] | None = None) -> Bui
     return build
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("kind", "backend"), on_one_backend_each(JOINS))
 def test_joins_keep_what_one_side_has(kind: str, backend: str) -> None:
     settings = {"state.backend.type": backend}

@@ -148,6 +148,7 @@ def unhindered(tmp_path_factory: pytest.TempPathFactory) -> list[Checkpoint]:
     return run(tmp_path_factory.mktemp("fast"), Pace())
 
 
+@pytest.mark.slow
 def test_a_slow_writer_changes_no_checkpoint(unhindered: list[Checkpoint], tmp_path: Path) -> None:
     slow = run(tmp_path, Pace(write=0.01))
     assert [each.records for each in slow] == [each.records for each in unhindered]

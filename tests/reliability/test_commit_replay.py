@@ -50,7 +50,7 @@ def job(tmp_path: Path, sink: WatchedSink) -> SmallJob:
     return SmallJob(tmp_path, sink)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 def test_an_undisturbed_run_is_exact(
     kind: Kind, job: SmallJob, sink: WatchedSink, output: Path, commits: list[int]
 ) -> None:
@@ -63,7 +63,7 @@ def test_an_undisturbed_run_is_exact(
     assert not hidden_files(output)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("at_the_end", [False, True])
 def test_the_note_that_sinks_have_committed_is_lost(
     at_the_end: bool, kind: Kind, job: SmallJob, sink: WatchedSink, output: Path, commits: list[int], epoch: int
@@ -87,7 +87,7 @@ def test_the_note_that_sinks_have_committed_is_lost(
     assert not hidden_files(output)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 def test_the_manifest_is_lost_before_its_sinks_have_committed(
     kind: Kind, job: SmallJob, sink: WatchedSink, output: Path, commits: list[int], epoch: int
 ) -> None:
@@ -106,7 +106,7 @@ def test_the_manifest_is_lost_before_its_sinks_have_committed(
     assert not hidden_files(output)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 def test_a_commit_that_was_done_but_never_acknowledged(
     kind: Kind, job: SmallJob, sink: WatchedSink, output: Path, epoch: int
 ) -> None:
@@ -125,7 +125,7 @@ def test_a_commit_that_was_done_but_never_acknowledged(
     assert not hidden_files(output)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 def test_several_epochs_wait_for_their_commits_when_the_driver_dies(
     kind: Kind, job: SmallJob, sink: WatchedSink, output: Path, commits: list[int]
 ) -> None:

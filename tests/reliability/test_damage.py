@@ -123,7 +123,7 @@ CELLS_BY_STORAGE = [
 ]
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("storage", "kind", "case", "outcome"), CELLS_BY_STORAGE, scope="module")
 def test_damage(kind: str, case: str, outcome: str, stopped: Job, crashed: Job, job: Job) -> None:
     scene = scene_of(kind, Kinds(job).find(kind), old_copy(kind, stopped))
@@ -146,7 +146,7 @@ def test_damage(kind: str, case: str, outcome: str, stopped: Job, crashed: Job, 
     check_output(job)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", CASES)
 def test_damage_to_many_files_that_does_no_harm(case: str, stopped: Job, crashed: Job, job: Job) -> None:
     kinds = {kind: outcome for kind, a_case, outcome in CELLS if a_case == case and outcome in HARMLESS}
@@ -200,6 +200,7 @@ def scene_of(kind: str, files: list[Path], old: Path) -> Scene:
     return Scene(files, old, files[0].with_name(NAMESAKES[kind]))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("case", ["namesake", "strangers"])
 def test_the_folders_of_committers(case: str, crashed: Job, job: Job) -> None:
     """What lies in them is ours only if it has such a name."""

@@ -133,6 +133,7 @@ def test_staged_messages_that_are_damaged(
     assert not [file for file in files if file.exists()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("room", [100, pytest.param(3_000, marks=pytest.mark.slow)])
 def test_the_disk_is_full_while_messages_are_staged(
     room: int, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

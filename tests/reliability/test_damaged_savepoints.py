@@ -115,7 +115,7 @@ def failure(place: Place, name: str, settings: dict[str, str]) -> BaseException 
     return start(place, name, 3, ends=True, settings=settings).get_job_execution_result().exception(DEADLINE)
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("kind", "case", "outcome"), CELLS)
 def test_damage(kind: str, case: str, outcome: str, taken: Taken) -> None:
     files = taken.files(kind)

@@ -24,7 +24,7 @@ def kind(request: pytest.FixtureRequest) -> Kind:
     return found
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "room", [pytest.param(100, marks=pytest.mark.slow), 3_000, pytest.param(6_000, marks=pytest.mark.slow)]
 )
@@ -45,6 +45,7 @@ def test_the_disk_of_a_sink_is_full(kind: Kind, room: int, tmp_path: Path, monke
     assert not hidden_files(output)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("room", [pytest.param(100, marks=pytest.mark.slow), 10_000, 30_000])
 def test_the_disk_of_the_checkpoints_is_full(room: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kind, output = KINDS[0], tmp_path / "output"

@@ -12,6 +12,7 @@ from tests.reliability.support.dying_tables import AFTER_TABLE, BEFORE_TABLE
 from tests.reliability.support.faults import FaultPlan
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_processes_die_while_tables_are_made(forks: Forks, plan: FaultPlan, tmp_path: Path) -> None:
     plan.arm(doubles.BEFORE_MANIFEST, 4).arm(doubles.AFTER_MANIFEST, 6).arm(BEFORE_TABLE, 3).arm(AFTER_TABLE, 9)

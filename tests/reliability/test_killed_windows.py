@@ -77,6 +77,7 @@ def check_sums_by_clock(shown: dict[str, list[str]]) -> None:
         assert len(records) // 2 < start <= len(records)
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_some_kinds_of_windows_survive(forks: Forks, plan: FaultPlan, tmp_path: Path) -> None:
     plan.arm(point_of(FEW[2]), 1).arm(doubles.AFTER_MANIFEST, 15)

@@ -103,6 +103,7 @@ def told(story: Story, launch: Callable[[str, str], Running], folder: Path) -> W
     return world
 
 
+@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_10_kills(forks: Forks, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def job(kind: Kind, checkpoints: CheckpointDirectory, output: Path) -> SmallJob:
     return SmallJob(output.parent, WatchedSink(kind.make(output)), settings)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("checkpoints", "kind"),
     [

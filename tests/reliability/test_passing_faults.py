@@ -165,7 +165,7 @@ def busy_compaction(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"headrace.state.{module}.INLINE_ROWS", 0)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("checkpoints", "points", "after"), CASES, indirect=["checkpoints"])
 def test_a_fault_that_passes_costs_nothing(
     points: Sequence[Point],
@@ -245,7 +245,7 @@ def test_a_job_that_is_stopped_after_a_fault_goes_on(
     assert kind.records(output) == expected()
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["write", "collect_garbage", "is_owned_by"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_what_only_the_living_driver_can_show_is_shown_once(

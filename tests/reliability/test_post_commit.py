@@ -71,6 +71,7 @@ class _Lister(Committer):
             raise CrashError
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("where", ["before", "after"])
 def test_every_file_is_in_one_list(where: str, tmp_path: Path) -> None:
     job = SmallJob(tmp_path, ListedFiles(tmp_path))

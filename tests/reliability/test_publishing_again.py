@@ -92,6 +92,7 @@ def crash_when_committed(tmp_path: Path, output: Path) -> None:
 CRASHES = [crash_when_shown, crash_when_committed]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("crash", CRASHES)
 def test_what_is_found_to_be_shown_is_confirmed(
     crash: Callable[[Path, Path], None], tmp_path: Path, output: Path, monkeypatch: pytest.MonkeyPatch
@@ -124,6 +125,7 @@ def test_another_suffix_after_a_crash(crash: Callable[[Path, Path], None], tmp_p
     assert CSV.records(output) == expected()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("crash", CRASHES)
 def test_another_header_after_a_crash(crash: Callable[[Path, Path], None], tmp_path: Path, output: Path) -> None:
     crash(tmp_path, output)

@@ -83,6 +83,7 @@ def test_the_older_one_stops_at_its_next_manifest(
     assert kind.records(output) == expected()
 
 
+@pytest.mark.sampled(2)
 @ON_EACH_STORAGE
 def test_the_older_one_is_in_the_middle_of_a_commit(
     kind: Kind, checkpoints: CheckpointDirectory, tmp_path: Path, output: Path
@@ -140,7 +141,7 @@ def pause_at(monkeypatch: pytest.MonkeyPatch, step: str, side: str, nth: int, pa
     monkeypatch.setattr(owner, step, paused_blocks if step == "checked_blocks" else paused)
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("nth", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("side", ["before", "after"])
 @pytest.mark.parametrize(("name", "step"), [(name, step) for name, steps in STEPS.items() for step in steps])
@@ -166,6 +167,7 @@ def test_the_older_one_is_in_the_middle_of_publishing(
     assert contents(output) == before
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("step", ["assemble", "write_file", "checked_blocks", "publish"])
 def test_the_older_one_cannot_show_again_what_a_reader_has_taken_away(
     step: str, tmp_path: Path, output: Path, monkeypatch: pytest.MonkeyPatch
@@ -186,6 +188,7 @@ def test_the_older_one_cannot_show_again_what_a_reader_has_taken_away(
     assert contents(output) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("checkpoints", ["posix", "s3"], indirect=True)
 def test_one_that_wakes_up_when_its_next_manifest_has_come_and_gone(
     checkpoints: CheckpointDirectory, tmp_path: Path, output: Path, monkeypatch: pytest.MonkeyPatch

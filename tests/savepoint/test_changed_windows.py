@@ -99,12 +99,14 @@ BEGUN_EMPTY = ["columnar k0 20000 10", "columnar k1 40000 10", "general k0 10", 
 WANTED = {"reaggregate": MOVED, "drop": BEGUN_EMPTY}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["savepoint", "job"])
 @pytest.mark.parametrize("changed", WANTED)
 def test_what_windows_held_moves_or_is_dropped(taken: Path, tmp_path: Path, kind: str, changed: str) -> None:
     assert went_on(taken, tmp_path, kind, changed, {}) == WANTED[changed]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize(("kind", "changed"), [("savepoint", "drop"), ("job", "reaggregate")])
 def test_on_spark(taken: Path, tmp_path: Path, kind: str, changed: str) -> None:

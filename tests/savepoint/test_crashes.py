@@ -66,6 +66,7 @@ def pins(place: Place, name: str) -> list[str]:
     return [path.name for path in (place.root / name / PINS).iterdir()]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", ["canonical", "native"])
 def test_a_savepoint_that_is_being_taken(kind: str, place: Place, machine: Machine) -> None:
     completed, left = 0, 0
@@ -98,6 +99,7 @@ def test_a_savepoint_that_is_being_taken(kind: str, place: Place, machine: Machi
     assert left > (0 if kind == "native" else 3)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", ["canonical", "native"])
 def test_a_job_that_starts_from_one_and_claims_it(kind: str, place: Place, machine: Machine) -> None:
     """Whether it has begun by then or not, it begins, and the savepoint goes in the end."""
@@ -119,6 +121,7 @@ def test_a_job_that_starts_from_one_and_claims_it(kind: str, place: Place, machi
     assert step > 5
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", ["canonical", "native"])
 def test_a_savepoint_that_is_being_disposed_of(kind: str, place: Place, machine: Machine) -> None:
     for step in count():

@@ -62,6 +62,7 @@ def test_several_at_once(place: Place, held: HeldRuntime) -> None:
     assert len(list((place.root / "job" / "pins").iterdir())) == 1, "that of the native one"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("what", ["restarts", "is rescaled", "goes on"])
 def test_one_that_is_written_while_the_job(what: str, place: Place, held: HeldRuntime) -> None:
     client = start(place, "job", 2, settings=AT_ONCE)
@@ -121,6 +122,7 @@ def test_a_job_that_is_stopped_has_none_of_its_end(first: str, place: Place) -> 
     assert len([line for line in place.lines("out-job") if "ends" in line]) == 20
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("stops", [True, False])
 @pytest.mark.parametrize("how", ["fails", "is cancelled"])
 def test_one_that_is_written_while_the_job_is_lost(how: str, stops: bool, place: Place, held: HeldRuntime) -> None:

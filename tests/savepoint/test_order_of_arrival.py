@@ -58,6 +58,7 @@ def _parsed(line: str) -> tuple[str, int, int]:
     return key, int(value), int(time)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("start_from", ["savepoint", "checkpoints"])
 def test_epochs_are_counted_on(tmp_path: Path, start_from: str) -> None:
     place = Place(tmp_path)

@@ -28,6 +28,7 @@ def _smallest_pieces(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     return
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("backend", "parallelism"),
     [*(pytest.param("hashmap", many, marks=pytest.mark.slow) for many in (1, 2)), ("rocksdb", 3)],

@@ -46,6 +46,7 @@ def rounds_of(manifest: Path) -> int:
     return int(Manifest.from_bytes(manifest.read_bytes(), "").counters["numRecordsRead"]) // KEYS
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_a_job_starts_from_each(left: tuple[Place, list[Path]], parallelism: int) -> None:
     place, manifests = left

@@ -367,6 +367,7 @@ def test_one_that_came_into_being_with_an_error_is_none(
     assert read_metadata(open_storage(client.stop_with_savepoint(False).result(DEADLINE))) is not None
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("before", "after"), [("hashmap", "rocksdb"), ("rocksdb", "hashmap")])
 def test_under_another_backend(tmp_path: Path, before: str, after: str) -> None:
     place = Place(tmp_path)

@@ -51,6 +51,7 @@ def test_a_job_goes_on_while_others_start_from_its_savepoint_at_another_parallel
     assert sorted(place.lines("out-three")) == sorted(ends), "timers of both jobs, and no input once more"
 
 
+@pytest.mark.slow
 def test_nothing_is_shown_behind_the_savepoint_that_a_busy_job_ends_with(tmp_path: Path) -> None:
     """Its epochs follow one another at once, so that it learns between two of them that it is to stop."""
     shown: list[int] = []

@@ -29,6 +29,7 @@ def place(tmp_path: Path) -> Place:
     return place
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", ["canonical", "native"])
 def test_a_busy_job_shows_nothing_behind_it(place: Place, kind: str) -> None:
     client = start(place, "job", 1, settings=BUSY, policy=OnCheckpointRollingPolicy())
@@ -41,6 +42,7 @@ def test_a_busy_job_shows_nothing_behind_it(place: Place, kind: str) -> None:
     assert sorted(before + after) == ALL
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("room", [*(pytest.param(room, marks=pytest.mark.slow) for room in (0, 100)), 3_000])
 def test_a_job_that_cannot_have_one_goes_on(place: Place, room: int, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = FullDisk(lambda path: path.startswith(str(place.root / "savepoints")), room)

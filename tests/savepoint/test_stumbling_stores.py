@@ -65,6 +65,7 @@ def test_it_stumbles(kind: str, fault: Fault, method: str, path: str, place: Pla
         read_metadata(open_(savepoint))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("path", ["_metadata.json", "savepoint-"])
 def test_it_takes_nothing_any_more(kind: str, path: str, place: Place, s3: S3Server) -> None:

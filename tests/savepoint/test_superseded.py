@@ -33,6 +33,7 @@ class Pause:
         patch.setattr(Folder, "make", make)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["canonical", "native"])
 @pytest.mark.parametrize("step", [0, 1])
 def test_nothing_is_left(kind: str, step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,6 +45,7 @@ def settings_of(taken: tuple[Place, str], kind: str, mapping: str) -> dict[str, 
     return {FROM: str(taken[0].root / kind), MAP: mapping, "state.backend.type": taken[1]}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_state_timers_and_positions_move_along(taken: tuple[Place, str], place: Place, kind: str) -> None:
     settings = settings_of(taken, kind, "totals=sums; lines = words;out=shown")
@@ -57,6 +58,7 @@ def test_state_timers_and_positions_move_along(taken: tuple[Place, str], place: 
     assert client._manager.metrics()[MetricKey("sums", None, "numRecordsIn")] == 21, "counters move along, too"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_renamed_job_goes_on_in_its_own_directory_by_the_same_command(
     taken: tuple[Place, str], place: Place, kind: str
@@ -117,6 +119,7 @@ def test_a_mapping_needs_something_to_start_from(place: Place) -> None:
         start(place, "new", 1, settings={MAP: "totals=sums"}).get_job_execution_result().result(DEADLINE)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_sources_are_added_and_removed(taken: tuple[Place, str], place: Place, kind: str) -> None:
     settings = settings_of(taken, kind, "")
@@ -145,6 +148,7 @@ def in_parallel(taken: tuple[Place, str], place: Place, kind: str, spark: dict[s
     assert (taken[0].root / kind / METADATA).exists() or kind == "job"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_two_jobs_go_on_from_the_same_at_once(taken: tuple[Place, str], place: Place, kind: str) -> None:
     in_parallel(taken, place, kind, {})
@@ -157,6 +161,7 @@ def test_two_jobs_on_spark_go_on_from_the_same_at_once(taken: tuple[Place, str],
     in_parallel(taken, place, kind, {"headrace.runtime": "spark", "headrace.spark.master": "local[2]"})
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("taken", "kind"), [("hashmap", "job"), ("rocksdb", "native"), ("rocksdb", "canonical")], indirect=["taken"]

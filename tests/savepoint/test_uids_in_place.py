@@ -66,6 +66,7 @@ def moved(place: Place, settings: dict[str, str]) -> None:
     assert len(place.lines("out-job")) == 23, "nothing is read or shown again"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
 def test_all_goes_on_under_other_uids(place: Place, backend: str) -> None:
     moved(place, first_run(place, backend))

@@ -70,7 +70,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.sampled(11)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_what_is_damaged(taken: Path, kind: str, damage: str) -> None:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("installed")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", ["integers", "strings", "tuples"])
 def test_keyed_states_are_as_their_model(kind: str, backend: StateBackendPlugin) -> None:
     source = random.Random(kind)
@@ -59,6 +59,7 @@ def test_keyed_states_are_as_their_model(kind: str, backend: StateBackendPlugin)
             job.collect_garbage()
 
 
+@pytest.mark.sampled(1)
 def test_states_of_a_key_and_a_namespace_are_kept_apart(backend: StateBackendPlugin) -> None:
     job = Job(backend=backend)
     count = ValueStateDescriptor("count", Types.LONG())

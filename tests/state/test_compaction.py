@@ -208,6 +208,7 @@ def test_other_kinds_are_merged_as_their_owner_says(monkeypatch: pytest.MonkeyPa
     assert merge_runs(store.runs, is_oldest=True, now=0)[0] is None
 
 
+@pytest.mark.slow
 def test_a_few_keys_are_found_without_reading_the_rest(tmp_path: Path) -> None:
     job = Job(storage=posix_folder(tmp_path))
     write(job, range(200_000))

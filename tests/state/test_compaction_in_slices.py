@@ -140,6 +140,7 @@ def test_slices_survive_another_parallelism(tmp_path: Path) -> None:
     assert read(job, range(2_000)) == [key + (7 if key < 500 else 2) for key in range(2_000)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("backend", "epochs"),
     [("hashmap", 40), *(pytest.param(*case, marks=pytest.mark.slow) for case in [("hashmap", 120), ("rocksdb", 40)])],

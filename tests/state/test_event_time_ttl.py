@@ -118,7 +118,7 @@ class Transitions:
         assert found == [7 if is_there(key) else None for key in keys]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("name", "rewrite", "make"),
     [

@@ -335,7 +335,7 @@ def test_state_of_namespaces_is_taken_over() -> None:
     assert keyed.namespaced_state(ListStateDescriptor("s", Longer)).get() == [Longer(1.0, "ann")]
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("expires", [False, True])
 @pytest.mark.parametrize("kind", ["value", "list", "map"])
 @pytest.mark.parametrize("parallelism", [1, 2, 3])

@@ -82,6 +82,7 @@ def some_runs(kind: str, source: random.Random) -> list[Run]:
     return runs
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", META)
 @given(seed=st.integers(0, 1 << 32), rows=st.integers(1, 30))
 @settings(max_examples=draws(60), deadline=None)
@@ -118,7 +119,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"headrace.state.exported_tables.{name}", SMALL)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", META)
 @pytest.mark.usefixtures("small_pieces")
 def test_memory_does_not_grow_with_the_rows(kind: str, tmp_path: Path) -> None:
@@ -173,7 +174,7 @@ class Peak:
         self.size = self._pool.max_memory()
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", META)
 @pytest.mark.usefixtures("small_pieces")
 def test_the_same_state_gives_the_same_bytes_and_is_the_same_when_it_was_taken_in(kind: str, tmp_path: Path) -> None:
@@ -227,6 +228,7 @@ def test_a_merge_of_a_slice_of_a_log_takes_the_place_of_that_part(monkeypatch: p
         assert len(runs_of(storage, ref, kind)) == 8
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", IN_ONE_RUN)
 @pytest.mark.usefixtures("small_pieces")
 def test_a_log_that_is_in_another_order_is_one_run(kind: str, tmp_path: Path) -> None:

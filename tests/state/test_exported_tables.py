@@ -21,7 +21,7 @@ from tests.state.harness import MAX_PARALLELISM, UID, Job
 from tests.state.test_state_model import KEY_KINDS, Checker
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", sorted(KEY_KINDS))
 @pytest.mark.parametrize("inline_threshold", [0, 1 << 20])
 def test_keyed_states_are_as_their_model(kind: str, inline_threshold: int) -> None:

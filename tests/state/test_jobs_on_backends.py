@@ -135,7 +135,7 @@ def events_of(seed: int, count: int) -> list[Any]:
     return [(source.choice(KEYS), source.randint(-9, 9), n + source.randint(-15, 2)) for n in range(-20, count)]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("inline", ["20 kb", "0 b"])
 @pytest.mark.parametrize("name", BACKENDS)
 def test_functions_timers_and_windows_over_restarts_at_other_parallelisms(name: str, inline: str) -> None:

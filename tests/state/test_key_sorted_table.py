@@ -405,6 +405,7 @@ def few_hashes(array: pa.Array) -> Any:
     return np.array([len(value.as_py()) % 3 for value in array], dtype=np.uint64) << np.uint64(60)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("latest_only", [False, True], ids=["all rows", "the latest of a key"])
 @pytest.mark.parametrize("backend", [DEFAULT_BACKEND, ROCKSDB_BACKEND], indirect=True)
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

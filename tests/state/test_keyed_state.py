@@ -183,6 +183,7 @@ def test_other_keys_cannot_take_over_state() -> None:
         at_key(job, "1").state(ValueStateDescriptor("s", int))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("type_", [Types.STRING(), Types.PICKLED_BYTE_ARRAY()], ids=str)
 @pytest.mark.parametrize("count", [10, 200])
 def test_keys_with_the_same_hash_are_told_apart(type_: Any, count: int, monkeypatch: pytest.MonkeyPatch) -> None:

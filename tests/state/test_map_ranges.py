@@ -83,6 +83,7 @@ def blocks_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return read
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("namespace", [None, 7])
 def test_of_a_large_map_only_the_blocks_of_a_range_are_read(
     tmp_path: Path, namespace: int | None, monkeypatch: pytest.MonkeyPatch

@@ -66,7 +66,7 @@ class NamespaceChecker(Checker):
                 look(View(operator.keyed), model)
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "keep"),
     [
@@ -207,6 +207,7 @@ def test_state_of_a_namespace_expires() -> None:
     assert at_pair(job).namespaced_state(descriptor).value() is None
 
 
+@pytest.mark.slow
 def test_a_key_may_have_many_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
     job = Job()
     keyed = at_pair(job)

@@ -148,7 +148,7 @@ def kind(request: pytest.FixtureRequest) -> str:
     return name
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 10))])
 def test_a_table_is_as_its_model(seed: int, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     source = random.Random(seed)

@@ -135,6 +135,7 @@ def test_bytes_of_keys_are_in_the_order_of_runs(kind: str) -> None:
 # --- all kinds of state ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("seed", range(2))
 def test_states_are_as_their_model_whatever_is_merged_when(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

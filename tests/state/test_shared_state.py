@@ -47,6 +47,7 @@ def test_what_is_large_is_written_once(inline_threshold: int) -> None:
     assert [dict(store.broadcast_state(RULES).items()) for store in subtasks.begin()] == [{**rules, "5": 0}] * 4
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("before", "now"), [(1, 3), (3, 2)])
 def test_all_go_on_with_what_the_first_one_had(before: int, now: int) -> None:
     """However often runs are merged: in all subtasks they are the same."""
@@ -100,6 +101,7 @@ def test_a_version_of_an_earlier_release_gets_a_digest() -> None:
     assert first == second != ()
 
 
+@pytest.mark.slow
 def test_small_changes_leave_few_files_and_runs() -> None:
     """Hundreds of epochs that change one rule each: they travel inside the versions, and are merged by and by."""
     subtasks = Subtasks(2, 1 << 13, BROADCAST, shares=True)

@@ -118,6 +118,7 @@ def test_a_task_without_state_needs_no_file(storage: Folder) -> None:
     assert job._open(0).ref == ref
 
 
+@pytest.mark.slow
 def test_opening_reads_only_the_index(tmp_path: Path) -> None:
     job = Job(storage=posix_folder(tmp_path))
     write(job, range(50_000))
@@ -130,7 +131,7 @@ def test_opening_reads_only_the_index(tmp_path: Path) -> None:
     assert task.store("operator", "state/value").rows == 50_000
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(40))
 def test_a_damaged_file_gives_an_error_that_names_it_or_the_right_answer(seed: int, tmp_path: Path) -> None:
     source = random.Random(seed)

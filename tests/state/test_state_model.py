@@ -182,7 +182,7 @@ KEY_KINDS: dict[str, tuple[TypeInformation, Callable[[int], Any]]] = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", KEY_KINDS)
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_states_are_as_their_model(kind: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,6 +229,7 @@ def most_runs_of_a_key(runs: Sequence[Run]) -> int:
     return max((sum(low <= start < high for low, high in ranges) for start, _ in ranges), default=0)
 
 
+@pytest.mark.slow
 def test_a_round_through_parallelism_1_4_3_1_loses_nothing() -> None:
     job, checker = Job(), Checker(random.Random(3))
     keys = list(range(500))

@@ -292,6 +292,7 @@ def test_at_a_start_whole_runs_stay_where_they_are() -> None:
         assert len(subtasks.storage.files[ref.name]) < len(subtasks.storage.files[name]) / 20
 
 
+@pytest.mark.slow
 def test_long_lists_are_merged_beside_the_epochs() -> None:
     subtasks = Subtasks(2)
     expected: list[int] = []

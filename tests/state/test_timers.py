@@ -256,7 +256,7 @@ def test_timers_of_other_keys_cannot_be_taken_over() -> None:
         _ = job.begin()[0].timers
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("seed", range(12))
 def test_timers_are_as_their_model(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     source = random.Random(seed)
@@ -306,6 +306,7 @@ def change_all(job: Job, operator: Any, keys: list[Any], changes: list[tuple[int
     job.on_keys([operator], keys, change)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_many_timers_of_many_runs_fire_in_order(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Enough for several levels of runs, whose rows hide rows of older ones."""

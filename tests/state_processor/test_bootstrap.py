@@ -71,6 +71,7 @@ DATA = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("library", DATA)
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_state_and_timers_of_records(tmp_path: Path, library: str, parallelism: int) -> None:

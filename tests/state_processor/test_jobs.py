@@ -252,6 +252,7 @@ def test_output_that_a_job_has_yet_to_publish(tmp_path: Path) -> None:
     assert SavepointReader.read(path).read_keyed_state("totals", "total").to_pylist() == [{"key": "k7", "value": 5}]
 
 
+@pytest.mark.slow
 def test_a_job_that_runs_is_a_model_all_the_while(tmp_path: Path) -> None:
     """Its checkpoints are replaced meanwhile; what is read and what is written is one of them, with its position."""
     place = Place(tmp_path)
@@ -277,6 +278,7 @@ def test_a_job_that_runs_is_a_model_all_the_while(tmp_path: Path) -> None:
     assert len(epochs) == 5
 
 
+@pytest.mark.slow
 def test_savepoints_on_an_object_store(s3: S3Server, tmp_path: Path) -> None:
     """One is written there, another one after its model, and a job begins with that."""
     uri = s3.new_place()
@@ -315,6 +317,7 @@ SavepointWriter.new_savepoint().with_operator("totals", tables).write(sys.argv[1
 """
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_leaves_no_savepoint(tmp_path: Path) -> None:
     ended = subprocess.run([sys.executable, "-c", KILLED, f"{tmp_path}/first"], check=False)
     assert ended.returncode == -9

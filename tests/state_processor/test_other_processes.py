@@ -37,6 +37,7 @@ def elsewhere(code: str, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_windows_of_a_checkpoint_are_read() -> None:
     with JobHarness(windows) as harness:
         for epoch in range(EPOCHS):
@@ -54,6 +55,7 @@ def test_windows_of_a_checkpoint_are_read() -> None:
     )
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("reader", ["headrace.savepoint.stored_job", "headrace.runtime.task.background"])
 def test_whoever_merges_runs_of_any_job_knows_all_kinds(reader: str) -> None:
     source = Path(headrace.__file__).parent

@@ -113,6 +113,7 @@ def test_a_query_of_a_state_that_nobody_stored_names_those_that_there_are(reader
         reader.query("windows", ValueStateDescriptor("seen", Types.LONG()), 1, Types.LONG())
 
 
+@pytest.mark.slow
 def test_what_is_stored_is_known_also_where_the_key_would_be_in_another_subtask(tmp_path: Path) -> None:
     """One subtask has the only key; others know nothing of the types."""
     place = Place(tmp_path)
@@ -230,6 +231,7 @@ def test_what_a_job_has_changed_is_told(tmp_path: Path) -> None:
     assert isinstance(next(compare(after, before)), Difference)
 
 
+@pytest.mark.slow
 def test_a_job_that_runs_is_read_all_the_while(tmp_path: Path) -> None:
     """Its checkpoints are replaced meanwhile, and files of state removed that the newest one does not need."""
     place = Place(tmp_path)
@@ -268,6 +270,7 @@ def test_a_missing_file_of_a_job_that_does_not_run_is_damage(tmp_path: Path) -> 
 # --- by the client of a job -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
 def test_a_client_asks_for_a_key_of_its_job(tmp_path: Path, backend: str) -> None:
     """All the while, and when the job has ended."""

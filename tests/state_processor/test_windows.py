@@ -141,7 +141,7 @@ def filled(windows: Windows, path: Path, data: Any = EARLIER, settings: dict[str
     return writer.with_operator("windows", windows(keyed)).write(path)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_job_goes_on_with_windows_that_were_filled_for_it(kind: str, tmp_path: Path) -> None:
     path = filled(KINDS[kind], tmp_path / "savepoint")
@@ -166,6 +166,7 @@ def test_tables_are_records_too(tmp_path: Path) -> None:
     assert results_of(KINDS["aggregates"], LATER, {FROM: path}) == results_of(KINDS["aggregates"], EARLIER + LATER, {})
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("kind", ["aggregates", "all elements"])
 def test_on_spark(kind: str, spark: SparkSession, tmp_path: Path) -> None:

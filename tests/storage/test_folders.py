@@ -56,6 +56,7 @@ class Chunk(bytearray):
     """Bytes of which can be told whether somebody still has them."""
 
 
+@pytest.mark.sampled(1)
 def test_a_large_file_is_sent_as_it_comes_to_be(folder: Folder) -> None:
     """There is never more than some of it in memory: of object stores a dozen parts that are sent at once."""
     made: list[weakref.ref[Chunk]] = []
@@ -92,6 +93,7 @@ def test_a_file_is_created_once(folder: Folder) -> None:
     assert folder.create("a", b"2")
 
 
+@pytest.mark.sampled(1)
 def test_of_many_that_create_a_file_one_wins(folder: Folder) -> None:
     """Also when all of them write the same."""
     with ThreadPoolExecutor(8) as threads:
@@ -140,6 +142,7 @@ def test_a_range_ends_with_the_file(folder: Folder, start: int, length: int) -> 
     assert folder.read_range("a", start, length) == b"0123456789"[start : start + length]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("size", [0, 1, 1 << 20, (16 << 20) + 1])
 def test_a_mapped_file_stays_readable(folder: Folder, size: int) -> None:
     content = bytes(range(256)) * (size // 256) + b"x" * (size % 256)

@@ -28,6 +28,7 @@ def made(s3: S3Server, tmp_path: Path) -> JobOnS3:
     return JobOnS3(s3, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_server_that_is_gone_for_a_while(made: JobOnS3) -> None:
     errors: list[BaseException] = []
     thread = made.job(pause=0.02).in_background(errors)
@@ -77,7 +78,7 @@ QUICK = {
 """What is tried whenever tests run; all is when slow tests run."""
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("request_kind", "fault"),
     [
@@ -113,6 +114,7 @@ def test_requests_that_go_wrong(made: JobOnS3, request_kind: str, fault: str, mo
     made.check()
 
 
+@pytest.mark.slow
 def test_a_slow_server(made: JobOnS3) -> None:
     """The older of two job managers is in the midst of a request whenever the younger one does something."""
     made.server.faults = lambda method, path: time.sleep(0.04)

@@ -45,6 +45,7 @@ def test_a_job_runs_to_its_end(made: RemoteJob) -> None:
     made.check()
 
 
+@pytest.mark.slow
 @on(slow=["azure"])
 @pytest.mark.usefixtures("_read_back")
 @pytest.mark.parametrize("then", [3, *(pytest.param(then, marks=pytest.mark.slow) for then in (1, 2))])
@@ -56,6 +57,7 @@ def test_it_goes_on_where_it_was(made: RemoteJob, monkeypatch: pytest.MonkeyPatc
     made.check()
 
 
+@pytest.mark.sampled(1)
 @on("s3")
 @pytest.mark.parametrize("then", [1, 3])
 def test_a_process_knows_what_it_has_written(made: RemoteJob, monkeypatch: pytest.MonkeyPatch, then: int) -> None:
@@ -79,6 +81,7 @@ def test_tasks_on_spark_reach_it_as_the_driver_does(made: RemoteJob) -> None:
     assert all(name.endswith(".state") for name in state)
 
 
+@pytest.mark.slow
 @on(slow=["azure"])
 def test_a_crash_in_the_middle_of_a_commit(made: RemoteJob) -> None:
     def die(epoch: int) -> None:
@@ -114,6 +117,7 @@ def test_the_older_of_two_job_managers_stops(made: RemoteJob) -> None:
     made.check()
 
 
+@pytest.mark.slow
 @on(slow=["azure"])
 def test_damaged_state_is_named(made: RemoteJob) -> None:
     made.job().run(stop_after=4)
@@ -129,6 +133,7 @@ def test_damaged_state_is_named(made: RemoteJob) -> None:
     made.check()
 
 
+@pytest.mark.slow
 @on(slow=["azure"])
 def test_missing_state_is_named(made: RemoteJob) -> None:
     made.job().run(stop_after=4)

@@ -170,6 +170,7 @@ def test_lines_plain_and_compressed(bucket: Bucket, tmp_path: Path, suffix: str,
     assert [row[0] if isinstance(row, tuple) else row for row in found] == LINES
 
 
+@pytest.mark.slow
 def test_columns(bucket: Bucket, tmp_path: Path) -> None:
     rows = [(number, f"name {number}") for number in range(3000)]
     bucket.put("csv/a.csv", ("id,name\n" + "".join(f"{number},{name}\n" for number, name in rows)).encode())
@@ -252,6 +253,7 @@ def run(bucket: Bucket, source: FileSource, tmp_path: Path, **more: str) -> list
     return sorted(stream.execute_and_collect("reading"))
 
 
+@pytest.mark.slow
 def test_a_job_reads_while_the_server_stumbles(bucket: Bucket, tmp_path: Path) -> None:
     for number in range(5):
         bucket.put(f"in/{number}.txt", "".join(f"{number} {line}\n" for line in LINES).encode())
@@ -262,6 +264,7 @@ def test_a_job_reads_while_the_server_stumbles(bucket: Bucket, tmp_path: Path) -
     assert found == sorted(f"{number} {line}" for number in range(5) for line in LINES)
 
 
+@pytest.mark.slow
 def test_a_job_reads_while_the_server_is_gone_for_a_while(bucket: Bucket, tmp_path: Path) -> None:
     for number in range(40):
         bucket.put(f"in/{number}.txt", f"{number}\n".encode() * 100)

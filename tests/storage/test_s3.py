@@ -60,6 +60,7 @@ def test_reading_is_tried_again(s3: S3Server, folder: Folder, method: str) -> No
     assert len(struck) == 2
 
 
+@pytest.mark.slow
 def test_a_server_that_is_gone_may_come_back(s3: S3Server, folder: Folder) -> None:
     folder.write("a", [b"content"])
     s3.end()
@@ -98,6 +99,7 @@ def test_what_cannot_be_used(s3: S3Server, folder: Folder) -> None:
     assert isinstance(raised.value.__cause__, PermissionError)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("below", ["", "manifests/", "generations/", "generations/9/"])
 def test_objects_that_tools_put_in_the_place_of_folders(s3: S3Server, below: str) -> None:
     bucket = s3.new_bucket()

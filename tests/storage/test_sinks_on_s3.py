@@ -64,7 +64,7 @@ STEPS = [
 ]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("taken", [False, True], ids=["left", "taken-away"])
 @pytest.mark.parametrize(
     ("kind", "owner", "step", "side"),
@@ -153,6 +153,7 @@ def test_requests_that_go_wrong(output: Output, kind: Kind, fault: Any, method: 
     output.check(kind)
 
 
+@pytest.mark.slow
 def test_a_server_that_is_gone_for_a_while(output: Output) -> None:
     errors: list[BaseException] = []
     thread = output.job(ROLLED, pause=0.02).in_background(errors)
@@ -170,6 +171,7 @@ def test_a_server_that_is_gone_for_a_while(output: Output) -> None:
     output.check(ROLLED)
 
 
+@pytest.mark.slow
 def test_a_store_that_heeds_the_header_is_asked_by_it(output: Output) -> None:
     output.server.heeds_conditions_of_copies = True
     try:
@@ -215,6 +217,7 @@ def test_damage_to_what_waits_is_told(output: Output, damage: str) -> None:
         output.job(AT_ONCE).run()
 
 
+@pytest.mark.slow
 def test_something_else_with_the_name_of_a_part_is_told(output: Output, monkeypatch: pytest.MonkeyPatch) -> None:
     output.job(AT_ONCE).run(stop_after=3)
     shown = output.visible()

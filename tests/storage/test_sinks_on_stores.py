@@ -36,6 +36,7 @@ def test_a_job_stops_and_goes_on(output: RemoteOutput, kind: Kind) -> None:
     assert before.items() <= output.visible().items(), "what is visible is never changed"
 
 
+@pytest.mark.sampled(1)
 @on(slow=["azure"])
 @pytest.mark.parametrize(
     "kind", [ROLLED, *(pytest.param(kind, marks=pytest.mark.slow) for kind in (AT_ONCE, KINDS[1]))], ids=str
@@ -86,7 +87,7 @@ def die_between(nth: int, patched: pytest.MonkeyPatch) -> None:
     patched.setattr(Staging, "publish", dying_show)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", [ROLLED, AT_ONCE], ids=str)
 @pytest.mark.parametrize(
     ("store", "nth"),

@@ -48,6 +48,7 @@ def test_what_is_too_large_for_spark_is_fetched_from_the_store(made: JobOnS3, mo
     assert made.directory.folder("shipped").names() == []
 
 
+@pytest.mark.slow
 def test_a_dataframe_is_kept_on_posix_paths_only(made: JobOnS3, spark: SparkSession) -> None:
     context = EnumeratorContext(2, made.directory.folder("sources"))
     with pytest.raises(UnsupportedOperationError, match=r"from_dataframe\(\) keeps the rows .* in s3://"):

@@ -117,6 +117,7 @@ def test_of_a_file_of_which_little_is_touched_little_is_fetched(ranges: Ranges, 
     assert ranges.requests < 10
 
 
+@pytest.mark.slow
 def test_all_of_it_takes_few_requests_and_each_byte_once(ranges: Ranges, job: Job) -> None:
     write(job, range(KEYS))
     _, _, size = only_file(job)
@@ -149,6 +150,7 @@ def test_small_files_are_fetched_whole_in_at_most_two_requests(ranges: Ranges, j
         job.refs = []
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_other_parallelism_and_compaction(
     ranges: Ranges, job: Job, monkeypatch: pytest.MonkeyPatch, parallelism: int
@@ -172,6 +174,7 @@ def test_other_parallelism_and_compaction(
     read(job, range(KEYS, 2 * KEYS, 7))
 
 
+@pytest.mark.slow
 def test_damage_is_found_when_it_is_touched_and_not_before(
     ranges: Ranges, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,6 +189,7 @@ def test_damage_is_found_when_it_is_touched_and_not_before(
         read(job, range(KEYS))
 
 
+@pytest.mark.slow
 def test_another_file_in_its_place(ranges: Ranges, job: Job, s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     other = Job(storage=open_storage(f"{s3.new_bucket()}/state", options=s3.options()))
     write(job, range(KEYS))
@@ -235,6 +239,7 @@ def test_removed_while_it_is_read(ranges: Ranges, job: Job) -> None:
         read(job, range(KEYS))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("at", [0.5, 1], ids=["in the midst", "in the index"])
 def test_what_was_damaged_and_put_back_is_read_anew_in_the_same_process(ranges: Ranges, job: Job, at: float) -> None:
     write(job, range(KEYS))
@@ -293,6 +298,7 @@ def shorter(request: dict[str, Any], content: bytes, headers: list[tuple[str, st
     return half
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("answer", [cut, shorter])
 def test_answers_that_are_too_short(ranges: Ranges, job: Job, answer: Answer) -> None:
     write(job, range(KEYS))
@@ -317,6 +323,7 @@ def test_answers_that_are_too_short(ranges: Ranges, job: Job, answer: Answer) ->
     assert struck == 1
 
 
+@pytest.mark.slow
 def test_the_server_is_gone_for_a_while(ranges: Ranges, job: Job, s3: S3Server) -> None:
     write(job, range(KEYS))
     job.keep = True
@@ -332,6 +339,7 @@ def test_the_server_is_gone_for_a_while(ranges: Ranges, job: Job, s3: S3Server) 
     read(job, range(KEYS))
 
 
+@pytest.mark.slow
 def test_what_a_process_keeps_is_bounded(ranges: Ranges, job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     limit = 2 * PIECE
     monkeypatch.setattr(remote, "_ranged", RangedFiles(limit))

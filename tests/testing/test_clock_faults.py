@@ -59,6 +59,7 @@ def build(job: JobHarness) -> None:
     job.add_sink("by_columns", by_columns(keyed.window(HOURLY)))
 
 
+@pytest.mark.slow
 @settings(max_examples=draws(20), deadline=None)
 @given(faults=FAULTS)
 def test_every_timer_and_window_fires_once_however_the_clock_jumps(faults: Any) -> None:
@@ -110,17 +111,20 @@ def hours(times: list[datetime]) -> list[tuple[str, int]]:
         return [(f"{datetime.fromtimestamp(start / 1000, UTC):%H}", n) for _, start, n in job.results("by_columns")]
 
 
+@pytest.mark.slow
 def test_the_hour_that_is_left_out_in_spring_is_no_window() -> None:
     times = [datetime(2026, 3, 29, 1, 30, tzinfo=BERLIN), datetime(2026, 3, 29, 3, 30, tzinfo=BERLIN)]
     assert hours(times) == [("00", 1), ("01", 1)]
 
 
+@pytest.mark.slow
 def test_the_hour_that_comes_twice_in_autumn_is_two_windows() -> None:
     first, last = (datetime(2026, 10, 25, hour, 30, tzinfo=BERLIN) for hour in (1, 3))
     twice = [datetime(2026, 10, 25, 2, 30, tzinfo=BERLIN, fold=fold) for fold in (0, 1)]
     assert hours([first, *twice, last]) == [("23", 1), ("00", 1), ("01", 1), ("02", 1)]
 
 
+@pytest.mark.slow
 def test_a_time_without_a_zone_is_refused() -> None:
     with JobHarness(build) as job:
         with pytest.raises(InvalidProgramError, match="has no time zone"):

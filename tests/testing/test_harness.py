@@ -90,6 +90,7 @@ def test_processing_time_is_the_tests() -> None:
             job.set_processing_time(1)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("parallelism", [1, 2, 5])
 def test_a_checkpoint_goes_on_at_another_parallelism(parallelism: int) -> None:
     with JobHarness(clicks_per_user, parallelism=3) as job:

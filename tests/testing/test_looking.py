@@ -69,7 +69,7 @@ COUNTED = [
 OWN_TRIGGER: Build = lambda stream: stream.trigger(CountTrigger.of(99))  # noqa: E731
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("parallelism", [1, 3])
 @pytest.mark.parametrize(
     ("finish", "expected"),

@@ -45,6 +45,7 @@ def sums(assigner: Any, bids: list[tuple[str, int, float]], records_per_epoch: i
         return harness.results("sums")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("records_per_epoch", [1, 4, 100])
 @pytest.mark.parametrize(
     ("assigner", "bids", "expected"),

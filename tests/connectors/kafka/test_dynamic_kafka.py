@@ -28,7 +28,7 @@ from headrace.datastream.connectors.dynamic_kafka import (
 )
 from tests.connectors.kafka.topics import Topic
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]  # of brokers of its own
 
 PATIENCE = 120.0
 

@@ -28,7 +28,7 @@ from headrace.storage.folder import posix_folder
 from tests.connectors.kafka.topics import Topic
 from tests.connectors.partitions.driver import ALL, enumerator, texts
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]  # of brokers of its own
 
 PASSWORD = "s3cret-of-ann"
 _MODULE = "org.apache.kafka.common.security"

@@ -78,6 +78,7 @@ def test_a_message_that_is_larger_than_what_is_fetched_at_once(topic: Topic, fol
         assert found == messages
 
 
+@pytest.mark.slow
 def test_a_broker_that_is_not_there(folder: Folder, topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.connectors.kafka.partitioned_log._REQUEST_SECONDS", 1)
     source = topic.reading().set_bootstrap_servers("127.0.0.1:1").build()

@@ -177,7 +177,7 @@ ONLY_ONE_LAST_BIT = {"var", "std"}
 """Of these it is only said that they are right but for the last bit."""
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", CASES)
 @settings(max_examples=draws(20), deadline=None)
 @given(data=st.data())
@@ -327,7 +327,7 @@ def test_quantiles_from_end_to_end() -> None:
         assert found == {0: values[max(math.ceil(101 * Fraction(str(part))), 1) - 1]}
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("value_type", "make"),
     [

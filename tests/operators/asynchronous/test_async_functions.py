@@ -109,6 +109,7 @@ def test_ordered_requests_are_for_consecutive_records() -> None:
     assert answers(asking(AsyncDataStream.ordered_wait, Window(), capacity=4), list(range(9)))[0] == 4
 
 
+@pytest.mark.sampled(1)
 @both_ways
 def test_no_more_records_wait_for_a_slow_service_than_may(wait: Wait) -> None:
     settings = RequestSettings(0, 10, wait is AsyncDataStream.ordered_wait, NO_RETRY_STRATEGY)

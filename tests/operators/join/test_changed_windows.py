@@ -59,7 +59,7 @@ def held(kind: str, windows: Any, backend: str) -> Checkpoint:
         return harness.checkpoint()
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("after", [TWENTY, TumblingEventTimeWindows.of(10, 5), SlidingEventTimeWindows.of(10, 5)])

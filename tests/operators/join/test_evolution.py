@@ -96,7 +96,7 @@ CHANGES = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("kind", "change", "backend"),
     [

@@ -186,6 +186,7 @@ events = st.lists(
 )
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.usefixtures("sizes")
 @settings(max_examples=draws(20), deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=events, bounds=st.tuples(st.integers(-8, 8), st.integers(-8, 8)))

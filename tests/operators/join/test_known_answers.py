@@ -86,7 +86,7 @@ BOUNDS = [
 ]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("faster", SOURCES)
 @pytest.mark.parametrize(("lower", "upper", "is_exclusive", "expected"), BOUNDS)
 def test_bounds(

@@ -270,7 +270,7 @@ def behind_times_of_subtasks(job: JobHarness) -> None:
     job.add_sink("pairs", first.interval_join(second, "left").between(0, 10).process(Numbers(), NUMBERS).uid("join"))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
 @pytest.mark.parametrize("pause", [0, 1, 3])
 def test_what_was_shown_by_a_subtask_that_was_ahead_is_shown_once(pause: int, backend: str) -> None:

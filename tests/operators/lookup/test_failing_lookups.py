@@ -136,6 +136,7 @@ for lookup in (waits, waits_beside, Lookup.table(Gone, "customers", "id", {"coun
 """
 
 
+@pytest.mark.slow
 def test_what_never_answers_does_not_hold_up_the_end_of_the_program() -> None:
     ended = subprocess.run([sys.executable, "-c", ENDLESS], check=True, capture_output=True, text=True, timeout=200)
     assert ended.stdout.split() == ["True"] * 3

@@ -143,6 +143,7 @@ def test_tumbling_windows(cut: int) -> None:
     ]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("assigner", [SlidingEventTimeWindows.of(20, 5), CumulatingEventTimeWindows.of(20, 5)], ids=str)
 def test_windows_that_share_panes_retract_alike_however_the_input_is_cut(assigner: Any) -> None:
     whole = shown(assigner, RETRACTING, 10)

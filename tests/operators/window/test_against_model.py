@@ -148,7 +148,7 @@ def drive(driver: Driver, records: list[Record], cuts: list[int], kinds: list[in
     driver.run([], upto=MAX)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("make", [columnar, row_apply, row_fold])
 @pytest.mark.parametrize("tag", [None, "late"])
 @settings(max_examples=draws(60), deadline=None)

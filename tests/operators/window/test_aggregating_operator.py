@@ -107,6 +107,7 @@ COLUMNAR = st.one_of(
 )
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("tag", [None, LATE])
 @settings(max_examples=15, deadline=None)
 @given(assigner=COLUMNAR, lateness=st.sampled_from([0, 0, 1, 5, 30]), epochs=inputs())

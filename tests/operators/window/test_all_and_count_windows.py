@@ -198,6 +198,7 @@ COUNTS: dict[str, tuple[Define, list[Any]]] = {
 }
 
 
+@pytest.mark.sampled(4)
 @cuts
 @pytest.mark.parametrize("kind", COUNTS)
 def test_wi13_windows_of_so_many_records(kind: str, cut: int) -> None:

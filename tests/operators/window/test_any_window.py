@@ -35,6 +35,7 @@ from headrace.windowing.triggers import EventTimeTrigger
 from headrace.windowing.windows import TimeWindow
 
 
+@pytest.mark.sampled(4)
 @cuts
 @pytest.mark.parametrize("kind", CONTENTS)
 def test_what_a_window_holds(kind: str, cut: int) -> None:
@@ -108,7 +109,7 @@ def test_allowed_lateness_means_nothing_in_processing_time() -> None:
 # --- agreement with the operator for aligned windows -----------------------------------------------------------------
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("assigner", "lateness", "cut"),
     [

@@ -112,6 +112,7 @@ FUNCTIONS = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.sampled(1)
 @FUNCTIONS
 @settings(max_examples=draws(30), deadline=None)
 @given(given=windows(), epochs=inputs())
@@ -128,6 +129,7 @@ def test_operator_equals_model(functions: Any, contents: Any, given: Windows, ep
     assert function.cleared == [window for _, window in model.cleared]
 
 
+@pytest.mark.sampled(1)
 @FUNCTIONS
 @settings(max_examples=draws(20), deadline=None)
 @given(given=windows(), epochs=inputs())

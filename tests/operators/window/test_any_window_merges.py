@@ -23,6 +23,7 @@ def test_wi36_sessions(cut: int) -> None:
     assert results == [("hi", 1, 14, [1, 2, 3, 4, 8, 9], "on time"), ("hi", 15, 20, [15], "on time")]
 
 
+@pytest.mark.sampled(4)
 @cuts
 @pytest.mark.parametrize("kind", CONTENTS)
 def test_wi32_a_record_makes_one_of_two_windows(kind: str, cut: int) -> None:
@@ -112,6 +113,7 @@ def test_a_merge_into_the_past_is_refused() -> None:
         drive(Shrinking(100), show, [*at(1), 7, *at(20)])
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", ["process", "reduce", "aggregate"])
 def test_windows_that_merge_go_on_at_another_parallelism(kind: str) -> None:
     """Contents, timers, the trigger's state, and what has been merged into what."""

@@ -82,6 +82,7 @@ def refuses(build: Build, checkpoint: Checkpoint, backend: str) -> bool:
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "backend"),
     [
@@ -110,7 +111,7 @@ def test_what_is_refused_otherwise_is_dropped_where_that_is_asked_for(before: st
             assert harness.counters()["numRowsOfChangedWindowsDropped"] == dropped, "when the same command is run again"
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("before", "contents"),
     [(name, ("summed", "reduced")[number % 2]) for number, name in enumerate(ASSIGNERS)],
@@ -294,7 +295,7 @@ def moves() -> Iterator[Any]:
             yield pytest.param(before, after, contents, backend, parallelism, marks=marks)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("before", "after", "contents", "backend", "parallelism"), list(moves()), ids=str)
 def test_what_was_not_shown_moves(before: Any, after: Any, contents: str, backend: str, parallelism: Any) -> None:
     with JobHarness(
@@ -334,7 +335,7 @@ OVERLAPPING = [
 ]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("before", "after"), OVERLAPPING, ids=str)
 def test_panes_of_built_in_aggregates_move_where_they_are_still_held(before: Any, after: Any) -> None:
     """Whole windows of them show what they would have shown; no window has begun yet that a shown one has left."""

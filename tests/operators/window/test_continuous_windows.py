@@ -103,6 +103,7 @@ def pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 EXAMPLES = settings(max_examples=2, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
+@pytest.mark.sampled(2)
 @MODES
 @EXAMPLES
 @given(

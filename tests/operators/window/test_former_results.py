@@ -83,6 +83,7 @@ def left_of(changes: list[tuple[RowKind, tuple[Any, ...]]]) -> Counter[str]:
     return +table
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("make", [by_function, by_aggregates])
 @settings(max_examples=draws(20), deadline=None)
 @given(given=windows(), epochs=inputs())
@@ -193,6 +194,7 @@ class Size(ProcessWindowFunction):
             yield Row(key=key, value=size)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "build",
     [

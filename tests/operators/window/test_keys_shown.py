@@ -117,6 +117,7 @@ def test_equal_keys_are_one_key_that_looks_the_same(
     assert found == Counter(told for part in parts for told, _ in part)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("type_", KEYS)
 def test_the_first_record_does_not_matter_where_keys_are_remembered_by_their_fields(type_: str) -> None:
     for told, equal in KEYS[type_][1].items():

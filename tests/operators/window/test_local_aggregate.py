@@ -60,6 +60,7 @@ DEVIATIONS = ColumnarWindowLayout.of(
 LOWEST = -(2**62)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("layout", "examples"), [(LAYOUT, draws(80)), (DISTINCT, draws(30)), (DEVIATIONS, draws(60))])
 def test_with_and_without_the_sender(layout: ColumnarWindowLayout, examples: int) -> None:
     @settings(max_examples=examples, deadline=None)

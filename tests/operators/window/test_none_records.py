@@ -60,6 +60,7 @@ def shown(key: Any, window: Any, elements: Any) -> list[str]:
 CUTS = [[[None, 1, None, 2]], [[None], [1, None], [2]]]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("epochs", CUTS, ids=["one epoch", "three"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_none_is_an_element_of_a_window(kind: str, epochs: list[list[Any]]) -> None:
@@ -74,6 +75,7 @@ def digits(a: Any, b: Any) -> Any:
     return None if together == 515 else together
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("epochs", CUTS, ids=["one epoch", "three"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_none_is_reduced(kind: str, epochs: list[list[Any]]) -> None:

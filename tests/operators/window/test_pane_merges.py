@@ -111,6 +111,7 @@ def test_what_cannot_be_taken_back_is_not_taken(odd: float | None) -> None:
     assert shown(REVERSIBLE, totals.merged(99)) == merged_one_by_one(REVERSIBLE, [ends[1][1]])
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("make", ["totals", "stacks"])
 @settings(max_examples=draws(20), deadline=None)
 @given(records=panes_of(VALUES), late=panes_of(VALUES), size=st.integers(2, 4), hashes=HASHES)

@@ -163,6 +163,7 @@ def test_a_day_so_far() -> None:
 TOTALS = ColumnarWindowLayout.of(INPUT, CODEC, [agg.count(), agg.sum("value"), agg.avg("value")], ["key"])
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("tag", "ahead"), [("late", 0), (None, 2), ("late", 64)])
 @settings(max_examples=draws(20), deadline=None)
 @given(

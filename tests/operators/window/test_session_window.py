@@ -85,6 +85,7 @@ def test_operator_equals_model(pending: int, due: int, gap: int, epochs: list[Ep
 LATENESS = st.sampled_from([1, 3, 8, 30, MAX_WATERMARK])
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("pending", "due"), [(1, 1), (3, 2), (1 << 19, 1 << 19)])
 @settings(max_examples=draws(15), deadline=None)
 @given(gap=st.integers(1, 12), lateness=LATENESS, discards=st.booleans(), epochs=inputs())
@@ -108,6 +109,7 @@ def test_sessions_that_stay_for_late_records(
     assert is_empty(run)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("tag", [None, "late"])
 @settings(max_examples=draws(10), deadline=None)
 @given(gap=st.integers(1, 12), lateness=LATENESS, discards=st.booleans(), epochs=inputs())

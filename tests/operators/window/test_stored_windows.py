@@ -88,7 +88,7 @@ def over(assigner: WindowAssigner, contents: str) -> Callable[[JobHarness], None
     return build
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("contents", ["summed", "reduced"])
 @pytest.mark.parametrize("before", ASSIGNERS)
 def test_another_slide_or_offset_is_refused_as_another_size_is(before: str, contents: str) -> None:
@@ -179,6 +179,7 @@ def of_kind(name: str) -> Callable[[JobHarness], None]:
     return build
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("before", KINDS)
 def test_built_in_aggregates_refuse_what_windows_of_another_kind_hold(before: str) -> None:
     with JobHarness(of_kind(before)) as harness:
@@ -202,6 +203,7 @@ FOR_EACH_RECORD: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("before", FOR_EACH_RECORD)
 def test_functions_of_the_user_refuse_what_windows_of_another_kind_hold(before: str) -> None:
     """No timer would ever be due for it, or none that its new windows know."""

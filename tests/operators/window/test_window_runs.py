@@ -65,7 +65,7 @@ def test_runs_go_when_all_their_windows_are_over(make: Any, monkeypatch: pytest.
     assert counts == [2, 2, 2, 2, 1, 1, 0]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @MAKES
 @pytest.mark.parametrize("fresh", [True, False])
 def test_many_small_runs_become_few(make: Any, fresh: bool) -> None:
@@ -197,6 +197,7 @@ def test_names_of_kinds_are_part_of_the_format() -> None:
     )
 
 
+@pytest.mark.slow
 def test_sliding_batches_are_cut_to_bound_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     records = [Record(i % 5, 1.0, i % 40, i // 4) for i in range(300)]
     whole, pieces = (driver(columnar, AlignedWindows(30, 3), lateness=4) for _ in range(2))

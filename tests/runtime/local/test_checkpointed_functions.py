@@ -169,6 +169,7 @@ KINDS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("kind", KINDS)
 def test_functions_of_each_kind(kind: str) -> None:
     """A new instance in each epoch counts on."""

@@ -80,6 +80,7 @@ def behind_a_shuffle(job: JobHarness) -> None:
     job.add_sink("out", numbers.flat_map(Ledger()).uid("ledger"))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("build", [ledger, behind_a_shuffle])
 @settings(max_examples=8, deadline=None)
 @given(

@@ -104,7 +104,7 @@ def filled(build: Build, parallelism: int, numbers: int) -> Checkpoint:
 RULES = {number: number * number for number in range(20)}
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @PLACES
 @pytest.mark.parametrize(("before", "now"), [(1, 1), (3, 3), (1, 4), (4, 1), (2, 5), (5, 2), (6, 4)])
 def test_a_start_deals_state_out(build: Build, before: int, now: int) -> None:
@@ -124,6 +124,7 @@ def test_a_start_deals_state_out(build: Build, before: int, now: int) -> None:
         ]
 
 
+@pytest.mark.sampled(1)
 @PLACES
 def test_a_union_grows_with_each_start_unless_it_is_claimed(build: Build) -> None:
     """As in Flink."""
@@ -135,6 +136,7 @@ def test_a_union_grows_with_each_start_unless_it_is_claimed(build: Build) -> Non
             held = job.checkpoint()
 
 
+@pytest.mark.sampled(1)
 @PLACES
 def test_an_epoch_that_failed_was_never_there(build: Build) -> None:
     held = filled(build, 3, 2)
@@ -155,6 +157,7 @@ def test_an_epoch_that_failed_was_never_there(build: Build) -> None:
         ]
 
 
+@pytest.mark.sampled(1)
 @PLACES
 @settings(max_examples=12, deadline=None)
 @given(st.data())

@@ -60,6 +60,7 @@ def run(process: BackgroundProcess, work: Any, *items: Any) -> list[Any]:
     return [pickle.loads(outcome) for outcome in outcomes]
 
 
+@pytest.mark.slow
 def test_outcomes_come_in_the_order_of_the_items_and_errors_are_outcomes(process: BackgroundProcess) -> None:
     first, second, third = run(process, doubled, 3, -1, 5)
     assert [first.result(), third.result()] == [6, 10]
@@ -85,6 +86,7 @@ def test_one_that_dies_fails_what_it_was_at_and_is_replaced(process: BackgroundP
     assert run(process, doubled, 1)[0].result() == 2
 
 
+@pytest.mark.slow
 def test_it_is_ended_whatever_it_does(process: BackgroundProcess, tmp_path: Path) -> None:
     place = tmp_path / "pid"
     failed: list[BaseException] = []

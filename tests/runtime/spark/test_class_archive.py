@@ -201,6 +201,7 @@ def test_a_program_that_ends_says_nothing_of_the_making(
     assert not archive.folder.exists()
 
 
+@pytest.mark.slow
 def test_what_takes_too_long_is_ended_with_all_that_it_has_started(tmp_path: Path) -> None:
     program = """
 import subprocess, sys

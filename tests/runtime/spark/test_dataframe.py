@@ -43,6 +43,7 @@ def by_chance(spark: SparkSession) -> DataFrame:
     return spark.range(0, ROWS, 1, 4).select("id", sql.rand().alias("chance"))
 
 
+@pytest.mark.slow
 def test_there_and_back(spark: SparkSession) -> None:
     rows = spark.range(0, 50, 1, 3).select("id", (sql.col("id") * 2).cast("double").alias("twice"))
     found = environment().from_dataframe(rows).filter(lambda row: row.id % 2 == 0).to_dataframe()

@@ -32,6 +32,7 @@ def test_what_is_there_in_the_first_tasks_of_a_job_is_not_looked_at_again() -> N
     assert gc.get_freeze_count() >= first + len(imported_later)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("nothing_frozen")
 def test_it_is_over_after_a_few_tasks() -> None:
     long_lived = _LongLived()

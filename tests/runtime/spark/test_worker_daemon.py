@@ -66,6 +66,7 @@ def test_forks_have_all_that_tasks_import_and_draw_their_own_random_numbers() ->
     assert wanted <= set(found["imported"])
 
 
+@pytest.mark.slow
 def test_no_thread_runs_that_a_fork_would_be_without() -> None:
     found = prepared()
 
@@ -73,6 +74,7 @@ def test_no_thread_runs_that_a_fork_would_be_without() -> None:
     assert "obstore" not in found["imported"], "has threads of its own"
 
 
+@pytest.mark.slow
 def test_garbage_is_collected_in_forks_but_nothing_of_what_was_imported_is_looked_at() -> None:
     assert prepared()["collects"] == [True, True]
 

@@ -63,6 +63,7 @@ def job(attempts: Attempts, folder: Path, sink: RecordingSink, **settings: str) 
     return run_job(build, runtime, folder, limit | settings), runtime
 
 
+@pytest.mark.slow
 def test_a_kept_chain_goes_on_only_from_the_attempt_that_counts(tmp_path: Path) -> None:
     """In epoch 1 the first worker has made a token, then the second one another; the first has epoch 2 again."""
     sink = RecordingSink()
@@ -73,6 +74,7 @@ def test_a_kept_chain_goes_on_only_from_the_attempt_that_counts(tmp_path: Path) 
     assert len(tokens) == 1, "state that no manifest names has come to be current"
 
 
+@pytest.mark.slow
 def test_what_a_superseded_attempt_has_made_is_closed_at_once(tmp_path: Path) -> None:
     manager, _ = job(lambda epoch: [(0,), (1,)] if epoch == 1 else [(0,)], tmp_path, RecordingSink())
     manager.open()
@@ -85,6 +87,7 @@ def test_what_a_superseded_attempt_has_made_is_closed_at_once(tmp_path: Path) ->
     assert sorted(closed) == sorted(made)
 
 
+@pytest.mark.slow
 def test_an_attempt_that_did_the_same_may_go_on(tmp_path: Path) -> None:
     """Both have read the state of epoch 1 and changed nothing since, so either has the state that counts."""
     manager, _ = job(lambda epoch: [(0,), (1,)] if epoch == 2 else [(0,)], tmp_path, RecordingSink())
@@ -92,6 +95,7 @@ def test_an_attempt_that_did_the_same_may_go_on(tmp_path: Path) -> None:
     assert len(made) == 2
 
 
+@pytest.mark.slow
 def test_a_task_that_has_moved_away_is_closed(tmp_path: Path) -> None:
     """The other worker keeps running tasks of the job, so it hears of the epochs that it has no part in."""
 
@@ -122,6 +126,7 @@ class Count(KeyedProcessFunction):
         yield value[0], self.count.value()
 
 
+@pytest.mark.slow
 def test_attempts_that_run_at_once_write_the_same_files_with_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -89,6 +89,7 @@ def test_functions_are_closed_at_the_end_of_input() -> None:
         assert events.count("close first") == events.count("close second") == 2
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("parallelism", [1, 3])
 @pytest.mark.parametrize("batch", [1, 20_000])
 def test_what_fails_before_a_shuffle_is_told(parallelism: int, batch: int) -> None:
