@@ -197,7 +197,7 @@ class Aggregate(Relation):
             column if all(index in keys for keys in self.grouping_sets) else column.as_nullable()
             for index, column in zip(self.group, columns, strict=True)
         ]
-        types = [*columns, *(Field("", call.type) for call in self.calls)]
+        types = [*columns, *(Field("", call.type, call.time) for call in self.calls)]
         return Schema(tuple(types)).renamed(self.names)
 
 

@@ -113,10 +113,15 @@ class Call(Scalar):
 
 @dataclass(frozen=True)
 class Cast(Scalar):
-    """``CAST(operand AS type)``; with ``is_try`` what does not fit is NULL."""
+    """``CAST(operand AS type)``; with ``is_try`` what does not fit is NULL.
+
+    Attributes:
+        is_implicit: whether nobody wrote it: kernels want operands of some types. Texts of plans do not show it.
+    """
 
     operand: Scalar
     is_try: bool = False
+    is_implicit: bool = False
 
 
 @dataclass(frozen=True)
@@ -247,15 +252,18 @@ class AggregateCall(Part):
         filter: the index of a boolean column; only rows in which it is true are counted.
         order_by: of ``ARRAY_AGG`` and ``LISTAGG``.
         options: as of :class:`Call`: the clause ``ON NULL`` of ``JSON_OBJECTAGG``.
+        name: the name of the result's column, where the query has one.
     """
 
     function: str
     operands: tuple[int, ...]
     type: LogicalType
+    time: TimeAttribute | None = None
     is_distinct: bool = False
     filter: int | None = None
     order_by: tuple[SortKey, ...] = ()
     options: Options = ()
+    name: str | None = None
 
 
 def input_refs(scalar: Scalar) -> Iterator[int]:

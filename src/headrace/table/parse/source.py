@@ -62,26 +62,15 @@ class SqlSource:
         return f"  {line}\n  {' ' * column}{'^' * width}"
 
 
-class SqlParseError(InvalidProgramError):
-    """A text is not SQL as Flink speaks it.
+class SqlError(InvalidProgramError):
+    """A statement is wrong at a place of its text.
 
-    Its text has the line of the statement with carets under the place. Later passes raise it as well, for what only
-    they can see at a place of a statement.
+    Its message has the line of the statement with carets under the place.
 
     Attributes:
-        reason: what was expected and what is there, without the place.
+        reason: what is wrong, without the place.
         position: where.
         advice: what to write instead, if that is known.
-
-    Examples:
-        >>> from headrace.table.parse import parse_statement
-        >>> parse_statement("SELECT a, FROM t")
-        Traceback (most recent call last):
-            ...
-        headrace.table.parse.source.SqlParseError: expected an expression, found FROM at line 1, column 11
-          SELECT a, FROM t
-                    ^^^^
-        Remove the comma before FROM.
     """
 
     reason: str
@@ -94,3 +83,18 @@ class SqlParseError(InvalidProgramError):
         self.advice = advice
         lines = [f"{reason} at {self.position}", source.excerpt(start, end)]
         super().__init__("\n".join(lines if advice is None else [*lines, advice]))
+
+
+class SqlParseError(SqlError):
+    """A text is not SQL as Flink speaks it. The reason says what was expected and what is there.
+
+    Examples:
+        >>> from headrace.table.parse import parse_statement
+        >>> parse_statement("SELECT a, FROM t")
+        Traceback (most recent call last):
+            ...
+        headrace.table.parse.source.SqlParseError: expected an expression, found FROM at line 1, column 11
+          SELECT a, FROM t
+                    ^^^^
+        Remove the comma before FROM.
+    """

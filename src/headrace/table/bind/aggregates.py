@@ -1,0 +1,254 @@
+"""GROUP BY: expressions over groups, in which columns are those that rows are grouped by."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import combinations, product
+from typing import TYPE_CHECKING, Final
+
+from headrace.table.bind.expressions import ExpressionBinder
+from headrace.table.bind.scopes import Scope
+from headrace.table.functions.definitions import CallShape, FunctionDefinition, FunctionKind
+from headrace.table.functions.table import FUNCTIONS
+from headrace.table.functions.types import INT
+from headrace.table.logical.relations import Aggregate, Hint, Project, Relation
+from headrace.table.logical.scalars import AggregateCall, Call, InputRef, Literal, Options, Scalar, SortKey
+from headrace.table.parse.tree import expressions as sql
+from headrace.table.parse.tree import json
+from headrace.table.parse.tree import queries as grouping
+from headrace.table.parse.tree.node import QueryExpression, SqlNode, children
+
+if TYPE_CHECKING:
+    from headrace.table.bind.queries import QueryBinder
+
+_MOST_SETS: Final = 4096
+_NEVER_NULL: Final = frozenset({"COUNT", "APPROX_COUNT_DISTINCT"})
+
+
+def has_aggregate(node: SqlNode) -> bool:
+    """Return whether an expression has an aggregate that is no OVER call and in no subquery."""
+    if isinstance(node, QueryExpression):
+        return False
+    if isinstance(node, sql.Over):
+        window = node.window
+        inner: list[SqlNode] = [*node.call.arguments, *([window] if isinstance(window, sql.OverWindow) else [])]
+        return any(map(has_aggregate, inner))
+    return is_aggregate(node) or any(map(has_aggregate, children(node)))
+
+
+def is_aggregate(node: SqlNode) -> bool:
+    """Return whether a node is a call of an aggregate."""
+    if isinstance(node, sql.Call):
+        function = FUNCTIONS.get(node.name)
+        return function is not None and function.kind is FunctionKind.AGGREGATE
+    return isinstance(node, json.JsonObject | json.JsonArray) and node.is_aggregate
+
+
+class GroupBinder(ExpressionBinder):
+    """Binds expressions over the rows of an aggregation.
+
+    What is the same as a grouped expression is that column of the groups, and an aggregate is a column behind them.
+    Whatever else names a column is refused. The columns that the aggregation reads are collected as calls are bound:
+    first those that rows are grouped by, then the arguments, each once.
+
+    Args:
+        queries: what binds subqueries.
+        scope: the columns of FROM.
+        group_by: what is written behind GROUP BY.
+        items: what SELECT has, of which whole aggregates have the names of columns.
+        windows: the windows that the WINDOW clause names.
+    """
+
+    def __init__(
+        self,
+        queries: "QueryBinder",
+        scope: Scope,
+        group_by: "grouping.GroupBy | None",
+        windows: dict[str, sql.OverWindow],
+    ) -> None:
+        super().__init__(queries, scope, "SELECT", windows)
+        self.inner = ExpressionBinder(queries, scope, "an aggregate")
+        self.names_of: dict[str, str] = {}
+        self.inputs: list[Scalar] = []
+        self.input_names: list[str] = []
+        self.calls: list[AggregateCall] = []
+        self.keys: list[tuple[sql.SqlExpression, Scalar]] = []
+        self.sets = self._grouping_sets(group_by)
+        self.group = len(self.inputs)
+
+    # --- what rows are grouped by ------------------------------------------------------------------------------------
+
+    def _grouping_sets(self, group_by: "grouping.GroupBy | None") -> tuple[tuple[int, ...], ...]:
+        if group_by is None:
+            return ((),)
+        choices = [list(self._element(element)) for element in group_by.elements]
+        found = [tuple(sorted({each for part in parts for each in part})) for parts in product(*choices)]
+        if len(found) > _MOST_SETS:
+            raise self.context.error(group_by, f"there are {len(found)} grouping sets, and {_MOST_SETS} at most")
+        everything = tuple(range(len(self.inputs)))
+        found = list(dict.fromkeys(found))
+        return (everything,) if len(found) == 1 else tuple(found)
+
+    def _element(self, element: "grouping.GroupingElement") -> Iterator[tuple[int, ...]]:
+        if isinstance(element, grouping.EmptyGrouping):
+            yield ()
+        elif isinstance(element, grouping.GroupingElements):
+            yield from self._elements(element)
+        else:
+            yield self._columns(element)
+
+    def _elements(self, node: "grouping.GroupingElements") -> Iterator[tuple[int, ...]]:
+        if node.kind is grouping.GroupingKind.SETS:
+            for element in node.elements:
+                yield from self._element(element)
+            return
+        parts = [next(self._element(element)) for element in node.elements]
+        if node.kind is grouping.GroupingKind.ROLLUP:
+            for length in range(len(parts), -1, -1):
+                yield tuple(each for part in parts[:length] for each in part)
+            return
+        for length in range(len(parts), -1, -1):
+            for chosen in combinations(parts, length):
+                yield tuple(each for part in chosen for each in part)
+
+    def _columns(self, node: sql.SqlExpression) -> tuple[int, ...]:
+        nodes = node.items if isinstance(node, sql.RowConstructor) and not node.has_word else (node,)
+        return tuple(map(self._key, nodes))
+
+    def _key(self, node: sql.SqlExpression) -> int:
+        self.inner.clause = "GROUP BY"
+        scalar = self.inner.bind(node)
+        self.inner.clause = "an aggregate"
+        self.keys.append((node, scalar))
+        return self._input(scalar, node.names[-1].text if isinstance(node, sql.Identifier) else None)
+
+    def _input(self, scalar: Scalar, name: str | None = None) -> int:
+        """The column of the aggregation's input with a scalar."""
+        if scalar in self.inputs:
+            return self.inputs.index(scalar)
+        self.inputs.append(scalar)
+        if name is None and isinstance(scalar, InputRef):
+            name = self.scope.row[scalar.index].name
+        self.input_names.append(name or f"$f{len(self.inputs) - 1}")
+        return len(self.inputs) - 1
+
+    # --- expressions over groups -------------------------------------------------------------------------------------
+
+    def bind(self, node: sql.SqlExpression) -> Scalar:
+        for key, scalar in self.keys:
+            if type(key) is type(node) and not is_aggregate(node) and self._is_same(node, key, scalar):
+                return self._group_column(scalar)
+        if isinstance(node, sql.Identifier):
+            found = self.inner.bind(node)
+            if any(isinstance(each, InputRef) for each in found.walk()):
+                raise self.context.error(
+                    node, f"expression '{node}' is not being grouped", f"Add it to GROUP BY, or write MAX({node})."
+                )
+            return found
+        return super().bind(node)
+
+    def _is_same(self, node: sql.SqlExpression, key: sql.SqlExpression, scalar: Scalar) -> bool:
+        if node == key:
+            return True
+        return not has_aggregate(node) and self.inner.bind(node) == scalar
+
+    def _group_column(self, scalar: Scalar) -> Scalar:
+        index = self.inputs.index(scalar)
+        nullable = scalar.type.nullable or not all(index in each for each in self.sets)
+        kind = scalar.type.as_nullable() if nullable else scalar.type
+        return InputRef(index, type=kind, time=scalar.time)
+
+    def aggregate(self, node: sql.Call, function: FunctionDefinition) -> Scalar:
+        if function.name in ("GROUPING", "GROUPING_ID"):
+            self._check_grouping(node)
+        return self.aggregate_of(node, function, self.inner.over_operands(node))
+
+    def _check_grouping(self, node: sql.Call) -> None:
+        for argument in node.arguments:
+            if self.inner.bind(argument) not in self.inputs[: self.group]:
+                raise self.context.error(argument, f"{node.name} takes expressions of GROUP BY")
+
+    def aggregate_of(
+        self, node: sql.Call, function: FunctionDefinition, operands: tuple[Scalar, ...], options: Options = ()
+    ) -> Scalar:
+        """The column of an aggregate, which is a new one unless the same aggregate has one."""
+        signature = function.types(CallShape(operands, options, self._has_groups()))
+        if signature is None:
+            self._not_applicable(function, operands, node)
+        if any(isinstance(operand, Literal) and operand.value is None for operand in operands):
+            raise self.context.error(node, "illegal use of NULL", "Write CAST(NULL AS type).")
+        cast = tuple(map(self.implicit, operands, signature.operands))
+        nullable = signature.result.nullable or (node.filter is not None and function.name not in _NEVER_NULL)
+        time = cast[0].time if cast and signature.result.as_nullable() == cast[0].type.as_nullable() else None
+        call = AggregateCall(
+            function.name,
+            tuple(map(self._input, cast)),
+            signature.result.as_nullable() if nullable else signature.result,
+            time,
+            node.quantifier is sql.Quantifier.DISTINCT,
+            None if node.filter is None else self._filter(node.filter),
+            self._order(node.order_by),
+            options,
+        )
+        return self._call_column(call, node)
+
+    def _has_groups(self) -> bool:
+        return self.group > 0 and () not in self.sets
+
+    def _filter(self, node: sql.SqlExpression) -> int:
+        self.inner.clause = "FILTER"
+        condition = self.inner.condition(node)
+        self.inner.clause = "an aggregate"
+        if condition.type.nullable:
+            condition = Call("IS TRUE", (condition,), type=condition.type.not_null())
+        return self._input(condition)
+
+    def _order(self, items: Sequence[sql.OrderItem]) -> tuple[SortKey, ...]:
+        keys = []
+        for item in items:
+            key = self.inner.order_key(item)
+            keys.append(SortKey(self._input(key.operand), key.descending, key.nulls_first))
+        return tuple(keys)
+
+    def _call_column(self, call: AggregateCall, node: sql.Call) -> Scalar:
+        if call not in self.calls:
+            self.calls.append(call)
+        index = self.group + self.calls.index(call)
+        self.names_of.setdefault(self.context.text(node), "")
+        return InputRef(index, type=call.type, time=call.time)
+
+    # --- the relation ------------------------------------------------------------------------------------------------
+
+    def relation(self, source: Relation, names: dict[int, str], hints: tuple[Hint, ...] = ()) -> Relation:
+        """The aggregation of the rows of a relation.
+
+        Args:
+            source: the rows.
+            names: the names that SELECT gives to whole columns of the aggregation.
+            hints: of SELECT.
+        """
+        source = self._input_of(source)
+        group = tuple(range(self.group))
+        group_names = [self.input_names[index] for index in group]
+        call_names = [names.get(self.group + at, f"$f{self.group + at}") for at in range(len(self.calls))]
+        calls = tuple(replace(call, name=names.get(self.group + at)) for at, call in enumerate(self.calls))
+        return Aggregate(source, group, calls, (*group_names, *call_names), self.sets, hints)
+
+    def _input_of(self, source: Relation) -> Relation:
+        """The projection to what is read; of ``COUNT(*)`` alone a constant, as Calcite does."""
+        if not self.inputs:
+            return Project(source, (Literal(0, type=INT.not_null()),), ("$f0",))
+        return Project(source, tuple(self.inputs), unique_names(self.input_names))
+
+
+def unique_names(names: Sequence[str]) -> tuple[str, ...]:
+    """The names, of which the second one of its kind gets a number: ``id``, ``id0``."""
+    used = set()
+    found = []
+    for original in names:
+        name, attempt = original, 0
+        while name in used:
+            name = f"{original}{attempt}"
+            attempt += 1
+        used.add(name)
+        found.append(name)
+    return tuple(found)

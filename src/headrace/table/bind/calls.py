@@ -1,0 +1,239 @@
+"""Calls: a function and its arguments, to a scalar of the type that the function's rule gives."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Final, NoReturn
+
+from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot
+from headrace.table.bind.context import BindContext
+from headrace.table.bind.errors import misspelt
+from headrace.table.bind.scopes import Scope
+from headrace.table.functions.casts import is_castable
+from headrace.table.functions.definitions import CallShape, FunctionDefinition, FunctionKind
+from headrace.table.functions.table import FUNCTIONS
+from headrace.table.functions.types import BOOLEAN, root_of, with_nullability
+from headrace.table.logical.scalars import (
+    Call,
+    Cast,
+    Frame,
+    FrameBound,
+    FrameBoundKind,
+    Literal,
+    Options,
+    OrderKey,
+    OverCall,
+    Scalar,
+)
+from headrace.table.logical.schema import TimeAttribute
+from headrace.table.parse.tree import expressions as sql
+from headrace.table.parse.tree.node import Name, SqlNode
+
+_COMPARISONS: Final = frozenset({"=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM"})
+_TIMELESS: Final = frozenset({"CURRENT_WATERMARK"})
+_ALIASES: Final = {"CEILING": "CEIL", "TUMBLE": "$TUMBLE", "HOP": "$HOP", "SESSION": "$SESSION"}
+_INFIX: Final = frozenset({"+", "-", "*", "/", "MOD", "||", "AND", "OR", "LIKE", "SIMILAR TO"}) | _COMPARISONS
+
+
+class CallBinder(ABC):
+    """What binds calls of functions and operators, once their arguments are bound."""
+
+    def __init__(self, context: BindContext, clause: str) -> None:
+        self.context = context
+        self.clause = clause
+        self.scope: Scope
+        self.windows: dict[str, sql.OverWindow]
+
+    @abstractmethod
+    def bind(self, node: sql.SqlExpression) -> Scalar:
+        """The scalar that an expression is."""
+
+    def bind_all(self, nodes: Sequence[sql.SqlExpression]) -> tuple[Scalar, ...]:
+        """The scalars of several expressions."""
+        return tuple(map(self.bind, nodes))
+
+    # --- calls of scalar functions -----------------------------------------------------------------------------------
+
+    def call(self, name: str, operands: tuple[Scalar, ...], node: SqlNode, options: Options = ()) -> Scalar:
+        """A call of a function of the table.
+
+        Raises:
+            SqlValidationError: when the function does not take these arguments.
+        """
+        function = FUNCTIONS[name]
+        signature = function.types(CallShape(operands, options))
+        if signature is None:
+            if name in _COMPARISONS and len(operands) == 2 and self._is_comparable(operands):
+                return self._uncomparable(name, operands, node)
+            self._not_applicable(function, operands, node)
+        cast = tuple(map(self.implicit, operands, signature.operands))
+        return Call(name, cast, options, type=signature.result, time=_time(name, operands, signature.result))
+
+    def implicit(self, operand: Scalar, kind: LogicalType) -> Scalar:
+        """The operand as a kernel wants it: a cast that nobody wrote, or itself when it has the type."""
+        if with_nullability(kind, operand.type.nullable) == operand.type:
+            return operand
+        if isinstance(operand, Literal) and operand.value is None:
+            return Literal(None, type=kind.as_nullable())
+        return Cast(operand, type=with_nullability(kind, operand.type.nullable), is_implicit=True)
+
+    def cast(self, operand: Scalar, kind: LogicalType, node: SqlNode, *, is_try: bool = False) -> Scalar:
+        """``CAST(operand AS kind)``.
+
+        Raises:
+            SqlValidationError: when no value of its type can be one of the other.
+        """
+        if not is_castable(operand.type, kind):
+            raise self.context.error(node, f"a value of type {operand.type} cannot be cast to {kind}")
+        nullable = operand.type.nullable or is_try or root_of(operand.type) is TypeRoot.NULL
+        return Cast(operand, is_try, type=with_nullability(kind, nullable))
+
+    def _is_comparable(self, operands: tuple[Scalar, ...]) -> bool:
+        """Return whether the validator lets two types be compared, though nothing can compare them later."""
+        roots = {root_of(operand.type) for operand in operands}
+        return None not in roots and bool(roots & {TypeRoot.CHAR, TypeRoot.VARCHAR})
+
+    def _uncomparable(self, name: str, operands: tuple[Scalar, ...], node: SqlNode) -> Scalar:
+        left, right = (operand.type for operand in operands)
+        text = f"{left} and {right} cannot be compared"
+        self.context.defer(node, text, f"Write CAST(... AS {left}) or CAST(... AS {right}).")
+        nullable = any(operand.type.nullable for operand in operands)
+        return Call(name, operands, type=with_nullability(BOOLEAN, nullable))
+
+    def _not_applicable(self, function: FunctionDefinition, operands: Sequence[Scalar], node: SqlNode) -> NoReturn:
+        shown = [str(operand.type) for operand in operands]
+        if function.name in _INFIX and len(shown) == 2:
+            reason = f"cannot apply '{function.name}' to {shown[0]} and {shown[1]}"
+        else:
+            reason = f"{function.name} does not take ({', '.join(shown)})"
+        raise self.context.error(node, reason, f"It takes {function.usage}." if function.usage else None)
+
+    def function_call(self, node: sql.Call) -> Scalar:
+        """A call as it is written."""
+        function = self.lookup(node)
+        if function.kind is FunctionKind.AGGREGATE:
+            return self.aggregate(node, function)
+        if function.kind is FunctionKind.OVER:
+            raise self.context.error(node, f"{function.name} needs OVER (...)")
+        self._no_clauses(node)
+        operands, options = self.arguments(node)
+        return self.call(function.name, operands, node, options)
+
+    def arguments(self, node: sql.Call) -> tuple[tuple[Scalar, ...], Options]:
+        """The values among the arguments, and what is said beside them."""
+        options: list[tuple[str, object]] = []
+        operands: list[Scalar] = []
+        for argument in node.arguments:
+            if isinstance(argument, sql.UnitArgument):
+                options.append(("unit", argument.unit))
+            else:
+                operands.append(self.bind(argument))
+        return tuple(operands), tuple(options)
+
+    def lookup(self, node: sql.Call) -> FunctionDefinition:
+        """The function that a call names."""
+        found = FUNCTIONS.get(_ALIASES.get(node.name, node.name)) if len(node.function.names) == 1 else None
+        if found is None or found.name in _INFIX:
+            advice = misspelt(node.name, FUNCTIONS.names())
+            raise self.context.error(node.function, f"no function '{node.function}' is known", advice)
+        return found
+
+    def _no_clauses(self, node: sql.Call) -> None:
+        if node.quantifier is not None or node.filter is not None or node.order_by:
+            raise self.context.error(node, f"{node.name} is no aggregate: it takes no DISTINCT, FILTER or ORDER BY")
+
+    def aggregate(self, node: sql.Call, function: FunctionDefinition) -> Scalar:
+        """An aggregate, which only some clauses may have."""
+        raise self.context.error(node, f"{function.name} is an aggregate, which {self.clause} cannot have")
+
+    # --- OVER --------------------------------------------------------------------------------------------------------
+
+    def over_call(self, node: sql.Over) -> Scalar:
+        """``call OVER window``."""
+        call = node.call
+        function = self.lookup(call)
+        if function.kind not in (FunctionKind.AGGREGATE, FunctionKind.OVER):
+            raise self.context.error(call, f"{function.name} is no aggregate: it cannot have OVER")
+        if call.filter is not None:
+            raise self.context.error(call.filter, "OVER takes no FILTER")
+        window = self._window(node.window)
+        operands = self.over_operands(call)
+        signature = function.types(CallShape(operands, is_grouped=True))
+        if signature is None:
+            self._not_applicable(function, operands, call)
+        kind = signature.result
+        frame = self._frame(window, function)
+        return OverCall(
+            function.name,
+            tuple(map(self.implicit, operands, signature.operands)),
+            self.bind_all(window.partition_by),
+            tuple(map(self.order_key, window.order_by)),
+            frame,
+            call.quantifier is sql.Quantifier.DISTINCT,
+            call.null_treatment is sql.NullTreatment.IGNORE,
+            type=kind,
+        )
+
+    def over_operands(self, node: sql.Call) -> tuple[Scalar, ...]:
+        """The arguments of an aggregate; none of ``COUNT(*)``."""
+        if any(isinstance(argument, sql.Star) for argument in node.arguments):
+            if node.name != "COUNT":
+                raise self.context.error(node, f"{node.name} does not take *", "Only COUNT(*) does.")
+            return ()
+        return self.bind_all(node.arguments)
+
+    def order_key(self, item: sql.OrderItem) -> OrderKey:
+        """What rows are ordered by; NULL is the smallest value."""
+        nulls_first = not item.descending if item.nulls_first is None else item.nulls_first
+        return OrderKey(self.bind(item.expression), item.descending, nulls_first)
+
+    def _window(self, window: Name | sql.OverWindow) -> sql.OverWindow:
+        """A window with what it takes over from the named window it refers to."""
+        if isinstance(window, Name):
+            return self._named_window(window)
+        if window.base is None:
+            return window
+        base = self._named_window(window.base)
+        if window.partition_by or (window.order_by and base.order_by) or base.frame is not None:
+            raise self.context.error(window, f"the window '{window.base}' says this already")
+        return sql.OverWindow(
+            None,
+            base.partition_by,
+            window.order_by or base.order_by,
+            window.frame,
+            window.allow_partial,
+            start=window.start,
+            end=window.end,
+        )
+
+    def _named_window(self, name: Name) -> sql.OverWindow:
+        found = self.windows.get(name.text)
+        if found is None:
+            raise self.context.error(name, f"window '{name}' not found", misspelt(name.text, self.windows))
+        return self._window(found)
+
+    def _frame(self, window: sql.OverWindow, function: FunctionDefinition) -> Frame:
+        """The frame; without one, all rows up to the current one and its peers, or all where there is no order."""
+        if window.frame is None:
+            is_rows = function.kind is FunctionKind.OVER
+            last = FrameBoundKind.CURRENT_ROW if window.order_by or is_rows else FrameBoundKind.UNBOUNDED_FOLLOWING
+            return Frame(is_rows, FrameBound(FrameBoundKind.UNBOUNDED_PRECEDING), FrameBound(last))
+        if function.kind is FunctionKind.OVER and function.name not in ("LAG", "LEAD"):
+            raise self.context.error(window.frame, f"{function.name} takes no frame")
+        low = self._bound(window.frame.low)
+        high = FrameBound(FrameBoundKind.CURRENT_ROW) if window.frame.high is None else self._bound(window.frame.high)
+        return Frame(window.frame.is_rows, low, high)
+
+    def _bound(self, bound: sql.FrameBound) -> FrameBound:
+        return FrameBound(FrameBoundKind(bound.kind.value), None if bound.offset is None else self.bind(bound.offset))
+
+
+def _time(name: str, operands: tuple[Scalar, ...], result: LogicalType) -> TimeAttribute | None:
+    """Of a call: what gives a value of its argument's type is the time attribute that the argument is."""
+    if name == "PROCTIME":
+        return TimeAttribute.PROCTIME
+    times = {operand.time for operand in operands if isinstance(operand.type, AtomicType)}
+    if not operands or name in _TIMELESS or operands[0].time is None:
+        return None
+    if with_nullability(result, True) != operands[0].type.as_nullable():
+        return None
+    return operands[0].time if times <= {operands[0].time, None} else None

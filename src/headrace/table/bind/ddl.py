@@ -1,0 +1,185 @@
+"""Definitions of tables and views, to the objects that catalogs keep."""
+
+from dataclasses import replace
+
+from headrace.common.logical_types import IntervalType, LogicalType, TypeRoot
+from headrace.table.bind.context import BindContext
+from headrace.table.bind.errors import misspelt
+from headrace.table.bind.expressions import ExpressionBinder
+from headrace.table.bind.queries import QueryBinder
+from headrace.table.bind.scopes import Scope, Source
+from headrace.table.catalog.objects import (
+    CatalogTable,
+    Column,
+    ColumnKind,
+    Distribution,
+    PrimaryKey,
+    WatermarkSpec,
+)
+from headrace.table.functions.types import TIMESTAMPS, is_in, root_of, size_of, to_external
+from headrace.table.logical.scalars import Scalar
+from headrace.table.logical.schema import Field, Schema, TimeAttribute
+from headrace.table.parse.tree import definitions as sql
+from headrace.table.parse.tree.expressions import SqlExpression
+from headrace.table.parse.tree.node import Name, SqlNode
+
+_MOST_DIGITS = 3
+"""The precision of a row time, in digits behind the seconds."""
+
+
+class TableBinder:
+    """Binds the parts of one CREATE TABLE, ALTER TABLE, or of what they are LIKE.
+
+    Args:
+        context: the statement.
+        table: what there is already.
+    """
+
+    def __init__(self, context: BindContext, table: CatalogTable | None = None) -> None:
+        self.context = context
+        self.table = table or CatalogTable(())
+
+    def create(self, node: sql.CreateTable) -> CatalogTable:
+        """The table that CREATE TABLE defines by its columns."""
+        self.columns(node.elements)
+        self.watermarks(node.elements)
+        self.keys(node.elements)
+        partitions = tuple(self._existing(name, "PARTITIONED BY").name for name in node.partitioned_by)
+        self.table = replace(
+            self.table,
+            comment=node.comment,
+            options=tuple((option.key, option.value) for option in node.options),
+            partition_keys=partitions,
+            distribution=self.distribution(node.distribution),
+        )
+        return self.table
+
+    # --- columns -----------------------------------------------------------------------------------------------------
+
+    def columns(self, elements: tuple[sql.TableElement, ...]) -> None:
+        """Add columns: first those that have a type, since the others are computed of them."""
+        nodes = [element for element in elements if isinstance(element, sql.ColumnDefinition)]
+        found = {node: self._column(node) for node in nodes if not isinstance(node, sql.ComputedColumn)}
+        given = [*self.table.columns, *found.values()]
+        plain = Schema(tuple(each.as_field for each in given if each.kind is not ColumnKind.COMPUTED))
+        for node in nodes:
+            if isinstance(node, sql.ComputedColumn):
+                found[node] = self._computed(node, plain)
+        for node in nodes:
+            column = found[node]
+            if self.table.column(column.name) is not None:
+                raise self.context.error(node, f"a column named '{column.name}' already exists")
+            self.table = replace(self.table, columns=(*self.table.columns, column))
+
+    def _column(self, node: sql.ColumnDefinition) -> Column:
+        name = self.column_name(node)
+        if isinstance(node, sql.MetadataColumn):
+            kind = self.context.types.bind(node.type)
+            return Column(
+                name, kind, ColumnKind.METADATA, key=node.key, is_virtual=node.is_virtual, comment=node.comment
+            )
+        if not isinstance(node, sql.PhysicalColumn):
+            raise self.context.error(node, f"column '{name}' needs a type")
+        kind = self.context.types.bind(node.type)
+        if isinstance(kind, IntervalType):
+            raise self.context.error(node.type, f"column '{name}' cannot be of type {kind}")
+        return Column(name, kind, comment=node.comment)
+
+    def column_name(self, node: sql.ColumnDefinition) -> str:
+        """The name of a column."""
+        if len(node.name.names) != 1:
+            raise self.context.error(node.name, f"'{node.name}' is no name of a column: fields are defined by ROW<...>")
+        return node.name.names[0].text
+
+    def _computed(self, node: sql.ComputedColumn, plain: Schema) -> Column:
+        scalar = self.expression(node.expression, plain)
+        text = self.context.text(node.expression)
+        name = self.column_name(node)
+        kind = to_external(scalar.type)
+        return Column(name, kind, ColumnKind.COMPUTED, scalar.time, text, comment=node.comment)
+
+    def expression(self, node: SqlExpression, columns: Schema) -> Scalar:
+        """An expression over columns."""
+        scope = Scope((Source(None, columns),), columns, self.context.correlation())
+        return ExpressionBinder(QueryBinder(self.context), scope, "a computed column").bind(node)
+
+    # --- watermarks and keys -----------------------------------------------------------------------------------------
+
+    def watermarks(self, elements: tuple[sql.TableElement, ...]) -> None:
+        """Add the watermark."""
+        nodes = [element for element in elements if isinstance(element, sql.Watermark)]
+        for node in nodes:
+            if self.table.watermark is not None:
+                raise self.context.error(node, "there is a watermark already", "A table has one watermark at most.")
+            self.watermark(node)
+
+    def watermark(self, node: sql.Watermark) -> None:
+        """Make a column the row time."""
+        names = [column.name for column in self.table.columns]
+        name = str(node.column)
+        column = self.table.column(name) if len(node.column.names) == 1 else None
+        if column is None:
+            advice = misspelt(name, names) or f"The columns are {', '.join(names)}."
+            raise self.context.error(node.column, f"no column '{name}' to be the row time", advice)
+        self._check_time(node.column, column.type, "a row time")
+        fields = Schema(tuple(Field(each.name, each.type) for each in self.table.columns))
+        scalar = self.expression(node.expression, fields)
+        self._check_time(node.expression, scalar.type, "a watermark")
+        spec = WatermarkSpec(name, self.context.text(node.expression), scalar.type)
+        columns = tuple(
+            replace(each, time=TimeAttribute.ROWTIME) if each.name == name else each for each in self.table.columns
+        )
+        self.table = replace(self.table, columns=columns, watermark=spec)
+
+    def _check_time(self, node: SqlNode, kind: LogicalType, what: str) -> None:
+        if not is_in(kind, TIMESTAMPS) or size_of(kind) > _MOST_DIGITS:
+            raise self.context.error(
+                node,
+                f"{what} is of type TIMESTAMP(p) or TIMESTAMP_LTZ(p) with p from 0 to 3, and not {kind}",
+                "Write CAST(... AS TIMESTAMP(3))." if root_of(kind) is TypeRoot.TIMESTAMP else None,
+            )
+
+    def keys(self, elements: tuple[sql.TableElement, ...]) -> None:
+        """Add the primary key, of a column or of the table."""
+        for element in elements:
+            if isinstance(element, sql.Constraint):
+                self.key(element, element.columns)
+            elif isinstance(element, sql.PhysicalColumn) and element.constraint is not None:
+                self.key(element.constraint, element.name.names)
+
+    def key(self, node: sql.Constraint, names: tuple[Name, ...]) -> None:
+        """Add a primary key, whose columns are NOT NULL then."""
+        if not node.is_primary_key:
+            raise self.context.error(node, "UNIQUE constraint is not supported", "Only PRIMARY KEY is.")
+        if node.enforced is not False:
+            raise self.context.error(
+                node,
+                "PRIMARY KEY is not enforced: who writes the data keeps it",
+                "Write PRIMARY KEY (...) NOT ENFORCED.",
+            )
+        if self.table.primary_key is not None:
+            raise self.context.error(node, "there is a primary key already")
+        columns = [self._existing(name, "PRIMARY KEY") for name in names]
+        for name, column in zip(names, columns, strict=True):
+            if column.kind is not ColumnKind.PHYSICAL:
+                raise self.context.error(name, f"column '{name}' of the PRIMARY KEY is no physical column")
+        texts = tuple(column.name for column in columns)
+        key = PrimaryKey(node.name.text if node.name is not None else f"PK_{'_'.join(texts)}", texts)
+        changed = tuple(
+            replace(each, type=each.type.not_null()) if each.name in texts else each for each in self.table.columns
+        )
+        self.table = replace(self.table, columns=changed, primary_key=key)
+
+    def _existing(self, name: Name, clause: str) -> Column:
+        column = self.table.column(name.text)
+        if column is None:
+            names = [each.name for each in self.table.columns]
+            raise self.context.error(name, f"no column '{name}' for {clause}", misspelt(name.text, names))
+        return column
+
+    def distribution(self, node: sql.TableDistribution | None) -> Distribution | None:
+        """``DISTRIBUTED BY``."""
+        if node is None:
+            return None
+        columns = tuple(self._existing(name, "DISTRIBUTED BY").name for name in node.columns)
+        return Distribution(node.kind.value if node.kind is not None else None, columns, node.buckets)

@@ -1,0 +1,418 @@
+"""Expressions: the syntax tree's, to scalars."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.common.logical_types import (
+    ArrayType,
+    LogicalType,
+    MapType,
+    MultisetType,
+    RowType,
+    TypeRoot,
+)
+from headrace.table.bind.calls import CallBinder
+from headrace.table.bind.literals import UNITS, BadLiteralError, literal
+from headrace.table.bind.scopes import Scope, resolve
+from headrace.table.bind.types import interval_type
+from headrace.table.functions.types import (
+    BIGINT,
+    BOOLEAN,
+    INT,
+    NULL,
+    least_restrictive,
+    root_of,
+    with_nullability,
+)
+from headrace.table.logical.scalars import (
+    Branch,
+    Call,
+    Case,
+    Cast,
+    FieldAccess,
+    InputRef,
+    Literal,
+    Scalar,
+    Subquery,
+    SubqueryKind,
+)
+from headrace.table.parse.tree import expressions as sql
+from headrace.table.parse.tree.node import QueryExpression, SqlNode
+
+if TYPE_CHECKING:
+    from headrace.table.bind.queries import QueryBinder
+
+_COMPARISONS: Final = {
+    sql.BinaryOperator.EQUALS: "=",
+    sql.BinaryOperator.NOT_EQUALS: "<>",
+    sql.BinaryOperator.LESS: "<",
+    sql.BinaryOperator.LESS_OR_EQUAL: "<=",
+    sql.BinaryOperator.GREATER: ">",
+    sql.BinaryOperator.GREATER_OR_EQUAL: ">=",
+}
+_OPERATORS: Final = {operator: operator.value for operator in sql.BinaryOperator} | {sql.BinaryOperator.MODULO: "MOD"}
+_TESTS: Final = {
+    sql.OperandTest.NULL: ("IS NULL", "IS NOT NULL"),
+    sql.OperandTest.TRUE: ("IS TRUE", "IS NOT TRUE"),
+    sql.OperandTest.FALSE: ("IS FALSE", "IS NOT FALSE"),
+    sql.OperandTest.UNKNOWN: ("IS UNKNOWN", "IS NOT UNKNOWN"),
+}
+
+
+class ExpressionBinder(CallBinder):
+    """Binds the expressions of one clause.
+
+    Args:
+        queries: what binds subqueries.
+        scope: what names stand for.
+        clause: what errors call the clause.
+        windows: the windows that the WINDOW clause names.
+    """
+
+    def __init__(
+        self,
+        queries: "QueryBinder",
+        scope: Scope,
+        clause: str,
+        windows: dict[str, sql.OverWindow] | None = None,
+    ) -> None:
+        super().__init__(queries.context, clause)
+        self.queries = queries
+        self.scope = scope
+        self.windows = windows or {}
+
+    def bind(self, node: sql.SqlExpression) -> Scalar:
+        """The scalar that an expression is.
+
+        Raises:
+            SqlValidationError: when a name is not there, or a function does not take its arguments.
+        """
+        rule = _RULES.get(type(node))
+        if rule is None:
+            raise self.context.error(node, f"{type(node).__name__} cannot be used here")
+        return rule(self, node)
+
+    def bind_all(self, nodes: Sequence[sql.SqlExpression]) -> tuple[Scalar, ...]:
+        """The scalars of several expressions."""
+        return tuple(map(self.bind, nodes))
+
+    def condition(self, node: sql.SqlExpression) -> Scalar:
+        """The scalar of a condition.
+
+        Raises:
+            SqlValidationError: when it is no boolean.
+        """
+        found = self.bind(node)
+        if root_of(found.type) is TypeRoot.NULL:
+            return Cast(found, type=BOOLEAN, is_implicit=True)
+        if root_of(found.type) is not TypeRoot.BOOLEAN:
+            raise self.context.error(node, f"{self.clause} must be a condition, and not {found.type}")
+        return found
+
+    # --- names and literals ------------------------------------------------------------------------------------------
+
+    def _identifier(self, node: sql.Identifier) -> Scalar:
+        found = resolve(self.scope, self.context.source, node, node.names)
+        scalar = found.scalar
+        for name in node.names[found.taken :]:
+            scalar = self.field(scalar, name.text, name)
+        return scalar
+
+    def field(self, operand: Scalar, name: str, node: SqlNode) -> Scalar:
+        """The field of a row."""
+        kind = operand.type
+        if not isinstance(kind, RowType):
+            raise self.context.error(node, f"there is no field '{name}' in a value of type {kind}")
+        if name not in kind.names:
+            raise self.context.error(node, f"there is no field '{name}'", f"The fields are {', '.join(kind.names)}.")
+        index = kind.names.index(name)
+        part = kind.types[index]
+        return FieldAccess(operand, index, name, type=with_nullability(part, kind.nullable or part.nullable))
+
+    def _literal(self, node: sql.SqlExpression) -> Scalar:
+        try:
+            return literal(node, self.context.text(node))
+        except BadLiteralError as error:
+            raise self.context.error(node, str(error)) from None
+
+    def _interval(self, node: sql.IntervalExpression) -> Scalar:
+        """``INTERVAL n DAY``: so many of a unit; and ``(t2 - t1) SECOND``, the time between."""
+        kind = interval_type(node.qualifier)
+        inner = node.operand
+        if isinstance(inner, sql.Binary) and inner.operator is sql.BinaryOperator.MINUS:
+            operands = self.bind_all((inner.left, inner.right))
+            return self.call("MINUS_DATE", operands, node, (("unit", kind.unit),))
+        operand = self.bind(inner)
+        one = Literal(UNITS[node.qualifier.first], type=kind.not_null())
+        found = self.call("*", (operand, one), node)
+        return self.call("-", (found,), node) if node.is_negative else found
+
+    # --- operators ---------------------------------------------------------------------------------------------------
+
+    def _unary(self, node: sql.Unary) -> Scalar:
+        if node.operator is sql.UnaryOperator.NOT:
+            return self.call("NOT", (self.bind(node.operand),), node)
+        if node.operator is sql.UnaryOperator.PLUS:
+            return self.bind(node.operand)
+        number = node.operand
+        if isinstance(number, sql.IntegerLiteral | sql.DecimalLiteral | sql.DoubleLiteral):
+            return self._negative(number)
+        return self.call("-", (self.bind(number),), node)
+
+    def _negative(self, node: sql.SqlExpression) -> Scalar:
+        found = self._literal(node)
+        assert isinstance(found, Literal)
+        kind = INT.not_null() if found.value == 2**31 else found.type
+        kind = BIGINT.not_null() if found.value == 2**63 else kind
+        return Literal(-found.value, type=kind)
+
+    def _binary(self, node: sql.Binary) -> Scalar:
+        first, rest = node.chain()
+        found = self.bind(first)
+        for operator, right in rest:
+            found = self.call(_OPERATORS[operator], (found, self.bind(right)), node)
+        return found
+
+    def _logical(self, node: sql.Logical) -> Scalar:
+        name = "AND" if node.is_and else "OR"
+        operands: list[Scalar] = []
+        for operand in node.operands:
+            found = self.bind(operand)
+            operands.extend(found.operands if isinstance(found, Call) and found.function == name else (found,))
+        return self.call(name, tuple(operands), node)
+
+    def _test(self, node: sql.IsTest) -> Scalar:
+        if node.test in _TESTS:
+            return self.call(_TESTS[node.test][node.negated], (self.bind(node.operand),), node)
+        word = "NOT " if node.negated else ""
+        return self.call(f"IS {word}{node.test.value}", (self.bind(node.operand),), node)
+
+    def _between(self, node: sql.Between) -> Scalar:
+        operand, low, high = self.bind_all((node.operand, node.low, node.high))
+        inside = self._inside(operand, low, high, node)
+        if node.symmetric:
+            inside = self.call("OR", (inside, self._inside(operand, high, low, node)), node)
+        return self.call("NOT", (inside,), node) if node.negated else inside
+
+    def _inside(self, operand: Scalar, low: Scalar, high: Scalar, node: SqlNode) -> Scalar:
+        sides = (self.call(">=", (operand, low), node), self.call("<=", (operand, high), node))
+        return self.call("AND", sides, node)
+
+    def _like(self, node: sql.Like) -> Scalar:
+        if node.kind in (sql.LikeKind.RLIKE, sql.LikeKind.ILIKE):
+            word = node.kind.value
+            advice = "Use REGEXP(text, pattern)." if word == "RLIKE" else "Use UPPER(text) LIKE UPPER(pattern)."
+            raise self.context.error(node, f"there is no operator {word}", advice)
+        parts = [node.operand, node.pattern, *([node.escape] if node.escape is not None else [])]
+        found = self.call(node.kind.value, self.bind_all(parts), node)
+        return self.call("NOT", (found,), node) if node.negated else found
+
+    def _in_list(self, node: sql.InList) -> Scalar:
+        """Calcite's form: the operand is equal to one item or another."""
+        operand = self.bind(node.operand)
+        name = "<>" if node.negated else "="
+        found = tuple(self._equal(name, operand, self.bind(item), node) for item in node.items)
+        if len(found) == 1:
+            return found[0]
+        return self.call("AND" if node.negated else "OR", found, node)
+
+    def _equal(self, name: str, left: Scalar, right: Scalar, node: SqlNode) -> Scalar:
+        if isinstance(left, Call) and left.function == "ROW" and isinstance(right, Call) and right.function == "ROW":
+            pairs = zip(left.operands, right.operands, strict=True)
+            equal = self.call("AND", tuple(self.call("=", pair, node) for pair in pairs), node)
+            return self.call("NOT", (equal,), node) if name == "<>" else equal
+        return self.call(name, (left, right), node)
+
+    def _in_query(self, node: sql.InQuery) -> Scalar:
+        operands = self._row(node.operand)
+        relation = self.queries.subquery(node.query, self.scope)
+        types = relation.schema.types
+        if len(types) != len(operands):
+            raise self.context.error(node, f"IN compares {len(operands)} values with {len(types)} columns of the query")
+        for operand, column in zip(operands, relation.schema, strict=True):
+            self.call("=", (operand, column_of(column.type)), node)
+        nullable = any(each.nullable for each in (*types, *(operand.type for operand in operands)))
+        kind = with_nullability(BOOLEAN, nullable)
+        found = Subquery(SubqueryKind.IN, relation, operands, type=kind)
+        return self.call("NOT", (found,), node) if node.negated else found
+
+    def _row(self, node: sql.SqlExpression) -> tuple[Scalar, ...]:
+        if isinstance(node, sql.RowConstructor):
+            return self.bind_all(node.items)
+        return (self.bind(node),)
+
+    def _quantified(self, node: sql.Quantified) -> Scalar:
+        operand = self.bind(node.operand)
+        name = _COMPARISONS[node.operator]
+        if node.query is None:
+            found = tuple(self.call(name, (operand, self.bind(item)), node) for item in node.items)
+            return found[0] if len(found) == 1 else self.call("AND" if node.is_all else "OR", found, node)
+        relation = self.queries.subquery(node.query, self.scope)
+        self._one_column(node.query, len(relation.schema))
+        self.call(name, (operand, column_of(relation.schema.types[0])), node)
+        kind = SubqueryKind.ALL if node.is_all else SubqueryKind.SOME
+        return Subquery(kind, relation, (operand,), name, type=BOOLEAN)
+
+    def _one_column(self, query: QueryExpression, count: int) -> None:
+        if count != 1:
+            raise self.context.error(query, f"the query gives {count} columns where one value is expected")
+
+    def _exists(self, node: sql.Exists) -> Scalar:
+        relation = self.queries.subquery(node.query, self.scope)
+        kind = SubqueryKind.UNIQUE if node.is_unique else SubqueryKind.EXISTS
+        return Subquery(kind, relation, type=BOOLEAN.not_null())
+
+    def _scalar_query(self, node: sql.ScalarQuery) -> Scalar:
+        relation = self.queries.subquery(node.query, self.scope)
+        self._one_column(node.query, len(relation.schema))
+        column = relation.schema[0]
+        return Subquery(SubqueryKind.SCALAR, relation, type=column.type.as_nullable(), time=column.time)
+
+    def _item(self, node: sql.ItemAccess) -> Scalar:
+        operand = self.bind(node.operand)
+        if isinstance(operand.type, RowType):
+            return self._row_item(operand, node.index)
+        return self.call("ITEM", (operand, self.bind(node.index)), node)
+
+    def _row_item(self, operand: Scalar, index: sql.SqlExpression) -> Scalar:
+        kind = operand.type
+        assert isinstance(kind, RowType)
+        if isinstance(index, sql.StringLiteral):
+            return self.field(operand, index.value, index)
+        if isinstance(index, sql.IntegerLiteral) and 1 <= index.value <= len(kind.names):
+            return self.field(operand, kind.names[index.value - 1], index)
+        raise self.context.error(index, f"a row has fields by name, or by number from 1 to {len(kind.names)}")
+
+    def _field(self, node: sql.FieldAccess) -> Scalar:
+        return self.field(self.bind(node.operand), node.name.text, node.name)
+
+    # --- special forms -----------------------------------------------------------------------------------------------
+
+    def _case(self, node: sql.CaseExpression) -> Scalar:
+        operand = None if node.operand is None else self.bind(node.operand)
+        conditions = [self._case_condition(operand, branch) for branch in node.branches]
+        results = [self.bind(branch.result) for branch in node.branches]
+        otherwise = Literal(None, type=NULL) if node.otherwise is None else self.bind(node.otherwise)
+        return self.case(conditions, [*results, otherwise], node)
+
+    def case(self, conditions: Sequence[Scalar], results: Sequence[Scalar], node: SqlNode) -> Scalar:
+        """``CASE``; the last result is that of no condition."""
+        kind = least_restrictive([result.type for result in results])
+        if kind is None:
+            shown = ", ".join(dict.fromkeys(str(result.type) for result in results))
+            raise self.context.error(node, f"the results of CASE have no common type: {shown}")
+        if root_of(kind) is TypeRoot.NULL:
+            raise self.context.error(node, "ELSE clause or at least one THEN clause must be non-NULL")
+        cast = [self.implicit(result, with_nullability(kind, result.type.nullable)) for result in results]
+        times = {result.time for result in results}
+        branches = tuple(Branch(condition, result) for condition, result in zip(conditions, cast, strict=False))
+        return Case(branches, cast[-1], type=kind, time=times.pop() if len(times) == 1 else None)
+
+    def _case_condition(self, operand: Scalar | None, branch: sql.CaseBranch) -> Scalar:
+        if operand is None:
+            (node,) = branch.conditions
+            found = self.bind(node)
+            if root_of(found.type) is TypeRoot.NULL:
+                return Cast(found, type=BOOLEAN, is_implicit=True)
+            if root_of(found.type) is not TypeRoot.BOOLEAN:
+                raise self.context.error(node, f"WHEN expects a condition, and not {found.type}")
+            return found
+        found_all = tuple(self.call("=", (operand, self.bind(each)), each) for each in branch.conditions)
+        return found_all[0] if len(found_all) == 1 else self.call("OR", found_all, branch)
+
+    def _cast(self, node: sql.CastExpression) -> Scalar:
+        operand = self.bind(node.operand)
+        return self.cast(operand, self.context.types.bind(node.type), node, is_try=node.is_try)
+
+    def _constructor(self, node: sql.CollectionConstructor) -> Scalar:
+        if not node.items and node.kind is not sql.ConstructorKind.MAP:
+            raise self.context.error(node, "an array needs elements, or CAST(... AS ARRAY<type>)")
+        operands = self.bind_all(node.items)
+        if node.kind is sql.ConstructorKind.MAP:
+            if len(operands) % 2:
+                raise self.context.error(node, "MAP takes pairs of a key and a value", "Write MAP[key, value, ...].")
+            key = self._common(operands[::2], node, "keys of MAP")
+            value = self._common(operands[1::2], node, "values of MAP")
+            kinds = [key, value] * (len(operands) // 2)
+            kind: LogicalType = MapType(key, value, nullable=False)
+        else:
+            element = self._common(operands, node, f"elements of {node.kind.value}")
+            kinds = [element] * len(operands)
+            is_array = node.kind is sql.ConstructorKind.ARRAY
+            kind = ArrayType(element, nullable=False) if is_array else MultisetType(element, nullable=False)
+        cast = tuple(
+            self.implicit(operand, with_nullability(each, operand.type.nullable))
+            for operand, each in zip(operands, kinds, strict=True)
+        )
+        return Call(node.kind.value, cast, type=kind)
+
+    def _common(self, operands: Sequence[Scalar], node: SqlNode, what: str) -> LogicalType:
+        kind = least_restrictive([operand.type for operand in operands])
+        if kind is None:
+            shown = ", ".join(dict.fromkeys(str(operand.type) for operand in operands))
+            raise self.context.error(node, f"the {what} have no common type: {shown}")
+        return kind
+
+    def _row_constructor(self, node: sql.RowConstructor) -> Scalar:
+        operands = self.bind_all(node.items)
+        names = tuple(f"EXPR${index}" for index in range(len(operands)))
+        kind = RowType(names, tuple(operand.type for operand in operands), nullable=False)
+        return Call("ROW", operands, type=kind)
+
+    def _collection_query(self, node: sql.CollectionQuery) -> Scalar:
+        relation = self.queries.subquery(node.query, self.scope)
+        columns = relation.schema
+        element = columns.types[0] if len(columns) == 1 else columns.row_type()
+        if node.kind is sql.ConstructorKind.MAP:
+            kind: LogicalType = MapType(columns.types[0], columns.types[1], nullable=False)
+        elif node.kind is sql.ConstructorKind.ARRAY:
+            kind = ArrayType(element, nullable=False)
+        else:
+            kind = MultisetType(element, nullable=False)
+        return Subquery(SubqueryKind(f"${node.kind.value}_QUERY"), relation, type=kind)
+
+
+def column_of(kind: LogicalType) -> Scalar:
+    """Any value of a type, to ask whether operators take it."""
+    return InputRef(0, type=kind)
+
+
+_Rule = Callable[[Any, Any], Scalar]
+_RULES: Final[dict[type, _Rule]] = {
+    sql.Identifier: ExpressionBinder._identifier,
+    sql.IntervalExpression: ExpressionBinder._interval,
+    sql.Unary: ExpressionBinder._unary,
+    sql.Binary: ExpressionBinder._binary,
+    sql.Logical: ExpressionBinder._logical,
+    sql.IsTest: ExpressionBinder._test,
+    sql.Between: ExpressionBinder._between,
+    sql.Like: ExpressionBinder._like,
+    sql.InList: ExpressionBinder._in_list,
+    sql.InQuery: ExpressionBinder._in_query,
+    sql.Quantified: ExpressionBinder._quantified,
+    sql.Exists: ExpressionBinder._exists,
+    sql.ScalarQuery: ExpressionBinder._scalar_query,
+    sql.ItemAccess: ExpressionBinder._item,
+    sql.FieldAccess: ExpressionBinder._field,
+    sql.CaseExpression: ExpressionBinder._case,
+    sql.CastExpression: ExpressionBinder._cast,
+    sql.CollectionConstructor: ExpressionBinder._constructor,
+    sql.RowConstructor: ExpressionBinder._row_constructor,
+    sql.CollectionQuery: ExpressionBinder._collection_query,
+    sql.Call: ExpressionBinder.function_call,
+    sql.Over: ExpressionBinder.over_call,
+    **dict.fromkeys(
+        (
+            sql.IntegerLiteral,
+            sql.DecimalLiteral,
+            sql.DoubleLiteral,
+            sql.StringLiteral,
+            sql.BinaryLiteral,
+            sql.BooleanLiteral,
+            sql.NullLiteral,
+            sql.TemporalLiteral,
+            sql.IntervalLiteral,
+        ),
+        ExpressionBinder._literal,
+    ),
+}

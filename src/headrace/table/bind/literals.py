@@ -1,0 +1,200 @@
+"""Literals: their types, and their values in the units of the Arrow types."""
+
+import re
+from collections.abc import Callable
+from datetime import date
+from decimal import Decimal
+from typing import Any, Final
+
+from headrace.common.logical_types import AtomicType, TypeRoot
+from headrace.table.bind.types import interval_type
+from headrace.table.functions.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, NULL, char, decimal
+from headrace.table.logical.scalars import Literal
+from headrace.table.parse.tree.expressions import (
+    BinaryLiteral,
+    BooleanLiteral,
+    DecimalLiteral,
+    DoubleLiteral,
+    IntegerLiteral,
+    IntervalLiteral,
+    NullLiteral,
+    SqlExpression,
+    StringLiteral,
+    TemporalKind,
+    TemporalLiteral,
+)
+from headrace.table.parse.tree.types import TimeUnit
+
+_EPOCH: Final = date(1970, 1, 1).toordinal()
+_DATE: Final = re.compile(r"\s*(\d{1,4})-(\d{1,2})-(\d{1,2})\s*")
+_TIME: Final = re.compile(r"\s*(\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d*))?\s*")
+_MICROSECONDS: Final = {
+    TimeUnit.WEEK: 7 * 86_400_000_000,
+    TimeUnit.DAY: 86_400_000_000,
+    TimeUnit.HOUR: 3_600_000_000,
+    TimeUnit.MINUTE: 60_000_000,
+    TimeUnit.SECOND: 1_000_000,
+}
+_MONTHS: Final = {TimeUnit.YEAR: 12, TimeUnit.QUARTER: 3, TimeUnit.MONTH: 1}
+_ORDER: Final = (TimeUnit.DAY, TimeUnit.HOUR, TimeUnit.MINUTE, TimeUnit.SECOND)
+
+
+class BadLiteralError(ValueError):
+    """A literal's text is not of its type."""
+
+
+def literal(node: SqlExpression, text: str) -> Literal:
+    """The literal that a node is.
+
+    Args:
+        node: the literal in the syntax tree.
+        text: how it is written.
+
+    Raises:
+        BadLiteralError: when its text is not of its type.
+    """
+    return _RULES[type(node)](node, text)
+
+
+def _boolean(node: BooleanLiteral) -> Literal:
+    return Literal(node.value, type=BOOLEAN if node.value is None else BOOLEAN.not_null())
+
+
+def integer(value: int) -> Literal:
+    """The literal of a whole number that is INT or BIGINT."""
+    return _integer(value)
+
+
+def _units(text: str) -> int:
+    """The length of a text as Java counts it, in units of UTF-16."""
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def _integer(value: int) -> Literal:
+    if -(2**31) <= value < 2**31:
+        return Literal(value, type=INT.not_null())
+    if -(2**63) <= value < 2**63:
+        return Literal(value, type=BIGINT.not_null())
+    digits = len(str(abs(value)))
+    if digits > 38:
+        raise BadLiteralError(f"the number {value} has more than 38 digits")
+    return Literal(Decimal(value), type=decimal(digits, 0).not_null())
+
+
+def _decimal(value: Decimal, text: str) -> Literal:
+    """Digits count as they are written: 0.001 has four, of which three are behind the point."""
+    whole, _, fraction = text.partition(".")
+    precision, scale = max(1, len(whole) + len(fraction)), len(fraction)
+    if precision > 38:
+        raise BadLiteralError(f"the number {text} has more than 38 digits")
+    return Literal(value, type=decimal(precision, scale).not_null())
+
+
+# --- dates and times -------------------------------------------------------------------------------------------------
+
+
+def _temporal(node: TemporalLiteral) -> Literal:
+    if node.kind is TemporalKind.DATE:
+        return Literal(_days(node.text), type=DATE.not_null())
+    if node.kind is TemporalKind.TIME:
+        nanoseconds, digits = _clock(node.text)
+        return Literal(nanoseconds // 1000, type=AtomicType(TypeRoot.TIME, min(digits, 3), nullable=False))
+    day, space, clock = node.text.strip().partition(" ")
+    days = _days(day)
+    nanoseconds, digits = _clock(clock) if space else (0, 0)
+    root = TypeRoot.TIMESTAMP if node.kind is TemporalKind.TIMESTAMP else TypeRoot.TIMESTAMP_LTZ
+    kind = AtomicType(root, digits, nullable=False)
+    total = days * 86_400 * 10**9 + nanoseconds
+    return Literal(total if kind.has_nanoseconds else total // 1000, type=kind)
+
+
+def _days(text: str) -> int:
+    found = _DATE.fullmatch(text)
+    if found is None:
+        raise BadLiteralError(f"'{text}' is no date: it is written 'yyyy-MM-dd'")
+    try:
+        return date(*map(int, found.groups())).toordinal() - _EPOCH
+    except ValueError as error:
+        raise BadLiteralError(f"'{text}' is no date: {error}") from None
+
+
+def _clock(text: str) -> tuple[int, int]:
+    """Nanoseconds since midnight, and the digits of the fraction of a second, at most nine."""
+    found = _TIME.fullmatch(text)
+    if found is None:
+        raise BadLiteralError(f"'{text}' is no time: it is written 'HH:mm:ss'")
+    hour, minute, second = (int(part) for part in found.groups()[:3])
+    if hour > 23 or minute > 59 or second > 59:
+        raise BadLiteralError(f"'{text}' is no time: the last one of a day is '23:59:59'")
+    fraction = (found[4] or "")[:9]
+    total = ((hour * 60 + minute) * 60 + second) * 10**9 + int(fraction.ljust(9, "0"))
+    return total, len(fraction)
+
+
+# --- intervals -------------------------------------------------------------------------------------------------------
+
+
+def _interval(node: IntervalLiteral) -> Literal:
+    kind = interval_type(node.qualifier).not_null()
+    text = node.text.strip()
+    negative = node.is_negative
+    if text[:1] in ("-", "+"):
+        negative ^= text[0] == "-"
+        text = text[1:]
+    value = _months(node, text) if kind.unit.is_of_months else _span(node, text)
+    return Literal(-value if negative else value, type=kind)
+
+
+def _bad_interval(node: IntervalLiteral) -> BadLiteralError:
+    units = node.qualifier.first.value + (f" TO {node.qualifier.last.value}" if node.qualifier.last else "")
+    return BadLiteralError(f"'{node.text}' is no interval of {units}")
+
+
+def _months(node: IntervalLiteral, text: str) -> int:
+    if node.qualifier.last is not None:
+        found = re.fullmatch(r"(\d+)-(\d+)", text)
+        if found is None or int(found[2]) > 11:
+            raise _bad_interval(node)
+        return int(found[1]) * 12 + int(found[2])
+    if not text.isdigit():
+        raise _bad_interval(node)
+    return int(text) * _MONTHS[node.qualifier.first]
+
+
+def _span(node: IntervalLiteral, text: str) -> int:
+    """Microseconds of an interval of days to seconds."""
+    first, last = node.qualifier.first, node.qualifier.last or node.qualifier.first
+    if first not in _ORDER:
+        if not text.isdigit():
+            raise _bad_interval(node)
+        return int(text) * _MICROSECONDS[first]
+    units = _ORDER[_ORDER.index(first) : _ORDER.index(last) + 1]
+    patterns = [r"(\d+)(?:\.(\d{1,9}))?" if unit is TimeUnit.SECOND else r"(\d+)" for unit in units]
+    pattern = patterns[0]
+    for unit, part in zip(units, patterns[1:], strict=False):
+        pattern += (" +" if unit is TimeUnit.DAY else ":") + part
+    found = re.fullmatch(pattern, text)
+    if found is None:
+        raise _bad_interval(node)
+    parts: list[Any] = list(found.groups())
+    fraction = (parts.pop() or "") if last is TimeUnit.SECOND else ""
+    total = sum(int(part) * _MICROSECONDS[unit] for part, unit in zip(parts, units, strict=True))
+    return total + int(fraction.ljust(6, "0")[:6])
+
+
+UNITS: Final = _MICROSECONDS | _MONTHS
+"""One of each unit: in microseconds, or in months."""
+
+_RULES: Final[dict[type, Callable[[Any, str], Literal]]] = {
+    IntegerLiteral: lambda node, _: _integer(node.value),
+    DecimalLiteral: lambda node, text: _decimal(node.value, text),
+    DoubleLiteral: lambda node, _: Literal(node.value, type=DOUBLE.not_null()),
+    StringLiteral: lambda node, _: Literal(node.value, type=char(_units(node.value)).not_null()),
+    BinaryLiteral: lambda node, _: Literal(
+        node.value, type=AtomicType(TypeRoot.BINARY, len(node.value), nullable=False)
+    ),
+    BooleanLiteral: lambda node, _: _boolean(node),
+    NullLiteral: lambda _, __: Literal(None, type=NULL),
+    TemporalLiteral: lambda node, _: _temporal(node),
+    IntervalLiteral: lambda node, _: _interval(node),
+}

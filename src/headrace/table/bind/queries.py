@@ -1,0 +1,459 @@
+"""Queries: SELECT, VALUES, set operations, WITH, ORDER BY."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from headrace.common.logical_types import LogicalType, RowType, TypeRoot
+from headrace.table.bind.aggregates import GroupBinder, has_aggregate, unique_names
+from headrace.table.bind.context import BindContext
+from headrace.table.bind.expressions import ExpressionBinder
+from headrace.table.bind.relations import FromItem, RelationBinder, renamed
+from headrace.table.bind.scopes import Scope, Source
+from headrace.table.catalog.objects import CatalogView, ObjectPath
+from headrace.table.functions.types import INT, least_restrictive, root_of, with_nullability
+from headrace.table.logical.relations import (
+    Aggregate,
+    Filter,
+    Hint,
+    Project,
+    Relation,
+    SetOperation,
+    SetOperator,
+    Sort,
+    Values,
+)
+from headrace.table.logical.scalars import InputRef, Literal, Scalar, SortKey, Subquery
+from headrace.table.logical.schema import Field, Schema
+from headrace.table.parse.parser import parse_expression, parse_statement
+from headrace.table.parse.tree import expressions as sqle
+from headrace.table.parse.tree import queries as sql
+from headrace.table.parse.tree.node import QueryExpression, SqlNode
+from headrace.table.parse.tree.statements import QueryStatement
+
+_MOST_VIEWS: Final = 60
+
+
+@dataclass(frozen=True)
+class Selected:
+    """What SELECT gives, before ORDER BY: a projection, of which the last columns may be there only to sort by."""
+
+    relation: Relation
+    width: int
+    keys: tuple[SortKey, ...] = ()
+
+
+class QueryBinder:
+    """Binds queries.
+
+    Args:
+        context: the statement.
+        parent: the binder of the query around, whose WITH is seen.
+    """
+
+    def __init__(self, context: BindContext, parent: "QueryBinder | None" = None) -> None:
+        self.context = context
+        self._parent = parent
+        self._with: dict[str, Relation] = {}
+
+    def query(self, node: QueryExpression, parent: Scope | None = None) -> Relation:
+        """The relation that a query is.
+
+        Raises:
+            SqlValidationError: when it names what is not there, or its types do not fit.
+        """
+        rule = _RULES.get(type(node))
+        if rule is None:
+            raise self.context.error(node, f"{type(node).__name__} is not supported yet")
+        return rule(self, node, parent)
+
+    def subquery(self, node: QueryExpression, scope: Scope) -> Relation:
+        """A query in an expression, which sees the columns of the queries around."""
+        return QueryBinder(self.context, self).query(node, scope)
+
+    def with_query(self, name: str) -> Relation | None:
+        """The query that a name of WITH stands for."""
+        found = self._with.get(name)
+        if found is None and self._parent is not None:
+            return self._parent.with_query(name)
+        return found
+
+    def view(self, path: ObjectPath, view: CatalogView, node: SqlNode) -> Relation:
+        """The rows of a view, under the names of its columns."""
+        if self.context.view_depth > _MOST_VIEWS:
+            raise self.context.error(node, f"the view '{path}' refers to itself")
+        statement = parse_statement(view.query)
+        assert isinstance(statement, QueryStatement)
+        inner = QueryBinder(self.context.of_text(view.query))
+        return renamed(inner.query(statement.query), view.schema.names)
+
+    def bound_text(self, text: str, schema: Schema) -> Scalar:
+        """The scalar that the text of an expression is, over columns."""
+        inner = QueryBinder(self.context.of_text(text))
+        scope = Scope((Source(None, schema),), schema, self.context.correlation())
+        return ExpressionBinder(inner, scope, "the expression").bind(parse_expression(text))
+
+    def correlate_filter(self, relation: Relation, condition: Scalar, node: SqlNode) -> Relation:
+        """A lateral join with a condition."""
+        return Filter(relation, condition)
+
+    # --- SELECT ------------------------------------------------------------------------------------------------------
+
+    def _select(self, node: sql.SelectQuery, parent: Scope | None) -> Relation:
+        return self.select(node, parent, ()).relation
+
+    def select(self, node: sql.SelectQuery, parent: Scope | None, order_by: Sequence[sqle.OrderItem]) -> Selected:
+        """SELECT with what its ORDER BY needs."""
+        item = self._from(node.relation, parent)
+        correlation = self.context.correlation()
+        scope = Scope(item.sources, item.relation.schema, correlation, parent, item.shared)
+        relation = item.relation
+        if node.where is not None:
+            condition = ExpressionBinder(self, scope, "WHERE").condition(node.where)
+            relation = filtered(relation, condition, correlation.name)
+        windows = {window.name.text: window.window for window in node.windows}
+        return _SelectBinder(self, node, scope, windows).bind(relation, order_by)
+
+    def _from(self, node: sql.Relation | None, parent: Scope | None) -> FromItem:
+        if node is not None:
+            return RelationBinder(self, parent).bind(node)
+        one = Values(((Literal(0, type=INT.not_null()),),), Schema((Field("ZERO", INT.not_null()),)))
+        return FromItem(one, (Source(None, Schema(())),))
+
+    # --- other queries -----------------------------------------------------------------------------------------------
+
+    def _table(self, node: sql.TableQuery, parent: Scope | None) -> Relation:
+        reference = sql.TableReference(node.table, start=node.start, end=node.end)
+        relation = self._from(reference, parent).relation
+        return _identity(relation)
+
+    def _values(self, node: sql.ValuesQuery, parent: Scope | None) -> Relation:
+        scope = Scope((), Schema(()), self.context.correlation(), parent)
+        binder = ExpressionBinder(self, scope, "VALUES")
+        rows = [binder.bind_all(row) for row in node.rows]
+        width = len(rows[0])
+        for row, nodes in zip(rows, node.rows, strict=True):
+            if len(row) != width:
+                raise self.context.error(nodes[0], f"VALUES has rows of {width} and of {len(row)} values")
+        for nodes, row in zip(node.rows, rows, strict=True):
+            for each, scalar in zip(nodes, row, strict=True):
+                refuse_null(self.context, each, scalar)
+        types = [self._values_type(node, [row[at] for row in rows]) for at in range(width)]
+        columns = Schema(tuple(Field(f"EXPR${at}", kind) for at, kind in enumerate(types)))
+        return _rows(binder, rows, columns)
+
+    def _values_type(self, node: SqlNode, column: Sequence[Scalar]) -> LogicalType:
+        kind = least_restrictive([scalar.type for scalar in column])
+        if kind is None:
+            shown = ", ".join(dict.fromkeys(str(scalar.type) for scalar in column))
+            raise self.context.error(node, f"the values of a column have no common type: {shown}")
+        return kind
+
+    def _set_operation(self, node: sql.SetOperation, parent: Scope | None) -> Relation:
+        nodes = list(_arms(node))
+        arms = [self.query(arm, parent) for arm in nodes]
+        word = node.operator.value + (" ALL" if node.is_all else "")
+        width = len(arms[0].schema)
+        for arm, each in zip(arms, nodes, strict=True):
+            if len(arm.schema) != width:
+                raise self.context.error(
+                    each, f"column count mismatch in {word}: {width} and {len(arm.schema)} columns"
+                )
+        fields = tuple(self._set_column(nodes, arms, at, word) for at in range(width))
+        operator = SetOperator[node.operator.name]
+        return SetOperation(operator, tuple(arms), node.is_all, Schema(fields))
+
+    def _set_column(self, nodes: Sequence[SqlNode], arms: Sequence[Relation], at: int, word: str) -> Field:
+        columns = [arm.schema[at] for arm in arms]
+        kind = least_restrictive([column.type for column in columns])
+        if kind is None:
+            shown = " and ".join(dict.fromkeys(str(column.type) for column in columns))
+            raise self.context.error(nodes[-1], f"type mismatch in column {at + 1} of {word}: {shown}")
+        times = {column.time for column in columns}
+        return Field(columns[0].name, kind, times.pop() if len(times) == 1 else None)
+
+    def _with_query(self, node: sql.WithQuery, parent: Scope | None) -> Relation:
+        if node.is_recursive:
+            self.context.defer(node, "WITH RECURSIVE cannot be executed")
+        inner = QueryBinder(self.context, self)
+        for item in node.items:
+            relation = inner.query(item.query, parent)
+            if item.columns:
+                if len(item.columns) != len(relation.schema):
+                    raise self.context.error(
+                        item, f"'{item.name}' names {len(item.columns)} columns of {len(relation.schema)}"
+                    )
+                relation = renamed(relation, tuple(name.text for name in item.columns))
+            inner._with[item.name.text] = relation
+        return inner.query(node.body, parent)
+
+    def _ordered(self, node: sql.OrderedQuery, parent: Scope | None) -> Relation:
+        limit, offset = self._count(node.limit, "LIMIT"), self._count(node.offset, "OFFSET") or 0
+        body = node.body
+        if isinstance(body, sql.SelectQuery):
+            selected = self.select(body, parent, node.order_by)
+        else:
+            selected = self._ordered_columns(self.query(body, parent), node.order_by)
+        if not selected.keys and limit is None and not offset:
+            return selected.relation
+        relation: Relation = Sort(selected.relation, selected.keys, offset, limit)
+        if selected.width < len(relation.schema):
+            kept = range(selected.width)
+            names = relation.schema.names[: selected.width]
+            relation = Project(relation, tuple(map(relation.column, kept)), names)
+        return relation
+
+    def _count(self, node: sqle.SqlExpression | None, clause: str) -> int | None:
+        if node is None:
+            return None
+        if not isinstance(node, sqle.IntegerLiteral):
+            raise self.context.error(node, f"{clause} takes a number")
+        return node.value
+
+    def _ordered_columns(self, relation: Relation, items: Sequence[sqle.OrderItem]) -> Selected:
+        schema = relation.schema
+        scope = Scope((Source(None, schema),), schema, self.context.correlation())
+        binder = ExpressionBinder(self, scope, "ORDER BY")
+        keys, extra = [], []
+        for item in items:
+            index = ordinal(self.context, item.expression, len(schema))
+            scalar = relation.column(index) if index is not None else binder.bind(item.expression)
+            if not isinstance(scalar, InputRef):
+                extra.append(scalar)
+                index = len(schema) + len(extra) - 1
+            keys.append(_sort_key(item, index if index is not None else getattr(scalar, "index", 0)))
+        if extra:
+            names = unique_names((*schema.names, *("EXPR$0" for _ in extra)))
+            relation = Project(relation, (*map(relation.column, range(len(schema))), *extra), names)
+        return Selected(relation, len(schema), tuple(keys))
+
+
+class _SelectBinder:
+    """Binds what stands between SELECT and QUALIFY, over the rows of FROM and WHERE."""
+
+    def __init__(
+        self, queries: QueryBinder, node: sql.SelectQuery, scope: Scope, windows: dict[str, sqle.OverWindow]
+    ) -> None:
+        self.queries = queries
+        self.context = queries.context
+        self.node = node
+        self.scope = scope
+        self.windows = windows
+        self.groups: GroupBinder | None = None
+        self.binder = ExpressionBinder(queries, scope, "SELECT", windows)
+
+    def bind(self, relation: Relation, order_by: Sequence[sqle.OrderItem]) -> Selected:
+        """The projection, with columns to sort by."""
+        node = self.node
+        if self._is_aggregated(order_by):
+            self.groups = GroupBinder(self.queries, self.scope, node.group_by, self.windows)
+            self.binder = self.groups
+        items = list(self._items())
+        having = None if node.having is None else self._clause("HAVING", node.having)
+        qualify = None if node.qualify is None else self._clause("QUALIFY", node.qualify)
+        self.binder.clause = "ORDER BY"
+        keys, extra = self._order_keys(items, order_by)
+        hints = tuple(Hint(hint.name.text.upper(), hint.options, hint.items) for hint in node.hints)
+        if self.groups is not None:
+            names = {scalar.index: name for scalar, name in reversed(items) if isinstance(scalar, InputRef)}
+            relation = self.groups.relation(relation, names, hints)
+        if having is not None:
+            relation = filtered(relation, having, self.scope.correlation.name)
+        relation = self._qualified(relation, qualify)
+        names_of = unique_names([*(name for _, name in items), *("EXPR$0" for _ in extra)])
+        expressions = (*(scalar for scalar, _ in items), *extra)
+        relation = self._projected(relation, expressions, names_of, hints)
+        if node.quantifier is sqle.Quantifier.DISTINCT:
+            relation = self._distinct(relation, len(items))
+        return Selected(relation, len(items), keys)
+
+    def _clause(self, clause: str, node: sqle.SqlExpression) -> Scalar:
+        self.binder.clause = clause
+        return self.binder.condition(node)
+
+    def _is_aggregated(self, order_by: Sequence[sqle.OrderItem]) -> bool:
+        node = self.node
+        nodes: list[SqlNode | None] = [item.expression for item in node.items]
+        nodes += [node.having, node.qualify, *(item.expression for item in order_by)]
+        grouped = node.group_by is not None or node.having is not None
+        return grouped or any(each is not None and has_aggregate(each) for each in nodes)
+
+    def _projected(
+        self, relation: Relation, expressions: tuple[Scalar, ...], names: tuple[str, ...], hints: tuple[Hint, ...]
+    ) -> Relation:
+        """The projection; above an aggregation none that would change nothing but names."""
+        if isinstance(relation, Aggregate) and _is_identity(expressions, len(relation.schema)):
+            return replace(relation, names=names)
+        return Project(relation, expressions, names, hints if self.groups is None else ())
+
+    def _distinct(self, relation: Relation, width: int) -> Relation:
+        if len(relation.schema) > width:
+            raise self.context.error(self.node, "ORDER BY of SELECT DISTINCT takes only what is selected")
+        group = tuple(range(width))
+        return Aggregate(relation, group, (), relation.schema.names, (group,))
+
+    def _qualified(self, relation: Relation, condition: Scalar | None) -> Relation:
+        """QUALIFY: a filter over what OVER calls give, in columns of their own."""
+        if condition is None:
+            return relation
+        return filtered(relation, condition, None)
+
+    # --- what is selected --------------------------------------------------------------------------------------------
+
+    def _items(self) -> Iterator[tuple[Scalar, str]]:
+        for at, item in enumerate(self.node.items):
+            if isinstance(item.expression, sqle.Star):
+                yield from self._star(item.expression)
+                continue
+            scalar = self.binder.bind(item.expression)
+            refuse_null(self.context, item.expression, scalar)
+            yield scalar, item.alias.text if item.alias is not None else _implicit_name(item.expression, at)
+
+    def _star(self, node: sqle.Star) -> Iterator[tuple[Scalar, str]]:
+        if not node.qualifier:
+            if self.node.relation is None:
+                raise self.context.error(node, "* needs FROM")
+            for index in self._all_columns():
+                yield self._column(node, index)
+            return
+        texts = tuple(name.text for name in node.qualifier)
+        source = self.scope.named(texts)
+        if source is not None:
+            for index in range(source.offset, source.offset + len(source.schema)):
+                yield self._column(node, index)
+            return
+        row = self.binder.bind(sqle.Identifier(node.qualifier, start=node.start, end=node.end))
+        if not isinstance(row.type, RowType):
+            raise self.context.error(node, f"'{'.'.join(texts)}' has no columns: it is of type {row.type}")
+        for name in row.type.names:
+            yield self.binder.field(row, name, node), name
+
+    def _all_columns(self) -> list[int]:
+        """The columns of ``*``: what a join has in two columns comes first, and once."""
+        shared = self.scope.shared
+        first = [each.right if each.prefers_right else each.left for each in shared]
+        hidden = {index for each in shared for index in (each.left, each.right)}
+        return first + [index for index in range(len(self.scope.row)) if index not in hidden]
+
+    def _column(self, node: SqlNode, index: int) -> tuple[Scalar, str]:
+        name = self.scope.row[index].name
+        source = next(each for each in self.scope.sources if each.offset <= index < each.offset + len(each.schema))
+        name = source.schema[index - source.offset].name if name not in source.schema.names else name
+        scalar = self.scope.column(index)
+        if self.groups is None:
+            return scalar, name
+        if scalar not in self.groups.inputs[: self.groups.group]:
+            raise self.context.error(node, f"expression '{name}' is not being grouped", f"Add it to GROUP BY: {name}.")
+        return self.groups._group_column(scalar), name
+
+    # --- ORDER BY ----------------------------------------------------------------------------------------------------
+
+    def _order_keys(
+        self, items: Sequence[tuple[Scalar, str]], order_by: Sequence[sqle.OrderItem]
+    ) -> tuple[tuple[SortKey, ...], list[Scalar]]:
+        keys: list[SortKey] = []
+        extra: list[Scalar] = []
+        for item in order_by:
+            index = self._selected(items, item.expression)
+            if index is None:
+                scalar = self.binder.bind(item.expression)
+                everything = [*(each for each, _ in items), *extra]
+                if scalar not in everything:
+                    extra.append(scalar)
+                    everything.append(scalar)
+                index = everything.index(scalar)
+            keys.append(_sort_key(item, index))
+        return tuple(keys), extra
+
+    def _selected(self, items: Sequence[tuple[Scalar, str]], node: sqle.SqlExpression) -> int | None:
+        """The column that an ordinal or an alias stands for."""
+        index = ordinal(self.context, node, len(items))
+        if index is None and isinstance(node, sqle.Identifier) and len(node.names) == 1:
+            aliases = [item.alias.text for item in self.node.items if item.alias is not None]
+            if node.names[0].text in aliases:
+                return next(at for at, (_, name) in enumerate(items) if name == node.names[0].text)
+        return index
+
+
+def ordinal(context: BindContext, node: sqle.SqlExpression, width: int) -> int | None:
+    """The column of ``ORDER BY 1``."""
+    if not isinstance(node, sqle.IntegerLiteral):
+        return None
+    if not 1 <= node.value <= width:
+        raise context.error(node, f"ordinal out of range: there are {width} columns")
+    return node.value - 1
+
+
+def filtered(relation: Relation, condition: Scalar, correlation: str | None) -> Relation:
+    """The rows of which a condition is true; all of them where it always is."""
+    if isinstance(condition, Literal) and condition.value is True:
+        return relation
+    correlated = any(isinstance(each, Subquery) for each in condition.walk())
+    return Filter(relation, condition, correlation if correlated else None)
+
+
+def refuse_null(context: BindContext, node: SqlNode, scalar: Scalar) -> None:
+    """Refuse a bare NULL, which has no type."""
+    if root_of(scalar.type) is TypeRoot.NULL:
+        raise context.error(node, "illegal use of NULL", "Write CAST(NULL AS type).")
+
+
+def _implicit_name(node: sqle.SqlExpression, at: int) -> str:
+    if isinstance(node, sqle.Identifier):
+        return node.names[-1].text
+    return node.name.text if isinstance(node, sqle.FieldAccess) else f"EXPR${at}"
+
+
+def _sort_key(item: sqle.OrderItem, index: int) -> SortKey:
+    nulls_first = not item.descending if item.nulls_first is None else item.nulls_first
+    return SortKey(index, item.descending, nulls_first)
+
+
+def _arms(node: sql.SetOperation) -> Iterator[QueryExpression]:
+    """The arms of a chain of the same operator, from left to right."""
+    rest: list[QueryExpression] = []
+    left: QueryExpression = node
+    while isinstance(left, sql.SetOperation) and (left.operator, left.is_all) == (node.operator, node.is_all):
+        rest.append(left.right)
+        left = left.left
+        if node.operator is sql.SetOperator.EXCEPT:
+            break
+    return iter([left, *rest[::-1]])
+
+
+def _is_identity(expressions: Sequence[Scalar], width: int) -> bool:
+    indices = [scalar.index if isinstance(scalar, InputRef) else None for scalar in expressions]
+    return indices == list(range(width))
+
+
+def _identity(relation: Relation) -> Relation:
+    columns = range(len(relation.schema))
+    return Project(relation, tuple(map(relation.column, columns)), relation.schema.names)
+
+
+def _rows(binder: ExpressionBinder, rows: Sequence[tuple[Scalar, ...]], columns: Schema) -> Relation:
+    """Constant rows; where something has to be computed, a projection of one row for each, all together."""
+    cast = [
+        tuple(
+            binder.implicit(scalar, with_nullability(kind, scalar.type.nullable))
+            for scalar, kind in zip(row, columns.types, strict=True)
+        )
+        for row in rows
+    ]
+    literals = [tuple(scalar for scalar in row if isinstance(scalar, Literal)) for row in cast]
+    if all(len(row) == len(columns) for row in literals):
+        return Values(tuple(literals), columns)
+    one = Values(((Literal(0, type=INT.not_null()),),), Schema((Field("ZERO", INT.not_null()),)))
+    arms = tuple(Project(one, row, columns.names) for row in cast)
+    return arms[0] if len(arms) == 1 else SetOperation(SetOperator.UNION, arms, True, columns)
+
+
+_Rule = Callable[[Any, Any, Scope | None], Relation]
+_RULES: Final[dict[type, _Rule]] = {
+    sql.SelectQuery: QueryBinder._select,
+    sql.ValuesQuery: QueryBinder._values,
+    sql.TableQuery: QueryBinder._table,
+    sql.SetOperation: QueryBinder._set_operation,
+    sql.WithQuery: QueryBinder._with_query,
+    sql.OrderedQuery: QueryBinder._ordered,
+}

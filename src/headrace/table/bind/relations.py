@@ -1,0 +1,207 @@
+"""FROM: tables, views, subqueries, joins, table functions."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.table.bind.context import BindContext
+from headrace.table.bind.errors import misspelt
+from headrace.table.bind.expressions import ExpressionBinder
+from headrace.table.bind.scopes import Correlation, Scope, Shared, Source
+from headrace.table.bind.tables import table_relation
+from headrace.table.catalog.objects import CatalogTable, CatalogView, ObjectPath
+from headrace.table.functions.types import BOOLEAN
+from headrace.table.logical.relations import Correlate, Hint, Join, JoinKind, Project, Relation
+from headrace.table.logical.scalars import Literal, Scalar
+from headrace.table.logical.schema import Schema
+from headrace.table.parse.tree import queries as sql
+from headrace.table.parse.tree.node import Name, Path, SqlNode
+
+if TYPE_CHECKING:
+    from headrace.table.bind.queries import QueryBinder
+
+TRUE: Final = Literal(True, type=BOOLEAN.not_null())
+
+_KINDS: Final = {
+    sql.JoinKind.INNER: JoinKind.INNER,
+    sql.JoinKind.LEFT: JoinKind.LEFT,
+    sql.JoinKind.RIGHT: JoinKind.RIGHT,
+    sql.JoinKind.FULL: JoinKind.FULL,
+    sql.JoinKind.CROSS: JoinKind.INNER,
+    sql.JoinKind.COMMA: JoinKind.INNER,
+}
+
+
+@dataclass(frozen=True)
+class FromItem:
+    """A relation of FROM with the names of its columns."""
+
+    relation: Relation
+    sources: tuple[Source, ...]
+    shared: tuple[Shared, ...] = ()
+
+
+class RelationBinder:
+    """Binds the relations of one FROM.
+
+    Args:
+        queries: what binds queries.
+        parent: the scope of the query around.
+    """
+
+    def __init__(self, queries: "QueryBinder", parent: Scope | None) -> None:
+        self.queries = queries
+        self.context: BindContext = queries.context
+        self.parent = parent
+
+    def bind(self, node: sql.Relation) -> FromItem:
+        """The relation that a node of FROM is."""
+        rule = _RULES.get(type(node))
+        if rule is None:
+            raise self.context.error(node, f"{type(node).__name__} is not supported yet")
+        return rule(self, node)
+
+    # --- tables ------------------------------------------------------------------------------------------------------
+
+    def _table(self, node: sql.TableReference) -> FromItem:
+        hints = tuple(Hint(hint.name.text.upper(), hint.options, hint.items) for hint in node.hints)
+        names = node.table.texts
+        if len(names) == 1 and (query := self.queries.with_query(names[0])) is not None:
+            return FromItem(query, (Source(names[0], query.schema),))
+        path, table = self.find(node.table)
+        relation = self.table(path, table, hints, node)
+        return FromItem(relation, (Source(path.name, relation.schema, 0, path),))
+
+    def table(
+        self, path: ObjectPath, table: CatalogTable | CatalogView, hints: tuple[Hint, ...], node: SqlNode
+    ) -> Relation:
+        """The rows of a table, or of the query that a view is."""
+        if isinstance(table, CatalogView):
+            return self.queries.view(path, table, node)
+        return table_relation(self.queries, path, table, hints)
+
+    def find(self, node: Path) -> tuple[ObjectPath, CatalogTable | CatalogView]:
+        """The table at a path.
+
+        Raises:
+            SqlValidationError: when there is none.
+        """
+        catalogs = self.context.catalogs
+        for path in catalogs.candidates(node.texts):
+            found = catalogs.table(path)
+            if found is not None:
+                return path, found
+        path = catalogs.qualify(node.texts)
+        known: list[str] = []
+        if catalogs.has_database(path.catalog, path.database):
+            known = catalogs.tables(path.catalog, path.database)
+        raise self.context.error(node, f"table or view '{node}' not found", misspelt(path.name, known))
+
+    # --- queries and aliases -----------------------------------------------------------------------------------------
+
+    def _derived(self, node: sql.DerivedTable) -> FromItem:
+        relation = self.queries.query(node.query, self.parent)
+        return FromItem(relation, (Source(None, relation.schema),))
+
+    def _aliased(self, node: sql.AliasedRelation) -> FromItem:
+        item = self.bind(node.relation)
+        relation, schema = item.relation, item.relation.schema
+        if node.columns:
+            if len(node.columns) != len(schema):
+                raise self.context.error(
+                    node, f"'{node.alias}' names {len(node.columns)} columns, and the relation has {len(schema)}"
+                )
+            schema = schema.renamed(name.text for name in node.columns)
+            relation = renamed(relation, schema.names)
+        return FromItem(relation, (Source(node.alias.text, schema),))
+
+    # --- joins -------------------------------------------------------------------------------------------------------
+
+    def _join(self, node: sql.JoinRelation) -> FromItem:
+        left = self.bind(node.left)
+        correlation = self.context.correlation()
+        outer = Scope(left.sources, left.relation.schema, correlation, self.parent, left.shared)
+        right = RelationBinder(self.queries, outer if _may_correlate(node.right) else self.parent).bind(node.right)
+        return self._joined(node, left, right, correlation)
+
+    def _joined(self, node: sql.JoinRelation, left: FromItem, right: FromItem, correlation: Correlation) -> FromItem:
+        kind = _KINDS[node.kind]
+        width = len(left.relation.schema)
+        sources = left.sources + tuple(source.shifted(width) for source in right.sources)
+        pairs = Schema(left.relation.schema.fields + right.relation.schema.fields)
+        scope = Scope(sources, pairs, self.context.correlation(), self.parent)
+        shared, condition = self._join_condition(node, left, right, scope)
+        if correlation.is_used:
+            relation = self._correlated(node, left.relation, right.relation, kind, correlation, condition)
+        else:
+            relation = Join(left.relation, right.relation, kind, condition)
+        moved = tuple(replace(each, left=each.left + width, right=each.right + width) for each in right.shared)
+        return FromItem(relation, sources, left.shared + moved + shared)
+
+    def _join_condition(
+        self, node: sql.JoinRelation, left: FromItem, right: FromItem, scope: Scope
+    ) -> tuple[tuple[Shared, ...], Scalar]:
+        binder = ExpressionBinder(self.queries, scope, "ON")
+        if node.condition is not None:
+            return (), binder.condition(node.condition)
+        names = list(node.using)
+        if node.is_natural:
+            common = [name for name in left.relation.schema.names if name in right.relation.schema.names]
+            names = [Name(name, start=node.start, end=node.end) for name in common]
+        if not names:
+            return (), TRUE
+        shared, terms = [], []
+        for name in names:
+            one, other = self._using(name, left), self._using(name, right) + len(left.relation.schema)
+            terms.append(binder.call("=", (scope.column(one), scope.column(other)), name))
+            is_right = node.kind is sql.JoinKind.RIGHT
+            shared.append(Shared(name.text, one, other, is_right, node.kind is sql.JoinKind.FULL))
+        return tuple(shared), terms[0] if len(terms) == 1 else binder.call("AND", tuple(terms), node)
+
+    def _using(self, name: Name, item: FromItem) -> int:
+        names = item.relation.schema.names
+        if names.count(name.text) != 1:
+            reason = "not found" if name.text not in names else "ambiguous"
+            raise self.context.error(
+                name, f"column '{name}' of USING is {reason} on one side", misspelt(name.text, names)
+            )
+        return names.index(name.text)
+
+    def _correlated(
+        self,
+        node: sql.JoinRelation,
+        left: Relation,
+        right: Relation,
+        kind: JoinKind,
+        correlation: Correlation,
+        condition: Scalar,
+    ) -> Relation:
+        if kind not in (JoinKind.INNER, JoinKind.LEFT):
+            raise self.context.error(node, f"a lateral relation cannot be on the right of a {node.kind.value} JOIN")
+        relation = Correlate(left, right, correlation.name, kind, tuple(sorted(correlation.columns)))
+        return relation if condition == TRUE else self.queries.correlate_filter(relation, condition, node)
+
+
+def _may_correlate(node: sql.Relation) -> bool:
+    """Return whether a relation sees the columns of those to its left."""
+    if isinstance(node, sql.AliasedRelation | sql.Snapshot):
+        return isinstance(node, sql.Snapshot) or _may_correlate(node.relation)
+    if isinstance(node, sql.DerivedTable):
+        return node.is_lateral
+    return isinstance(node, sql.Unnest | sql.TableFunction)
+
+
+def renamed(relation: Relation, names: tuple[str, ...]) -> Relation:
+    """The relation with other names of its columns."""
+    if relation.schema.names == names:
+        return relation
+    return Project(relation, tuple(map(relation.column, range(len(names)))), names)
+
+
+_Rule = Callable[[Any, Any], FromItem]
+_RULES: Final[dict[type, _Rule]] = {
+    sql.TableReference: RelationBinder._table,
+    sql.DerivedTable: RelationBinder._derived,
+    sql.AliasedRelation: RelationBinder._aliased,
+    sql.JoinRelation: RelationBinder._join,
+}

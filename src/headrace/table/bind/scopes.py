@@ -1,0 +1,165 @@
+"""Scopes: which columns a name may stand for, here and in the queries around."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from headrace.table.bind.errors import invalid, misspelt
+from headrace.table.catalog.objects import ObjectPath
+from headrace.table.logical.scalars import CorrelatedRef, InputRef, Scalar
+from headrace.table.logical.schema import Schema
+from headrace.table.parse.source import SqlSource
+from headrace.table.parse.tree.node import Name, SqlNode
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A relation of FROM, of which names are columns.
+
+    Attributes:
+        alias: the name it goes by; None of a query without one.
+        offset: the index of its first column in the rows of FROM.
+        path: of a table, where it is, since columns may be qualified by that too.
+    """
+
+    alias: str | None
+    schema: Schema
+    offset: int = 0
+    path: ObjectPath | None = None
+
+    def shifted(self, by: int) -> "Source":
+        """The same source further right in a row."""
+        return Source(self.alias, self.schema, self.offset + by, self.path)
+
+    def is_named(self, names: tuple[str, ...]) -> bool:
+        """Return whether a qualifier stands for it."""
+        if self.alias is not None and names == (self.alias,):
+            return True
+        return self.path is not None and self.alias == self.path.name and names == self.path[-len(names) :]
+
+
+@dataclass(slots=True)
+class Correlation:
+    """The name by which subqueries refer to rows of a scope, once they do."""
+
+    name: str
+    is_used: bool = False
+    columns: set[int] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """A column of ``USING`` or ``NATURAL``: both inputs have it, and a bare name means one of them."""
+
+    name: str
+    left: int
+    right: int
+    prefers_right: bool = False
+    is_either: bool = False
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The columns that expressions of a query may name.
+
+    Attributes:
+        sources: the relations of FROM.
+        row: the types of the row of FROM, in which joins have made columns nullable.
+        parent: the scope of the query around.
+        shared: columns that a join has made one of two.
+        correlation: how subqueries refer to the row.
+    """
+
+    sources: tuple[Source, ...]
+    row: Schema
+    correlation: Correlation
+    parent: "Scope | None" = None
+    shared: tuple[Shared, ...] = ()
+
+    def column(self, index: int) -> InputRef:
+        """A reference to a column of the row."""
+        column = self.row[index]
+        return InputRef(index, type=column.type, time=column.time)
+
+    def matches(self, names: tuple[str, ...]) -> Iterator[tuple[int, int]]:
+        """The columns that names stand for: each with how many of the names it takes; the rest are fields of rows."""
+        hidden = {shared.left if shared.prefers_right else shared.right for shared in self.shared}
+        for source in self.sources:
+            for index, name in enumerate(source.schema.names):
+                if name == names[0] and source.offset + index not in hidden:
+                    yield source.offset + index, 1
+
+    def qualified(self, names: tuple[str, ...]) -> Iterator[tuple[int, int]]:
+        """The columns that names stand for whose first ones are a qualifier."""
+        for length in range(1, min(len(names), 4)):
+            for source in self.sources:
+                if source.is_named(names[:length]):
+                    for index, name in enumerate(source.schema.names):
+                        if name == names[length]:
+                            yield source.offset + index, length + 1
+
+    def named(self, names: tuple[str, ...]) -> Source | None:
+        """The source that a qualifier stands for."""
+        return next((source for source in self.sources if source.is_named(names)), None)
+
+    def all_names(self) -> Iterator[str]:
+        """The names of all columns, those of queries around last."""
+        yield from self.row.names
+        if self.parent is not None:
+            yield from self.parent.all_names()
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a name stands for: a column, and how many of the names it took."""
+
+    scalar: Scalar
+    taken: int
+
+
+def resolve(scope: Scope, source: SqlSource, node: SqlNode, names: tuple[Name, ...]) -> Found:
+    """The column that names stand for.
+
+    Raises:
+        SqlValidationError: when there is none, or more than one.
+    """
+    texts = tuple(name.text for name in names)
+    found = _resolved(scope, source, node, texts)
+    if found is not None:
+        return found
+    raise _not_found(scope, source, names)
+
+
+def _resolved(scope: Scope, source: SqlSource, node: SqlNode, texts: tuple[str, ...]) -> Found | None:
+    outer: Scope | None = scope
+    while outer is not None:
+        matches = list(outer.qualified(texts)) or list(outer.matches(texts))
+        if len(matches) > 1:
+            raise invalid(source, node, f"column '{texts[0]}' is ambiguous", _qualify(outer, texts[0]))
+        if matches:
+            index, taken = matches[0]
+            if outer is scope:
+                return Found(scope.column(index), taken)
+            outer.correlation.is_used = True
+            outer.correlation.columns.add(index)
+            column = outer.row[index]
+            name = outer.correlation.name
+            return Found(CorrelatedRef(name, index, column.name, type=column.type, time=column.time), taken)
+        outer = outer.parent
+    return None
+
+
+def _qualify(scope: Scope, name: str) -> str:
+    names = [f"{each.alias}.{name}" for each in scope.sources if name in each.schema.names and each.alias]
+    return f"Write {' or '.join(names)}." if names else "Give the relations aliases."
+
+
+def _not_found(scope: Scope, source: SqlSource, names: tuple[Name, ...]) -> Exception:
+    if len(names) > 1:
+        aliases = [each.alias for each in scope.sources if each.alias]
+        named = scope.named((names[0].text,))
+        if named is None:
+            return invalid(source, names[0], f"table '{names[0]}' not found", misspelt(names[0].text, aliases))
+        advice = misspelt(names[1].text, named.schema.names)
+        return invalid(source, names[1], f"column '{names[1]}' not found in table '{names[0]}'", advice)
+    advice = misspelt(names[0].text, scope.all_names())
+    return invalid(source, names[0], f"column '{names[0]}' not found in any table", advice)

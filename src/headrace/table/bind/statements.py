@@ -1,0 +1,149 @@
+"""Statements that are planned: queries, and INSERT with what the sink wants of its rows."""
+
+from headrace.table.bind.context import BindContext
+from headrace.table.bind.errors import misspelt
+from headrace.table.bind.expressions import ExpressionBinder
+from headrace.table.bind.queries import QueryBinder
+from headrace.table.bind.relations import RelationBinder
+from headrace.table.bind.scopes import Scope
+from headrace.table.catalog.objects import CatalogTable, CatalogView, Column, ColumnKind, ObjectPath
+from headrace.table.functions.casts import is_implicitly_castable
+from headrace.table.functions.types import with_nullability
+from headrace.table.logical.relations import MetadataRead, Project, Relation, Sink
+from headrace.table.logical.scalars import Cast, InputRef, Literal, Scalar
+from headrace.table.logical.schema import Schema
+from headrace.table.parse.tree.node import QueryExpression
+from headrace.table.parse.tree.statements import Insert
+
+
+def bind_query(context: BindContext, node: QueryExpression) -> Relation:
+    """The relation of a query.
+
+    Raises:
+        SqlValidationError: when it names what is not there, or its types do not fit.
+    """
+    return QueryBinder(context).query(node)
+
+
+def bind_insert(context: BindContext, node: Insert) -> Sink:
+    """The relation of INSERT: the query, in the columns of the table.
+
+    Raises:
+        SqlValidationError: when the query is wrong, or the table or a column is not there.
+    """
+    return _InsertBinder(context, node).bind()
+
+
+class _InsertBinder:
+    """Binds one INSERT. That rows do not fit the table is found when it is planned, as by Flink."""
+
+    def __init__(self, context: BindContext, node: Insert) -> None:
+        self.context = context
+        self.node = node
+        self.queries = QueryBinder(context)
+
+    def bind(self) -> Sink:
+        """The sink with its input."""
+        path, table = RelationBinder(self.queries, None).find(self.node.table)
+        if isinstance(table, CatalogView):
+            raise self.context.error(self.node.table, f"'{path}' is a view, which takes no rows")
+        columns = [column for column in table.columns if column.is_persisted]
+        targets = self._targets(columns, table)
+        static = self._static(columns, table)
+        relation = self.queries.query(self.node.query)
+        wanted = self._wanted(columns, targets, static)
+        relation = self._cast(relation, columns, wanted, static, path)
+        names = [column.name for column in columns]
+        metadata = tuple(
+            MetadataRead(at, column.metadata_key)
+            for at, column in enumerate(columns)
+            if column.kind is ColumnKind.METADATA
+        )
+        key = table.primary_key.columns if table.primary_key is not None else ()
+        return Sink(
+            relation,
+            path,
+            Schema(tuple(column.as_field.materialized() for column in columns)),
+            table.options,
+            tuple(names.index(name) for name in key),
+            metadata,
+            table.partition_keys,
+            tuple(names.index(name) for name in targets),
+            tuple((name, str(getattr(value, "value", ""))) for name, value in static.items()),
+            self.node.is_overwrite,
+            self.node.on_conflict.name if self.node.on_conflict is not None else None,
+            inline=table.inline,
+        )
+
+    def _targets(self, columns: list[Column], table: CatalogTable) -> list[str]:
+        names = [column.name for column in columns]
+        found: list[str] = []
+        for path in self.node.columns:
+            name = str(path)
+            if name not in names:
+                reason = "is computed" if table.column(name) is not None else "is unknown"
+                raise self.context.error(path, f"target column '{name}' {reason}", misspelt(name, names))
+            if name in found:
+                raise self.context.error(path, f"target column '{name}' is assigned more than once")
+            found.append(name)
+        return found
+
+    def _static(self, columns: list[Column], table: CatalogTable) -> dict[str, Scalar]:
+        """The values that PARTITION gives to columns."""
+        binder = ExpressionBinder(self.queries, Scope((), Schema(()), self.context.correlation()), "PARTITION")
+        types = {column.name: column.type for column in columns}
+        found = {}
+        for part in self.node.partition:
+            name = part.column.text
+            if name not in table.partition_keys:
+                advice = misspelt(name, table.partition_keys)
+                raise self.context.error(part.column, f"'{name}' is no partition column of the table", advice)
+            if part.value is not None:
+                found[name] = binder.implicit(binder.bind(part.value), types[name].not_null())
+        return found
+
+    def _wanted(self, columns: list[Column], targets: list[str], static: dict[str, Scalar]) -> list[str]:
+        """The columns that the query gives, in its order."""
+        return [name for name in (targets or [column.name for column in columns]) if name not in static]
+
+    def _cast(
+        self,
+        relation: Relation,
+        columns: list[Column],
+        wanted: list[str],
+        static: dict[str, Scalar],
+        path: ObjectPath,
+    ) -> Relation:
+        schema = relation.schema
+        if len(schema) != len(wanted) or not self._fits(schema, columns, wanted):
+            shown = ", ".join(f"{column.name} {column.type}" for column in columns if column.name in wanted)
+            self.context.defer(self.node.query, f"the query gives ({schema}), and the table '{path}' takes ({shown})")
+            return relation
+        expressions: list[Scalar] = []
+        for column in columns:
+            if column.name in static:
+                expressions.append(static[column.name])
+            elif column.name in wanted:
+                expressions.append(_as_column(relation, wanted.index(column.name), column))
+            else:
+                expressions.append(Literal(None, type=column.type.as_nullable()))
+        if _is_unchanged(expressions, schema):
+            return relation
+        return Project(relation, tuple(expressions), tuple(column.name for column in columns))
+
+    def _fits(self, schema: Schema, columns: list[Column], wanted: list[str]) -> bool:
+        types = {column.name: column.type for column in columns}
+        pairs = zip(schema.types, wanted, strict=True)
+        return all(is_implicitly_castable(kind, types[name]) for kind, name in pairs)
+
+
+def _as_column(relation: Relation, index: int, column: Column) -> Scalar:
+    """A column of the query, in the type of the sink's; whether it may be NULL stays as it is."""
+    scalar = relation.column(index)
+    kind = with_nullability(column.type, scalar.type.nullable)
+    return scalar if kind == scalar.type else Cast(scalar, type=kind)
+
+
+def _is_unchanged(expressions: list[Scalar], schema: Schema) -> bool:
+    indices = [each.index if isinstance(each, InputRef) else None for each in expressions]
+    return indices == list(range(len(schema)))

@@ -1,0 +1,67 @@
+"""Tables of a catalog, to scans with their computed columns and watermarks."""
+
+from typing import TYPE_CHECKING
+
+from headrace.table.catalog.objects import CatalogTable, Column, ColumnKind, ObjectPath
+from headrace.table.logical.relations import (
+    Hint,
+    MetadataRead,
+    Project,
+    Relation,
+    Scan,
+    WatermarkAssigner,
+)
+from headrace.table.logical.scalars import InputRef, Scalar
+from headrace.table.logical.schema import Schema
+
+if TYPE_CHECKING:
+    from headrace.table.bind.queries import QueryBinder
+
+
+def table_relation(
+    queries: "QueryBinder", path: ObjectPath, table: CatalogTable, hints: tuple[Hint, ...] = ()
+) -> Relation:
+    """The rows of a table, in the columns that queries see."""
+    physical = [column for column in table.columns if column.kind is ColumnKind.PHYSICAL]
+    metadata = [column for column in table.columns if column.kind is ColumnKind.METADATA]
+    read = [*physical, *metadata]
+    scan = Scan(
+        path,
+        Schema(tuple(column.as_field.materialized() for column in read)),
+        _options(table, hints),
+        _key(table, read),
+        tuple(MetadataRead(len(physical) + at, each.metadata_key) for at, each in enumerate(metadata)),
+        table.partition_keys,
+        tuple(hint for hint in hints if hint.name != "OPTIONS"),
+        table.inline,
+    )
+    relation: Relation = scan
+    if read != list(table.columns):
+        expressions = tuple(_column(queries, column, scan) for column in table.columns)
+        relation = Project(scan, expressions, tuple(column.name for column in table.columns))
+    if table.watermark is not None and queries.context.is_streaming:
+        watermark = queries.bound_text(table.watermark.expression, relation.schema)
+        rowtime = relation.schema.index(table.watermark.column)
+        relation = WatermarkAssigner(relation, rowtime, watermark)
+    return relation
+
+
+def _options(table: CatalogTable, hints: tuple[Hint, ...]) -> tuple[tuple[str, str], ...]:
+    options = dict(table.options)
+    for hint in hints:
+        if hint.name == "OPTIONS":
+            options |= dict(hint.options)
+    return tuple(options.items())
+
+
+def _key(table: CatalogTable, read: list[Column]) -> tuple[int, ...]:
+    names = [column.name for column in read]
+    return () if table.primary_key is None else tuple(names.index(name) for name in table.primary_key.columns)
+
+
+def _column(queries: "QueryBinder", column: Column, scan: Scan) -> Scalar:
+    if column.kind is ColumnKind.COMPUTED:
+        assert column.expression is not None
+        return queries.bound_text(column.expression, scan.schema)
+    index = scan.schema.index(column.name)
+    return InputRef(index, type=scan.schema[index].type)

@@ -1,0 +1,112 @@
+"""Types as they are written, to logical types."""
+
+from typing import Final
+
+from headrace.common.errors import InvalidTypeError
+from headrace.common.logical_types import (
+    ArrayType,
+    AtomicType,
+    IntervalType,
+    IntervalUnit,
+    LogicalType,
+    MapType,
+    MultisetType,
+    RawType,
+    RowType,
+    TypeRoot,
+)
+from headrace.table.bind.errors import invalid
+from headrace.table.functions.types import with_nullability
+from headrace.table.parse.source import SqlSource
+from headrace.table.parse.tree.types import (
+    AtomicTypeSpec,
+    CollectionTypeSpec,
+    IntervalQualifier,
+    IntervalTypeSpec,
+    MapTypeSpec,
+    NamedTypeSpec,
+    RawTypeSpec,
+    RowTypeSpec,
+    TimeUnit,
+    TypeSpec,
+    TypeWord,
+)
+
+_ROOTS: Final = {word: TypeRoot(word.value) for word in TypeWord if word.value in {root.value for root in TypeRoot}}
+_UNBOUNDED: Final = {TypeWord.STRING: TypeRoot.VARCHAR, TypeWord.BYTES: TypeRoot.VARBINARY}
+
+_UNITS: Final = {
+    (TimeUnit.YEAR, None): IntervalUnit.YEAR,
+    (TimeUnit.YEAR, TimeUnit.MONTH): IntervalUnit.YEAR_TO_MONTH,
+    (TimeUnit.MONTH, None): IntervalUnit.MONTH,
+    (TimeUnit.QUARTER, None): IntervalUnit.MONTH,
+    (TimeUnit.WEEK, None): IntervalUnit.DAY,
+    (TimeUnit.DAY, None): IntervalUnit.DAY,
+    (TimeUnit.DAY, TimeUnit.HOUR): IntervalUnit.DAY_TO_HOUR,
+    (TimeUnit.DAY, TimeUnit.MINUTE): IntervalUnit.DAY_TO_MINUTE,
+    (TimeUnit.DAY, TimeUnit.SECOND): IntervalUnit.DAY_TO_SECOND,
+    (TimeUnit.HOUR, None): IntervalUnit.HOUR,
+    (TimeUnit.HOUR, TimeUnit.MINUTE): IntervalUnit.HOUR_TO_MINUTE,
+    (TimeUnit.HOUR, TimeUnit.SECOND): IntervalUnit.HOUR_TO_SECOND,
+    (TimeUnit.MINUTE, None): IntervalUnit.MINUTE,
+    (TimeUnit.MINUTE, TimeUnit.SECOND): IntervalUnit.MINUTE_TO_SECOND,
+    (TimeUnit.SECOND, None): IntervalUnit.SECOND,
+}
+
+
+class TypeBinder:
+    """Makes logical types of what is written in a text."""
+
+    def __init__(self, source: SqlSource) -> None:
+        self._source = source
+
+    def bind(self, spec: TypeSpec) -> LogicalType:
+        """The type; nullable unless NOT NULL is written.
+
+        Raises:
+            SqlValidationError: when there is no such type.
+        """
+        try:
+            kind = self._kind(spec)
+        except InvalidTypeError as error:
+            raise invalid(self._source, spec, str(error)) from None
+        return with_nullability(kind, spec.nullable is not False)
+
+    def _kind(self, spec: TypeSpec) -> LogicalType:
+        if isinstance(spec, AtomicTypeSpec):
+            return self._atomic(spec)
+        if isinstance(spec, CollectionTypeSpec):
+            element = self.bind(spec.element)
+            return MultisetType(element) if spec.is_multiset else ArrayType(element)
+        if isinstance(spec, MapTypeSpec):
+            return MapType(self.bind(spec.key), self.bind(spec.value))
+        if isinstance(spec, RowTypeSpec):
+            comments = tuple(field.comment for field in spec.fields)
+            return RowType(
+                tuple(field.name.text for field in spec.fields),
+                tuple(self.bind(field.type) for field in spec.fields),
+                comments if any(comment is not None for comment in comments) else (),
+            )
+        if isinstance(spec, IntervalTypeSpec):
+            return interval_type(spec.qualifier)
+        if isinstance(spec, RawTypeSpec):
+            return RawType(spec.class_name)
+        assert isinstance(spec, NamedTypeSpec)
+        raise invalid(self._source, spec, f"unknown type '{spec.path}'")
+
+    def _atomic(self, spec: AtomicTypeSpec) -> LogicalType:
+        if spec.word in _UNBOUNDED:
+            return AtomicType(_UNBOUNDED[spec.word], 2**31 - 1)
+        root = _ROOTS.get(spec.word)
+        if root is None:
+            raise invalid(self._source, spec, f"the type {spec.word.value} is not supported yet")
+        return AtomicType(root, spec.size, spec.scale)
+
+
+def interval_type(qualifier: IntervalQualifier) -> IntervalType:
+    """The type of an interval with these fields."""
+    unit = _UNITS.get((qualifier.first, qualifier.last), IntervalUnit.DAY_TO_SECOND)
+    text = unit.value
+    precision = qualifier.precision if qualifier.precision is not None and "{0}" in text else 2
+    fraction = qualifier.fraction if qualifier.fraction is not None and "{1}" in text else 6
+    return IntervalType(unit, precision, fraction)

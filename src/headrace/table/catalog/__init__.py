@@ -1,0 +1,1 @@
+"""What statements may name: catalogs, databases, and the tables, views and functions in them."""

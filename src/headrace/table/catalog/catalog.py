@@ -1,0 +1,119 @@
+"""A catalog: named databases with tables, views and functions. The one here keeps them in memory."""
+
+from typing import Protocol
+
+from headrace.table.catalog.objects import CatalogFunction, Database, TableLike
+
+DEFAULT_CATALOG = "default_catalog"
+DEFAULT_DATABASE = "default_database"
+
+
+class Catalog(Protocol):
+    """Where objects are kept. Names are compared as they are; who calls has checked what must or must not exist."""
+
+    def databases(self) -> list[str]:
+        """The names of its databases, in the order in which they came."""
+        ...
+
+    def database(self, name: str) -> Database | None:
+        """The database of a name."""
+        ...
+
+    def put_database(self, name: str, database: Database) -> None:
+        """Create a database, or replace what is said of it."""
+        ...
+
+    def drop_database(self, name: str) -> None:
+        """Remove a database with all in it."""
+        ...
+
+    def tables(self, database: str) -> list[str]:
+        """The names of the tables and views of a database."""
+        ...
+
+    def table(self, database: str, name: str) -> TableLike | None:
+        """The table or view of a name."""
+        ...
+
+    def put_table(self, database: str, name: str, table: TableLike) -> None:
+        """Create or replace a table or view."""
+        ...
+
+    def drop_table(self, database: str, name: str) -> None:
+        """Remove a table or view."""
+        ...
+
+    def functions(self, database: str) -> list[str]:
+        """The names of the functions of a database."""
+        ...
+
+    def function(self, database: str, name: str) -> CatalogFunction | None:
+        """The function of a name."""
+        ...
+
+    def put_function(self, database: str, name: str, function: CatalogFunction) -> None:
+        """Create or replace a function."""
+        ...
+
+    def drop_function(self, database: str, name: str) -> None:
+        """Remove a function."""
+        ...
+
+
+class MemoryCatalog:
+    """A catalog that is forgotten with its session: ``'type' = 'generic_in_memory'``."""
+
+    def __init__(self, default_database: str = DEFAULT_DATABASE) -> None:
+        self._databases: dict[str, Database] = {default_database: Database()}
+        self._tables: dict[str, dict[str, TableLike]] = {default_database: {}}
+        self._functions: dict[str, dict[str, CatalogFunction]] = {default_database: {}}
+
+    def databases(self) -> list[str]:
+        """The names of its databases, in the order in which they came."""
+        return list(self._databases)
+
+    def database(self, name: str) -> Database | None:
+        """The database of a name."""
+        return self._databases.get(name)
+
+    def put_database(self, name: str, database: Database) -> None:
+        """Create a database, or replace what is said of it."""
+        self._databases[name] = database
+        self._tables.setdefault(name, {})
+        self._functions.setdefault(name, {})
+
+    def drop_database(self, name: str) -> None:
+        """Remove a database with all in it."""
+        del self._databases[name], self._tables[name], self._functions[name]
+
+    def tables(self, database: str) -> list[str]:
+        """The names of the tables and views of a database."""
+        return list(self._tables.get(database, ()))
+
+    def table(self, database: str, name: str) -> TableLike | None:
+        """The table or view of a name."""
+        return self._tables.get(database, {}).get(name)
+
+    def put_table(self, database: str, name: str, table: TableLike) -> None:
+        """Create or replace a table or view."""
+        self._tables[database][name] = table
+
+    def drop_table(self, database: str, name: str) -> None:
+        """Remove a table or view."""
+        del self._tables[database][name]
+
+    def functions(self, database: str) -> list[str]:
+        """The names of the functions of a database."""
+        return list(self._functions.get(database, ()))
+
+    def function(self, database: str, name: str) -> CatalogFunction | None:
+        """The function of a name."""
+        return self._functions.get(database, {}).get(name.lower())
+
+    def put_function(self, database: str, name: str, function: CatalogFunction) -> None:
+        """Create or replace a function."""
+        self._functions[database][name.lower()] = function
+
+    def drop_function(self, database: str, name: str) -> None:
+        """Remove a function."""
+        del self._functions[database][name.lower()]

@@ -1,0 +1,68 @@
+"""All that the statements of a session may name: its catalogs, its temporary objects, and where it is now."""
+
+from collections.abc import Sequence
+
+from headrace.table.catalog.catalog import DEFAULT_CATALOG, DEFAULT_DATABASE, Catalog, MemoryCatalog
+from headrace.table.catalog.objects import CatalogFunction, ObjectPath, TableLike
+
+
+class CatalogManager:
+    """The catalogs of a session. Temporary objects hide those of the same path, and are forgotten with the session.
+
+    Attributes:
+        catalogs: by name.
+        catalog: the name of the current one.
+        database: the name of the current database; None after it was dropped.
+        temporary: tables and views by path.
+        system_functions: temporary functions that belong to no catalog, by name in small letters.
+        temporary_functions: those that do, by path.
+    """
+
+    def __init__(self) -> None:
+        self.catalogs: dict[str, Catalog] = {DEFAULT_CATALOG: MemoryCatalog()}
+        self.catalog = DEFAULT_CATALOG
+        self.database: str | None = DEFAULT_DATABASE
+        self.temporary: dict[ObjectPath, TableLike] = {}
+        self.system_functions: dict[str, CatalogFunction] = {}
+        self.temporary_functions: dict[ObjectPath, CatalogFunction] = {}
+
+    def qualify(self, names: Sequence[str]) -> ObjectPath:
+        """The whole path that one to three names stand for."""
+        *rest, name = names
+        database = rest.pop() if rest else self.database or ""
+        return ObjectPath(rest.pop() if rest else self.catalog, database, name)
+
+    def candidates(self, names: Sequence[str]) -> list[ObjectPath]:
+        """The paths that names of a table may stand for, the likeliest first."""
+        return [self.qualify(names)] if len(names) <= 3 else []
+
+    def table(self, path: ObjectPath) -> TableLike | None:
+        """The table or view at a path, a temporary one first."""
+        temporary = self.temporary.get(path)
+        return temporary if temporary is not None else self.permanent_table(path)
+
+    def permanent_table(self, path: ObjectPath) -> TableLike | None:
+        """The table or view that a catalog keeps at a path."""
+        catalog = self.catalogs.get(path.catalog)
+        return None if catalog is None else catalog.table(path.database, path.name)
+
+    def has_database(self, catalog: str, database: str) -> bool:
+        """Return whether a database exists."""
+        found = self.catalogs.get(catalog)
+        return found is not None and found.database(database) is not None
+
+    def tables(self, catalog: str, database: str) -> list[str]:
+        """The names of the tables and views of a database, temporary ones included, sorted."""
+        names = {path.name for path in self.temporary if path[:2] == (catalog, database)}
+        return sorted(names.union(self.catalogs[catalog].tables(database)))
+
+    def function(self, names: Sequence[str]) -> CatalogFunction | None:
+        """The user's function that names stand for: temporary ones first, those of the system before all."""
+        if len(names) == 1 and (found := self.system_functions.get(names[0].lower())):
+            return found
+        path = self.qualify(names)
+        path = path._replace(name=path.name.lower())
+        if (temporary := self.temporary_functions.get(path)) is not None:
+            return temporary
+        catalog = self.catalogs.get(path.catalog)
+        return None if catalog is None else catalog.function(path.database, path.name)

@@ -1,0 +1,126 @@
+"""Functions of dates and times."""
+
+from typing import Final
+
+from headrace.common.logical_types import LogicalType
+from headrace.table.functions.definitions import (
+    CallShape,
+    Determinism,
+    FunctionDefinition,
+    FunctionKind,
+    Signature,
+    TypeRule,
+)
+from headrace.table.functions.rules import (
+    A_BIGINT,
+    A_STRING,
+    CALENDAR,
+    DATETIME,
+    INTEGER,
+    MOMENT,
+    NUMERIC,
+    TEXT,
+    always,
+    an_interval,
+    anyone_nullable,
+    either,
+    gives,
+    like_argument,
+    maybe,
+    nullable_like,
+    one_of,
+    takes,
+)
+from headrace.table.functions.types import (
+    BIGINT,
+    DATE,
+    INT,
+    STRING,
+    TIME,
+    R,
+    decimal,
+    root_of,
+    size_of,
+    timestamp,
+    timestamp_ltz,
+    with_nullability,
+)
+
+_MOMENT: Final = timestamp_ltz(3)
+
+
+def _now(name: str, kind: LogicalType, determinism: Determinism = Determinism.WITHIN_QUERY) -> FunctionDefinition:
+    return FunctionDefinition(name, takes(result=always(kind)), determinism=determinism, usage=name)
+
+
+def _planner(name: str, rule: TypeRule, usage: str) -> FunctionDefinition:
+    return FunctionDefinition(name, rule, FunctionKind.PLANNER, usage=usage)
+
+
+def _define(name: str, rule: TypeRule, usage: str) -> FunctionDefinition:
+    return FunctionDefinition(name, rule, usage=usage)
+
+
+def _rounded(shape: CallShape) -> Signature | None:
+    """``FLOOR`` and ``CEIL``, of a number or of a point in time to a unit."""
+    if len(shape.operands) != 1:
+        return None
+    (kind,) = shape.types
+    if dict(shape.options).get("unit") is not None:
+        return Signature(shape.types, kind) if DATETIME(kind) is not None else None
+    if NUMERIC(kind) is None:
+        return None
+    if root_of(kind) is R.DECIMAL:
+        result: LogicalType = decimal(size_of(kind), 0)
+        return Signature(shape.types, with_nullability(result, kind.nullable))
+    return Signature(shape.types, kind)
+
+
+def _added(shape: CallShape) -> Signature | None:
+    """``TIMESTAMPADD(unit, count, time)``: a date stays one when whole days are added."""
+    if len(shape.operands) != 2 or INTEGER(shape.types[0]) is None or DATETIME(shape.types[1]) is None:
+        return None
+    kind = shape.types[1]
+    unit = dict(shape.options).get("unit")
+    if root_of(kind) is R.DATE and unit is not None and unit.name in ("HOUR", "MINUTE", "SECOND"):
+        kind = timestamp(0)
+    return Signature(shape.types, with_nullability(kind, anyone_nullable(shape)))
+
+
+_WINDOW: Final = takes(MOMENT, an_interval, an_interval, an_interval, optional=2, result=like_argument())
+
+TIMES: Final = (
+    _now("CURRENT_DATE", DATE),
+    _now("CURRENT_TIME", TIME),
+    _now("LOCALTIME", TIME),
+    _now("CURRENT_TIMESTAMP", _MOMENT),
+    _now("NOW", _MOMENT),
+    _now("LOCALTIMESTAMP", timestamp(3)),
+    _now("CURRENT_ROW_TIMESTAMP", _MOMENT, Determinism.NEVER),
+    FunctionDefinition("PROCTIME", takes(result=always(_MOMENT)), determinism=Determinism.NEVER, usage="PROCTIME()"),
+    _define(
+        "UNIX_TIMESTAMP",
+        one_of(takes(result=always(BIGINT)), takes(A_STRING, A_STRING, optional=1, result=gives(BIGINT))),
+        "UNIX_TIMESTAMP([text[, format]])",
+    ),
+    _define(
+        "FROM_UNIXTIME", takes(A_BIGINT, TEXT, optional=1, result=maybe(STRING)), "FROM_UNIXTIME(seconds[, format])"
+    ),
+    _define("TO_DATE", takes(TEXT, TEXT, optional=1, result=maybe(DATE)), "TO_DATE(text[, format])"),
+    _define("EXTRACT", takes(either(DATETIME, an_interval), result=gives(BIGINT)), "EXTRACT(unit FROM time)"),
+    _define("FLOOR", _rounded, "FLOOR(number), FLOOR(time TO unit)"),
+    _define("CEIL", _rounded, "CEIL(number), CEIL(time TO unit)"),
+    _define("TIMESTAMPADD", _added, "TIMESTAMPADD(unit, count, time)"),
+    _define("TIMESTAMPDIFF", takes(CALENDAR, CALENDAR, result=gives(INT)), "TIMESTAMPDIFF(unit, from, to)"),
+    *(
+        _define(name, takes(CALENDAR, result=gives(BIGINT)), f"{name}(time)")
+        for name in ("YEAR", "QUARTER", "MONTH", "WEEK", "DAYOFYEAR", "DAYOFMONTH", "DAYOFWEEK")
+    ),
+    *(_define(name, takes(DATETIME, result=gives(BIGINT)), f"{name}(time)") for name in ("HOUR", "MINUTE", "SECOND")),
+    FunctionDefinition(
+        "CURRENT_WATERMARK",
+        takes(MOMENT, result=lambda _, types: types[0].as_nullable()),
+        usage="CURRENT_WATERMARK(time)",
+    ),
+    *(_planner(f"${name}", _WINDOW, f"{name}(time, interval)") for name in ("TUMBLE", "HOP", "SESSION")),
+)
