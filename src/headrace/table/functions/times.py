@@ -117,10 +117,6 @@ TIMES: Final = (
         for name in ("YEAR", "QUARTER", "MONTH", "WEEK", "DAYOFYEAR", "DAYOFMONTH", "DAYOFWEEK")
     ),
     *(_define(name, takes(DATETIME, result=gives(BIGINT)), f"{name}(time)") for name in ("HOUR", "MINUTE", "SECOND")),
-    FunctionDefinition(
-        "CURRENT_WATERMARK",
-        takes(MOMENT, result=lambda _, types: types[0].as_nullable()),
-        usage="CURRENT_WATERMARK(time)",
-    ),
+    _define("CURRENT_WATERMARK", takes(MOMENT, result=nullable_like()), "CURRENT_WATERMARK(time)"),
     *(_planner(f"${name}", _WINDOW, f"{name}(time, interval)") for name in ("TUMBLE", "HOP", "SESSION")),
 )
