@@ -5,13 +5,15 @@ from dataclasses import replace
 from itertools import combinations, product
 from typing import TYPE_CHECKING, Final
 
+from headrace.common.logical_types import LogicalType
 from headrace.table.bind.expressions import ExpressionBinder
 from headrace.table.bind.scopes import Scope
 from headrace.table.functions.definitions import CallShape, FunctionDefinition, FunctionKind
 from headrace.table.functions.table import FUNCTIONS
-from headrace.table.functions.types import INT
+from headrace.table.functions.types import INT, timestamp, timestamp_ltz
 from headrace.table.logical.relations import Aggregate, Hint, Project, Relation
 from headrace.table.logical.scalars import AggregateCall, Call, InputRef, Literal, Options, Scalar, SortKey
+from headrace.table.logical.schema import TimeAttribute
 from headrace.table.parse.tree import expressions as sql
 from headrace.table.parse.tree import json
 from headrace.table.parse.tree import queries as grouping
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from headrace.table.bind.queries import QueryBinder
 
 _MOST_SETS: Final = 4096
+GROUP_WINDOWS: Final = ("TUMBLE", "HOP", "SESSION")
+GROUP_WINDOW_PARTS: Final = ("START", "END", "ROWTIME", "PROCTIME")
 _NEVER_NULL: Final = frozenset({"COUNT", "APPROX_COUNT_DISTINCT"})
 
 
@@ -146,6 +150,26 @@ class GroupBinder(ExpressionBinder):
             return found
         return super().bind(node)
 
+    def function_call(self, node: sql.Call) -> Scalar:
+        window, _, part = node.name.partition("_")
+        if part in GROUP_WINDOW_PARTS and window in GROUP_WINDOWS:
+            return self._window_part(node, window, part)
+        return super().function_call(node)
+
+    def _window_part(self, node: sql.Call, window: str, part: str) -> Scalar:
+        """``TUMBLE_START(time, size)``: of the window that rows are grouped by."""
+        operands = self.inner.bind_all(node.arguments)
+        for _, scalar in self.keys:
+            if isinstance(scalar, Call) and scalar.function == f"${window}" and scalar.operands == operands:
+                column = self._group_column(scalar)
+                kind, time = window_part_type(part, scalar)
+                return Call(node.name, (column,), type=kind, time=time)
+        raise self.context.error(
+            node,
+            f"{node.name} needs the same window in GROUP BY",
+            f"Write GROUP BY {window}(...) with the same arguments.",
+        )
+
     def _is_same(self, node: sql.SqlExpression, key: sql.SqlExpression, scalar: Scalar) -> bool:
         if node == key:
             return True
@@ -238,6 +262,14 @@ class GroupBinder(ExpressionBinder):
         if not self.inputs:
             return Project(source, (Literal(0, type=INT.not_null()),), ("$f0",))
         return Project(source, tuple(self.inputs), unique_names(self.input_names))
+
+
+def window_part_type(part: str, window: Scalar) -> tuple[LogicalType, TimeAttribute | None]:
+    """The type of the start, the end or the time of a group window."""
+    if part in ("START", "END"):
+        return timestamp(3).not_null(), None
+    time = TimeAttribute[part]
+    return (timestamp_ltz(3).not_null() if part == "PROCTIME" else window.type), time
 
 
 def unique_names(names: Sequence[str]) -> tuple[str, ...]:

@@ -399,7 +399,7 @@ _RULES: Final[dict[type, _Rule]] = {
     sql.CollectionConstructor: ExpressionBinder._constructor,
     sql.RowConstructor: ExpressionBinder._row_constructor,
     sql.CollectionQuery: ExpressionBinder._collection_query,
-    sql.Call: ExpressionBinder.function_call,
+    sql.Call: lambda binder, node: binder.function_call(node),
     sql.Over: ExpressionBinder.over_call,
     **dict.fromkeys(
         (

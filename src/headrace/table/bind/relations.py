@@ -8,10 +8,11 @@ from headrace.table.bind.context import BindContext
 from headrace.table.bind.errors import misspelt
 from headrace.table.bind.expressions import ExpressionBinder
 from headrace.table.bind.scopes import Correlation, Scope, Shared, Source
+from headrace.table.bind.table_functions import TableFunctionBinder, unnested
 from headrace.table.bind.tables import table_relation
 from headrace.table.catalog.objects import CatalogTable, CatalogView, ObjectPath
 from headrace.table.functions.types import BOOLEAN
-from headrace.table.logical.relations import Correlate, Hint, Join, JoinKind, Project, Relation
+from headrace.table.logical.relations import Correlate, Hint, Join, JoinKind, Project, Relation, Unnest, Values
 from headrace.table.logical.scalars import Literal, Scalar
 from headrace.table.logical.schema import Schema
 from headrace.table.parse.tree import queries as sql
@@ -113,7 +114,24 @@ class RelationBinder:
                 )
             schema = schema.renamed(name.text for name in node.columns)
             relation = renamed(relation, schema.names)
+        elif len(schema) == 1 and _takes_alias(node.relation):
+            schema = schema.renamed((node.alias.text,))
+            relation = renamed(relation, schema.names)
         return FromItem(relation, (Source(node.alias.text, schema),))
+
+    # --- table functions ---------------------------------------------------------------------------------------------
+
+    def _table_function(self, node: sql.TableFunction) -> FromItem:
+        relation = TableFunctionBinder(self.queries, self._call_scope()).bind(node.call)
+        return FromItem(relation, (Source(None, relation.schema),))
+
+    def _unnest(self, node: sql.Unnest) -> FromItem:
+        relation = unnested(ExpressionBinder(self.queries, self._call_scope(), "UNNEST"), node)
+        return FromItem(relation, (Source(None, relation.schema),))
+
+    def _call_scope(self) -> Scope:
+        """What arguments may name: columns of the relations to the left, and of the queries around."""
+        return Scope((), Schema(()), self.context.correlation(), self.parent)
 
     # --- joins -------------------------------------------------------------------------------------------------------
 
@@ -182,6 +200,13 @@ class RelationBinder:
         return relation if condition == TRUE else self.queries.correlate_filter(relation, condition, node)
 
 
+def _takes_alias(node: sql.Relation) -> bool:
+    """Return whether the alias of a relation with one column is the name of that too."""
+    return isinstance(node, sql.Unnest) or (
+        isinstance(node, sql.DerivedTable) and isinstance(node.query, sql.ValuesQuery)
+    )
+
+
 def _may_correlate(node: sql.Relation) -> bool:
     """Return whether a relation sees the columns of those to its left."""
     if isinstance(node, sql.AliasedRelation | sql.Snapshot):
@@ -195,6 +220,8 @@ def renamed(relation: Relation, names: tuple[str, ...]) -> Relation:
     """The relation with other names of its columns."""
     if relation.schema.names == names:
         return relation
+    if isinstance(relation, Values | Unnest):
+        return replace(relation, columns=relation.columns.renamed(names))
     return Project(relation, tuple(map(relation.column, range(len(names)))), names)
 
 
@@ -204,4 +231,6 @@ _RULES: Final[dict[type, _Rule]] = {
     sql.DerivedTable: RelationBinder._derived,
     sql.AliasedRelation: RelationBinder._aliased,
     sql.JoinRelation: RelationBinder._join,
+    sql.TableFunction: RelationBinder._table_function,
+    sql.Unnest: RelationBinder._unnest,
 }

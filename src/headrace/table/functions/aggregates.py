@@ -5,7 +5,7 @@ from typing import Final
 
 from headrace.common.logical_types import ArrayType, LogicalType, MultisetType
 from headrace.table.functions.definitions import CallShape, FunctionDefinition, FunctionKind, Signature, TypeRule
-from headrace.table.functions.rules import AN_INT, ANY, CONDITION, NUMERIC, TEXT, always, takes
+from headrace.table.functions.rules import AN_INT, ANY, CONDITION, NUMERIC, TEXT, always, gives, takes
 from headrace.table.functions.types import (
     BIGINT,
     DOUBLE,
@@ -48,7 +48,7 @@ def _average(shape: CallShape, types: tuple[LogicalType, ...]) -> LogicalType:
 
 
 def _array(shape: CallShape, types: tuple[LogicalType, ...]) -> LogicalType:
-    return ArrayType(types[0], nullable=not shape.is_grouped)
+    return ArrayType(types[0], nullable=types[0].nullable)
 
 
 def _shifted(shape: CallShape) -> Signature | None:
@@ -60,7 +60,7 @@ def _shifted(shape: CallShape) -> Signature | None:
         return None
     if len(shape.operands) < 3:
         return Signature(shape.types, value.as_nullable())
-    kind = with_nullability(value, value.nullable or shape.types[2].nullable)
+    kind = with_nullability(value, shape.types[2].nullable)
     return Signature((*shape.types[:2], with_nullability(value, shape.types[2].nullable)), kind)
 
 
@@ -88,7 +88,7 @@ AGGREGATES: Final = (
     *_each("MIN MAX SINGLE_VALUE ANY_VALUE", _LIKE, _aggregate),
     *_each("FIRST_VALUE LAST_VALUE", _LIKE, _aggregate),
     *_each("EVERY SOME", takes(CONDITION, result=_like_argument), _aggregate),
-    _aggregate("LISTAGG", takes(TEXT, TEXT, optional=1, result=lambda shape, types: _over_group(shape, STRING))),
+    _aggregate("LISTAGG", takes(TEXT, TEXT, optional=1, result=gives(STRING))),
     _aggregate("COLLECT", takes(ANY, result=lambda _, types: MultisetType(types[0], nullable=False))),
     _aggregate("ARRAY_AGG", takes(ANY, result=_array)),
     _aggregate("JSON_OBJECTAGG", takes(TEXT, ANY, result=_JSON)),

@@ -14,6 +14,7 @@ from headrace.table.functions.definitions import (
 from headrace.table.functions.rules import (
     A_BIGINT,
     A_STRING,
+    A_TIME,
     CALENDAR,
     DATETIME,
     INTEGER,
@@ -87,7 +88,7 @@ def _added(shape: CallShape) -> Signature | None:
     return Signature(shape.types, with_nullability(kind, anyone_nullable(shape)))
 
 
-_WINDOW: Final = takes(MOMENT, an_interval, an_interval, an_interval, optional=2, result=like_argument())
+_WINDOW: Final = takes(MOMENT, an_interval, either(an_interval, A_TIME), A_TIME, optional=2, result=like_argument())
 
 TIMES: Final = (
     _now("CURRENT_DATE", DATE),

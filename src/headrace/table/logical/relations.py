@@ -239,6 +239,8 @@ class WindowTableFunction(Relation):
         step: the slide of ``HOP``, the step of ``CUMULATE``.
         offset: from the epoch, in milliseconds.
         partition_by: indices of the columns that sessions are kept by.
+        window_columns: ``window_start``, ``window_end`` and ``window_time``.
+        intervals: the sizes as they are written, for texts of plans.
     """
 
     input: Relation
@@ -249,6 +251,7 @@ class WindowTableFunction(Relation):
     offset: int = 0
     partition_by: tuple[int, ...] = ()
     window_columns: tuple[Field, ...] = ()
+    intervals: tuple[Literal, ...] = ()
 
     @cached_property
     def schema(self) -> Schema:

@@ -1,0 +1,193 @@
+"""Functions that give rows: windows, UNNEST, and table functions of users."""
+
+from typing import TYPE_CHECKING, Final
+
+from headrace.common.logical_types import (
+    ArrayType,
+    IntervalType,
+    LogicalType,
+    MapType,
+    MultisetType,
+    RowType,
+)
+from headrace.table.bind.errors import misspelt
+from headrace.table.bind.expressions import ExpressionBinder
+from headrace.table.bind.scopes import Scope
+from headrace.table.functions.types import INT, TIMESTAMPS, is_in, timestamp
+from headrace.table.logical.relations import Relation, Unnest, WindowKind, WindowTableFunction
+from headrace.table.logical.scalars import Literal
+from headrace.table.logical.schema import Field, Schema, TimeAttribute
+from headrace.table.parse.tree import expressions as sql
+from headrace.table.parse.tree import queries
+from headrace.table.parse.tree.node import SqlNode
+
+if TYPE_CHECKING:
+    from headrace.table.bind.queries import QueryBinder
+
+_PARAMETERS: Final = {
+    "TUMBLE": ("DATA", "TIMECOL", "SIZE", "OFFSET"),
+    "HOP": ("DATA", "TIMECOL", "SLIDE", "SIZE", "OFFSET"),
+    "CUMULATE": ("DATA", "TIMECOL", "STEP", "SIZE", "OFFSET"),
+    "SESSION": ("DATA", "TIMECOL", "GAP"),
+}
+_OPTIONAL: Final = "OFFSET"
+_STEPS: Final = ("SLIDE", "STEP")
+_MILLISECOND: Final = 1000
+
+
+class TableFunctionBinder:
+    """Binds a call that gives rows.
+
+    Args:
+        queries: what binds queries.
+        scope: what arguments may name.
+    """
+
+    def __init__(self, queries: "QueryBinder", scope: Scope) -> None:
+        self.queries = queries
+        self.context = queries.context
+        self.scope = scope
+
+    def bind(self, node: sql.Call) -> Relation:
+        """The rows that a call gives."""
+        if node.name in _PARAMETERS:
+            return self._window(node)
+        raise self.context.error(
+            node.function, f"no table function '{node.function}' is known", misspelt(node.name, _PARAMETERS)
+        )
+
+    # --- windows -----------------------------------------------------------------------------------------------------
+
+    def _window(self, node: sql.Call) -> Relation:
+        arguments = self._named(node, _PARAMETERS[node.name])
+        source, partition_by = self._rows(node, arguments["DATA"])
+        time_column = self._time_column(node, arguments["TIMECOL"], source)
+        intervals = {
+            name: self._interval(node, argument)
+            for name, argument in arguments.items()
+            if name not in ("DATA", "TIMECOL")
+        }
+        sizes = {name: literal.value // _MILLISECOND for name, literal in intervals.items()}
+        size = sizes.get("SIZE", sizes.get("GAP", 0))
+        step = next((sizes[name] for name in _STEPS if name in sizes), None)
+        self._check_sizes(node, sizes)
+        return WindowTableFunction(
+            source,
+            WindowKind(node.name),
+            time_column,
+            size,
+            step,
+            sizes.get("OFFSET", 0),
+            partition_by,
+            self._window_columns(source, time_column),
+            tuple(intervals.values()),
+        )
+
+    def _named(self, node: sql.Call, parameters: tuple[str, ...]) -> dict[str, sql.SqlExpression]:
+        """The arguments by the names of the parameters, in their order."""
+        found: dict[str, sql.SqlExpression] = {}
+        for at, argument in enumerate(node.arguments):
+            if isinstance(argument, sql.NamedArgument):
+                name = argument.name.text.upper()
+                if name not in parameters:
+                    raise self.context.error(
+                        argument.name, f"{node.name} has no parameter '{argument.name}'", misspelt(name, parameters)
+                    )
+                found[name] = argument.value
+            elif at < len(parameters):
+                found[parameters[at]] = argument
+        missing = [name for name in parameters if name not in found and name != _OPTIONAL]
+        if missing or len(node.arguments) > len(parameters):
+            usage = f"{node.name}(TABLE table, DESCRIPTOR(time), {', '.join(parameters[2:])})"
+            reason = f"{node.name} got {len(node.arguments)} arguments"
+            raise self.context.error(node, reason, f"Write {usage}, of which OFFSET may be left out.")
+        return {name: found[name] for name in parameters if name in found}
+
+    def _rows(self, node: sql.Call, argument: sql.SqlExpression) -> tuple[Relation, tuple[int, ...]]:
+        """The table that a window function reads, and the columns of PARTITION BY."""
+        if isinstance(argument, sql.ScalarQuery):
+            return self.queries.query(argument.query, self.scope.parent), ()
+        if not isinstance(argument, sql.TableArgument):
+            raise self.context.error(argument, f"{node.name} expects TABLE name, or a query in parentheses")
+        relation = self.queries.query(argument.query, self.scope.parent)
+        names = relation.schema.names
+        found = []
+        for name in argument.partition_by:
+            if name.text not in names:
+                raise self.context.error(name, f"column '{name}' not found", misspelt(name.text, names))
+            found.append(names.index(name.text))
+        return relation, tuple(found)
+
+    def _time_column(self, node: sql.Call, argument: sql.SqlExpression, source: Relation) -> int:
+        if not isinstance(argument, sql.Descriptor) or len(argument.columns) != 1:
+            raise self.context.error(argument, f"{node.name} expects DESCRIPTOR(column) here")
+        (path,) = argument.columns
+        name, names = path.names[-1].text, source.schema.names
+        if name not in names:
+            raise self.context.error(path, f"column '{name}' not found", misspelt(name, names))
+        column = source.schema[names.index(name)]
+        if not is_in(column.type, TIMESTAMPS):
+            raise self.context.error(
+                path, f"{node.name} requires a column of type TIMESTAMP or TIMESTAMP_LTZ, but '{name}' is {column.type}"
+            )
+        if self.context.is_streaming and column.time is None:
+            self.context.defer(
+                path,
+                f"{node.name} requires a time attribute, but '{name}' is a plain {column.type}",
+                "A column is one by WATERMARK FOR, or by PROCTIME(); computing with it makes it a plain one.",
+            )
+        return names.index(name)
+
+    def _interval(self, node: sql.Call, argument: sql.SqlExpression) -> Literal:
+        found = ExpressionBinder(self.queries, self.scope, node.name).bind(argument)
+        if not isinstance(found, Literal) or not isinstance(found.type, IntervalType):
+            raise self.context.error(argument, f"{node.name} expects an interval here, as INTERVAL '10' MINUTE")
+        if found.type.unit.is_of_months:
+            self.context.defer(argument, "the size of a window cannot be of months", "Use DAY, HOUR, MINUTE or SECOND.")
+        return found
+
+    def _check_sizes(self, node: sql.Call, sizes: dict[str, int]) -> None:
+        for name, size in sizes.items():
+            if size <= 0 and name != "OFFSET":
+                self.context.defer(node, f"{node.name} requires {name} to be positive, and it is {size} ms")
+        size, step = sizes.get("SIZE", 0), sizes.get("STEP")
+        if step is not None and step > 0 and size % step:
+            raise self.context.error(
+                node, f"CUMULATE requires SIZE to be an integral multiple of STEP: {size} ms and {step} ms"
+            )
+
+    def _window_columns(self, source: Relation, time_column: int) -> tuple[Field, ...]:
+        column = source.schema[time_column]
+        bound = timestamp(3).not_null()
+        time = column.time if self.context.is_streaming or column.time is TimeAttribute.PROCTIME else None
+        return (
+            Field("window_start", bound),
+            Field("window_end", bound),
+            Field("window_time", column.type.not_null(), time),
+        )
+
+
+# --- UNNEST ----------------------------------------------------------------------------------------------------------
+
+
+def unnested(binder: ExpressionBinder, node: queries.Unnest) -> Relation:
+    """``UNNEST(collection, ...) [WITH ORDINALITY]``."""
+    operands = binder.bind_all(node.operands)
+    fields: list[Field] = []
+    for operand, each in zip(operands, node.operands, strict=True):
+        fields.extend(_elements(binder, operand.type, each))
+    if node.with_ordinality:
+        fields.append(Field("ORDINALITY", INT.not_null()))
+    return Unnest(operands, Schema(tuple(fields)), node.with_ordinality)
+
+
+def _elements(binder: ExpressionBinder, kind: LogicalType, node: SqlNode) -> list[Field]:
+    """The columns of a collection's elements: of rows their fields, of maps key and value."""
+    if isinstance(kind, MapType):
+        return [Field("KEY", kind.key), Field("VALUE", kind.value)]
+    if not isinstance(kind, ArrayType | MultisetType):
+        raise binder.context.error(node, f"UNNEST expects an array, a map or a multiset, and not {kind}")
+    element = kind.element
+    if isinstance(element, RowType):
+        return [Field(name, part) for name, part in zip(element.names, element.types, strict=True)]
+    return [Field("EXPR$0", element)]
