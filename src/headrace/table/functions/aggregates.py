@@ -47,7 +47,7 @@ def _average(shape: CallShape, types: tuple[LogicalType, ...]) -> LogicalType:
     return _over_group(shape, kind)
 
 
-def _array(shape: CallShape, types: tuple[LogicalType, ...]) -> LogicalType:
+def _array(_: CallShape, types: tuple[LogicalType, ...]) -> LogicalType:
     return ArrayType(types[0], nullable=types[0].nullable)
 
 
