@@ -11,7 +11,7 @@ from headrace.common.output_tag import OutputTag
 from headrace.common.typeinfo import TypeInformation
 from headrace.expressions import Bound
 from headrace.graph.specs import FunctionSpec, InputKind, InputSchema, OperatorParameters, OperatorSpec, PassingSpec
-from headrace.operators.aggregates.aggregate import Aggregate
+from headrace.operators.aggregates.aggregate import BindableAggregate
 from headrace.operators.base import Operator
 from headrace.operators.join.find_pairs import SIDES, JoinInterval
 from headrace.operators.join.results import INNER, Outer, tagged_type
@@ -88,7 +88,7 @@ class AggregatedWindowSpec(TriggeredWindowSpec):
         known_layout: the columns of the windows, where the planner has found them.
     """
 
-    aggregates: tuple[Aggregate, ...]
+    aggregates: tuple[BindableAggregate, ...]
     has_key: bool = True
     known_layout: ColumnarWindowLayout | None = field(default=None, repr=False, compare=False)
 
@@ -104,8 +104,9 @@ class AggregatedWindowSpec(TriggeredWindowSpec):
         """
         if self.known_layout is not None:
             return self.known_layout
-        from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+        from headrace.operators.window.columnar.layout import ColumnarWindowLayout, check_any
 
+        check_any(self.aggregates)
         key = records.key
         assert key is not None, "the graph takes keyed records only"
         names = key.names if self.has_key else ()
@@ -139,14 +140,18 @@ class GroupAggregateSpec(OperatorSpec):
         aggregates: the built-in aggregates.
         update_before: whether an update takes the former result back as well.
         retracts: whether records may take former ones back.
+        ttl: after how many milliseconds of processing time without records a key is forgotten; 0 for never.
+        allows_none: whether there may be no aggregate, where only the different keys are wanted.
     """
 
     kind: ClassVar[str] = "GroupAggregate"
     inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED,)
     state_kinds: ClassVar[StateKinds] = KEYED
-    aggregates: tuple[Aggregate, ...]
+    aggregates: tuple[BindableAggregate, ...]
     update_before: bool
     retracts: bool
+    ttl: int = 0
+    allows_none: bool = False
 
     def layout(self, records: InputSchema) -> ColumnarWindowLayout:
         """The columns of the results over such records.
@@ -156,12 +161,20 @@ class GroupAggregateSpec(OperatorSpec):
             InvalidProgramError: when two columns of the output have the same name, or records may be taken back from an
                 aggregate that cannot do that.
         """
-        from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+        from headrace.operators.window.columnar.layout import ColumnarWindowLayout, check_any
 
+        if not self.allows_none:
+            check_any(self.aggregates)
         key = records.key
         assert key is not None, "the graph takes keyed records only"
         return ColumnarWindowLayout.of(
-            records.record_type, key.codec, self.aggregates, key.fields, key.names, (), retracts=self.retracts
+            records.record_type,
+            key.codec,
+            self.aggregates,
+            key.fields,
+            key.names,
+            (),
+            retracts=self.retracts,
         )
 
     def why_insertions_only(self, inputs: Sequence[InputSchema]) -> str:
@@ -181,7 +194,7 @@ class GroupAggregateSpec(OperatorSpec):
 
         layout = self.layout(parameters.inputs[0]).of_operator(parameters.place, parameters.renamed_fields)
         is_batch = parameters.task.is_batch
-        return GroupAggregateOperator(layout, update_before=self.update_before, is_batch=is_batch)
+        return GroupAggregateOperator(layout, update_before=self.update_before, is_batch=is_batch, ttl=self.ttl)
 
 
 @dataclass(frozen=True, slots=True)

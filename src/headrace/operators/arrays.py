@@ -94,6 +94,21 @@ def lists_of(elements: pa.Array, lengths: npt.NDArray[np.int64], is_missing: Mas
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), elements, mask=mask)
 
 
+def codes_of(array: pa.Array) -> npt.NDArray[np.int64]:
+    """A number for each value, the same for equal ones; nulls are equal, and so are NaN."""
+    if pa.types.is_struct(array.type):
+        found = np.asarray(array.is_valid()).astype(np.int64)
+        for field in array.flatten():
+            codes = codes_of(field)
+            found = np.unique(found * (int(codes.max(initial=0)) + 1) + codes, return_inverse=True)[1]
+        return found
+    if pa.types.is_nested(array.type):
+        seen: dict[str, int] = {}
+        return np.array([seen.setdefault(repr(value), len(seen)) for value in array.to_pylist()], np.int64)
+    encoded = array.dictionary_encode(null_encoding="encode")
+    return fixed_width(encoded.indices).astype(np.int64)
+
+
 def differ(some: pa.Array, others: pa.Array) -> Mask:
     """Where two arrays of one type have different values; nulls, and NaN, are equal to themselves."""
     if pa.types.is_struct(some.type):

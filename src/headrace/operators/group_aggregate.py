@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.common.batch import Batch, Kinds
-from headrace.common.constants import MAX_WATERMARK
+from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import StateMigrationError
 from headrace.common.types import RowKind
 from headrace.operators.aggregates.aggregator import GroupedRows, running_sums
@@ -23,7 +23,7 @@ from headrace.state.evolution import OTHER_UID
 from headrace.state.key_sorted_table import KeySortedTable, register_key_sorted_merger
 from headrace.state.keys import KeyColumn
 from headrace.state.runs.grouping import Groups, Segments, group_rows, in_order
-from headrace.state.runs.layout import HASH, KEY, LIVE
+from headrace.state.runs.layout import HASH, KEY, LIVE, RETAINED_UNTIL
 from headrace.state.table_layout import TableLayout
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _STORE: Final = "group-aggregates"
 _KIND: Final = "aggregates-by-key"
+_KIND_THAT_EXPIRES: Final = "aggregates-by-key-that-expire"
 _WORDS: Final = {"keys": "key type", "parts": "set of aggregates, or others for records that may be taken back"}
 _WAITING_ROWS: Final = 1 << 16
 """So many records wait at most; the more there are, the less often a key is read and written."""
@@ -57,14 +58,17 @@ class GroupAggregateOperator(KeyedOperator):
         layout: the aggregates and the columns.
         update_before: whether an update takes the former result back as well.
         is_batch: whether only the last result of each key is emitted.
+        ttl: how many milliseconds of processing time after its last record a key is forgotten; 0 for never. Updates
+            are emitted then also where the result stays the same, so that what reads them forgets no earlier.
     """
 
-    def __init__(self, layout: ColumnarWindowLayout, *, update_before: bool, is_batch: bool) -> None:
+    def __init__(self, layout: ColumnarWindowLayout, *, update_before: bool, is_batch: bool, ttl: int = 0) -> None:
         super().__init__()
         self._layout = layout
         self._aggregators = layout.aggregators
         self._update_before = update_before
         self._is_batch = is_batch
+        self._ttl, self._now = ttl, MIN_WATERMARK
         self._waiting: WaitingBatches[KeyedBatch] = WaitingBatches(_WAITING_ROWS, are_stored=True)
 
     def restore_state(self, context: OperatorContext) -> None:
@@ -74,17 +78,19 @@ class GroupAggregateOperator(KeyedOperator):
         layout = self._layout
         _, key, *accumulators = layout.accumulator_schema
         live = pa.field(LIVE, pa.bool_())
-        self._schema = pa.schema([pa.field(HASH, pa.uint64()), key.with_name(KEY), live, *accumulators])
+        fields = [pa.field(HASH, pa.uint64()), key.with_name(KEY), live, *accumulators]
+        self._schema = pa.schema([*fields, pa.field(RETAINED_UNTIL, pa.int64())] if self._ttl else fields)
         about = {"keys": layout.codec.to_json(), "parts": layout.aggregators.to_json()}
-        what = "the aggregates of keys"
-        table = TableLayout(what, _KIND, self._schema, 2, about, _WORDS, named_now=layout.named_now)
+        what, kind = "the aggregates of keys", _KIND_THAT_EXPIRES if self._ttl else _KIND
+        table = TableLayout(what, kind, self._schema, 2, about, _WORDS, named_now=layout.named_now)
         self._table = KeySortedTable(context.state.store(_STORE), table, latest_only=True)
 
     def begin_epoch(self, scope: EpochScope) -> None:
         self._watermark = scope.watermark
         self._waiting.forget()
         self._arrivals = Arrivals(scope.epoch)
-        self._table.begin_epoch()
+        self._now = scope.processing_time if self._ttl else MIN_WATERMARK
+        self._table.begin_epoch(self._now)
 
     def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
         if self._waiting.add(0, batch):
@@ -98,7 +104,7 @@ class GroupAggregateOperator(KeyedOperator):
         super().advance_watermark(watermark)
 
     def end_epoch(self) -> None:
-        self._table.end_epoch()
+        self._table.end_epoch(self._now)
 
     def _add_waiting(self) -> None:
         arrived = ArrivedRecords.taken(self._waiting, self._layout, self._arrivals, self.context)
@@ -109,7 +115,7 @@ class GroupAggregateOperator(KeyedOperator):
         keys = KeyColumn(gather(chunk.keys, groups.first_rows), chunk.hashes[groups.first_rows])
         of_stored, stored = self._table.find(keys)
         is_live = fixed_width(stored.column(LIVE)) != 0
-        of_stored, columns = of_stored[is_live], stored.filter(pa.array(is_live)).columns[3:]
+        of_stored, columns = of_stored[is_live], stored.filter(pa.array(is_live)).columns[3 : 3 + self._layout.width]
         steps = _steps(arrived.batch.kinds, groups.order)
         lives = _Lives.of(groups.segments, steps, of_stored, fixed_width(columns[0]))
         columns = self._accumulators(chunk, groups.order, steps, lives, columns)
@@ -143,6 +149,7 @@ class GroupAggregateOperator(KeyedOperator):
         is_first = np.zeros(len(lives.rows), np.bool_)
         is_first[segments.starts] = True
         is_changed = is_first.copy()
+        is_changed |= self._ttl > 0
         for column in values:
             is_changed[1:] |= differ(column.slice(1), column.slice(0, len(column) - 1))
         after = np.flatnonzero(is_changed & (lives.rows >= 0))
@@ -170,7 +177,7 @@ class GroupAggregateOperator(KeyedOperator):
             columns = [gather(column, elements) for column in columns]
             counts, of_keys = segments.counts[left], of_keys[left]
             segments = Segments(np.cumsum(counts) - counts, len(elements))
-        merged = self._aggregators.merge(columns, segments)
+        merged = self._aggregators.settle(self._aggregators.merge(columns, segments))
         if len(gone):
             columns = [pa.concat_arrays([column, pa.nulls(len(gone), column.type)]) for column in merged]
             of_keys = np.concatenate((of_keys, gone))
@@ -181,11 +188,14 @@ class GroupAggregateOperator(KeyedOperator):
             is_live = np.ones(len(of_keys), np.bool_)
         written = keys.take(of_keys)
         arrays = [pa.array(written.hashes), written.values, pa.array(is_live), *merged]
-        self._table.append(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
+        if self._ttl:
+            arrays.append(pa.array(np.full(len(written), self._now + self._ttl)))
+        self._table.append(pa.RecordBatch.from_arrays(arrays, schema=self._schema), self._now)
 
     def _emit_all(self) -> None:
-        self._table.end_epoch()
+        self._table.end_epoch(self._now)
         _, keys, _, *columns = self._table.stored().columns
+        columns = columns[: self._layout.width]
         if count := len(keys):
             results = self._layout.finish(keys, (), columns)
             times = np.full(count, MAX_WATERMARK), np.full(count, self._watermark)
@@ -269,3 +279,4 @@ def _counts(keys: Segments, steps: Longs, of_stored: Longs, stored: Longs) -> tu
 
 
 register_key_sorted_merger(_KIND, latest_only=True)
+register_key_sorted_merger(_KIND_THAT_EXPIRES, latest_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, TypeInformation
@@ -58,6 +58,13 @@ def has_order(type_: TypeInformation) -> bool:
 
 ORDERED: Final = ColumnTypes(has_order, "numbers, text, booleans, dates and times")
 NUMBERS: Final = ColumnTypes(partial(is_one_of, WHOLE_NUMBERS | FLOATS), "numbers of up to 64 bits")
+
+
+class BindableAggregate(Protocol):
+    """What can be bound to the columns of an input: an aggregate of the DataStream API, or a call of SQL."""
+
+    def bind(self, input_type: TypeInformation, *, retracts: bool = False) -> BoundAggregate:
+        """The aggregate over records of a type, which may be taken back or not."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

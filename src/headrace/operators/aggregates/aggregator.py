@@ -31,7 +31,17 @@ Merge = Callable[[list[pa.Array], Segments], list[pa.Array]]
 Fields = tuple[tuple[str, TypeInformation], ...]
 
 
-Input = int | Bound
+class DerivedColumn(ABC):
+    """What is made of columns of the input without an expression; equal ones are made once."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def of(self, columns: pa.RecordBatch) -> pa.Array:
+        """The column."""
+
+
+Input = int | Bound | DerivedColumn
 """What an aggregator looks at: a column of the input by its position, or what is computed of its columns."""
 
 
@@ -188,6 +198,10 @@ class Aggregator(ABC):
         """The accumulator of each group that takes its rows away from the accumulators that it is merged with."""
         return self.negate(self.accumulate(rows))
 
+    def settle(self, columns: list[pa.Array]) -> list[pa.Array]:
+        """Accumulators that are each of all records of a key, without what does not matter to later ones."""
+        return columns
+
     def result(self, columns: list[pa.Array]) -> pa.Array:
         """The value of each accumulator; null when there was none among the rows."""
         return columns[0]
@@ -329,6 +343,11 @@ class AggregatorList:
         """Each row merged with all rows before it in its group."""
         pairs = zip(self.aggregators, self._split(columns), strict=True)
         return [column for aggregator, own in pairs for column in aggregator.scan(own, segments)]
+
+    def settle(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
+        """The columns of accumulators of all records of a key, without what does not matter to later ones."""
+        pairs = zip(self.aggregators, self._split(columns), strict=True)
+        return [column for aggregator, own in pairs for column in aggregator.settle(own)]
 
     def negate(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
         """The columns of accumulators that take away what these add, once they are merged."""

@@ -12,8 +12,15 @@ from headrace.common.columns import schema_of, values_to_array
 from headrace.common.errors import InvalidProgramError
 from headrace.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from headrace.expressions import Bound
-from headrace.operators.aggregates.aggregate import Aggregate
-from headrace.operators.aggregates.aggregator import Aggregator, AggregatorList, BoundAggregate, Input, with_new_names
+from headrace.operators.aggregates.aggregate import BindableAggregate
+from headrace.operators.aggregates.aggregator import (
+    Aggregator,
+    AggregatorList,
+    BoundAggregate,
+    DerivedColumn,
+    Input,
+    with_new_names,
+)
 from headrace.operators.aggregates.simple import CountRows, KeyField
 from headrace.operators.base import OperatorContext
 from headrace.operators.stateless import computed
@@ -26,6 +33,16 @@ PARTS: Final = "parts"
 """What stored accumulators say about the aggregators that made them."""
 
 _CANONICAL_TYPES = {pa.int64(): Types.LONG(), pa.string(): Types.STRING(), pa.binary(): Types.BYTES()}
+
+
+def check_any(aggregates: Sequence[BindableAggregate]) -> None:
+    """Refuse a program that asks for no aggregate.
+
+    Raises:
+        InvalidProgramError: when there is none.
+    """
+    if not aggregates:
+        raise InvalidProgramError("aggregate(...) needs at least one aggregate: count(), sum('field'), …")
 
 
 @dataclass(frozen=True)
@@ -53,7 +70,7 @@ class ColumnarWindowLayout:
     def of(
         input_type: TypeInformation,
         codec: KeyCodec,
-        aggregates: Sequence[Aggregate],
+        aggregates: Sequence[BindableAggregate],
         key_fields: Sequence[str | int] | None = None,
         key_names: tuple[str, ...] = ("key",),
         window_names: tuple[str, ...] = TimeWindowSerializer.names,
@@ -65,7 +82,7 @@ class ColumnarWindowLayout:
         Args:
             input_type: the type of the records.
             codec: how keys are stored.
-            aggregates: what is computed; at least one.
+            aggregates: what is computed; none where only keys are wanted.
             key_fields: the fields that the key is made of, which become columns of the output.
             key_names: what the columns of the key are called without such fields: one for the key as it is, several
                 for the fields of a tuple, none to leave the key out.
@@ -74,11 +91,9 @@ class ColumnarWindowLayout:
 
         Raises:
             InvalidTypeError: when an aggregate does not fit the records.
-            InvalidProgramError: when there is no aggregate, or two columns of the output have the same name; and when
-                records may be taken back, and an aggregate cannot do that.
+            InvalidProgramError: when two columns of the output have the same name; and when records may be taken back,
+                and an aggregate cannot do that.
         """
-        if not aggregates:
-            raise InvalidProgramError("aggregate(...) needs at least one aggregate: count(), sum('field'), …")
         indices = [input_type.field_index(field) for field in key_fields or ()]
         names = tuple(input_type.field_names[index] for index in indices)
         is_kept_as_is = len(indices) <= 1 and codec.arrow_type in (pa.int64(), pa.string())
@@ -189,6 +204,7 @@ class ColumnarWindowLayout:
         sources = self.aggregators.inputs
         expressions = tuple(source for source in sources if isinstance(source, Bound))
         found: dict[Input, pa.Array] = {i: batch.columns.column(i) for i in sources if isinstance(i, int)}
+        found |= {source: source.of(batch.columns) for source in sources if isinstance(source, DerivedColumn)}
         if expressions:
             found |= zip(expressions, computed(expressions, batch, context), strict=True)
         return found

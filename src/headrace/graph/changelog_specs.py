@@ -1,0 +1,185 @@
+"""Specs of operators over changelogs: rows of keys that come, change and go."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from headrace.common.typeinfo import RowTypeInfo, TypeInformation, Types
+from headrace.expressions import Bound
+from headrace.graph.specs import InputKind, InputSchema, OperatorParameters, OperatorSpec
+from headrace.operators.base import Operator
+from headrace.operators.changelog.order import SortField
+from headrace.operators.changelog.rank import (
+    AppendRankOperator,
+    ChangingRankOperator,
+    Ranking,
+    RankRange,
+    RankStrategy,
+)
+from headrace.state.keys import KeyCodec
+from headrace.state.protocols import KEYED, StateKinds
+
+_KEYED_INPUT: tuple[InputKind, ...] = (InputKind.KEYED,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangelogSpec(OperatorSpec):
+    """The root of operators that remember rows of keys.
+
+    Attributes:
+        ttl: for how many milliseconds of processing time rows are remembered; 0 for ever.
+    """
+
+    inputs: ClassVar[tuple[InputKind, ...]] = _KEYED_INPUT
+    state_kinds: ClassVar[StateKinds] = KEYED
+    ttl: int = 0
+
+    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
+        return inputs[0].record_type
+
+    def kept_records(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
+        return {"": inputs[0].record_type}
+
+    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        return True
+
+
+def codec_of(schema: InputSchema) -> KeyCodec:
+    """How the keys of a keyed input are stored."""
+    assert schema.key is not None, "the graph takes keyed records only"
+    return schema.key.codec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangelogNormalizeSpec(ChangelogSpec):
+    """Upserts by key as a changelog in which each update follows what it changes.
+
+    Attributes:
+        update_before: whether an update takes the former row back as well.
+        condition: which rows are kept; one that no longer holds it is deleted. None for all.
+    """
+
+    kind: ClassVar[str] = "ChangelogNormalize"
+    update_before: bool = True
+    condition: Bound | None = None
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.changelog.last_row import LastRowOperator
+
+        schema = parameters.inputs[0]
+        return LastRowOperator(
+            schema.record_type,
+            codec_of(schema),
+            update_before=self.update_before,
+            condition=self.condition,
+            ttl=self.ttl,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeduplicateSpec(ChangelogSpec):
+    """The last row of each key, of rows that only come, as a changelog; or the first one.
+
+    Attributes:
+        keeps_last: whether the last row is kept.
+        time_field: the position of the column of event times that rows are ordered by; None for the order of arrival.
+        update_before: whether an update takes the former row back as well.
+    """
+
+    kind: ClassVar[str] = "Deduplicate"
+    keeps_last: bool
+    time_field: int | None = None
+    update_before: bool = True
+
+    def why_insertions_only(self, inputs: Sequence[InputSchema]) -> str:
+        return "what was there before the row that is taken back is not remembered"
+
+    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        return self.keeps_last
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.changelog.event_time import EarliestRowOperator
+        from headrace.operators.changelog.last_row import FirstRowOperator, LastRowOperator
+
+        schema = parameters.inputs[0]
+        type_, codec = schema.record_type, codec_of(schema)
+        if self.keeps_last:
+            return LastRowOperator(
+                type_,
+                codec,
+                update_before=self.update_before,
+                emits_equal=True,
+                time_field=self.time_field,
+                ttl=self.ttl,
+            )
+        if self.time_field is None:
+            return FirstRowOperator(type_, codec, ttl=self.ttl)
+        return EarliestRowOperator(type_, codec, time_field=self.time_field, ttl=self.ttl)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankSpec(ChangelogSpec):
+    """The first rows of each key in an order (Top-N), and ``LIMIT`` where nothing orders them.
+
+    Attributes:
+        order: what rows are ordered by; of rows that tie the one that came first is first.
+        ranks: which ranks are emitted.
+        strategy: what records do.
+        unique_key: the positions of columns of which a new row takes the place of the one before, where records update.
+        update_before: whether an update takes the former row back as well.
+        rank_name: the name of the column of ranks.
+    """
+
+    kind: ClassVar[str] = "Rank"
+    order: tuple[SortField, ...]
+    ranks: RankRange
+    strategy: RankStrategy
+    unique_key: tuple[int, ...] = ()
+    update_before: bool = True
+    rank_name: str = "w0$o0"
+
+    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
+        type_ = inputs[0].record_type
+        if not self.ranks.shows_rank:
+            return type_
+        return RowTypeInfo((*type_.field_types, Types.LONG()), (*type_.field_names, self.rank_name))
+
+    def why_insertions_only(self, inputs: Sequence[InputSchema]) -> str:
+        appends = self.strategy is RankStrategy.APPEND
+        return "rows that would move up when another one goes are not remembered" if appends else ""
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        schema = parameters.inputs[0]
+        type_, codec = schema.record_type, codec_of(schema)
+        output = self.output_type(parameters.inputs)
+        assert output is not None
+        unique_key = self.unique_key if self.strategy is RankStrategy.UPDATE else ()
+        ranking = Ranking(self.order, self.ranks, self.update_before, unique_key)
+        kind = AppendRankOperator if self.strategy is RankStrategy.APPEND else ChangingRankOperator
+        return kind(type_, output, codec, ranking, ttl=self.ttl)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TemporalSortSpec(ChangelogSpec):
+    """Rows in the order of event time, once the watermark passes it; all of them have one key.
+
+    Attributes:
+        time_field: the position of the column of event times.
+        order: what rows of one time are ordered by.
+    """
+
+    kind: ClassVar[str] = "TemporalSort"
+    time_field: int
+    order: tuple[SortField, ...] = ()
+
+    def why_insertions_only(self, inputs: Sequence[InputSchema]) -> str:
+        return "rows that have left in the order of time are not taken back"
+
+    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        return False
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.changelog.event_time import TemporalSortOperator
+
+        schema = parameters.inputs[0]
+        return TemporalSortOperator(schema.record_type, codec_of(schema), time_field=self.time_field, order=self.order)

@@ -1,0 +1,295 @@
+"""``AggregateCall``: one call of an aggregate function of SQL, and the table of these functions."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import pyarrow as pa
+
+from headrace.common.errors import UnsupportedOperationError
+from headrace.common.logical_types import LogicalType, RowType
+from headrace.common.typeinfo import TypeInformation
+from headrace.common.typeinfo.types import type_of_logical
+from headrace.operators.aggregates.aggregator import Aggregator, BoundAggregate, Emit, Input, Running, only_result
+from headrace.operators.aggregates.calls import multisets, numbers, ordered
+from headrace.operators.aggregates.calls.inputs import Boxed, Doubles, Filtered, Present
+from headrace.operators.aggregates.calls.numbers import DecimalSum, WrappingSum
+from headrace.operators.aggregates.calls.ordered import OrderedValues
+from headrace.operators.aggregates.distinct import (
+    DistinctSketch,
+    Multiset,
+    element_at,
+    running_distinct,
+    running_extreme,
+)
+from headrace.operators.aggregates.simple import CountRows, CountTrue, CountValues, FirstOrLast, MinOrMax
+from headrace.operators.aggregates.sums import SumFiniteFloats, SumFloats
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateCall:
+    """A call of an aggregate function over columns of the input.
+
+    Attributes:
+        function: its name in SQL, in capitals (``COUNT``, ``SUM``, ``$SUM0``, ...).
+        arguments: the positions of the columns that it looks at; none for ``COUNT(*)``.
+        type: the type of its result.
+        name: the name of its column in the output.
+        is_distinct: whether each value counts once.
+        filter: the position of a boolean column, of which only the rows count where it is true.
+        constants: the values of arguments that are literals, by their place among the arguments.
+        options: what else is said: ``null_on_null`` and ``ignores_nulls``.
+    """
+
+    function: str
+    arguments: tuple[int, ...]
+    type: LogicalType
+    name: str
+    is_distinct: bool = False
+    filter: int | None = None
+    constants: tuple[tuple[int, Any], ...] = ()
+    options: tuple[tuple[str, Any], ...] = ()
+
+    def bind(self, input_type: TypeInformation, *, retracts: bool = False) -> BoundAggregate:
+        """The aggregate over records of a type; see ``Aggregate.bind``."""
+        return bind_call(self, input_type, retracts=retracts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Remembered:
+    """What a call needs: aggregators, and how their results make its own."""
+
+    aggregators: tuple[Aggregator, ...]
+    emit: Emit = only_result
+    is_ordered: bool = False
+    running: Running | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Binding:
+    """A call over an input.
+
+    Attributes:
+        call: the call.
+        types: the types of the columns of the input.
+        retracts: whether records may be taken back.
+    """
+
+    call: AggregateCall
+    types: tuple[LogicalType, ...]
+    retracts: bool
+
+    @property
+    def arrow_type(self) -> pa.DataType:
+        """The type of the column of results."""
+        return self.call.type.arrow_type
+
+    def column(self, place: int = 0) -> Input:
+        """An argument, null where the filter does not hold."""
+        index = self.call.arguments[place]
+        return index if self.call.filter is None else Filtered(index, self.call.filter)
+
+    def type(self, place: int = 0) -> LogicalType:
+        """The type of an argument."""
+        return self.types[self.call.arguments[place]]
+
+    def info(self, place: int = 0) -> TypeInformation:
+        """The same as the type of a field."""
+        return type_of_logical(self.type(place))
+
+    def name(self, what: str = "") -> str:
+        """What an accumulator is called: by the arguments and the filter."""
+        text = ",".join(map(str, self.call.arguments))
+        return f"{what}{text}" if self.call.filter is None else f"{what}{text}|{self.call.filter}"
+
+    def constant(self, place: int, default: Any = None) -> Any:
+        """The value of an argument that is a literal."""
+        return dict(self.call.constants).get(place, default)
+
+    def option(self, name: str) -> Any:
+        """What is said beside the arguments."""
+        return dict(self.call.options).get(name)
+
+    def count(self) -> Aggregator:
+        """How many values there are."""
+        return CountValues(self.column(), self.name())
+
+    def ordered(self, places: tuple[int, ...], *, skips_nulls: bool) -> OrderedValues:
+        """The values of some arguments in order, as structs."""
+        columns = tuple(self.call.arguments[place] for place in places)
+        fields = RowType(tuple(f"f{place}" for place in places), tuple(self.type(place) for place in places))
+        name = f"{'values' if skips_nulls else 'rows'}:{','.join(map(str, columns))}|{self.call.filter}"
+        return OrderedValues(Boxed(columns, self.call.filter, skips_nulls), name, type_of_logical(fields))
+
+    def multiset(self) -> Multiset:
+        """The different values."""
+        return Multiset(self.column(), self.name(), self.info())
+
+
+def bind_call(call: AggregateCall, input_type: TypeInformation, *, retracts: bool) -> BoundAggregate:
+    """What has to be remembered for a call over records of a type, and how its result is made of that.
+
+    Args:
+        call: the call.
+        input_type: the type of the records, which has fields.
+        retracts: whether records may be taken back.
+
+    Raises:
+        UnsupportedOperationError: when the function is not there, or cannot take records back.
+    """
+    make = (_DISTINCT if call.is_distinct else _FUNCTIONS).get(call.function) or _FUNCTIONS.get(call.function)
+    if make is None or (call.is_distinct and call.function not in _DISTINCT and call.function not in _IDEMPOTENT):
+        distinct = "(DISTINCT ...)" if call.is_distinct and call.function in _FUNCTIONS else ""
+        raise UnsupportedOperationError(f"there is no aggregate function {call.function}{distinct} yet")
+    types = tuple(field.logical_type for field in input_type.field_types)
+    found = make(_Binding(call, types, retracts))
+    result = type_of_logical(call.type)
+    return BoundAggregate(call.name, result, found.aggregators, found.emit, found.is_ordered, found.running)
+
+
+def _count(of: _Binding) -> _Remembered:
+    call = of.call
+    if len(call.arguments) == 1:
+        return _Remembered((of.count(),))
+    if call.filter is None and not call.arguments:
+        return _Remembered((CountRows(),))
+    return _Remembered((CountTrue(Present(call.arguments, call.filter), of.name("present:")),))
+
+
+def _total(of: _Binding) -> Aggregator:
+    arrow_type = of.type().arrow_type
+    if pa.types.is_decimal(arrow_type):
+        return DecimalSum(of.column(), of.name("decimals:"), arrow_type.scale)
+    if pa.types.is_floating(arrow_type):
+        return (SumFiniteFloats if of.retracts else SumFloats)(of.column(), of.name())
+    return WrappingSum(of.column(), of.name("integers:"))
+
+
+def _sum(of: _Binding) -> _Remembered:
+    return _Remembered((_total(of), of.count()), partial(numbers.counted_sum, of.arrow_type))
+
+
+def _sum_or_zero(of: _Binding) -> _Remembered:
+    return _Remembered((_total(of), of.count()), partial(numbers.sum_or_zero, of.arrow_type))
+
+
+def _average(of: _Binding) -> _Remembered:
+    return _Remembered((_total(of), of.count()), partial(numbers.average, of.arrow_type))
+
+
+def _variance(of: _Binding, *, is_sample: bool, is_root: bool) -> _Remembered:
+    index, kind = of.call.arguments[0], SumFiniteFloats if of.retracts else SumFloats
+    sums = kind(Doubles(index, of.call.filter), of.name("doubles:"))
+    squares = kind(Doubles(index, of.call.filter, is_squared=True), of.name("squares:"))
+    return _Remembered((sums, squares, of.count()), partial(numbers.variance, of.arrow_type, is_sample, is_root))
+
+
+def _extreme(of: _Binding, *, is_largest: bool) -> _Remembered:
+    if not of.retracts:
+        return _Remembered((MinOrMax(of.column(), of.name(), of.info(), is_largest),))
+    emit = partial(element_at, -1 if is_largest else 0)
+    return _Remembered((of.multiset(),), emit, running=partial(running_extreme, is_largest))
+
+
+def _edge(of: _Binding, *, is_last: bool) -> _Remembered:
+    if not of.retracts:
+        return _Remembered((FirstOrLast(of.column(), of.name(), of.info(), is_last),), is_ordered=True)
+    values = of.ordered((0,), skips_nulls=True)
+    return _Remembered((values,), ordered.last_of if is_last else ordered.first_of, is_ordered=True)
+
+
+def _listagg(of: _Binding) -> _Remembered:
+    separator = of.constant(1, "," if len(of.call.arguments) == 1 else None)
+    places = (0,) if separator is not None else (0, 1)
+    emit = partial(ordered.joined_text, separator, of.call.is_distinct)
+    return _Remembered((of.ordered(places, skips_nulls=True),), emit, is_ordered=True)
+
+
+def _array_agg(of: _Binding) -> _Remembered:
+    emit = partial(ordered.array_of, of.arrow_type, of.call.is_distinct)
+    return _Remembered((of.ordered((0,), skips_nulls=bool(of.option("ignores_nulls"))),), emit, is_ordered=True)
+
+
+def _single_value(of: _Binding) -> _Remembered:
+    return _Remembered((of.ordered((0,), skips_nulls=False),), ordered.single_value, is_ordered=True)
+
+
+def _json_array(of: _Binding) -> _Remembered:
+    values = of.ordered((0,), skips_nulls=not of.option("null_on_null"))
+    return _Remembered((values,), partial(ordered.json_array, ordered.plain_json), is_ordered=True)
+
+
+def _json_object(of: _Binding) -> _Remembered:
+    values = of.ordered((0, 1), skips_nulls=of.option("null_on_null") is False)
+    return _Remembered((values,), partial(ordered.json_object, ordered.plain_json), is_ordered=True)
+
+
+def _collect(of: _Binding) -> _Remembered:
+    return _Remembered((of.multiset(),), partial(multisets.multiset_of, of.arrow_type))
+
+
+def _percentile(of: _Binding) -> _Remembered:
+    parts = of.constant(1)
+    if parts is None or len(of.call.arguments) > 2:
+        raise UnsupportedOperationError("PERCENTILE takes a literal, or an ARRAY of literals, for which percentiles")
+    many = isinstance(parts, list | tuple)
+    shares = tuple(float(part) for part in (parts if many else (parts,)))
+    return _Remembered((of.multiset(),), partial(multisets.percentiles, shares, not many))
+
+
+def _approximate_count(of: _Binding) -> _Remembered:
+    if of.retracts:
+        raise UnsupportedOperationError("APPROX_COUNT_DISTINCT cannot take records back")
+    return _Remembered((DistinctSketch(of.column(), of.name()),))
+
+
+def _count_of_distinct(of: _Binding) -> _Remembered:
+    return _Remembered((of.multiset(),), multisets.count_of_distinct, running=running_distinct)
+
+
+def _of_distinct(emit: Callable[..., pa.Array], of: _Binding) -> _Remembered:
+    return _Remembered((of.multiset(),), partial(emit, of.arrow_type))
+
+
+_Make = Callable[[_Binding], _Remembered]
+
+_FUNCTIONS: Final[Mapping[str, _Make]] = {
+    "COUNT": _count,
+    "SUM": _sum,
+    "$SUM0": _sum_or_zero,
+    "SUM0": _sum_or_zero,
+    "AVG": _average,
+    "MIN": partial(_extreme, is_largest=False),
+    "MAX": partial(_extreme, is_largest=True),
+    "STDDEV": partial(_variance, is_sample=True, is_root=True),
+    "STDDEV_POP": partial(_variance, is_sample=False, is_root=True),
+    "STDDEV_SAMP": partial(_variance, is_sample=True, is_root=True),
+    "VAR_POP": partial(_variance, is_sample=False, is_root=False),
+    "VAR_SAMP": partial(_variance, is_sample=True, is_root=False),
+    "VARIANCE": partial(_variance, is_sample=True, is_root=False),
+    "FIRST_VALUE": partial(_edge, is_last=False),
+    "LAST_VALUE": partial(_edge, is_last=True),
+    "LISTAGG": _listagg,
+    "ARRAY_AGG": _array_agg,
+    "SINGLE_VALUE": _single_value,
+    "COLLECT": _collect,
+    "PERCENTILE": _percentile,
+    "JSON_ARRAYAGG": _json_array,
+    "JSON_OBJECTAGG": _json_object,
+    "APPROX_COUNT_DISTINCT": _approximate_count,
+}
+"""What each function needs, by its name."""
+
+_DISTINCT: Final[Mapping[str, _Make]] = {
+    "COUNT": _count_of_distinct,
+    "SUM": partial(_of_distinct, multisets.sum_of_distinct),
+    "AVG": partial(_of_distinct, multisets.average_of_distinct),
+    "LISTAGG": _listagg,
+    "ARRAY_AGG": _array_agg,
+    "COLLECT": lambda of: _Remembered((of.multiset(),), partial(multisets.set_of, of.arrow_type)),
+}
+"""The same where each value counts once."""
+
+_IDEMPOTENT: Final = frozenset({"MIN", "MAX", "FIRST_VALUE", "LAST_VALUE", "APPROX_COUNT_DISTINCT"})
+"""Functions for which it makes no difference how often a value comes."""

@@ -1,0 +1,95 @@
+"""What calls look at that is no column of the input as it is: values where a filter holds, several columns as one."""
+
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.operators.aggregates.aggregator import DerivedColumn
+
+
+@dataclass(frozen=True, slots=True)
+class Filtered(DerivedColumn):
+    """A column, null where the filter is not true.
+
+    Attributes:
+        column: its position.
+        filter: the position of the boolean column.
+    """
+
+    column: int
+    filter: int
+
+    def of(self, columns: pa.RecordBatch) -> pa.Array:
+        values = columns.column(self.column)
+        return pc.if_else(_holds(columns, self.filter), values, pa.scalar(None, values.type))
+
+
+@dataclass(frozen=True, slots=True)
+class Present(DerivedColumn):
+    """Whether all of some columns have a value, and the filter holds.
+
+    Attributes:
+        columns: their positions.
+        filter: the position of the boolean column; None for no filter.
+    """
+
+    columns: tuple[int, ...]
+    filter: int | None = None
+
+    def of(self, columns: pa.RecordBatch) -> pa.Array:
+        found = [columns.column(index).is_valid() for index in self.columns]
+        if self.filter is not None:
+            found.append(_holds(columns, self.filter))
+        return reduce(pc.and_, found)
+
+
+@dataclass(frozen=True, slots=True)
+class Boxed(DerivedColumn):
+    """Columns as one of structs, so that values that are null are told from rows that do not count, which are null.
+
+    Attributes:
+        columns: their positions.
+        filter: the position of the boolean column; None for no filter.
+        skips_nulls: whether rows do not count in which the last of the columns is null.
+    """
+
+    columns: tuple[int, ...]
+    filter: int | None = None
+    skips_nulls: bool = False
+
+    def of(self, columns: pa.RecordBatch) -> pa.Array:
+        arrays = [columns.column(index) for index in self.columns]
+        counts = np.ones(columns.num_rows, np.bool_)
+        if self.filter is not None:
+            counts &= np.asarray(_holds(columns, self.filter))
+        if self.skips_nulls:
+            counts &= np.asarray(arrays[-1].is_valid())
+        names = [f"f{place}" for place in range(len(arrays))]
+        return pa.StructArray.from_arrays(arrays, names, mask=None if counts.all() else pa.array(~counts))
+
+
+@dataclass(frozen=True, slots=True)
+class Doubles(DerivedColumn):
+    """Numbers as doubles, or their squares.
+
+    Attributes:
+        column: the position of the numbers.
+        filter: the position of the boolean column; None for no filter.
+        is_squared: whether they are squared.
+    """
+
+    column: int
+    filter: int | None = None
+    is_squared: bool = False
+
+    def of(self, columns: pa.RecordBatch) -> pa.Array:
+        whole = columns.column(self.column) if self.filter is None else Filtered(self.column, self.filter).of(columns)
+        numbers = whole.cast(pa.float64())
+        return pc.multiply(numbers, numbers) if self.is_squared else numbers
+
+
+def _holds(columns: pa.RecordBatch, index: int) -> pa.Array:
+    return columns.column(index).fill_null(False)

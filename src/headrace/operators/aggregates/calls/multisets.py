@@ -1,0 +1,99 @@
+"""Calls over the different values of a group and how often each is there: ``DISTINCT``, ``COLLECT``, ``PERCENTILE``."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.operators.aggregates.calls.numbers import average, counted_sum, decimal_limbs, decimals_of
+from headrace.operators.aggregates.exact_sum import round_sums, sum_values
+from headrace.operators.arrays import fixed_width, list_lengths, of_fixed_width
+from headrace.state.runs.grouping import Placed
+
+
+def count_of_distinct(results: Sequence[pa.Array]) -> pa.Array:
+    """How many different values there are."""
+    return pa.array(list_lengths(results[0].field("values")))
+
+
+def sum_of_distinct(type_: pa.DataType, results: Sequence[pa.Array]) -> pa.Array:
+    """The sum of the different values."""
+    return counted_sum(type_, _summed(results[0]))
+
+
+def average_of_distinct(type_: pa.DataType, results: Sequence[pa.Array]) -> pa.Array:
+    """The average of the different values."""
+    return average(type_, _summed(results[0]))
+
+
+def _summed(multisets: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """The sum of the different values of each multiset, and how many there are."""
+    lists = multisets.field("values")
+    lengths, values = list_lengths(lists), lists.flatten()
+    groups = Placed.of(np.repeat(np.arange(len(lengths)), lengths), len(lengths))
+    counts = pa.array(lengths)
+    if pa.types.is_decimal(values.type):
+        limbs = [_spread(groups, groups.reduce(np.add, limb)) for limb in decimal_limbs(values)]
+        carried = [limbs[0]]
+        for limb in limbs[1:]:
+            carried.append(limb + (carried[-1] >> 32))
+            carried[-2] = carried[-2] & 0xFFFFFFFF
+        return decimals_of(carried, 38, values.type.scale), counts
+    if pa.types.is_floating(values.type):
+        sums = round_sums(sum_values(fixed_width(values).astype(np.float64), groups))
+        return of_fixed_width(_spread(groups, sums), None, pa.float64()), counts
+    return pa.array(_spread(groups, groups.reduce(np.add, fixed_width(values).astype(np.int64)))), counts
+
+
+def _spread(groups: Placed, values: np.ndarray) -> np.ndarray:
+    found = np.zeros(len(groups.all_counts), values.dtype)
+    found[groups.used] = values
+    return found
+
+
+def multiset_of(type_: pa.DataType, results: Sequence[pa.Array]) -> pa.Array:
+    """The values and how often each is there; empty where there is none."""
+    values, counts = results[0].flatten()
+    offsets = np.concatenate(([0], np.cumsum(list_lengths(values))))
+    made = pa.MapArray.from_arrays(
+        pa.array(offsets, pa.int32()), values.flatten(), counts.flatten().cast(type_.item_type)
+    )
+    return made.cast(type_)
+
+
+def set_of(type_: pa.DataType, results: Sequence[pa.Array]) -> pa.Array:
+    """The different values, each of them once."""
+    values, counts = results[0].flatten()
+    ones = pa.array(np.ones(len(counts.flatten()), np.int64))
+    offsets = pa.array(np.concatenate(([0], np.cumsum(list_lengths(values)))), pa.int32())
+    return pa.MapArray.from_arrays(offsets, values.flatten(), ones.cast(type_.item_type)).cast(type_)
+
+
+def percentiles(parts: Sequence[float], is_single: bool, results: Sequence[pa.Array]) -> pa.Array:
+    """Percentiles, between two values in proportion; null where there is no value."""
+    values, counts = results[0].flatten()
+    lengths = list_lengths(values)
+    numbers = fixed_width(values.flatten().cast(pa.float64()))
+    upto = np.concatenate((np.zeros(1, np.int64), np.cumsum(fixed_width(counts.flatten()))))
+    ends = np.cumsum(lengths)
+    before, totals = upto[ends - lengths], upto[ends] - upto[ends - lengths]
+    has_values = totals > 0
+
+    def at(ranks: np.ndarray) -> np.ndarray:
+        places = np.searchsorted(upto[1:], before + ranks, side="right")
+        return numbers[np.where(has_values, places, 0)] if len(numbers) else np.zeros(len(ranks))
+
+    columns = []
+    for part in parts:
+        position = part * np.maximum(totals - 1, 0)
+        low = np.floor(position).astype(np.int64)
+        high = np.ceil(position).astype(np.int64)
+        lower, upper = at(low), at(high)
+        columns.append(np.where(low == high, lower, (high - position) * lower + (position - low) * upper))
+    if is_single:
+        return of_fixed_width(columns[0], has_values, pa.float64())
+    flat = np.stack(columns, axis=1)[has_values].ravel()
+    sizes = np.where(has_values, len(parts), 0)
+    offsets = pa.array(np.concatenate(([0], np.cumsum(sizes))), pa.int32())
+    mask = None if has_values.all() else pa.array(~has_values)
+    return pa.ListArray.from_arrays(offsets, pa.array(flat), mask=mask)

@@ -1,0 +1,148 @@
+"""Operators that handle rows in the order of event time: the earliest row of each key, and rows in order."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.common.batch import Batch
+from headrace.common.columns import schema_of
+from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext
+from headrace.operators.changelog.order import SortField, millis_of, order_codes
+from headrace.operators.changelog.pending_rows import DueRows, PendingRows
+from headrace.operators.changelog.rows_of_keys import RowsOfKeys, StoredRows, check_stores
+from headrace.state.keys import KeyColumn
+from headrace.state.runs.grouping import Segments
+
+if TYPE_CHECKING:
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.state.keys import KeyCodec
+
+Longs = npt.NDArray[np.int64]
+
+_PENDING = "pending"
+
+
+class EventTimeOperator(KeyedOperator):
+    """Has rows wait until the watermark passes their times. Those that come after it are dropped and counted.
+
+    Args:
+        type_: the type of the records.
+        codec: how keys are stored.
+        time_field: the position of the column of event times.
+    """
+
+    stores: tuple[str, ...] = ()
+
+    def __init__(self, type_: TypeInformation, codec: KeyCodec, time_field: int) -> None:
+        super().__init__()
+        self._type, self._codec, self._time_field = type_, codec, time_field
+
+    @abstractmethod
+    def handle(self, due: DueRows) -> None:
+        """Handle rows that are due, and emit what comes of them."""
+
+    def restore_state(self, context: OperatorContext) -> None:
+        check_stores(context, [_PENDING, *self.stores])
+        self._pending = PendingRows(context, _PENDING, self._codec, schema_of(self._type))
+
+    def begin_epoch(self, scope: EpochScope) -> None:
+        self._pending.begin_epoch(scope.epoch, scope.watermark)
+
+    def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
+        times = millis_of(batch.columns.column(self._time_field), self._type.field_names[self._time_field])
+        self.count("numLateRecordsDropped", self._pending.add(batch, times))
+
+    def advance_watermark(self, watermark: int) -> None:
+        due = self._pending.take(watermark)
+        if due is not None:
+            self.handle(due)
+        super().advance_watermark(watermark)
+
+    def end_epoch(self) -> None:
+        self._pending.end_epoch()
+
+    def emit(self, type_: TypeInformation, due: DueRows, more: list[pa.Array], order: Longs) -> None:
+        """Emits rows, with more columns behind, in an order."""
+        columns = [*due.rows.columns, *more]
+        made = pa.RecordBatch.from_arrays(columns, schema=schema_of(type_)).take(pa.array(order))
+        self.output.emit(Batch(type_, due.times[order], due.stamps[order], columns=made))
+
+
+class EarliestRowOperator(EventTimeOperator):
+    """Emits the row of each key that has the earliest time, once the watermark passes it.
+
+    Args:
+        type_: the type of the records.
+        codec: how keys are stored.
+        time_field: the position of the column of event times.
+        ttl: the time to live of state in milliseconds; 0 for ever.
+    """
+
+    stores = ("emitted",)
+
+    def __init__(self, type_: TypeInformation, codec: KeyCodec, *, time_field: int, ttl: int = 0) -> None:
+        super().__init__(type_, codec, time_field)
+        self._ttl = ttl
+
+    def restore_state(self, context: OperatorContext) -> None:
+        super().restore_state(context)
+        schema = pa.schema([pa.field("is_emitted", pa.bool_())])
+        self._emitted = RowsOfKeys(context, "emitted", "the keys that have had a row", self._codec, schema, self._ttl)
+
+    def begin_epoch(self, scope: EpochScope) -> None:
+        super().begin_epoch(scope)
+        self._emitted.begin_epoch(scope.processing_time)
+
+    def handle(self, due: DueRows) -> None:
+        keys, segments = keys_of_due(due)
+        is_new = np.ones(len(segments), np.bool_)
+        is_new[self._emitted.find(keys).of_keys] = False
+        firsts = segments.starts[is_new]
+        if len(firsts):
+            chosen = due.take(firsts)
+            self.emit(self._type, chosen, [], np.lexsort((chosen.arrivals, chosen.times, chosen.watermarks)))
+            marks = pa.RecordBatch.from_arrays([pa.array(np.ones(len(firsts), np.bool_))], ["is_emitted"])
+            self._emitted.write(keys, StoredRows(np.flatnonzero(is_new), marks), np.empty(0, np.int64))
+
+    def end_epoch(self) -> None:
+        super().end_epoch()
+        self._emitted.end_epoch()
+
+
+class TemporalSortOperator(EventTimeOperator):
+    """Emits rows in the order of their times, and of other columns among rows of one time.
+
+    Args:
+        type_: the type of the records.
+        codec: how keys are stored; all rows have the same.
+        time_field: the position of the column of event times.
+        order: what rows of one time are ordered by; of rows that tie the one that came first is first.
+    """
+
+    def __init__(
+        self, type_: TypeInformation, codec: KeyCodec, *, time_field: int, order: tuple[SortField, ...] = ()
+    ) -> None:
+        super().__init__(type_, codec, time_field)
+        self._order = order
+
+    def handle(self, due: DueRows) -> None:
+        codes = order_codes(due.rows, self._order)
+        self.emit(self._type, due, [], np.lexsort((due.arrivals, *codes[::-1], due.times, due.watermarks)))
+
+
+def keys_of_due(due: DueRows) -> tuple[KeyColumn, Segments]:
+    """The different keys, and the rows of each."""
+    hashes = due.keys.hashes
+    is_first = np.ones(len(due), np.bool_)
+    is_first[1:] = hashes[1:] != hashes[:-1]
+    if not pa.types.is_int64(due.keys.values.type):
+        values = due.keys.values
+        is_first[1:] |= np.asarray(pc.not_equal(values[1:], values[:-1]))
+    segments = Segments(np.flatnonzero(is_first), len(due))
+    return due.keys.take(segments.starts), segments

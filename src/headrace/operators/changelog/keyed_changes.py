@@ -1,0 +1,220 @@
+"""``KeyedChangesOperator``: records wait, and those of a stretch of input are handled at once, key after key."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.common.batch import Batch, Kinds
+from headrace.common.columns import schema_of
+from headrace.common.types import RowKind
+from headrace.operators.arrays import gather
+from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext, concat_keyed
+from headrace.operators.changelog.rows_of_keys import RowsOfKeys, StoredRows, check_stores
+from headrace.operators.waiting import WaitingBatches
+from headrace.state.keys import KeyColumn
+from headrace.state.runs.grouping import Groups, Segments, group_rows
+
+if TYPE_CHECKING:
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.state.keys import KeyCodec
+
+Longs = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = (
+    np.int8(kind.value) for kind in (RowKind.INSERT, RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER, RowKind.DELETE)
+)
+
+_WAITING_ROWS: Final = 1 << 16
+"""So many records wait at most; the more there are, the less often the rows of a key are read and written."""
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """Records that are handled together, and the rows that are remembered of their keys.
+
+    Rows are numbered: first those that are remembered, then the records as they came.
+
+    Attributes:
+        batch: the records.
+        groups: the records in the order of their keys.
+        keys: the different keys, by hash and key.
+        stored: what is remembered of them.
+    """
+
+    batch: KeyedBatch
+    groups: Groups
+    keys: KeyColumn
+    stored: StoredRows
+
+    @cached_property
+    def rows(self) -> pa.RecordBatch:
+        """All rows by their numbers."""
+        mine = self.batch.columns
+        if not len(self.stored):
+            return mine
+        columns = [pa.concat_arrays(pair) for pair in zip(self.stored.rows.columns, mine.columns, strict=False)]
+        return pa.RecordBatch.from_arrays(columns, schema=mine.schema)
+
+    @cached_property
+    def takes_back(self) -> Mask:
+        """Of each record whether it takes a row back."""
+        kinds = self.batch.kinds
+        if kinds is None:
+            return np.zeros(len(self.batch), np.bool_)
+        return np.isin(kinds, (UPDATE_BEFORE, DELETE))
+
+    @cached_property
+    def sequence(self) -> Longs:
+        """The numbers of all rows, key after key: those that are remembered, then the records as they came."""
+        keys = np.concatenate((self.stored.of_keys, self.groups.segments.ids))
+        numbers = np.concatenate((np.arange(len(self.stored)), self.groups.order + len(self.stored)))
+        return numbers[np.argsort(keys, kind="stable")]
+
+    @cached_property
+    def of_keys(self) -> Longs:
+        """The key of each row of :attr:`sequence`."""
+        return np.sort(np.concatenate((self.stored.of_keys, self.groups.segments.ids)), kind="stable")
+
+    @cached_property
+    def segments(self) -> Segments:
+        """The rows of each key in :attr:`sequence`; every key has records."""
+        return Segments(np.flatnonzero(np.diff(self.of_keys, prepend=-1)), len(self.of_keys))
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What is emitted.
+
+    Attributes:
+        rows: the numbers of the rows.
+        kinds: what each does.
+        records: the record that makes it, by its place among those that came.
+        numbers: more columns of integers, behind those of the rows.
+    """
+
+    rows: Longs
+    kinds: Kinds
+    records: Longs
+    numbers: tuple[Longs, ...] = ()
+
+    def take(self, places: Longs) -> Changes:
+        """Some of them, in that order."""
+        return Changes(
+            self.rows[places], self.kinds[places], self.records[places], tuple(each[places] for each in self.numbers)
+        )
+
+    def in_order(self, *then: Longs) -> Changes:
+        """The same by record, and for one record by the given numbers, the first of which counts most."""
+        return self.take(np.lexsort((*reversed(then), self.records)))
+
+    @staticmethod
+    def concat(parts: list[Changes]) -> Changes:
+        """All of several."""
+        return Changes(
+            np.concatenate([part.rows for part in parts]),
+            np.concatenate([part.kinds for part in parts]),
+            np.concatenate([part.records for part in parts]),
+            tuple(np.concatenate(list(each)) for each in zip(*(part.numbers for part in parts), strict=True)),
+        )
+
+
+class KeyedChangesOperator(KeyedOperator):
+    """Handles the records of each key with the rows that it remembers of the key, and emits changes.
+
+    Results are those of handling one record after the other, in the order in which they came. Records wait only so
+    that many are handled at once: until their stretch of input ends, or until there are many.
+
+    Args:
+        input_type: the type of the records, which are remembered as they are.
+        output_type: the type of what is emitted.
+        codec: how keys are stored.
+        ttl: the time to live of state in milliseconds; 0 for ever.
+    """
+
+    store = "rows"
+    what = "rows of keys"
+
+    def __init__(
+        self, input_type: TypeInformation, output_type: TypeInformation, codec: KeyCodec, *, ttl: int = 0
+    ) -> None:
+        super().__init__()
+        self._input_type, self._output_type = input_type, output_type
+        self._codec, self._ttl = codec, ttl
+        self._waiting: WaitingBatches[KeyedBatch] = WaitingBatches(_WAITING_ROWS, are_stored=True)
+
+    @abstractmethod
+    def changes(self, arrived: Arrived) -> tuple[Changes, Longs]:
+        """What records do: what is emitted, and the numbers of the rows to remember, key after key."""
+
+    @property
+    def state_fields(self) -> list[pa.Field]:
+        """The columns that are remembered; those of the records come first."""
+        return list(schema_of(self._input_type))
+
+    def restore_state(self, context: OperatorContext) -> None:
+        check_stores(context, [self.store])
+        schema = pa.schema(self.state_fields)
+        self._rows = RowsOfKeys(context, self.store, self.what, self._codec, schema, self._ttl)
+
+    def begin_epoch(self, scope: EpochScope) -> None:
+        self._waiting.forget()
+        self._rows.begin_epoch(scope.processing_time)
+
+    def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
+        if self._waiting.add(0, batch):
+            self._handle_waiting()
+
+    def advance_watermark(self, watermark: int) -> None:
+        self._handle_waiting()
+        super().advance_watermark(watermark)
+
+    def end_epoch(self) -> None:
+        self._rows.end_epoch()
+
+    def _handle_waiting(self) -> None:
+        taken = self._waiting.take()
+        if not taken.batches:
+            return
+        arrived = self._arrived(concat_keyed(taken.batches))
+        found, left = self.changes(arrived)
+        self._remember(arrived, left)
+        self._emit(arrived, found)
+
+    def _arrived(self, batch: KeyedBatch) -> Arrived:
+        keys = batch.keys
+        groups = group_rows(np.broadcast_to(np.int64(0), len(batch)), keys.hashes, keys.values)
+        different = keys.take(groups.first_rows)
+        return Arrived(batch, groups, different, self._rows.find(different))
+
+    def remembered(self, arrived: Arrived, left: Longs) -> pa.RecordBatch:
+        """The rows of these numbers as they are remembered."""
+        return arrived.rows.take(pa.array(left))
+
+    def _remember(self, arrived: Arrived, left: Longs) -> None:
+        keys_of = np.empty(arrived.segments.total, np.int64)
+        keys_of[arrived.sequence] = arrived.of_keys
+        of_keys = keys_of[left]
+        is_left = np.zeros(len(arrived.keys), np.bool_)
+        is_left[of_keys] = True
+        was_there = np.zeros(len(arrived.keys), np.bool_)
+        was_there[arrived.stored.of_keys] = True
+        gone = np.flatnonzero(was_there & ~is_left)
+        self._rows.write(arrived.keys, StoredRows(of_keys, self.remembered(arrived, left)), gone)
+
+    def _emit(self, arrived: Arrived, found: Changes) -> None:
+        if not len(found.rows):
+            return
+        columns = [gather(column, found.rows) for column in arrived.rows.columns]
+        columns += [pa.array(number) for number in found.numbers]
+        times = arrived.batch.timestamps[found.records], arrived.batch.watermarks[found.records]
+        made = pa.RecordBatch.from_arrays(columns, schema=schema_of(self._output_type))
+        kinds = found.kinds if found.kinds.any() else None
+        self.output.emit(Batch(self._output_type, *times, columns=made, kinds=kinds))

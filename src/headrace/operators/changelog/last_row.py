@@ -1,0 +1,175 @@
+"""The last row of each key, as ``ChangelogNormalize`` and ``Deduplicate`` keep it, and the first one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.common.batch import Batch
+from headrace.operators.arrays import differ, gather
+from headrace.operators.changelog.keyed_changes import (
+    DELETE,
+    INSERT,
+    UPDATE_AFTER,
+    UPDATE_BEFORE,
+    Arrived,
+    Changes,
+    KeyedChangesOperator,
+)
+from headrace.operators.changelog.order import millis_of
+from headrace.operators.changelog.rows_of_keys import StoredRows
+from headrace.operators.stateless import computed
+
+if TYPE_CHECKING:
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.expressions import Bound
+    from headrace.state.keys import KeyCodec
+
+Longs = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+class LastRowOperator(KeyedChangesOperator):
+    """Remembers the row of each key that came last, and emits how it changes.
+
+    A record that takes back leaves the key without a row, whatever its fields are: those of a tombstone are null but
+    for the key. Records that do not hold the condition do the same. What a key without a row takes back is dropped.
+
+    Args:
+        type_: the type of the records.
+        codec: how keys are stored.
+        update_before: whether an update takes the former row back as well.
+        emits_equal: whether a row that is equal to the last one makes an update too.
+        condition: what rows are kept; None for all.
+        time_field: the position of the column of times, where a row of an earlier time than the last one is dropped;
+            None where the order of arrival counts.
+        ttl: the time to live of state in milliseconds; 0 for ever.
+    """
+
+    store, what = "last-rows", "the last rows of keys"
+
+    def __init__(
+        self,
+        type_: TypeInformation,
+        codec: KeyCodec,
+        *,
+        update_before: bool,
+        emits_equal: bool = False,
+        condition: Bound | None = None,
+        time_field: int | None = None,
+        ttl: int = 0,
+    ) -> None:
+        super().__init__(type_, type_, codec, ttl=ttl)
+        self._update_before, self._emits_equal = update_before, emits_equal or ttl > 0
+        self._condition, self._time_field = condition, time_field
+
+    def changes(self, arrived: Arrived) -> tuple[Changes, Longs]:
+        sequence, of_keys = arrived.sequence, arrived.of_keys
+        is_row = self._are_rows(arrived)
+        if self._time_field is not None:
+            kept = self._in_time(arrived)
+            sequence, of_keys = sequence[kept], of_keys[kept]
+        is_first = np.diff(of_keys, prepend=-1) != 0
+        before = np.empty_like(sequence)
+        before[1:] = sequence[:-1]
+        has_before = ~is_first
+        has_before[1:] &= is_row[sequence[:-1]]
+        is_last = np.append(is_first[1:], True)
+        left = sequence[is_last & is_row[sequence]]
+        is_record = sequence >= len(arrived.stored)
+        return self._changes(arrived, sequence, before, has_before & is_record, is_row[sequence] & is_record), left
+
+    def _changes(self, arrived: Arrived, rows: Longs, before: Longs, has_before: Mask, is_row: Mask) -> Changes:
+        records = rows - len(arrived.stored)
+        updates = np.flatnonzero(is_row & has_before)
+        if not self._emits_equal and len(updates):
+            updates = updates[_differ(arrived.rows, before[updates], rows[updates])]
+        inserts, deletes = np.flatnonzero(is_row & ~has_before), np.flatnonzero(~is_row & has_before)
+        parts = [
+            _of_kind(UPDATE_BEFORE, before[updates], records[updates]) if self._update_before else None,
+            _of_kind(UPDATE_AFTER, rows[updates], records[updates]),
+            _of_kind(INSERT, rows[inserts], records[inserts]),
+            _of_kind(DELETE, before[deletes], records[deletes]),
+        ]
+        found = Changes.concat([part for part in parts if part is not None])
+        return found.take(np.argsort(found.records, kind="stable"))  # what an update takes back stays before the rest
+
+    def _are_rows(self, arrived: Arrived) -> Mask:
+        """Of all rows whether they are there to stay until the next one."""
+        is_row = np.ones(len(arrived.stored) + len(arrived.batch), np.bool_)
+        is_row[len(arrived.stored) :] = ~arrived.takes_back
+        if self._condition is not None:
+            holds = computed((self._condition,), arrived.batch, self.context)[0].fill_null(False)
+            is_row[len(arrived.stored) :] &= np.asarray(holds)
+        return is_row
+
+    def _in_time(self, arrived: Arrived) -> Mask:
+        """Which rows are not earlier than all before them of their key."""
+        assert self._time_field is not None
+        name = self._input_type.field_names[self._time_field]
+        times = millis_of(arrived.rows.column(self._time_field), name)[arrived.sequence]
+        return times >= running_maximum(times, arrived.of_keys)
+
+
+class FirstRowOperator(KeyedChangesOperator):
+    """Lets the first record of each key through, in the order of arrival.
+
+    Args:
+        type_: the type of the records.
+        codec: how keys are stored.
+        ttl: the time to live of state in milliseconds; 0 for ever.
+    """
+
+    store, what = "first-rows", "the keys that have had a row"
+
+    def __init__(self, type_: TypeInformation, codec: KeyCodec, *, ttl: int = 0) -> None:
+        super().__init__(type_, type_, codec, ttl=ttl)
+
+    @property
+    def state_fields(self) -> list[pa.Field]:
+        return [pa.field("has_row", pa.bool_())]
+
+    def changes(self, arrived: Arrived) -> tuple[Changes, Longs]:
+        is_new = np.ones(len(arrived.keys), np.bool_)
+        is_new[arrived.stored.of_keys] = False
+        firsts = arrived.groups.first_rows[is_new]
+        records = np.sort(firsts)
+        found = _of_kind(INSERT, records + len(arrived.stored), records)
+        return found, firsts + len(arrived.stored)
+
+    def _remember(self, arrived: Arrived, left: Longs) -> None:
+        if len(left):
+            is_new = np.ones(len(arrived.keys), np.bool_)
+            is_new[arrived.stored.of_keys] = False
+            rows = StoredRows(np.flatnonzero(is_new), self.remembered(arrived, left))
+            self._rows.write(arrived.keys, rows, np.empty(0, np.int64))
+
+    def _emit(self, arrived: Arrived, found: Changes) -> None:
+        if len(found.records):
+            self.output.emit(Batch.take(arrived.batch, found.records))
+
+    def remembered(self, arrived: Arrived, left: Longs) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays([pa.array(np.ones(len(left), np.bool_))], schema=pa.schema(self.state_fields))
+
+
+def running_maximum(values: Longs, of_keys: Longs) -> Longs:
+    """The largest of each value and all before it of its key; keys ascend."""
+    ranks = np.unique(values, return_inverse=True)[1].astype(np.int64)
+    step = int(ranks.max(initial=0)) + 1
+    best = np.maximum.accumulate(ranks + step * of_keys) - step * of_keys
+    found: Longs = np.sort(np.unique(values))[best]
+    return found
+
+
+def _of_kind(kind: np.int8, rows: Longs, records: Longs) -> Changes:
+    return Changes(rows, np.full(len(rows), kind), records)
+
+
+def _differ(rows: pa.RecordBatch, some: Longs, others: Longs) -> Mask:
+    found = np.zeros(len(some), np.bool_)
+    for column in rows.columns:
+        found |= differ(gather(column, some), gather(column, others))
+    return found

@@ -1,0 +1,380 @@
+"""The first rows of each key in an order (Top-N), with the changes that each record makes."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.operators.arrays import codes_of, fixed_width
+from headrace.operators.changelog.keyed_changes import (
+    DELETE,
+    INSERT,
+    UPDATE_AFTER,
+    UPDATE_BEFORE,
+    Arrived,
+    Changes,
+    KeyedChangesOperator,
+)
+from headrace.operators.changelog.order import SortField, places_in_order
+
+if TYPE_CHECKING:
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.state.keys import KeyCodec
+
+Longs = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+class RankStrategy(Enum):
+    """What records do, by which it is decided how much has to be remembered."""
+
+    APPEND = "AppendFastStrategy"
+    UPDATE = "UpdateFastStrategy"
+    RETRACT = "RetractStrategy"
+
+
+@dataclass(frozen=True, slots=True)
+class RankRange:
+    """Which ranks are emitted.
+
+    Attributes:
+        start: the first, from 1.
+        end: the last; None where a column says it.
+        end_field: the position of that column.
+        shows_rank: whether the rank is the last column of what is emitted.
+    """
+
+    start: int
+    end: int | None
+    end_field: int | None = None
+    shows_rank: bool = False
+
+    @property
+    def by_rank(self) -> bool:
+        """Return whether each rank has its own changes; else only rows come and go."""
+        return self.shows_rank or self.start > 1
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """What rows are ranked by, and what is emitted of them.
+
+    Attributes:
+        order: what rows are ordered by; of rows that tie the one that came first is first.
+        ranks: which ranks are emitted.
+        update_before: whether an update takes the former row back as well.
+        unique_key: the positions of columns of which a new row takes the place of the one before; empty where records
+            take rows back themselves, and all rows are remembered then, since any may move up.
+    """
+
+    order: tuple[SortField, ...]
+    ranks: RankRange
+    update_before: bool
+    unique_key: tuple[int, ...] = ()
+
+
+class RankOperator(KeyedChangesOperator):
+    """Keeps rows of each key in an order, and emits how the first of them change.
+
+    With a rank each rank whose row is another one changes, from the first down. Without one, a row that comes makes an
+    insertion, after the deletion of the one that it drives out; where only one row is kept, that is an update.
+
+    Args:
+        input_type: the type of the records.
+        output_type: the type of what is emitted.
+        codec: how keys are stored.
+        ranking: what rows are ranked by.
+        ttl: the time to live of state in milliseconds; 0 for ever.
+    """
+
+    store, what = "ranked-rows", "the ranked rows of keys"
+
+    def __init__(
+        self,
+        input_type: TypeInformation,
+        output_type: TypeInformation,
+        codec: KeyCodec,
+        ranking: Ranking,
+        *,
+        ttl: int = 0,
+    ) -> None:
+        super().__init__(input_type, output_type, codec, ttl=ttl)
+        self._order, self._ranks, self._update_before = ranking.order, ranking.ranks, ranking.update_before
+        self._unique_key = ranking.unique_key
+
+    def _limits(self, arrived: Arrived) -> Longs:
+        """The last rank of each key."""
+        if self._ranks.end_field is None:
+            return np.full(len(arrived.keys), self._ranks.end, np.int64)
+        firsts = arrived.sequence[arrived.segments.starts]
+        column = arrived.rows.column(self._ranks.end_field).cast(pa.int64()).fill_null(0)
+        limits: Longs = fixed_width(column)[firsts].astype(np.int64)
+        return limits
+
+    def _shown(self, rows: Longs, kinds: npt.NDArray[np.int8], records: Longs, ranks: Longs) -> Changes:
+        keep = (ranks >= self._ranks.start) & (records >= 0)
+        if not self._update_before:
+            keep &= kinds != UPDATE_BEFORE
+        numbers = (ranks[keep],) if self._ranks.shows_rank else ()
+        return Changes(rows[keep], kinds[keep], records[keep], numbers)
+
+
+class AppendRankOperator(RankOperator):
+    """Ranks where records only come: no more rows are remembered than ranks are emitted.
+
+    Each rank holds the best row that has reached it. A record meets the first rank; the worse of it and the row there
+    goes on to the next one. So what a rank holds after each record is a running minimum, and all records of all keys
+    pass one rank at a time.
+    """
+
+    def changes(self, arrived: Arrived) -> tuple[Changes, Longs]:
+        places = places_in_order(arrived.rows, self._order)
+        by_place = np.empty(len(places) + 1, np.int64)
+        by_place[places] = np.arange(len(places))
+        passing = _Passing.of(places[arrived.sequence], arrived, self._limits(arrived))
+        changes, held = [], []
+        while len(passing.values):
+            held.append(passing.held_at_end())
+            if self._ranks.by_rank:
+                changes.append(self._of_rank(passing, by_place))
+            passing.go_on()
+        found = self._by_rank(changes) if self._ranks.by_rank else self._by_rows(passing, by_place)
+        return found, self._left(held, by_place)
+
+    def _of_rank(self, passing: _Passing, by_place: Longs) -> Changes:
+        changed = np.flatnonzero((passing.held != passing.before) & (passing.records >= 0))
+        before, after, records = passing.before[changed], passing.held[changed], passing.records[changed]
+        has_before = before != passing.nothing
+        rows = np.concatenate((by_place[before[has_before]], by_place[after]))
+        kinds = np.concatenate((np.full(has_before.sum(), UPDATE_BEFORE), np.where(has_before, UPDATE_AFTER, INSERT)))
+        whole = np.concatenate((records[has_before], records))
+        return self._shown(rows, kinds, whole, np.full(len(rows), passing.rank + 1))
+
+    def _by_rank(self, changes: list[Changes]) -> Changes:
+        if not changes:
+            return _NOTHING if not self._ranks.shows_rank else _NOTHING_RANKED
+        found = Changes.concat(changes)  # in the order of ranks already, and of what comes before and after
+        return found.take(np.argsort(found.records, kind="stable"))
+
+    def _by_rows(self, passing: _Passing, by_place: Longs) -> Changes:
+        """What comes and what it drives out: what has passed all ranks."""
+        came, out = np.concatenate(passing.came), np.concatenate(passing.out)
+        records = np.concatenate(passing.passed)
+        enters = (came != out) & (records >= 0)
+        came, out, records = came[enters], out[enters], records[enters]
+        drives = out != passing.nothing
+        is_single = self._ranks.end == 1
+        rows = np.concatenate((by_place[out[drives]], by_place[came]))
+        entry = np.where(drives, UPDATE_AFTER, INSERT) if is_single else np.full(len(came), INSERT)
+        kinds = np.concatenate((np.full(drives.sum(), UPDATE_BEFORE if is_single else DELETE), entry))
+        whole = np.concatenate((records[drives], records))
+        order = np.argsort(whole, kind="stable")
+        return self._shown(rows[order], kinds[order], whole[order], np.full(len(rows), self._ranks.start))
+
+    def _left(self, held: list[tuple[Longs, Longs]], by_place: Longs) -> Longs:
+        keys = np.concatenate([each[0] for each in held])
+        places = np.concatenate([each[1] for each in held])
+        rows: Longs = by_place[places[np.argsort(keys, kind="stable")]]
+        return rows
+
+
+@dataclass
+class _Passing:
+    """Rows that pass a rank, by their places in the order; ``nothing`` stands for no row.
+
+    Attributes:
+        values: what reaches the rank, key after key.
+        own: the record that each stands for, by its own place.
+        records: the record that each comes with; negative for what is remembered.
+        of_keys: the key of each.
+        limits: the last rank of each key.
+        nothing: the place of no row.
+        rank: the rank, from 0.
+    """
+
+    values: Longs
+    own: Longs
+    records: Longs
+    of_keys: Longs
+    limits: Longs
+    nothing: int
+    rank: int = 0
+    held: Longs = field(default_factory=lambda: np.empty(0, np.int64))
+    before: Longs = field(default_factory=lambda: np.empty(0, np.int64))
+    came: list[Longs] = field(default_factory=list)
+    out: list[Longs] = field(default_factory=list)
+    passed: list[Longs] = field(default_factory=list)
+
+    @staticmethod
+    def of(places: Longs, arrived: Arrived, limits: Longs) -> _Passing:
+        """The rows before the first rank."""
+        records = arrived.sequence - len(arrived.stored)
+        nothing = len(places)
+        passing = _Passing(places, places, records, arrived.of_keys, limits, nothing)
+        passing._drop(limits[passing.of_keys] > 0)
+        passing._meet()
+        return passing
+
+    def held_at_end(self) -> tuple[Longs, Longs]:
+        """The keys that have a row at the rank, and which."""
+        lasts = np.append(np.diff(self.of_keys) != 0, True)
+        return self.of_keys[lasts], self.held[lasts]
+
+    def go_on(self) -> None:
+        """The worse of each record and what was at the rank goes on to the next one."""
+        self.values = np.maximum(self.before, self.values)
+        self.rank += 1
+        self._drop((self.values != self.nothing) & (self.limits[self.of_keys] > self.rank))
+        self._meet()
+
+    def _drop(self, goes_on: Mask) -> None:
+        """Notes what does not go on."""
+        stops = ~goes_on
+        self.came.append(self.own[stops])
+        self.out.append(self.values[stops])
+        self.passed.append(self.records[stops])
+        self.values, self.own = self.values[goes_on], self.own[goes_on]
+        self.records, self.of_keys = self.records[goes_on], self.of_keys[goes_on]
+
+    def _meet(self) -> None:
+        # Each key lies below all values of the one before it, so that one pass finds the running minimum of each.
+        step = (self.nothing + 1) * self.of_keys
+        self.held = np.minimum.accumulate(self.values - step) + step
+        self.before = np.empty_like(self.held)
+        self.before[1:] = self.held[:-1]
+        self.before[np.diff(self.of_keys, prepend=-1) != 0] = self.nothing
+
+
+class ChangingRankOperator(RankOperator):
+    """Ranks where rows change or go: records are ranked one by one, over places in the order, without their values."""
+
+    def changes(self, arrived: Arrived) -> tuple[Changes, Longs]:
+        places = places_in_order(arrived.rows, self._order)
+        found = _Found(by_rank=self._ranks.by_rank)
+        left: list[int] = []
+        identities = self._identities(arrived).tolist()
+        sequence, limits = arrived.sequence.tolist(), self._limits(arrived).tolist()
+        starts = [*arrived.segments.starts.tolist(), len(sequence)]
+        takes_back, stored, all_places = arrived.takes_back.tolist(), len(arrived.stored), places.tolist()
+        for key, limit in enumerate(limits):
+            ranked = _Ranked(limit, found, replaces=bool(self._unique_key))
+            for row in sequence[starts[key] : starts[key + 1]]:
+                found.record = row - stored
+                if row >= stored and takes_back[row - stored]:
+                    ranked.remove(identities[row])
+                else:
+                    ranked.add(all_places[row], identities[row])
+            left += ranked.remembered()
+        by_place = np.empty(len(places), np.int64)
+        by_place[places] = np.arange(len(places))
+        return self._changes(found, by_place), by_place[np.array(left, np.int64)]
+
+    def _changes(self, found: _Found, by_place: Longs) -> Changes:
+        table = np.array(found.changes, np.int64).reshape(-1, 4)
+        rows, kinds, records, ranks = table.T
+        made = self._shown(by_place[rows], kinds.astype(np.int8), records, ranks)
+        return made.take(np.argsort(made.records, kind="stable"))
+
+    def _identities(self, arrived: Arrived) -> Longs:
+        """Numbers that tell which row a record changes or takes back."""
+        rows = arrived.rows
+        columns = [rows.column(index) for index in self._unique_key] or rows.columns
+        return codes_of(pa.StructArray.from_arrays(columns, [str(place) for place in range(len(columns))]))
+
+
+@dataclass
+class _Found:
+    """What a ranking has emitted: place of the row, kind, record and rank of each change."""
+
+    by_rank: bool
+    record: int = -1
+    changes: list[tuple[int, int, int, int]] = field(default_factory=list)
+
+    def add(self, place: int, kind: np.int8, rank: int) -> None:
+        """Notes a change."""
+        self.changes.append((place, int(kind), self.record, rank))
+
+
+class _Ranked:
+    """The rows of one key in order, by their places."""
+
+    def __init__(self, limit: int, found: _Found, *, replaces: bool) -> None:
+        self._limit, self._found, self._replaces = limit, found, replaces
+        self._places: list[int] = []
+        self._of_identity: dict[int, list[int]] = {}
+
+    def add(self, place: int, identity: int) -> None:
+        """A row comes, in place of the one before where rows are told by a key."""
+        before = self._places[: self._limit + 1]
+        known = self._of_identity.setdefault(identity, [])
+        old = known.pop() if known and self._replaces else None
+        if old is not None and not self._take(old):
+            old = None  # it was driven out
+        index = bisect_left(self._places, place)
+        self._places.insert(index, place)
+        known.append(place)
+        if self._replaces:
+            del self._places[self._limit :]
+        self._emit(before, index, place, old)
+
+    def remove(self, identity: int) -> None:
+        """A row goes; one that is not known is passed over."""
+        known = self._of_identity.get(identity)
+        if not known:
+            return
+        place = known.pop(0)
+        before = self._places[: self._limit + 1]
+        index = bisect_left(self._places, place)
+        if self._take(place):
+            self._emit(before, index, None, place)
+
+    def _take(self, place: int) -> bool:
+        index = bisect_left(self._places, place)
+        is_there = index < len(self._places) and self._places[index] == place
+        if is_there:
+            del self._places[index]
+        return is_there
+
+    def remembered(self) -> list[int]:
+        """The rows to remember, in order."""
+        return self._places
+
+    def _emit(self, before: list[int], index: int, came: int | None, went: int | None) -> None:
+        if self._found.record < 0 or (index >= self._limit and (went is None or went not in before[: self._limit])):
+            return
+        if self._found.by_rank:
+            self._emit_ranks(before[: self._limit], self._places[: self._limit])
+        else:
+            self._emit_rows(before[: self._limit], self._places[: self._limit], came, went)
+
+    def _emit_ranks(self, before: list[int], after: list[int]) -> None:
+        for rank in range(max(len(before), len(after))):
+            old = before[rank] if rank < len(before) else None
+            new = after[rank] if rank < len(after) else None
+            if old == new:
+                continue
+            if old is not None:
+                self._found.add(old, DELETE if new is None else UPDATE_BEFORE, rank + 1)
+            if new is not None:
+                self._found.add(new, INSERT if old is None else UPDATE_AFTER, rank + 1)
+
+    def _emit_rows(self, before: list[int], after: list[int], came: int | None, went: int | None) -> None:
+        gone = [place for place in before if place not in after]
+        new = [place for place in after if place not in before]
+        is_same_row = went in gone and came in new
+        is_update = self._replaces and bool(gone and new) and (self._limit == 1 or is_same_row)
+        for place in gone:
+            self._found.add(place, UPDATE_BEFORE if is_update else DELETE, self._limit)
+        for place in new:
+            self._found.add(place, UPDATE_AFTER if is_update else INSERT, self._limit)
+
+
+_EMPTY = np.empty(0, np.int64)
+_NOTHING = Changes(_EMPTY, _EMPTY.astype(np.int8), _EMPTY)
+_NOTHING_RANKED = Changes(_EMPTY, _EMPTY.astype(np.int8), _EMPTY, (_EMPTY,))
