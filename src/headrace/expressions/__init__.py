@@ -4,7 +4,8 @@ They stand where the DataStream API takes a function: ``filter(col("amount") > 1
 """
 
 from headrace.common.public_module import public_module
-from headrace.expressions.binding import Bound, BoundColumn, bind, bind_tuple, evaluate
+from headrace.expressions.binding import bind, bind_tuple
+from headrace.expressions.evaluation import Bound, BoundColumn, evaluate
 from headrace.expressions.tree import Column, Expression, coalesce, col, concat, left, lit, right, when
 
 __all__ = [

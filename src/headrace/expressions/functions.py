@@ -14,10 +14,9 @@ import pyarrow.compute as pc
 
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, TypeInformation, Types
 from headrace.common.typeinfo.base import FLOATS, STRINGS, WHOLE_NUMBERS
+from headrace.expressions.evaluation import Datum
 
-Datum: TypeAlias = "pa.Array | pa.Scalar"
 Numbers: TypeAlias = npt.NDArray[Any]
-"""A value for each record, or one for all of them."""
 
 Kernel = Callable[..., Datum]
 """Computes a function of whole columns; options come by name."""

@@ -1,0 +1,164 @@
+"""Scalars of SQL as bound expressions, which the engine of ``col()`` evaluates.
+
+The functions are those of SQL's table, whose kernels follow Java: integers wrap around, decimals are rounded half up,
+what has too many digits is NULL.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from typing import Any, Final
+
+import pyarrow as pa
+
+from headrace.common.errors import EvaluationError
+from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot
+from headrace.common.typeinfo.types import type_of_logical
+from headrace.expressions.evaluation import (
+    Bound,
+    BoundCase,
+    BoundColumn,
+    BoundConstant,
+    BoundField,
+    BoundLogic,
+    Datum,
+    no_value,
+)
+from headrace.table.functions.kernels.casts import cast
+from headrace.table.functions.kernels.kernel import Invocation, Kernel
+from headrace.table.functions.kernels.table import KERNELS
+from headrace.table.logical.scalars import Branch, Call, Case, Cast, FieldAccess, InputRef, Literal, Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class SqlCall(Bound):
+    """A function of SQL.
+
+    Attributes:
+        function: its name in the table of functions.
+        invocation: what the kernel is told.
+        arguments: what it is applied to.
+    """
+
+    function: str
+    invocation: Invocation
+    arguments: tuple[Bound, ...]
+
+    def compute(self, batch: pa.RecordBatch) -> Datum:
+        arguments = [argument.compute(batch) for argument in self.arguments]
+        return _computed(self, KERNELS[self.function], self.invocation, arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class SqlCast(Bound):
+    """``CAST`` or ``TRY_CAST``."""
+
+    invocation: Invocation
+    argument: Bound
+
+    def compute(self, batch: pa.RecordBatch) -> Datum:
+        return _computed(self, cast, self.invocation, [self.argument.compute(batch)])
+
+
+def _computed(expression: Bound, kernel: Kernel, invocation: Invocation, arguments: Sequence[Datum]) -> Datum:
+    try:
+        made = kernel(invocation, *arguments)
+        storage = invocation.storage
+        return made if made.type.equals(storage) else made.cast(storage)
+    except pa.ArrowException as error:
+        raise no_value(expression, error) from error
+    except ValueError as error:
+        raise EvaluationError(f"{expression.text}: {error}") from error
+
+
+Describe = Callable[[Scalar], str]
+"""The text of a scalar in messages."""
+
+
+@dataclass(frozen=True)
+class ExpressionCompiler:
+    """Compiles scalars over the columns of one input.
+
+    Attributes:
+        describe: the text of a scalar in messages.
+        time_zone: ``table.local-time-zone``.
+    """
+
+    describe: Describe
+    time_zone: str = "UTC"
+
+    def compile(self, scalar: Scalar) -> Bound:
+        """The bound expression of a scalar."""
+        return self._compilers[type(scalar)](scalar)
+
+    @cached_property
+    def _compilers(self) -> dict[type[Scalar], Callable[[Any], Bound]]:
+        return {
+            InputRef: self._input,
+            Literal: self._literal,
+            Call: self._call,
+            Cast: self._cast,
+            Case: self._case,
+            FieldAccess: self._field,
+        }
+
+    def _input(self, scalar: InputRef) -> Bound:
+        return BoundColumn(self.describe(scalar), type_of_logical(scalar.type), scalar.index)
+
+    def _literal(self, scalar: Literal) -> Bound:
+        value = pa.scalar(scalar.value, scalar.type.arrow_type)
+        return BoundConstant(self.describe(scalar), type_of_logical(scalar.type), value)
+
+    def _call(self, scalar: Call) -> Bound:
+        kind, text = type_of_logical(scalar.type), self.describe(scalar)
+        if scalar.function in ("AND", "OR"):
+            conditions = tuple(map(self.compile, scalar.operands))
+            return BoundLogic(text, kind, scalar.function == "AND", conditions)
+        if scalar.function in _AS_CASE:
+            return self._case(_AS_CASE[scalar.function](scalar))
+        invocation = self._invocation(scalar.type, scalar.operands, scalar.options)
+        return SqlCall(text, kind, scalar.function, invocation, tuple(map(self.compile, scalar.operands)))
+
+    def _cast(self, scalar: Cast) -> Bound:
+        argument = self.compile(scalar.operand)
+        options = (("is_try", True),) if scalar.is_try else ()
+        invocation = self._invocation(scalar.type, (scalar.operand,), options)
+        return SqlCast(self.describe(scalar), type_of_logical(scalar.type), invocation, argument)
+
+    def _invocation(
+        self, result: LogicalType, operands: Sequence[Scalar], options: tuple[tuple[str, Any], ...]
+    ) -> Invocation:
+        names = tuple((name, value.name if isinstance(value, Enum) else value) for name, value in options)
+        return Invocation(tuple(operand.type for operand in operands), result, names, self.time_zone)
+
+    def _case(self, scalar: Case) -> Bound:
+        branches = tuple(
+            (self.compile(branch.condition), self._as(branch.result, scalar.type)) for branch in scalar.branches
+        )
+        default = self._as(scalar.otherwise, scalar.type)
+        return BoundCase(self.describe(scalar), type_of_logical(scalar.type), branches, default)
+
+    def _as(self, scalar: Scalar, wanted: LogicalType) -> Bound:
+        """A scalar as one of a type, whether NULL is among its values or not."""
+        same = scalar.type.as_nullable() == wanted.as_nullable()
+        return self.compile(scalar if same else Cast(scalar, type=wanted))
+
+    def _field(self, scalar: FieldAccess) -> Bound:
+        argument = self.compile(scalar.operand)
+        return BoundField(self.describe(scalar), type_of_logical(scalar.type), argument, scalar.index)
+
+
+def _if(call: Call) -> Case:
+    condition, result, otherwise = call.operands
+    return Case((Branch(condition, result),), otherwise, type=call.type)
+
+
+def _nullif(call: Call) -> Case:
+    value, other = call.operands
+    equal = Call("=", (value, other), type=AtomicType(TypeRoot.BOOLEAN))
+    return Case((Branch(equal, Literal(None, type=value.type.as_nullable())),), value, type=call.type)
+
+
+_AS_CASE: Final[dict[str, Callable[[Call], Case]]] = {"IF": _if, "NULLIF": _nullif}
+"""Functions that are ``CASE`` in another form, so that what is not taken is not computed."""

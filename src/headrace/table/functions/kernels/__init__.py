@@ -1,0 +1,1 @@
+"""Kernels: SQL's scalar functions of whole Arrow columns."""

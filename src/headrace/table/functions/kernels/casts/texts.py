@@ -1,0 +1,128 @@
+"""Casts of text and bytes. Text that says no value of a type gives NULL, which ``CAST`` refuses afterwards."""
+
+import re
+from decimal import Decimal, InvalidOperation
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.common.logical_types import MAX_LENGTH, AtomicType
+from headrace.table.functions.kernels import decimals, texts, times
+from headrace.table.functions.kernels.calendar import MICROS_PER_DAY
+from headrace.table.functions.kernels.kernel import TEXT, Datum, Invocation, map_rows
+from headrace.table.functions.kernels.zones import to_utc
+
+_WHOLE: Final = re.compile(r"\s*([+-]?\d+)(?:\.\d*)?\s*", re.ASCII)
+_TRUE: Final = frozenset({"t", "true", "y", "yes", "1"})
+_FALSE: Final = frozenset({"f", "false", "n", "no", "0"})
+_SPECIAL: Final = {"NaN", "Infinity", "+Infinity", "-Infinity"}
+_REAL: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[fFdD]?", re.ASCII)
+
+
+def to_boolean(_: Invocation, text: Datum) -> Datum:
+    """The truth value of ``true``, ``yes``, ``1`` and their like."""
+    return map_rows(_boolean, pa.bool_(), text)
+
+
+def _boolean(text: str) -> bool | None:
+    word = text.lower()
+    return True if word in _TRUE else False if word in _FALSE else None
+
+
+def to_number(call: Invocation, text: Datum) -> Datum:
+    """The number that a text says; of an integer what is behind the point is left out."""
+    storage = call.storage
+    if pa.types.is_integer(storage):
+        limits = np.iinfo(storage.to_pandas_dtype())
+        return map_rows(lambda value: _integer(value, int(limits.min), int(limits.max)), storage, text)
+    if pa.types.is_decimal(storage):
+        return map_rows(lambda value: _decimal(value, storage), storage, text)
+    return map_rows(_double, pa.float64(), text).cast(storage, safe=False)
+
+
+def _integer(text: str, low: int, high: int) -> int | None:
+    found = _WHOLE.fullmatch(text)
+    number = None if found is None else int(found[1])
+    return number if number is not None and low <= number <= high else None
+
+
+def _decimal(text: str, storage: pa.DataType) -> Decimal | None:
+    try:
+        return decimals.fitted(Decimal(text.strip()), storage)
+    except InvalidOperation:
+        return None
+
+
+def _double(text: str) -> float | None:
+    word = text.strip()
+    if word in _SPECIAL:
+        return float(word)
+    return float(word.rstrip("fFdD")) if _REAL.fullmatch(word) else None
+
+
+def to_date(call: Invocation, text: Datum) -> Datum:
+    """The date that a text says."""
+    return map_rows(times.date_of, pa.int32(), text).cast(call.storage)
+
+
+def to_time(call: Invocation, text: Datum) -> Datum:
+    """The time of day that a text says."""
+    return map_rows(lambda value: _within_day(times.time_of(value)), pa.int64(), text).cast(call.storage)
+
+
+def _within_day(micros: int | None) -> int | None:
+    return None if micros is None else micros % MICROS_PER_DAY
+
+
+def to_timestamp(call: Invocation, text: Datum) -> Datum:
+    """The point in time that a text says."""
+    target = call.result
+    assert isinstance(target, AtomicType)
+    step = int(10 ** (9 - (target.size or 0)))
+    zone = call.time_zone if call.storage.tz else "UTC"
+
+    def of_row(value: str) -> int | None:
+        nanos = times.timestamp_of(value)
+        if nanos is None:
+            return None
+        nanos -= nanos % step
+        if zone != "UTC":
+            nanos += int(to_utc(np.array([nanos // 1000]), zone)[0]) * 1000 - nanos // 1000 * 1000
+        return nanos if target.has_nanoseconds else nanos // 1000
+
+    return map_rows(of_row, pa.int64(), text).cast(call.storage)
+
+
+def to_text(call: Invocation, text: Datum) -> Datum:
+    """A text of another length: cut, and for CHAR padded with spaces."""
+    return fitted(text, call.result)
+
+
+def fitted(text: Datum, target: object) -> Datum:
+    """A text of the length of a type."""
+    assert isinstance(target, AtomicType)
+    size = target.size or 0
+    return text if size == MAX_LENGTH else texts.fitted(text, size, pads=target.root.value == "CHAR")
+
+
+def to_bytes(call: Invocation, value: Datum) -> Datum:
+    """The bytes of a text in UTF-8, or other bytes, of a length: cut, and for BINARY padded with zeros."""
+    target = call.result
+    assert isinstance(target, AtomicType)
+    made, size = value.cast(pa.binary()), target.size or 0
+    if size == MAX_LENGTH:
+        return made
+    pads = target.root.value == "BINARY"
+    return map_rows(lambda data: data[:size].ljust(size, b"\0") if pads else data[:size], pa.binary(), made)
+
+
+def bytes_to_text(call: Invocation, value: Datum) -> Datum:
+    """The text that bytes say in UTF-8."""
+    return fitted(map_rows(lambda data: data.decode("utf-8", "replace"), TEXT, value), call.result)
+
+
+def failed(value: Datum, made: Datum) -> Datum:
+    """Return which values became NULL."""
+    return pc.and_(pc.is_valid(value), pc.is_null(made))

@@ -1,0 +1,182 @@
+"""Comparisons, and the logic of three values."""
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from math import isnan
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.table.functions.kernels import decimals, numbers
+from headrace.table.functions.kernels.kernel import (
+    BOOLEAN,
+    Datum,
+    Invocation,
+    Kernel,
+    constant,
+    is_constant,
+    map_rows,
+)
+
+_NESTED: Final = (pa.types.is_list, pa.types.is_map, pa.types.is_struct)
+
+
+def compared(function: Callable[[Datum, Datum], Datum]) -> Kernel:
+    """A kernel that compares values of one kind."""
+
+    def compute(_: Invocation, left: Datum, right: Datum) -> Datum:
+        return function(*aligned(left, right))
+
+    return compute
+
+
+def aligned(left: Datum, right: Datum) -> tuple[Datum, Datum]:
+    """Two operands as values of one type, in which they are compared."""
+    if left.type.equals(right.type):
+        return left, right
+    first, *rest = together([left, right])
+    return first, rest[0]
+
+
+def together(operands: Sequence[Datum]) -> list[Datum]:
+    """Operands as values of one type that holds all of them."""
+    common = reduce(_common, (operand.type for operand in operands))
+    return [_as(operand, common) for operand in operands]
+
+
+def _common(left: pa.DataType, right: pa.DataType) -> pa.DataType:
+    if left.equals(right) or pa.types.is_null(right):
+        return left
+    if pa.types.is_null(left):
+        return right
+    if pa.types.is_decimal(left) or pa.types.is_decimal(right):
+        return _common_decimal(left, right)
+    if pa.types.is_floating(left) != pa.types.is_floating(right):
+        return left if pa.types.is_floating(left) else right  # as Java promotes a long to a float
+    if not pa.types.is_primitive(left):
+        return left
+    return max(left, right, key=lambda kind: int(kind.bit_width))
+
+
+def _common_decimal(left: pa.DataType, right: pa.DataType) -> pa.DataType:
+    if pa.types.is_floating(left) or pa.types.is_floating(right):
+        return pa.float64()
+    kinds = [decimals.as_decimal(constant(None, kind)).type for kind in (left, right)]
+    scale = max(kind.scale for kind in kinds)
+    return pa.decimal256(scale + max(kind.precision - kind.scale for kind in kinds), scale)
+
+
+def _as(operand: Datum, common: pa.DataType) -> Datum:
+    if operand.type.equals(common):
+        return operand
+    if pa.types.is_decimal(common):
+        return decimals.as_decimal(operand).cast(common)
+    if pa.types.is_floating(common) or pa.types.is_integer(common):
+        return numbers.converted(operand, common)
+    return operand.cast(common)
+
+
+def _nested_or(function: Callable[[Datum, Datum], Datum], by_value: Callable[[Any, Any], bool]) -> Kernel:
+    def compute(_: Invocation, left: Datum, right: Datum) -> Datum:
+        if any(test(left.type) for test in _NESTED):
+            return map_rows(lambda *values: by_value(*map(_comparable, values)), BOOLEAN, left, right)
+        return function(*aligned(left, right))
+
+    return compute
+
+
+def _comparable(value: Any) -> Any:
+    """A value of Python that equals another as SQL's do: maps whatever the order of their entries."""
+    if isinstance(value, list) and value and isinstance(value[0], tuple):
+        return dict(value)
+    return value
+
+
+equal: Final = _nested_or(pc.equal, lambda left, right: bool(left == right))
+not_equal: Final = _nested_or(pc.not_equal, lambda left, right: bool(left != right))
+less: Final = compared(pc.less)
+less_equal: Final = compared(pc.less_equal)
+greater: Final = compared(pc.greater)
+greater_equal: Final = compared(pc.greater_equal)
+
+
+def is_distinct(call: Invocation, left: Datum, right: Datum) -> Datum:
+    """Return where two values differ, NULL being equal to NULL."""
+    both_null = pc.and_(pc.is_null(left), pc.is_null(right))
+    return pc.if_else(both_null, constant(False, BOOLEAN), pc.fill_null(not_equal(call, left, right), True))
+
+
+def is_not_distinct(call: Invocation, left: Datum, right: Datum) -> Datum:
+    """Return where two values are equal, NULL being equal to NULL."""
+    return pc.invert(is_distinct(call, left, right))
+
+
+def is_in(call: Invocation, value: Datum, *members: Datum) -> Datum:
+    """Return where a value equals one of the others: NULL where none equals it and one is NULL, or it is NULL."""
+    if is_constant(*members) and len({value.type, *(member.type for member in members)}) == 1:
+        return _is_in_set(value, [member.as_py() for member in members])
+    return reduce(pc.or_kleene, (equal(call, value, member) for member in members))
+
+
+def _is_in_set(value: Datum, members: list[Any]) -> Datum:
+    if pa.types.is_floating(value.type):
+        members = [member for member in members if member is None or not isnan(member)]
+        value = pc.add(value, constant(0.0, value.type))  # a zero with a sign equals the one without
+        members = [None if member is None else member + 0.0 for member in members]
+    known = pa.array([member for member in members if member is not None], value.type)
+    found = pc.is_in(value, value_set=known)
+    other = None if len(known) < len(members) else False
+    answer = pc.if_else(found, constant(True, BOOLEAN), constant(other, BOOLEAN))
+    return pc.if_else(pc.is_valid(value), answer, constant(None, BOOLEAN))
+
+
+def is_not_in(call: Invocation, value: Datum, *members: Datum) -> Datum:
+    """Return where a value equals none of the others."""
+    return pc.invert(is_in(call, value, *members))
+
+
+def between(call: Invocation, value: Datum, low: Datum, high: Datum) -> Datum:
+    """Return where a value is not outside of two others."""
+    return pc.and_kleene(greater_equal(call, value, low), less_equal(call, value, high))
+
+
+def not_between(call: Invocation, value: Datum, low: Datum, high: Datum) -> Datum:
+    """Return where a value is outside of two others."""
+    return pc.invert(between(call, value, low, high))
+
+
+def conjunction(_: Invocation, *operands: Datum) -> Datum:
+    """``AND``: unknown only where no operand is false."""
+    return reduce(pc.and_kleene, operands)
+
+
+def disjunction(_: Invocation, *operands: Datum) -> Datum:
+    """``OR``: unknown only where no operand is true."""
+    return reduce(pc.or_kleene, operands)
+
+
+def is_value(*, value: bool, negated: bool = False) -> Kernel:
+    """A kernel of ``IS TRUE`` and its like, which are never NULL."""
+
+    def compute(_: Invocation, operand: Datum) -> Datum:
+        found = pc.fill_null(operand if value else pc.invert(operand), False)
+        return pc.invert(found) if negated else found
+
+    return compute
+
+
+def greatest(_: Invocation, *operands: Datum) -> Datum:
+    """The largest operand, NULL when one is NULL."""
+    return pc.max_element_wise(*together(operands), skip_nulls=False)
+
+
+def least(_: Invocation, *operands: Datum) -> Datum:
+    """The smallest operand, NULL when one is NULL."""
+    return pc.min_element_wise(*together(operands), skip_nulls=False)
+
+
+def coalesce(call: Invocation, *operands: Datum) -> Datum:
+    """The first operand that is not NULL."""
+    storage = call.storage
+    return pc.coalesce(*(_as(operand, storage) for operand in operands))

@@ -1,0 +1,148 @@
+"""Decimals: Arrow's, with Java's rounding (half up), and NULL where a result has too many digits."""
+
+from collections.abc import Callable
+from decimal import ROUND_HALF_UP, Context, Decimal
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.table.functions.kernels.kernel import (
+    Datum,
+    Invocation,
+    Numbers,
+    constant,
+    from_numpy,
+    map_rows,
+    null_mask,
+    on_arrays,
+)
+
+WIDEST: Final = 76
+"""The most digits that Arrow computes with."""
+
+EXACT: Final = Context(prec=200, rounding=ROUND_HALF_UP)
+"""In which sums and products of decimals are exact."""
+
+DIVISION: Final = Context(prec=38, rounding=ROUND_HALF_UP)
+"""In which quotients have as many digits as Flink's have."""
+
+_INTEGER_DIGITS: Final = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19}
+
+_EXACT_POWER: Final = 22
+"""The largest power of ten that is exactly a double."""
+
+_EXACT_WHOLE: Final = 1 << 53
+"""Below it all integers are doubles."""
+
+
+def as_decimal(operand: Datum) -> Datum:
+    """An integer as a decimal of as many digits as its type has; a decimal as it is."""
+    digits = _INTEGER_DIGITS.get(operand.type)
+    return operand if digits is None else operand.cast(pa.decimal128(digits, 0))
+
+
+def rescaled(operand: Datum, storage: pa.DataType) -> Datum:
+    """Decimals with other digits: rounded half up, NULL where there are too many before the point."""
+    kind = operand.type
+    if kind.equals(storage):
+        return operand
+    if kind.scale <= storage.scale and kind.precision - kind.scale <= storage.precision - storage.scale:
+        return operand.cast(storage)
+    wide = operand.cast(pa.decimal256(WIDEST, kind.scale))
+    if kind.scale > storage.scale:
+        wide = pc.round(wide, ndigits=storage.scale, round_mode="half_towards_infinity")
+    return _fitting(wide, storage)
+
+
+def _fitting(wide: Datum, storage: pa.DataType) -> Datum:
+    limit = constant(Decimal(10) ** (storage.precision - storage.scale), wide.type)
+    fits = pc.less(pc.abs(wide), limit)
+    return pc.if_else(fits, wide, constant(None, wide.type)).cast(storage)
+
+
+def add(call: Invocation, left: Datum, right: Datum) -> Datum:
+    """The sum of two decimals."""
+    return _by_arrow(pc.add, call, left, right)
+
+
+def subtract(call: Invocation, left: Datum, right: Datum) -> Datum:
+    """The difference of two decimals."""
+    return _by_arrow(pc.subtract, call, left, right)
+
+
+def multiply(call: Invocation, left: Datum, right: Datum) -> Datum:
+    """The product of two decimals."""
+    left, right = as_decimal(left), as_decimal(right)
+    if left.type.precision + right.type.precision < WIDEST:
+        return _by_arrow(pc.multiply, call, left, right)
+    return _by_python(EXACT.multiply, call, left, right)
+
+
+def _by_arrow(function: Callable[..., Datum], call: Invocation, left: Datum, right: Datum) -> Datum:
+    left, right = as_decimal(left), as_decimal(right)
+    return rescaled(function(_widened(left), _widened(right)), call.storage)
+
+
+def _widened(operand: Datum) -> Datum:
+    return operand.cast(pa.decimal256(operand.type.precision, operand.type.scale))
+
+
+def divide(call: Invocation, left: Datum, right: Datum) -> Datum:
+    """The quotient of two decimals, of at most 38 digits before it is rounded to the scale of the result."""
+    return _by_python(_quotient, call, left, right)
+
+
+def remainder(call: Invocation, left: Datum, right: Datum) -> Datum:
+    """What a division to an integer leaves, with the sign of the dividend."""
+    return _by_python(_remainder, call, left, right)
+
+
+def _quotient(left: Decimal, right: Decimal) -> Decimal:
+    if not right:
+        raise ValueError("division by zero")
+    return DIVISION.divide(left, right)
+
+
+def _remainder(left: Decimal, right: Decimal) -> Decimal:
+    if not right:
+        raise ValueError("division by zero")
+    return EXACT.remainder(left, right)
+
+
+def _by_python(function: Callable[..., Decimal], call: Invocation, left: Datum, right: Datum) -> Datum:
+    storage = call.storage
+
+    def compute(first: Decimal, second: Decimal) -> Decimal | None:
+        return fitted(function(first, second), storage)
+
+    return map_rows(compute, storage, as_decimal(left), as_decimal(right))
+
+
+def fitted(value: Decimal, storage: pa.DataType) -> Decimal | None:
+    """A decimal with the digits that a type has behind the point; None when it has too many before it."""
+    rounded = EXACT.quantize(value, Decimal(1).scaleb(-storage.scale)) if value.is_finite() else None
+    return None if rounded is None or abs(rounded) >= Decimal(10) ** (storage.precision - storage.scale) else rounded
+
+
+def to_double(operand: Datum) -> Datum:
+    """The doubles nearest to decimals."""
+    return on_arrays(_to_double)(operand)
+
+
+def _to_double(column: pa.Array) -> pa.Array:
+    unscaled, fits = unscaled_words(column)
+    scale = column.type.scale
+    if scale <= _EXACT_POWER and np.all(fits & (np.abs(unscaled) < _EXACT_WHOLE)):
+        return from_numpy(unscaled / 10.0**scale, pa.float64(), null_mask(column))
+    return pa.array([None if value is None else float(value) for value in column.to_pylist()], pa.float64())
+
+
+def unscaled_words(column: pa.Array) -> tuple[Numbers, Numbers]:
+    """The digits of decimals of 128 bits as integers of 64 bits, 0 for NULL, and which of them these can hold."""
+    if column.null_count:
+        column = pc.fill_null(column, constant(Decimal(0), column.type))
+    words = np.frombuffer(column.buffers()[1], np.int64)[2 * column.offset : 2 * (column.offset + len(column))]
+    low, high = words[::2], words[1::2]
+    return low, high == low >> 63

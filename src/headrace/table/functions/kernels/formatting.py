@@ -1,0 +1,80 @@
+"""``PRINTF``: Java's format strings."""
+
+import re
+from decimal import ROUND_HALF_UP, Decimal
+from typing import Any, Final
+
+from headrace.table.functions.kernels.kernel import by_row_with_nulls
+
+_PIECE: Final = re.compile(r"%(?:(\d+)\$)?([-#+ 0,(]*)(\d+)?(?:\.(\d+))?([a-zA-Z%])")
+_WHOLE: Final = "doxX"
+_REAL: Final = "fFeEgG"
+
+
+def _printf(pattern: str | None, *values: Any) -> str | None:
+    if pattern is None:
+        return None
+    made, end, following = [], 0, iter(range(len(values)))
+    for found in _PIECE.finditer(pattern):
+        made.append(_checked(pattern[end : found.start()]))
+        made.append(_piece(found, values, following))
+        end = found.end()
+    return "".join([*made, _checked(pattern[end:])])
+
+
+def _checked(text: str) -> str:
+    if "%" in text:
+        raise ValueError(f"the format of PRINTF has a % that begins no conversion: {text!r}")
+    return text
+
+
+def _piece(found: re.Match[str], values: tuple[Any, ...], following: Any) -> str:
+    place, flags, width, precision, conversion = found.groups()
+    if conversion in "%n":
+        return "%" if conversion == "%" else "\n"
+    index = int(place) - 1 if place else next(following, None)
+    if index is None or index >= len(values):
+        raise ValueError(f"the format of PRINTF has {found[0]!r}, but there is no value for it")
+    return _padded(_value(values[index], flags, precision, conversion, int(width or 0)), flags, int(width or 0))
+
+
+def _padded(text: str, flags: str, width: int) -> str:
+    return text.ljust(width) if "-" in flags else text.rjust(width)
+
+
+def _value(value: Any, flags: str, precision: str | None, conversion: str, width: int) -> str:
+    if value is None:
+        return "null" if precision is None else "null"[: int(precision)]
+    if conversion in "sS":
+        text = _text(value) if precision is None else _text(value)[: int(precision)]
+        return text.upper() if conversion == "S" else text
+    if conversion in "bB":
+        return str(value if isinstance(value, bool) else True).lower()
+    if conversion in "cC":
+        return chr(value) if isinstance(value, int) else str(value)
+    if conversion in _WHOLE + _REAL:
+        return _number(value, flags, precision, conversion, width)
+    raise ValueError(f"the format of PRINTF has no conversion %{conversion}")
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _number(value: Any, flags: str, precision: str | None, conversion: str, width: int) -> str:
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    if is_whole != (conversion in _WHOLE):
+        raise ValueError(f"the format of PRINTF has %{conversion}, which {value!r} is not for")
+    sign = "+" if "+" in flags else " " if " " in flags else ""
+    zeros = f"0{width}" if "0" in flags and width else ""
+    comma = "," if "," in flags else ""
+    if is_whole:
+        return format(value, f"{sign}{zeros}{comma}{conversion}")
+    if conversion in "eE":
+        return format(float(value), f"{sign}{zeros}.{precision or 6}{conversion}")
+    rounded = Decimal(repr(value) if isinstance(value, float) else value)
+    rounded = rounded.quantize(Decimal(1).scaleb(-int(precision or 6)), rounding=ROUND_HALF_UP)
+    return format(rounded, f"{sign}{zeros}{comma}f")
+
+
+printf: Final = by_row_with_nulls(_printf)

@@ -1,0 +1,261 @@
+"""Functions of JSON, which is text."""
+
+import json
+from base64 import b64encode
+from collections.abc import Callable
+from datetime import date, datetime, time
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any, Final
+
+import pyarrow as pa
+
+from headrace.common.logical_types import LogicalType, MapType, MultisetType, RowType
+from headrace.table.functions.kernels.json_paths import JsonPath, PathError, json_path
+from headrace.table.functions.kernels.kernel import Datum, Invocation, Kernel, by_row, map_rows
+from headrace.table.functions.kernels.spelling import double_text
+
+
+def parsed(text: str) -> Any:
+    """The value that JSON says; numbers with a point keep their digits.
+
+    Raises:
+        ValueError: when the text is no JSON.
+    """
+    return json.loads(text, parse_float=Decimal, parse_constant=_no_constant)
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+def written(value: Any, *, sort: bool = True) -> str:
+    """JSON of a value, without spaces, and with the names of objects in order."""
+    if isinstance(value, dict):
+        names = sorted(value) if sort else value
+        return "{" + ",".join(f"{quoted(name)}:{written(value[name], sort=sort)}" for name in names) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(written(part, sort=sort) for part in value) + "]"
+    if isinstance(value, str):
+        return quoted(value)
+    return _number(value) if isinstance(value, float | Decimal) else json.dumps(value)
+
+
+def quoted(text: str) -> str:
+    """A text as JSON writes it."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _number(value: float | Decimal) -> str:
+    return str(value) if isinstance(value, Decimal) else double_text(value)
+
+
+# --- looking into JSON ---------------------------------------------------------------------------------------------
+
+_NOTHING: Final = object()
+
+
+@lru_cache(maxsize=64)
+def _parsed_once(text: str) -> Any:
+    return parsed(text)
+
+
+def _found(text: str, path: JsonPath) -> Any:
+    return path.find(_parsed_once(text))
+
+
+def json_exists(call: Invocation, text: Datum, path: Datum) -> Datum:
+    """Return where a path leads to something; the option ``on_error`` says what is where it fails."""
+    on_error = {"TRUE": True, "FALSE": False, "UNKNOWN": None}
+
+    def of_row(value: str, where: str) -> bool | None:
+        try:
+            return _found(value, json_path(where)) is not None
+        except ValueError as error:
+            return on_error[_behaviour(call, "on_error", "FALSE", error)]
+
+    return map_rows(of_row, call.storage, text, path)
+
+
+def _behaviour(call: Invocation, name: str, default: str, error: Exception | str) -> str:
+    chosen = str(call.option(name, default))
+    if chosen == "ERROR":
+        raise ValueError(str(error))
+    return chosen
+
+
+def json_value(call: Invocation, text: Datum, path: Datum, *defaults: Datum) -> Datum:
+    """The scalar that a path leads to.
+
+    The options ``on_empty`` and ``on_error`` are ``NULL``, ``ERROR`` or ``DEFAULT``; defaults are the operands after
+    the path, that for nothing first.
+    """
+    convert = _converter(call.storage)
+
+    def of_row(value: str | None, where: str | None, *others: Any) -> Any:
+        if value is None or where is None:
+            return None
+        try:
+            path = json_path(where)
+            found = _found(value, path)
+            if isinstance(found, dict | list) and path.is_strict:
+                raise PathError(f"the path {where!r} leads to no scalar")
+        except ValueError as error:
+            return others[-1] if _behaviour(call, "on_error", "NULL", error) == "DEFAULT" else None
+        if found is None or isinstance(found, dict | list):
+            nothing = _behaviour(call, "on_empty", "NULL", f"the path {where!r} leads to no scalar")
+            return others[0] if nothing == "DEFAULT" else None
+        return convert(found)
+
+    return map_rows(of_row, call.storage, text, path, *defaults, is_strict=False)
+
+
+def _converter(storage: pa.DataType) -> Callable[[Any], Any]:
+    if pa.types.is_string(storage):
+        return lambda found: found if isinstance(found, str) else written(found)
+    wanted, name = (bool, "BOOLEAN") if pa.types.is_boolean(storage) else ((int, float, Decimal), "number")
+
+    def convert(found: Any) -> Any:
+        if not isinstance(found, wanted) or (isinstance(found, bool) and wanted is not bool):
+            raise ValueError(f"JSON_VALUE found {found!r}, which is no {name}")
+        return found if isinstance(found, bool) else int(found) if pa.types.is_integer(storage) else float(found)
+
+    return convert
+
+
+def json_query(call: Invocation, text: Datum, path: Datum) -> Datum:
+    """The object or array that a path leads to, as JSON or as an array of texts."""
+    finish = _as_texts if pa.types.is_list(call.storage) else written
+
+    def of_row(value: str, where: str) -> Any:
+        try:
+            path = json_path(where)
+            found = _wrapped(_found(value, path), str(call.option("wrapper", "WITHOUT_ARRAY")))
+            if path.is_strict and found is not None and not isinstance(found, dict | list):
+                raise PathError(f"the path {where!r} leads to no object or array")
+        except ValueError as error:
+            return _instead(_behaviour(call, "on_error", "NULL", error), finish)
+        if not isinstance(found, dict | list):
+            nothing = f"the path {where!r} leads to no object or array"
+            return _instead(_behaviour(call, "on_empty", "NULL", nothing), finish)
+        return finish(found)
+
+    return map_rows(of_row, call.storage, text, path)
+
+
+def _instead(behaviour: str, finish: Callable[[Any], Any]) -> Any:
+    empty: dict[str, Any] = {"EMPTY_ARRAY": [], "EMPTY_OBJECT": {}}
+    return finish(empty[behaviour]) if behaviour in empty else None
+
+
+def _as_texts(found: Any) -> list[str | None] | None:
+    if not isinstance(found, list):
+        return None
+    return [each if each is None or isinstance(each, str) else written(each) for each in found]
+
+
+def _wrapped(found: Any, wrapper: str) -> Any:
+    if found is None or wrapper == "WITHOUT_ARRAY" or (wrapper == "CONDITIONAL_ARRAY" and isinstance(found, list)):
+        return found
+    return [found]
+
+
+_JSON_KINDS: Final[dict[str, Callable[[Any], bool]]] = {
+    "VALUE": lambda _: True,
+    "OBJECT": lambda value: isinstance(value, dict),
+    "ARRAY": lambda value: isinstance(value, list),
+    "SCALAR": lambda value: not isinstance(value, dict | list),
+}
+
+
+def is_json(kind: str, *, negated: bool = False) -> Kernel:
+    """A kernel that says where a text is JSON of a kind; NULL is none."""
+    test = _JSON_KINDS[kind]
+
+    def of_row(text: str | None) -> bool:
+        try:
+            return (text is not None and test(parsed(text))) is not negated
+        except ValueError:
+            return negated
+
+    return lambda call, text: map_rows(of_row, call.storage, text, is_strict=False)
+
+
+# --- making JSON ---------------------------------------------------------------------------------------------------
+
+
+def plain_value(value: Any, kind: LogicalType) -> Any:
+    """A value of SQL as a value of JSON."""
+    if value is None:
+        return None
+    if isinstance(kind, RowType):
+        parts = zip(kind.names, kind.types, strict=True)
+        return {name: plain_value(value[name], part) for name, part in parts}
+    if isinstance(kind, MapType):
+        return {str(key): plain_value(each, kind.value) for key, each in value}
+    if isinstance(kind, MultisetType):
+        return {str(key): count for key, count in value}
+    if isinstance(value, list):
+        return [plain_value(each, kind.children[0]) for each in value]
+    return _plain_atom(value)
+
+
+def _plain_atom(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return b64encode(value).decode()
+    if isinstance(value, datetime):
+        text = value.replace(tzinfo=None).isoformat(sep="T")
+        return text if value.tzinfo is None else f"{text}Z"
+    return value.isoformat() if isinstance(value, date | time) else value
+
+
+def _embedded(call: Invocation, values: tuple[Any, ...], first: int) -> list[Any]:
+    """Values of operands from the ``first`` one on; those whose places the option ``json`` names are JSON already."""
+    raw = call.option("json", ())
+    return [
+        parsed(value) if place in raw and value is not None else plain_value(value, call.operands[place])
+        for place, value in enumerate(values, first)
+    ]
+
+
+def json_object(call: Invocation, *entries: Datum) -> Datum:
+    """An object of names and values in turn; the option ``on_null`` says whether NULL stands in it."""
+    keeps = call.option("on_null", "NULL") == "NULL"
+
+    def of_row(*row: Any) -> str:
+        values = _embedded(call, row, 0)
+        if any(name is None for name in row[::2]):
+            raise ValueError("a name of JSON_OBJECT is NULL")
+        pairs = zip(row[::2], values[1::2], strict=True)
+        return written({name: value for name, value in pairs if keeps or value is not None})
+
+    return map_rows(of_row, call.storage, *entries, is_strict=False)
+
+
+def json_array(call: Invocation, *elements: Datum) -> Datum:
+    """An array of values; the option ``on_null`` says whether NULL stands in it."""
+    keeps = call.option("on_null", "ABSENT") == "NULL"
+
+    def of_row(*row: Any) -> str:
+        return written([value for value in _embedded(call, row, 0) if keeps or value is not None])
+
+    return map_rows(of_row, call.storage, *elements, is_strict=False)
+
+
+def json_string(call: Invocation, value: Datum) -> Datum:
+    """JSON of a value."""
+    kind = call.operands[0]
+    return map_rows(lambda each: written(plain_value(each, kind), sort=False), call.storage, value)
+
+
+def _unquoted(text: str) -> str:
+    if len(text) < 2 or text[0] != '"' or text[-1] != '"':
+        return text
+    try:
+        return str(json.loads(text, strict=False))
+    except ValueError:
+        return text
+
+
+json_quote: Final = by_row(quoted)
+json_unquote: Final = by_row(_unquoted)

@@ -1,0 +1,198 @@
+"""What a kernel is, what it is told of its call, and how functions of single values become kernels."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import repeat
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot
+
+Datum: TypeAlias = "pa.Array | pa.Scalar"
+"""A value for each row, or one for all of them."""
+
+Numbers: TypeAlias = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """What a kernel is told of the call that it computes.
+
+    Attributes:
+        operands: the types of the operands.
+        result: the type of the result.
+        options: what the call says beside values: the unit of ``EXTRACT``.
+        time_zone: ``table.local-time-zone``.
+    """
+
+    operands: tuple[LogicalType, ...]
+    result: LogicalType
+    options: tuple[tuple[str, Any], ...] = ()
+    time_zone: str = "UTC"
+
+    @property
+    def storage(self) -> pa.DataType:
+        """The Arrow type of the result."""
+        return self.result.arrow_type
+
+    def option(self, name: str, default: Any = None) -> Any:
+        """The value of an option."""
+        return next((value for key, value in self.options if key == name), default)
+
+
+Kernel = Callable[..., Datum]
+"""Computes a function of columns: ``kernel(invocation, *operands)``.
+
+It raises ``pyarrow.ArrowInvalid`` when a row has no value, and gives either an array of one value a row, or a scalar
+when all of its operands are scalars.
+"""
+
+RowFunction = Callable[..., Any]
+"""Computes a function of single values, as Python has them; no value is None. It raises ``ValueError`` for failure."""
+
+
+def plain(function: Callable[..., Datum]) -> Kernel:
+    """A kernel of a function that needs to know nothing but the operands."""
+
+    def compute(_: Invocation, *operands: Datum) -> Datum:
+        return function(*operands)
+
+    return compute
+
+
+def by_row(function: RowFunction) -> Kernel:
+    """A kernel that calls a function for each row without a NULL; a NULL operand makes the result NULL."""
+
+    def compute(call: Invocation, *operands: Datum) -> Datum:
+        return map_rows(function, call.storage, *operands)
+
+    return compute
+
+
+def by_row_with_nulls(function: RowFunction) -> Kernel:
+    """A kernel that calls a function for each row, NULLs included, which are None."""
+
+    def compute(call: Invocation, *operands: Datum) -> Datum:
+        return map_rows(function, call.storage, *operands, is_strict=False)
+
+    return compute
+
+
+def map_rows(function: RowFunction, storage: pa.DataType, *operands: Datum, is_strict: bool = True) -> Datum:
+    """A function of the values of each row.
+
+    Raises:
+        pa.ArrowInvalid: when the function raises a ValueError.
+    """
+    try:
+        if all(isinstance(operand, pa.Scalar) for operand in operands):
+            (value,) = _mapped(function, [[operand.as_py()] for operand in operands], is_strict)
+            return pa.scalar(value, storage)
+        columns = [repeat(each.as_py()) if isinstance(each, pa.Scalar) else each.to_pylist() for each in operands]
+        return pa.array(_mapped(function, columns, is_strict), storage)
+    except ValueError as error:
+        raise pa.ArrowInvalid(str(error)) from error
+
+
+def _mapped(function: RowFunction, columns: Sequence[Any], is_strict: bool) -> list[Any]:
+    if len(columns) == 1 and is_strict:
+        return [None if value is None else function(value) for value in columns[0]]
+    rows = zip(*columns, strict=False)
+    if is_strict:
+        return [None if any(value is None for value in row) else function(*row) for row in rows]
+    return [function(*row) for row in rows]
+
+
+def is_constant(*operands: Datum) -> bool:
+    """Return whether all operands are the same for all rows."""
+    return all(isinstance(operand, pa.Scalar) for operand in operands)
+
+
+def length_of(*operands: Datum) -> int:
+    """The number of rows of some operands, 1 when all are constants."""
+    return next((len(operand) for operand in operands if not isinstance(operand, pa.Scalar)), 1)
+
+
+def as_array(operand: Datum, length: int) -> pa.Array:
+    """An operand as a column of one value a row."""
+    return pa.repeat(operand, length) if isinstance(operand, pa.Scalar) else operand
+
+
+def on_arrays(function: Callable[..., pa.Array]) -> Callable[..., Datum]:
+    """A function of arrays as one that takes constants too."""
+
+    def compute(*operands: Datum) -> Datum:
+        length = length_of(*operands)
+        made = function(*(as_array(operand, length) for operand in operands))
+        return made[0] if is_constant(*operands) else made
+
+    return compute
+
+
+def to_numpy(column: pa.Array, neutral: Any = 0) -> Numbers:
+    """The values of a column, with a neutral one where it is NULL."""
+    filled = column.fill_null(neutral) if column.null_count else column
+    found: Numbers = filled.to_numpy(zero_copy_only=False)
+    return found
+
+
+def null_mask(*columns: pa.Array) -> Numbers | None:
+    """Where any of some columns is NULL; None for nowhere."""
+    mask: Numbers | None = None
+    for column in columns:
+        if column.null_count:
+            missing = column.is_null().to_numpy(zero_copy_only=False)
+            mask = missing if mask is None else mask | missing
+    return mask
+
+
+def from_numpy(values: Numbers, storage: pa.DataType, mask: Numbers | None = None) -> pa.Array:
+    """A column of these values, NULL where the mask says so."""
+    return pa.array(values, storage, mask=mask, from_pandas=False)
+
+
+def numeric(function: Callable[..., Numbers], storage: pa.DataType, *operands: Datum) -> Datum:
+    """A function of numpy's arrays of numbers, NULL where an operand is."""
+
+    def compute(*columns: pa.Array) -> pa.Array:
+        with np.errstate(all="ignore"):
+            made = function(*map(to_numpy, columns))
+        return from_numpy(made, storage, null_mask(*columns))
+
+    return on_arrays(compute)(*operands)
+
+
+def any_true(condition: Datum) -> bool:
+    """Return whether a condition is true for some row."""
+    found = condition if isinstance(condition, pa.Scalar) else pc.any(condition)
+    return bool(found.as_py())
+
+
+def where_null(operand: Datum, result: Datum) -> Datum:
+    """A result made NULL where an operand is NULL."""
+    missing = pa.scalar(None, result.type)
+    return pc.if_else(pc.is_null(operand), missing, result)
+
+
+def root_of(kind: LogicalType) -> TypeRoot | None:
+    """The family of an atomic type; None for other types."""
+    return kind.root if isinstance(kind, AtomicType) else None
+
+
+@lru_cache(maxsize=256)
+def constant(value: Any, storage: pa.DataType) -> pa.Scalar:
+    """A constant, made once."""
+    return pa.scalar(value, storage)
+
+
+TEXT: Final = pa.string()
+"""What ``CHAR`` and ``VARCHAR`` are stored as."""
+
+BOOLEAN: Final = pa.bool_()
+
+EMPTY: Final = pa.scalar("", TEXT)

@@ -1,0 +1,120 @@
+"""Functions of doubles, and rounding."""
+
+from collections.abc import Callable
+from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.table.functions.kernels import numbers
+from headrace.table.functions.kernels.decimals import EXACT, fitted
+from headrace.table.functions.kernels.kernel import Datum, Invocation, Kernel, Numbers, constant, map_rows, numeric
+
+_LN2: Final = 0.6931471805599453
+
+_MOST_PLACES: Final = 60
+"""No number has more digits behind the point that a rounding could change."""
+
+
+def of_doubles(function: Callable[..., Numbers]) -> Kernel:
+    """A kernel of a function of numpy; what is outside of its domain gives NaN, as in Java."""
+
+    def compute(_: Invocation, *operands: Datum) -> Datum:
+        doubles = (numbers.converted(operand, pa.float64()) for operand in operands)
+        return numeric(function, pa.float64(), *doubles)
+
+    return compute
+
+
+def _cot(angle: Numbers) -> Numbers:
+    found: Numbers = 1.0 / np.tan(angle)
+    return found
+
+
+def _log(first: Numbers, *second: Numbers) -> Numbers:
+    """The natural logarithm of one number; of two, that of the second to the base of the first."""
+    found: Numbers = np.log(second[0]) / np.log(first) if second else np.log(first)
+    return found
+
+
+def _log2(number: Numbers) -> Numbers:
+    found: Numbers = np.log(number) / _LN2
+    return found
+
+
+def _degrees(angle: Numbers) -> Numbers:
+    found: Numbers = angle * (180.0 / np.pi)
+    return found
+
+
+def _radians(angle: Numbers) -> Numbers:
+    found: Numbers = angle * (np.pi / 180.0)
+    return found
+
+
+sin: Final = of_doubles(np.sin)
+cos: Final = of_doubles(np.cos)
+tan: Final = of_doubles(np.tan)
+cot: Final = of_doubles(_cot)
+asin: Final = of_doubles(np.arcsin)
+acos: Final = of_doubles(np.arccos)
+atan: Final = of_doubles(np.arctan)
+atan2: Final = of_doubles(np.arctan2)
+sinh: Final = of_doubles(np.sinh)
+cosh: Final = of_doubles(np.cosh)
+tanh: Final = of_doubles(np.tanh)
+degrees: Final = of_doubles(_degrees)
+radians: Final = of_doubles(_radians)
+exp: Final = of_doubles(np.exp)
+power: Final = of_doubles(np.power)
+sqrt: Final = of_doubles(np.sqrt)
+ln: Final = of_doubles(np.log)
+log: Final = of_doubles(_log)
+log10: Final = of_doubles(np.log10)
+log2: Final = of_doubles(_log2)
+
+
+def pi(_: Invocation) -> Datum:
+    """The ratio of a circle's circumference to its diameter."""
+    return constant(np.pi, pa.float64())
+
+
+def e(_: Invocation) -> Datum:
+    """The base of natural logarithms."""
+    return constant(np.e, pa.float64())
+
+
+def _scaled(rounding: str) -> Kernel:
+    """A kernel that leaves so many digits behind the point, or makes zeros of those before it."""
+
+    def compute(call: Invocation, operand: Datum, digits: Datum | None = None) -> Datum:
+        storage = call.storage
+        finish = _finisher(storage)
+
+        def of_row(value: float | Decimal, places: int) -> float | Decimal | None:
+            exact = _exact(value)
+            if not exact.is_finite() or places > _MOST_PLACES:
+                return value
+            return finish(exact.quantize(Decimal(1).scaleb(-places), rounding, EXACT))
+
+        return map_rows(of_row, storage, operand, constant(0, pa.int32()) if digits is None else digits)
+
+    return compute
+
+
+def _exact(value: float | Decimal) -> Decimal:
+    """A number by its shortest text, as Java's BigDecimal.valueOf takes it."""
+    return Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+
+
+def _finisher(storage: pa.DataType) -> Callable[[Decimal], float | Decimal | None]:
+    if pa.types.is_decimal(storage):
+        return lambda value: fitted(value, storage)
+    if pa.types.is_floating(storage):
+        return float
+    return lambda value: numbers.wrapped(int(value), storage.bit_width)
+
+
+round_half_up: Final = _scaled(ROUND_HALF_UP)
+truncate: Final = _scaled(ROUND_DOWN)

@@ -1,0 +1,40 @@
+"""Numbers as Java writes them."""
+
+from typing import Final
+
+import numpy as np
+
+_PLAIN_BELOW: Final = 10_000_000
+_PLAIN_FROM: Final = 1e-3
+
+
+def double_text(value: float) -> str:
+    """A double: the fewest digits that say it, with an exponent from 10 million on and below a thousandth."""
+    return _java(repr(value), value)
+
+
+def float_text(value: float) -> str:
+    """A float of 32 bits."""
+    return _java(str(np.float32(value)), value)
+
+
+def _java(shortest: str, value: float) -> str:
+    if value != value:  # noqa: PLR0124
+        return "NaN"
+    if value in (float("inf"), float("-inf")):
+        return "Infinity" if value > 0 else "-Infinity"
+    size = abs(value)
+    if size == 0 or _PLAIN_FROM <= size < _PLAIN_BELOW:
+        return shortest if "." in shortest else f"{shortest}.0"
+    return _scientific(shortest)
+
+
+def _scientific(shortest: str) -> str:
+    sign, unsigned = ("-", shortest[1:]) if shortest.startswith("-") else ("", shortest)
+    mantissa, _, exponent = unsigned.partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    power = int(exponent or 0) + len(whole) - 1
+    digits = (whole + fraction).rstrip("0") or "0"
+    stripped = digits.lstrip("0")
+    power -= len(digits) - len(stripped) if whole.startswith("0") else 0
+    return f"{sign}{stripped[0]}.{stripped[1:] or '0'}E{power}"

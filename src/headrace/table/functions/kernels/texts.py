@@ -1,0 +1,283 @@
+"""Functions of text. Positions and lengths count characters, which are code points."""
+
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.table.functions.kernels.kernel import (
+    EMPTY,
+    TEXT,
+    Datum,
+    Invocation,
+    Kernel,
+    by_row,
+    by_row_with_nulls,
+    is_constant,
+    map_rows,
+    plain,
+)
+
+_SPACE: Final = " "
+
+
+def _java_upper(text: Datum) -> Datum:
+    upper = pc.utf8_upper(text)
+    # Arrow has one capital for each letter, where some have two.
+    return pc.replace_substring(pc.replace_substring(upper, "\u1e9e", "SS"), "ß", "SS")
+
+
+def _initcap(text: str) -> str:
+    made, inside = [], False
+    for letter in text:
+        made.append((letter.lower() if inside else letter.upper()) if letter.isascii() else letter)
+        inside = letter.isascii() and letter.isalnum()
+    return "".join(made)
+
+
+upper: Final = plain(_java_upper)
+lower: Final = plain(pc.utf8_lower)
+initcap: Final = by_row(_initcap)
+reverse: Final = plain(pc.utf8_reverse)
+
+
+def char_length(call: Invocation, text: Datum) -> Datum:
+    """How many characters a text has."""
+    return pc.utf8_length(text).cast(call.storage)
+
+
+def concat(_: Invocation, *parts: Datum) -> Datum:
+    """Values one after the other, NULL when one of them is: ``||`` of text and of bytes, and ``CONCAT``."""
+    kind = parts[0].type if pa.types.is_binary(parts[0].type) else TEXT
+    separator = pa.scalar(b"" if pa.types.is_binary(kind) else "", kind)
+    return pc.binary_join_element_wise(*(part.cast(kind) for part in parts), separator)
+
+
+def concat_ws(_: Invocation, separator: Datum, *parts: Datum) -> Datum:
+    """Texts with another between them; NULL ones are left out."""
+    if is_constant(separator, *parts):
+        return pc.binary_join_element_wise(
+            *(pa.array([each.as_py()], TEXT) for each in (*parts, separator)), null_handling="skip"
+        )[0]
+    joined = pc.binary_join_element_wise(*parts, pc.fill_null(separator, ""), null_handling="skip")
+    return pc.if_else(pc.is_valid(separator), joined, pa.scalar(None, TEXT))
+
+
+def _substring(text: str, start: int, length: int | None = None) -> str | None:
+    if length is not None and length < 0:
+        return None
+    begin = start - 1 if start > 0 else len(text) + start if start < 0 else 0
+    if begin < 0:
+        return ""
+    return text[begin:] if length is None else text[begin : begin + length]
+
+
+def substring(call: Invocation, text: Datum, start: Datum, length: Datum | None = None) -> Datum:
+    """The characters from a position on, which counts from the end when it is negative; 0 is the first one too."""
+    bounds = [start] if length is None else [start, length]
+    if isinstance(text, pa.Array) and is_constant(*bounds) and all(bound.is_valid for bound in bounds):
+        first, *count = (bound.as_py() for bound in bounds)
+        if first >= 0 and (not count or count[0] >= 0):
+            begin = max(first - 1, 0)
+            return pc.utf8_slice_codeunits(text, begin, begin + count[0] if count else None)
+    return map_rows(_substring, call.storage, text, *bounds)
+
+
+left: Final = by_row(lambda text, count: text[: max(count, 0)])
+right: Final = by_row(lambda text, count: text[-count:] if count > 0 else "")
+repeat: Final = by_row(lambda text, count: text * max(count, 0))
+
+
+def _padded(text: str, length: int, padding: str, *, is_left: bool) -> str | None:
+    if length < 0 or not padding:
+        return None
+    missing = max(length - len(text), 0)
+    filling = (padding * (missing // len(padding) + 1))[:missing]
+    return (filling + text)[:length] if is_left and missing else (text + filling)[:length]
+
+
+lpad: Final = by_row(lambda text, length, padding: _padded(text, length, padding, is_left=True))
+rpad: Final = by_row(lambda text, length, padding: _padded(text, length, padding, is_left=False))
+
+
+_TRIMMERS: Final = {
+    "BOTH": (pc.utf8_trim, str.strip),
+    "LEADING": (pc.utf8_ltrim, str.lstrip),
+    "TRAILING": (pc.utf8_rtrim, str.rstrip),
+}
+
+
+def _trimmed(side: str, call: Invocation, text: Datum, characters: Datum) -> Datum:
+    vectorized, single = _TRIMMERS[side]
+    if isinstance(characters, pa.Scalar) and characters.is_valid:
+        return vectorized(text, characters=characters.as_py()) if characters.as_py() else text
+    return map_rows(lambda value, wanted: single(value, wanted) if wanted else value, call.storage, text, characters)
+
+
+def trimmer(side: str) -> Kernel:
+    """A kernel that takes away the characters of a text that are among others, spaces when none are given."""
+
+    def compute(call: Invocation, text: Datum, characters: Datum | None = None) -> Datum:
+        return _trimmed(side, call, text, pa.scalar(_SPACE) if characters is None else characters)
+
+    return compute
+
+
+def trim(call: Invocation, characters: Datum, text: Datum) -> Datum:
+    """``TRIM(side characters FROM text)``; the side is an option."""
+    return _trimmed(str(call.option("side", "BOTH")), call, text, characters)
+
+
+def position(call: Invocation, wanted: Datum, text: Datum, start: Datum | None = None) -> Datum:
+    """Where a text is first found in another from a position on; 0 for nowhere."""
+    if (
+        start is None
+        and isinstance(wanted, pa.Scalar)
+        and wanted.is_valid
+        and wanted.as_py().isascii()
+        and not is_constant(text)
+    ):
+        return map_rows(lambda value: value.find(wanted.as_py()) + 1, call.storage, text)
+    return map_rows(_found, call.storage, wanted, text, *([] if start is None else [start]))
+
+
+def _found(wanted: str, text: str, start: int = 1) -> int:
+    return text.find(wanted, start - 1) + 1 if 0 < start <= len(text) + 1 else 0
+
+
+def _instr(text: str, wanted: str, start: int = 1, occurrence: int = 1) -> int:
+    """Where the n-th one is; a negative start counts from the end, and looks backwards."""
+    if occurrence <= 0:
+        raise ValueError(f"INSTR looks for the first or a later occurrence, not for number {occurrence}")
+    if start == 0:
+        return 0
+    places = range(start - 1, len(text)) if start > 0 else range(len(text) + start, -1, -1)
+    for place in places:
+        if text.startswith(wanted, place):
+            occurrence -= 1
+            if not occurrence:
+                return place + 1
+    return 0
+
+
+instr: Final = by_row(_instr)
+
+
+def replace(call: Invocation, text: Datum, old: Datum, new: Datum) -> Datum:
+    """A text in which each occurrence of another one is replaced."""
+    if is_constant(old, new) and old.is_valid and new.is_valid and old.as_py():
+        return pc.replace_substring(text, old.as_py(), new.as_py())
+    return map_rows(str.replace, call.storage, text, old, new)
+
+
+def _translated(text: str, old: str, new: str) -> str:
+    table: dict[int, str | None] = {}
+    for place, letter in enumerate(old):
+        table.setdefault(ord(letter), new[place] if place < len(new) else None)
+    return text.translate(table)
+
+
+def _translate(text: str | None, old: str | None, new: str | None) -> str | None:
+    if text is None or not old:
+        return text
+    return _translated(text, old, new or "")
+
+
+translate: Final = by_row_with_nulls(_translate)
+
+
+def _overlay(text: str, placed: str, start: int, length: int | None = None) -> str:
+    if not 0 < start <= len(text):
+        return text
+    count = len(placed) if length is None else max(length, 0)
+    return text[: start - 1] + placed + text[start - 1 + count :]
+
+
+overlay: Final = by_row(_overlay)
+
+
+def ascii_code(call: Invocation, text: Datum) -> Datum:
+    """The first byte of a text, which is negative beyond 127; 0 for no text."""
+    return map_rows(_first_byte, call.storage, text)
+
+
+def _first_byte(text: str) -> int:
+    first = text[:1].encode()[:1] or b"\0"
+    return int.from_bytes(first, signed=True)
+
+
+def _chr(code: int) -> str:
+    return "" if code < 0 else chr(code & 0xFF)
+
+
+chr_: Final = by_row(_chr)
+
+
+def _split(text: str, separator: str) -> list[str]:
+    if not text:
+        return []
+    return text.split(separator) if separator else list(text)
+
+
+def _split_index(text: str, separator: str | int, index: int) -> str | None:
+    if index < 0:
+        return None
+    parts = _split(text, chr(separator) if isinstance(separator, int) else separator)
+    return parts[index] if index < len(parts) else None
+
+
+split: Final = by_row(_split)
+split_index: Final = by_row(_split_index)
+
+
+def _elt(index: int | None, *texts: Any) -> Any:
+    return texts[index - 1] if index is not None and 0 < index <= len(texts) else None
+
+
+elt: Final = by_row_with_nulls(_elt)
+
+
+def _holds(function: Any) -> Kernel:
+    def compute(call: Invocation, value: Datum, part: Datum) -> Datum:
+        if isinstance(part, pa.Scalar) and part.is_valid:
+            return function[0](value, part.as_py())
+        return map_rows(function[1], call.storage, value, part)
+
+    return compute
+
+
+startswith: Final = _holds((pc.starts_with, lambda value, part: value.startswith(part)))
+endswith: Final = _holds((pc.ends_with, lambda value, part: value.endswith(part)))
+
+
+def _says(test: Any) -> Kernel:
+    """A kernel of a test of texts, which is false for NULL."""
+
+    def compute(call: Invocation, text: Datum) -> Datum:
+        return pc.fill_null(map_rows(test, call.storage, text.cast(TEXT)), False)
+
+    return compute
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return "_" not in text
+
+
+is_alpha: Final = _says(str.isalpha)
+is_digit: Final = _says(str.isdecimal)
+is_decimal: Final = _says(_is_number)
+
+
+def fitted(text: Datum, length: int, *, pads: bool) -> Datum:
+    """A text cut to a length, and padded with spaces to it where that is asked."""
+    cut = pc.utf8_slice_codeunits(text, 0, length)
+    return pc.utf8_rpad(cut, width=length, padding=_SPACE) if pads else cut
+
+
+def joined(*parts: Datum) -> Datum:
+    """Columns of text one after the other."""
+    return pc.binary_join_element_wise(*parts, EMPTY)

@@ -1,0 +1,217 @@
+"""Functions that read and write dates and times as text or as numbers."""
+
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.table.functions.kernels.calendar import MICROS_PER_DAY, Moments, day_number, is_temporal, moments_of
+from headrace.table.functions.kernels.kernel import (
+    TEXT,
+    Datum,
+    Invocation,
+    Numbers,
+    constant,
+    map_rows,
+    null_mask,
+    numeric,
+    on_arrays,
+    to_numpy,
+)
+from headrace.table.functions.kernels.temporal import MICROS
+from headrace.table.functions.kernels.time_patterns import DEFAULT, micros_of, reader, written
+from headrace.table.functions.kernels.zones import offsets_of, to_local, to_utc
+
+_SMALLEST: Final = np.iinfo(np.int64).min
+
+_DATE: Final = re.compile(r"\s*(\d{1,4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?")
+_TIME: Final = re.compile(r"(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d+))?)?")
+
+
+def date_of(text: str) -> int | None:
+    """The days since 1970 of a text such as ``2024-02-29``; month and day may be left out. None for any other."""
+    text = text.strip()
+    date = _DATE.fullmatch(text.partition(" ")[0].partition("T")[0] if " " in text else text)
+    if date is None:
+        return None
+    return day_number(int(date[1]), int(date[2] or 1), int(date[3] or 1))
+
+
+def time_of(text: str) -> int | None:
+    """The microseconds since midnight of a text such as ``10:11:12.5``; None for any other."""
+    found = _TIME.fullmatch(text.strip())
+    if found is None:
+        return None
+    hour, minute, second = int(found[1]), int(found[2]), int(found[3] or 0)
+    if hour > 24 or minute > 59 or second > 59:
+        return None
+    return ((hour * 60 + minute) * 60 + second) * MICROS["SECOND"] + int(((found[4] or "") + "000000")[:6])
+
+
+_TIMESTAMP: Final = re.compile(r"(\d{1,4})-(\d{1,2})-(\d{1,2})(?:[ T](\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{0,9}))?)?")
+
+
+def timestamp_of(text: str) -> int | None:
+    """The nanoseconds since 1970 of a text such as ``2024-02-29 10:11:12.5``; the time may be left out."""
+    found = _TIMESTAMP.fullmatch(text)
+    days = None if found is None else day_number(int(found[1]), int(found[2]), int(found[3]))
+    if found is None or days is None:
+        return None
+    hour, minute, second = (int(part or 0) for part in found.group(4, 5, 6))
+    if hour > 24 or minute > 59 or second > 59:
+        return None
+    clock = ((hour * 60 + minute) * 60 + second) * 1_000_000_000 + int(((found[7] or "") + "0" * 9)[:9])
+    return days * MICROS_PER_DAY * 1000 + clock
+
+
+# --- writing -------------------------------------------------------------------------------------------------------
+
+
+def date_format(call: Invocation, value: Datum, pattern: Datum) -> Datum:
+    """A point in time, or a text that says one, as a text of a pattern."""
+    if not is_temporal(value):
+        value = _read_default(value)
+    if not isinstance(pattern, pa.Scalar):
+        return _each_pattern(lambda *row: date_format(call, *row), value, pattern)
+    if not pattern.is_valid:
+        return constant(None, TEXT)
+    return on_arrays(lambda column: _formatted(column, pattern.as_py(), call.time_zone))(value)
+
+
+def _formatted(column: pa.Array, pattern: str, zone: str) -> pa.Array:
+    at = moments_of(column, zone)
+    return written(at, pattern, at.micros - to_utc(at.micros, zone) if zone != "UTC" else None)
+
+
+def _read_default(text: Datum) -> Datum:
+    return map_rows(_timestamp_micros, pa.int64(), text).cast(pa.timestamp("us"))
+
+
+def _each_pattern(function: Callable[..., Datum], *operands: Datum) -> Datum:
+    """A function that wants its last operand to be a constant, called for each row that has another."""
+
+    def compute(*columns: pa.Array) -> pa.Array:
+        rows = (function(*(column[place] for column in columns)) for place in range(len(columns[0])))
+        made = list(rows)
+        return pa.array([one.as_py() for one in made], made[0].type) if made else pa.array([], TEXT)
+
+    return on_arrays(compute)(*operands)
+
+
+def from_unixtime(call: Invocation, seconds: Datum, pattern: Datum | None = None) -> Datum:
+    """The text of so many seconds since 1970 in the session's zone."""
+    zone = call.time_zone
+    if pattern is not None and not isinstance(pattern, pa.Scalar):
+        return _each_pattern(lambda *row: from_unixtime(call, *row), seconds, pattern)
+    shape = DEFAULT if pattern is None else pattern.as_py()
+
+    def compute(column: pa.Array) -> pa.Array:
+        micros = to_numpy(column.cast(pa.int64())) * MICROS["SECOND"]
+        return written(Moments(to_local(micros, zone), null_mask(column)), shape, offsets_of(micros, zone))
+
+    return constant(None, TEXT) if shape is None else on_arrays(compute)(seconds)
+
+
+def convert_tz(call: Invocation, text: Datum, source: Datum, target: Datum) -> Datum:
+    """A time that a clock of one zone shows, as one of another does."""
+
+    def of_row(value: str, one: str, other: str) -> str | None:
+        fields = _lenient(value, DEFAULT)
+        if fields is None:
+            return None
+        local = to_local(to_utc(np.array([fields]), one), other)
+        shown: str = written(Moments(local, None), DEFAULT)[0].as_py()
+        return shown
+
+    return map_rows(of_row, call.storage, text, source, target)
+
+
+# --- reading -------------------------------------------------------------------------------------------------------
+
+
+def _by_pattern(text: str, pattern: str) -> int | None:
+    """The microseconds that a text of a pattern says; a text as SQL writes it is taken too, as in Flink."""
+    fields = reader(pattern).read(text)
+    micros = None if fields is None else micros_of(fields)
+    if micros is None:
+        nanos = timestamp_of(text.strip())
+        micros = None if nanos is None else nanos // 1000
+    return micros
+
+
+def _lenient(text: str, pattern: str) -> int | None:
+    """The microseconds that the beginning of a text says; fields that are too large count on."""
+    fields = reader(pattern, is_lenient=True).read(text, is_whole=False)
+    return None if fields is None else micros_of(fields, is_lenient=True)
+
+
+def to_timestamp(call: Invocation, text: Datum, pattern: Datum | None = None) -> Datum:
+    """The point in time that a text says, NULL where it says none."""
+    patterns = [] if pattern is None else [pattern]
+    micros = map_rows(_by_pattern if patterns else _timestamp_micros, pa.int64(), text, *patterns)
+    return micros.cast(pa.timestamp("us")).cast(call.storage)
+
+
+def _timestamp_micros(text: str) -> int | None:
+    nanos = timestamp_of(text)
+    return None if nanos is None else nanos // 1000
+
+
+def to_date(call: Invocation, text: Datum, pattern: Datum | None = None) -> Datum:
+    """The date that a text says, NULL where it says none."""
+    if pattern is None:
+        return map_rows(date_of, pa.int32(), text).cast(call.storage)
+    return map_rows(_date_by_pattern, pa.int32(), text, pattern).cast(call.storage)
+
+
+def _date_by_pattern(text: str, pattern: str) -> int | None:
+    micros = _lenient(text, pattern)
+    return None if micros is None else micros // MICROS_PER_DAY
+
+
+def unix_timestamp(call: Invocation, text: Datum, pattern: Datum | None = None) -> Datum:
+    """The seconds since 1970 of a text in the session's zone; the smallest number where it says no time."""
+    patterns = [constant(DEFAULT, TEXT) if pattern is None else pattern]
+    local = map_rows(_lenient_or_smallest, pa.int64(), text, *patterns)
+
+    def compute(micros: Numbers) -> Numbers:
+        found: Numbers = np.where(micros == _SMALLEST, _SMALLEST, _utc_seconds(micros, call.time_zone))
+        return found
+
+    return numeric(compute, pa.int64(), local)
+
+
+def _utc_seconds(micros: Numbers, zone: str) -> Numbers:
+    return to_utc(np.where(micros == _SMALLEST, 0, micros), zone) // MICROS["SECOND"]
+
+
+def _lenient_or_smallest(text: str, pattern: str) -> int:
+    micros = _lenient(text, pattern)
+    return _SMALLEST if micros is None else micros
+
+
+def to_timestamp_ltz(call: Invocation, value: Datum, *more: Datum) -> Datum:
+    """The point in time of a number of seconds or milliseconds since 1970, or of a text."""
+    if pa.types.is_string(value.type):
+        return _ltz_of_text(call, value, *more)
+    precision = more[0] if more else constant(3, pa.int32())
+    return map_rows(_ltz_micros, pa.int64(), value, precision).cast(call.storage)
+
+
+def _ltz_micros(number: float | Decimal, precision: int) -> int | None:
+    if precision not in (0, 3):
+        raise ValueError(f"TO_TIMESTAMP_LTZ counts seconds (0) or milliseconds (3), not {precision}")
+    return int(Decimal(number) * (MICROS["SECOND"] if precision == 0 else 1000))
+
+
+def _ltz_of_text(call: Invocation, text: Datum, *more: Datum) -> Datum:
+    def of_row(value: str, pattern: str = DEFAULT, zone: str = "UTC") -> int:
+        micros = _by_pattern(value, pattern)
+        if micros is None:
+            raise ValueError(f"{value!r} is no time of the pattern {pattern!r}")
+        return int(to_utc(np.array([micros]), zone)[0])
+
+    return map_rows(of_row, pa.int64(), text, *more).cast(call.storage)

@@ -1,0 +1,84 @@
+"""Time zones: the offset of each point in time from UTC, from Python's database."""
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from functools import lru_cache
+from typing import Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import numpy as np
+
+from headrace.table.functions.kernels.kernel import Numbers
+
+MICROS_PER_SECOND: Final = 1_000_000
+
+_SLOT: Final = 900 * MICROS_PER_SECOND
+"""Offsets change at quarters of an hour only."""
+
+_EPOCH: Final = datetime(1970, 1, 1)
+_FIRST: Final = -62_000_000_000
+_LAST: Final = 253_000_000_000
+"""The seconds between which Python knows offsets; before and after they are what they are there."""
+
+_FIXED: Final = re.compile(r"(?:GMT|UTC|UT)?([+-])(\d{1,2})(?::?(\d{2}))?")
+
+
+@lru_cache(maxsize=64)
+def zone_of(name: str) -> tzinfo:
+    """The time zone of a name: ``UTC``, ``Europe/Berlin``, ``GMT+08:00``.
+
+    Raises:
+        ValueError: when there is none.
+    """
+    if name in ("UTC", "GMT", "Z", "UT"):
+        return UTC
+    fixed = _FIXED.fullmatch(name)
+    if fixed:
+        offset = timedelta(hours=int(fixed[2]), minutes=int(fixed[3] or 0))
+        return timezone(-offset if fixed[1] == "-" else offset)
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError(f"there is no time zone {name!r}") from None
+
+
+def to_local(instants: Numbers, zone: str) -> Numbers:
+    """Points in time, in microseconds of UTC, as a clock of the zone shows them."""
+    kind = zone_of(zone)
+    return instants if kind is UTC else instants + _offsets(instants, lambda second: _offset_at(second, kind))
+
+
+def to_utc(local: Numbers, zone: str) -> Numbers:
+    """The points in time when a clock of the zone shows these; the first where it does so twice.
+
+    What no clock shows counts on from the time before the gap, as in Java.
+    """
+    kind = zone_of(zone)
+    return local if kind is UTC else local - _offsets(local, lambda second: _offset_of(second, kind))
+
+
+def offsets_of(instants: Numbers, zone: str) -> Numbers:
+    """The offsets in microseconds at points in time."""
+    kind = zone_of(zone)
+    return np.zeros_like(instants) if kind is UTC else _offsets(instants, lambda second: _offset_at(second, kind))
+
+
+def _offsets(moments: Numbers, offset: Callable[[int], int]) -> Numbers:
+    slots, places = np.unique(moments // _SLOT, return_inverse=True)
+    seconds = np.clip(slots * (_SLOT // MICROS_PER_SECOND), _FIRST, _LAST).tolist()
+    found: Numbers = np.array([offset(second) for second in seconds], np.int64)[places] * MICROS_PER_SECOND
+    return found
+
+
+def _offset_at(second: int, zone: tzinfo) -> int:
+    moment = (_EPOCH + timedelta(seconds=second)).replace(tzinfo=UTC)
+    return _seconds(moment.astimezone(zone).utcoffset())
+
+
+def _offset_of(second: int, zone: tzinfo) -> int:
+    return _seconds((_EPOCH + timedelta(seconds=second)).replace(tzinfo=zone).utcoffset())
+
+
+def _seconds(offset: timedelta | None) -> int:
+    return 0 if offset is None else int(offset.total_seconds())
