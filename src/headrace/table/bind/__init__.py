@@ -1,8 +1,7 @@
 """Syntax trees and the catalog to logical trees: names, types, and what Flink's validator refuses."""
 
 from headrace.table.bind.context import BindContext
-from headrace.table.bind.ddl import TableBinder
 from headrace.table.bind.errors import SqlPlanError, SqlValidationError
 from headrace.table.bind.statements import bind_insert, bind_query
 
-__all__ = ["BindContext", "SqlPlanError", "SqlValidationError", "TableBinder", "bind_insert", "bind_query"]
+__all__ = ["BindContext", "SqlPlanError", "SqlValidationError", "bind_insert", "bind_query"]

@@ -4,10 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from headrace.table.bind.errors import SqlPlanError, SqlValidationError, invalid
+from headrace.table.bind.errors import SqlPlanError, SqlValidationError, invalid, misspelt
+from headrace.table.bind.expansion import Expansions
 from headrace.table.bind.scopes import Correlation
 from headrace.table.bind.types import TypeBinder
 from headrace.table.catalog.manager import CatalogManager
+from headrace.table.catalog.objects import ObjectPath
 from headrace.table.parse.source import SqlSource
 from headrace.table.parse.tree.node import SqlNode
 
@@ -19,6 +21,7 @@ class BindContext:
     Attributes:
         is_streaming: whether queries run in streaming mode.
         options: the settings of the session.
+        expansions: what names turned out to be.
         deferred: errors that Flink finds only when it plans: a statement with one is valid.
     """
 
@@ -27,6 +30,7 @@ class BindContext:
     is_streaming: bool = True
     options: dict[str, str] = field(default_factory=dict)
     deferred: list[SqlPlanError] = field(default_factory=list)
+    expansions: Expansions = field(default_factory=Expansions)
     numbers: Iterator[int] = field(default_factory=count)
     view_depth: int = 0
 
@@ -43,13 +47,24 @@ class BindContext:
         """The error at a node."""
         return invalid(self.source, node, reason, advice)
 
+    def missing_table(self, node: SqlNode, path: ObjectPath, word: str = "table or view") -> SqlValidationError:
+        """The error of a table that is not there."""
+        known: list[str] = []
+        if self.catalogs.has_database(path.catalog, path.database):
+            known = self.catalogs.tables(path.catalog, path.database)
+        return self.error(node, f"{word} '{path}' does not exist", misspelt(path.name, known))
+
+    def missing_catalog(self, node: SqlNode, name: str) -> SqlValidationError:
+        """The error of a catalog that is not there."""
+        return self.error(node, f"catalog '{name}' does not exist", misspelt(name, self.catalogs.catalogs))
+
     def defer(self, node: SqlNode, reason: str, advice: str | None = None) -> None:
         """Note an error that is none before the statement is planned."""
         self.deferred.append(SqlPlanError(reason, self.source, node.start, node.end, advice))
 
     def of_text(self, text: str) -> "BindContext":
         """The context of a part that was written elsewhere: a view, a computed column."""
-        return replace(self, source=SqlSource(text), view_depth=self.view_depth + 1)
+        return replace(self, source=SqlSource(text), expansions=Expansions(), view_depth=self.view_depth + 1)
 
     def correlation(self) -> Correlation:
         """A new name for rows that subqueries refer to."""

@@ -12,6 +12,7 @@ from headrace.common.logical_types import (
     TypeRoot,
 )
 from headrace.table.bind.calls import CallBinder
+from headrace.table.bind.expansion import place
 from headrace.table.bind.literals import UNITS, BadLiteralError, literal
 from headrace.table.bind.scopes import Scope, resolve
 from headrace.table.bind.types import interval_type
@@ -114,6 +115,9 @@ class ExpressionBinder(CallBinder):
     def _identifier(self, node: sql.Identifier) -> Scalar:
         found = resolve(self.scope, self.context.source, node, node.names)
         scalar = found.scalar
+        if found.source is not None and found.source.alias is not None:
+            rest = [name.text for name in node.names[found.taken - 1 :]]
+            self.context.expansions.columns[place(node)] = (found.source.alias, *rest)
         for name in node.names[found.taken :]:
             scalar = self.field(scalar, name.text, name)
         return scalar

@@ -7,6 +7,7 @@ from typing import Any, Final
 from headrace.common.logical_types import LogicalType, RowType, TypeRoot
 from headrace.table.bind.aggregates import GroupBinder, has_aggregate, unique_names
 from headrace.table.bind.context import BindContext
+from headrace.table.bind.expansion import place
 from headrace.table.bind.expressions import ExpressionBinder
 from headrace.table.bind.relations import FromItem, RelationBinder, renamed
 from headrace.table.bind.scopes import Scope, Source
@@ -314,12 +315,14 @@ class _SelectBinder:
             if self.node.relation is None:
                 raise self.context.error(node, "* needs FROM")
             for index in self._all_columns():
+                self._note(node, index)
                 yield self._column(node, index)
             return
         texts = tuple(name.text for name in node.qualifier)
         source = self.scope.named(texts)
         if source is not None:
             for index in range(source.offset, source.offset + len(source.schema)):
+                self._note(node, index)
                 yield self._column(node, index)
             return
         row = self.binder.bind(sqle.Identifier(node.qualifier, start=node.start, end=node.end))
@@ -327,6 +330,13 @@ class _SelectBinder:
             raise self.context.error(node, f"'{'.'.join(texts)}' has no columns: it is of type {row.type}")
         for name in row.type.names:
             yield self.binder.field(row, name, node), name
+
+    def _note(self, node: sqle.Star, index: int) -> None:
+        """Remember a column that ``*`` stands for."""
+        source = self.scope.source_of(index)
+        name = source.schema[index - source.offset].name
+        names = (name,) if source.alias is None else (source.alias, name)
+        self.context.expansions.stars.setdefault(place(node), []).append(names)
 
     def _all_columns(self) -> list[int]:
         """The columns of ``*``: what a join has in two columns comes first, and once."""
@@ -337,7 +347,7 @@ class _SelectBinder:
 
     def _column(self, node: SqlNode, index: int) -> tuple[Scalar, str]:
         name = self.scope.row[index].name
-        source = next(each for each in self.scope.sources if each.offset <= index < each.offset + len(each.schema))
+        source = self.scope.source_of(index)
         name = source.schema[index - source.offset].name if name not in source.schema.names else name
         scalar = self.scope.column(index)
         if self.groups is None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.table.bind.context import BindContext
 from headrace.table.bind.errors import misspelt
+from headrace.table.bind.expansion import place
 from headrace.table.bind.expressions import ExpressionBinder
 from headrace.table.bind.scopes import Correlation, Scope, Shared, Source
 from headrace.table.bind.table_functions import TableFunctionBinder, unnested
@@ -70,6 +71,7 @@ class RelationBinder:
         if len(names) == 1 and (query := self.queries.with_query(names[0])) is not None:
             return FromItem(query, (Source(names[0], query.schema),))
         path, table = self.find(node.table)
+        self.context.expansions.tables[place(node.table)] = path
         relation = self.table(path, table, hints, node)
         return FromItem(relation, (Source(path.name, relation.schema, 0, path),))
 
@@ -92,11 +94,7 @@ class RelationBinder:
             found = catalogs.table(path)
             if found is not None:
                 return path, found
-        path = catalogs.qualify(node.texts)
-        known: list[str] = []
-        if catalogs.has_database(path.catalog, path.database):
-            known = catalogs.tables(path.catalog, path.database)
-        raise self.context.error(node, f"table or view '{node}' not found", misspelt(path.name, known))
+        raise self.context.missing_table(node, catalogs.qualify(node.texts))
 
     # --- queries and aliases -----------------------------------------------------------------------------------------
 

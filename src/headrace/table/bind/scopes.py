@@ -80,6 +80,10 @@ class Scope:
         column = self.row[index]
         return InputRef(index, type=column.type, time=column.time)
 
+    def source_of(self, index: int) -> Source:
+        """The source that a column of the row is of."""
+        return next(each for each in self.sources if each.offset <= index < each.offset + len(each.schema))
+
     def matches(self, names: tuple[str, ...]) -> Iterator[tuple[int, int]]:
         """The columns that names stand for: each with how many of the names it takes; the rest are fields of rows."""
         hidden = {shared.left if shared.prefers_right else shared.right for shared in self.shared}
@@ -114,6 +118,7 @@ class Found:
 
     scalar: Scalar
     taken: int
+    source: Source | None = None
 
 
 def resolve(scope: Scope, source: SqlSource, node: SqlNode, names: tuple[Name, ...]) -> Found:
@@ -138,12 +143,13 @@ def _resolved(scope: Scope, source: SqlSource, node: SqlNode, texts: tuple[str, 
         if matches:
             index, taken = matches[0]
             if outer is scope:
-                return Found(scope.column(index), taken)
+                return Found(scope.column(index), taken, scope.source_of(index))
             outer.correlation.is_used = True
             outer.correlation.columns.add(index)
             column = outer.row[index]
             name = outer.correlation.name
-            return Found(CorrelatedRef(name, index, column.name, type=column.type, time=column.time), taken)
+            scalar = CorrelatedRef(name, index, column.name, type=column.type, time=column.time)
+            return Found(scalar, taken, outer.source_of(index))
         outer = outer.parent
     return None
 

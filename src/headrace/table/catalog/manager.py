@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from headrace.table.catalog.catalog import DEFAULT_CATALOG, DEFAULT_DATABASE, Catalog, MemoryCatalog
-from headrace.table.catalog.objects import CatalogFunction, ObjectPath, TableLike
+from headrace.table.catalog.objects import CatalogDescription, CatalogFunction, CatalogModel, ObjectPath, TableLike
 
 
 class CatalogManager:
@@ -16,6 +16,8 @@ class CatalogManager:
         temporary: tables and views by path.
         system_functions: temporary functions that belong to no catalog, by name in small letters.
         temporary_functions: those that do, by path.
+        descriptions: how catalogs were created.
+        models: by path.
     """
 
     def __init__(self) -> None:
@@ -25,6 +27,8 @@ class CatalogManager:
         self.temporary: dict[ObjectPath, TableLike] = {}
         self.system_functions: dict[str, CatalogFunction] = {}
         self.temporary_functions: dict[ObjectPath, CatalogFunction] = {}
+        self.descriptions: dict[str, CatalogDescription] = {}
+        self.models: dict[ObjectPath, CatalogModel] = {}
 
     def qualify(self, names: Sequence[str]) -> ObjectPath:
         """The whole path that one to three names stand for."""

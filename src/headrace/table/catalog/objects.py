@@ -163,3 +163,21 @@ class Database:
 
 
 TableLike = CatalogTable | CatalogView
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogModel:
+    """A model: the columns that it takes and gives."""
+
+    inputs: tuple[Column, ...]
+    outputs: tuple[Column, ...]
+    options: tuple[tuple[str, str], ...] = ()
+    comment: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogDescription:
+    """How a catalog was created."""
+
+    options: tuple[tuple[str, str], ...] = ()
+    comment: str | None = None

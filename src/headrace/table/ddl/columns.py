@@ -5,6 +5,7 @@ from dataclasses import replace
 from headrace.common.logical_types import IntervalType, LogicalType, TypeRoot
 from headrace.table.bind.context import BindContext
 from headrace.table.bind.errors import misspelt
+from headrace.table.bind.expansion import Expansions, expanded_text
 from headrace.table.bind.expressions import ExpressionBinder
 from headrace.table.bind.queries import QueryBinder
 from headrace.table.bind.scopes import Scope, Source
@@ -93,7 +94,7 @@ class TableBinder:
 
     def _computed(self, node: sql.ComputedColumn, plain: Schema) -> Column:
         scalar = self.expression(node.expression, plain)
-        text = self.context.text(node.expression)
+        text = expanded_text(node.expression, Expansions())
         name = self.column_name(node)
         kind = to_external(scalar.type)
         return Column(name, kind, ColumnKind.COMPUTED, scalar.time, text, comment=node.comment)
@@ -125,7 +126,7 @@ class TableBinder:
         fields = Schema(tuple(Field(each.name, each.type) for each in self.table.columns))
         scalar = self.expression(node.expression, fields)
         self._check_time(node.expression, scalar.type, "a watermark")
-        spec = WatermarkSpec(name, self.context.text(node.expression), scalar.type)
+        spec = WatermarkSpec(name, expanded_text(node.expression, Expansions()), scalar.type)
         columns = tuple(
             replace(each, time=TimeAttribute.ROWTIME) if each.name == name else each for each in self.table.columns
         )

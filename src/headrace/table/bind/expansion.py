@@ -1,0 +1,104 @@
+"""Queries of views, in which every name is whole: columns with their tables, tables with their paths.
+
+Such a text means the same whatever the current database is, and whatever columns tables get later.
+"""
+
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from headrace.table.parse.format import sql_of
+from headrace.table.parse.tree import expressions as sql
+from headrace.table.parse.tree import queries
+from headrace.table.parse.tree.node import Name, Path, SqlNode
+
+Place = tuple[int, int]
+
+
+@dataclass
+class Expansions:
+    """What names turned out to be, by their places in the text.
+
+    Attributes:
+        columns: the whole names of columns.
+        tables: the paths of tables, with the names that they go by.
+        stars: the columns that ``*`` stands for.
+        aliases: the names of columns of ``SELECT`` that it does not give.
+    """
+
+    columns: dict[Place, tuple[str, ...]] = field(default_factory=dict)
+    tables: dict[Place, tuple[str, ...]] = field(default_factory=dict)
+    stars: dict[Place, list[tuple[str, ...]]] = field(default_factory=dict)
+
+
+def place(node: SqlNode) -> Place:
+    """Where a node is."""
+    return node.start, node.end
+
+
+def expanded_text(node: SqlNode, found: Expansions) -> str:
+    """The text of a query or an expression with whole names, and functions in capitals."""
+    return sql_of(_expanded(node, found, is_aliased=False))
+
+
+def _expanded(node: SqlNode, found: Expansions, *, is_aliased: bool) -> SqlNode:
+    if isinstance(node, sql.Identifier):
+        names = found.columns.get(place(node))
+        return node if names is None else _identifier(node, names)
+    if isinstance(node, queries.TableReference):
+        return _table(node, found, is_aliased=is_aliased)
+    if isinstance(node, sql.Call):
+        names_of = tuple(_name(name, name.text.upper()) for name in node.function.names)
+        path = Path(names_of, start=node.function.start, end=node.function.end)
+        node = replace(node, function=path) if len(names_of) == 1 else node
+    is_alias = isinstance(node, queries.AliasedRelation)
+    changes = {
+        each.name: _value(getattr(node, each.name), found, is_alias)
+        for each in fields(node)
+        if each.name not in ("start", "end")
+    }
+    if isinstance(node, queries.SelectQuery):
+        changes["items"] = tuple(_items(node, found))
+    return replace(node, **changes)
+
+
+def _value(value: Any, found: Expansions, is_alias: bool) -> Any:
+    if isinstance(value, SqlNode):
+        return _expanded(value, found, is_aliased=is_alias)
+    if isinstance(value, tuple):
+        return tuple(_value(item, found, is_alias) for item in value)
+    return value
+
+
+def _items(node: queries.SelectQuery, found: Expansions) -> list[queries.SelectItem]:
+    items: list[queries.SelectItem] = []
+    for item in node.items:
+        names = found.stars.get(place(item.expression))
+        if names is None:
+            changed = _expanded(item, found, is_aliased=False)
+            assert isinstance(changed, queries.SelectItem)
+            items.append(changed)
+            continue
+        items.extend(
+            queries.SelectItem(_identifier(item.expression, each), start=item.start, end=item.end) for each in names
+        )
+    return items
+
+
+def _table(node: queries.TableReference, found: Expansions, *, is_aliased: bool) -> queries.Relation:
+    names = found.tables.get(place(node.table))
+    if names is None:
+        return node
+    path = Path(tuple(_name(node.table, text) for text in names), start=node.table.start, end=node.table.end)
+    whole = replace(node, table=path)
+    if is_aliased:
+        return whole
+    alias = _name(node, names[-1])
+    return queries.AliasedRelation(whole, alias, start=node.start, end=node.end)
+
+
+def _identifier(node: SqlNode, names: tuple[str, ...]) -> sql.Identifier:
+    return sql.Identifier(tuple(_name(node, text) for text in names), start=node.start, end=node.end)
+
+
+def _name(node: SqlNode, text: str) -> Name:
+    return Name(text, start=node.start, end=node.end)

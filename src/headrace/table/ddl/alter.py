@@ -1,0 +1,247 @@
+"""``ALTER TABLE`` and ``ALTER VIEW``."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+from headrace.table.bind.context import BindContext
+from headrace.table.bind.errors import misspelt
+from headrace.table.catalog.objects import CatalogTable, CatalogView, Column, ColumnKind, ObjectPath, PrimaryKey
+from headrace.table.ddl.columns import TableBinder
+from headrace.table.ddl.tables import view_of
+from headrace.table.parse.parser import parse_expression
+from headrace.table.parse.tree import definitions as sql
+from headrace.table.parse.tree.expressions import Identifier
+from headrace.table.parse.tree.node import Path, SqlNode, walk
+
+
+def alter_table(context: BindContext, node: sql.Alter) -> None:
+    """``ALTER TABLE``."""
+    path = context.catalogs.qualify(node.path.texts)
+    table = context.catalogs.table(path)
+    if not isinstance(table, CatalogTable):
+        if node.if_exists and table is None:
+            return
+        raise context.missing_table(node.path, path, "table")
+    if path in context.catalogs.temporary:
+        raise context.error(node.path, f"'{path}' is a temporary table, which cannot be altered")
+    if isinstance(node.action, sql.RenameTo):
+        _rename(context, path, table, node.action.to)
+        return
+    if isinstance(node.action, sql.AddPartitions | sql.DropPartitions):
+        raise context.error(node.action, "this catalog keeps no partitions")
+    rule = _RULES.get(type(node.action))
+    if rule is None:
+        raise context.error(node.action, f"ALTER TABLE has no such action: {type(node.action).__name__}")
+    changed = rule(_Alteration(context, table), node.action)
+    context.catalogs.catalogs[path.catalog].put_table(path.database, path.name, changed)
+
+
+def alter_view(context: BindContext, node: sql.Alter) -> None:
+    """``ALTER VIEW ... RENAME TO | AS``."""
+    path = context.catalogs.qualify(node.path.texts)
+    view = context.catalogs.table(path)
+    if not isinstance(view, CatalogView):
+        if node.if_exists and view is None:
+            return
+        raise context.missing_table(node.path, path, "view")
+    if isinstance(node.action, sql.RenameTo):
+        _rename(context, path, view, node.action.to)
+    elif isinstance(node.action, sql.SetQuery):
+        changed = replace(view_of(context, node.action.query), comment=view.comment)
+        if path in context.catalogs.temporary:
+            context.catalogs.temporary[path] = changed
+        else:
+            context.catalogs.catalogs[path.catalog].put_table(path.database, path.name, changed)
+
+
+def _rename(context: BindContext, path: ObjectPath, found: CatalogTable | CatalogView, to: Path) -> None:
+    """Rename an object; it stays in its database."""
+    target = path._replace(name=to.names[-1].text)
+    if context.catalogs.table(target) is not None:
+        raise context.error(to, f"table or view '{target}' already exists")
+    if path in context.catalogs.temporary:
+        del context.catalogs.temporary[path]
+        context.catalogs.temporary[target] = found
+        return
+    catalog = context.catalogs.catalogs[path.catalog]
+    catalog.drop_table(path.database, path.name)
+    catalog.put_table(target.database, target.name, found)
+
+
+class _Alteration:
+    """The actions on one table."""
+
+    def __init__(self, context: BindContext, table: CatalogTable) -> None:
+        self.context = context
+        self.table = table
+
+    def set_options(self, action: sql.SetOptions) -> CatalogTable:
+        """``SET (...)``."""
+        return self.table.with_options({option.key: option.value for option in action.options})
+
+    def reset_options(self, action: sql.ResetOptions) -> CatalogTable:
+        """``RESET (...)``."""
+        if "connector" in action.keys:
+            raise self.context.error(action, "RESET cannot change 'connector'")
+        if not action.keys:
+            raise self.context.error(action, "RESET needs a key")
+        kept = tuple((key, value) for key, value in self.table.options if key not in action.keys)
+        return replace(self.table, options=kept)
+
+    def rename_column(self, action: sql.RenameColumn) -> CatalogTable:
+        """``RENAME a TO b``."""
+        column = self.existing(action.column)
+        self.check_unused(action.column, column.name)
+        name = str(action.to)
+        if self.table.column(name) is not None:
+            raise self.context.error(action.to, f"a column named '{name}' already exists")
+        columns = tuple(replace(each, name=name) if each is column else each for each in self.table.columns)
+        key = self.table.primary_key
+        if key is not None:
+            key = PrimaryKey(key.name, tuple(name if each == column.name else each for each in key.columns))
+        return replace(self.table, columns=columns, primary_key=key)
+
+    def drop_columns(self, action: sql.DropColumns) -> CatalogTable:
+        """``DROP (a, b)``."""
+        dropped = {self.existing(path).name for path in action.columns}
+        if len(dropped) < len(action.columns):
+            raise self.context.error(action, "a column is named twice")
+        for path in action.columns:
+            self.check_unused(path, str(path), dropped)
+            if self.table.primary_key is not None and str(path) in self.table.primary_key.columns:
+                raise self.context.error(path, f"column '{path}' is used as the primary key", "DROP PRIMARY KEY first.")
+        kept = tuple(column for column in self.table.columns if column.name not in dropped)
+        if not kept:
+            raise self.context.error(action, "a table keeps one column at least")
+        return replace(self.table, columns=kept)
+
+    def drop_part(self, action: sql.DropPart) -> CatalogTable:
+        """``DROP PRIMARY KEY | WATERMARK | DISTRIBUTION``."""
+        if action.part is sql.DroppedPart.PRIMARY_KEY:
+            self.expect(action, self.table.primary_key, "primary key")
+            return replace(self.table, primary_key=None)
+        if action.part is sql.DroppedPart.WATERMARK:
+            self.expect(action, self.table.watermark, "watermark")
+            return self.without_watermark()
+        self.expect(action, self.table.distribution, "distribution")
+        return replace(self.table, distribution=None)
+
+    def drop_constraint(self, action: sql.DropConstraint) -> CatalogTable:
+        """``DROP CONSTRAINT name``."""
+        key = self.table.primary_key
+        if key is None or key.name != action.name.text:
+            advice = misspelt(action.name.text, [key.name] if key is not None else [])
+            raise self.context.error(action.name, f"the table has no constraint '{action.name}'", advice)
+        return replace(self.table, primary_key=None)
+
+    def change(self, action: sql.ChangeSchema) -> CatalogTable:
+        """``ADD (...)`` and ``MODIFY (...)``."""
+        elements = [change.element for change in action.changes]
+        if not action.is_add:
+            self.make_room(elements)
+        definitions = tuple(each for each in elements if not isinstance(each, sql.TableDistribution))
+        binder = TableBinder(self.context, self.table)
+        if action.is_add:
+            binder.columns(definitions)
+        else:
+            self.modify(binder, definitions)
+        self.table = binder.table
+        for change in action.changes:
+            if change.place is not None and isinstance(change.element, sql.ColumnDefinition):
+                self.move(str(change.element.name), change.place)
+        binder.table = self.table
+        binder.watermarks(definitions)
+        binder.keys(definitions)
+        for element in elements:
+            if isinstance(element, sql.TableDistribution):
+                if action.is_add and self.table.distribution is not None:
+                    raise self.context.error(element, "the table has a distribution already", "Write MODIFY.")
+                binder.table = replace(binder.table, distribution=binder.distribution(element))
+        return binder.table
+
+    def make_room(self, elements: list[sql.TableElement | sql.TableDistribution]) -> None:
+        """Before MODIFY: take away the key and the watermark that are defined anew."""
+        for element in elements:
+            if isinstance(element, sql.Constraint):
+                self.expect(element, self.table.primary_key, "primary key")
+                self.table = replace(self.table, primary_key=None)
+            elif isinstance(element, sql.Watermark):
+                self.expect(element, self.table.watermark, "watermark")
+                self.table = self.without_watermark()
+            elif isinstance(element, sql.TableDistribution):
+                self.expect(element, self.table.distribution, "distribution")
+
+    def modify(self, binder: TableBinder, elements: tuple[sql.TableElement, ...]) -> None:
+        """Define columns anew, at their old places."""
+        nodes = {str(each.name): each for each in elements if isinstance(each, sql.ColumnDefinition)}
+        for node in nodes.values():
+            self.existing(node.name)
+        order = [column.name for column in self.table.columns]
+        binder.table = replace(
+            self.table, columns=tuple(column for column in self.table.columns if column.name not in nodes)
+        )
+        binder.columns(tuple(nodes.values()))
+        columns = sorted(binder.table.columns, key=lambda column: order.index(column.name))
+        binder.table = replace(binder.table, columns=tuple(columns))
+
+    def move(self, name: str, place: sql.ColumnPlace) -> None:
+        """Put a column first, or behind another one."""
+        moved = next(column for column in self.table.columns if column.name == name)
+        rest = [column for column in self.table.columns if column is not moved]
+        at = 0 if place.after is None else rest.index(self.existing(place.after)) + 1
+        self.table = replace(self.table, columns=(*rest[:at], moved, *rest[at:]))
+
+    def without_watermark(self) -> CatalogTable:
+        """The table without its watermark, whose column is no time attribute then."""
+        assert self.table.watermark is not None
+        rowtime = self.table.watermark.column
+        columns = tuple(replace(each, time=None) if each.name == rowtime else each for each in self.table.columns)
+        return replace(self.table, columns=columns, watermark=None)
+
+    def expect(self, node: SqlNode, part: object, word: str) -> None:
+        """Refuse an action on what the table does not have."""
+        if part is None:
+            raise self.context.error(node, f"the table has no {word}")
+
+    def existing(self, path: Path) -> Column:
+        """The column at a path."""
+        column = self.table.column(str(path)) if len(path.names) == 1 else None
+        if column is None:
+            names = [each.name for each in self.table.columns]
+            raise self.context.error(path, f"column '{path}' does not exist", misspelt(str(path), names))
+        return column
+
+    def check_unused(self, node: SqlNode, name: str, dropped: set[str] | None = None) -> None:
+        """Refuse a change of a column that others are computed of."""
+        users = {
+            each.name: each.expression
+            for each in self.table.columns
+            if each.kind is ColumnKind.COMPUTED and each.expression and each.name not in (dropped or ())
+        }
+        for user, expression in users.items():
+            if name in names_in(expression):
+                raise self.context.error(node, f"column '{name}' is referenced by column '{user}'")
+        if self.table.watermark is not None:
+            used = names_in(self.table.watermark.expression) | {self.table.watermark.column}
+            if name in used:
+                raise self.context.error(node, f"column '{name}' is referenced by the watermark")
+        keys = self.table.distribution.columns if self.table.distribution is not None else ()
+        if name in (*self.table.partition_keys, *keys):
+            raise self.context.error(node, f"column '{name}' is a key of partitions or of the distribution")
+
+
+def names_in(text: str) -> set[str]:
+    """The columns that an expression names."""
+    return {node.names[0].text for node in walk(parse_expression(text)) if isinstance(node, Identifier)}
+
+
+_RULES: Final[dict[type, Callable[[_Alteration, Any], CatalogTable]]] = {
+    sql.SetOptions: _Alteration.set_options,
+    sql.ResetOptions: _Alteration.reset_options,
+    sql.RenameColumn: _Alteration.rename_column,
+    sql.DropColumns: _Alteration.drop_columns,
+    sql.DropPart: _Alteration.drop_part,
+    sql.DropConstraint: _Alteration.drop_constraint,
+    sql.ChangeSchema: _Alteration.change,
+}

@@ -1,0 +1,108 @@
+"""The way into this package: which statement is executed by what."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from headrace.table.bind.context import BindContext
+from headrace.table.bind.statements import bind_insert
+from headrace.table.catalog.objects import ObjectPath
+from headrace.table.ddl import alter, objects, show, tables
+from headrace.table.ddl.result import OK, StatementResult
+from headrace.table.logical.relations import Sink
+from headrace.table.parse.tree import definitions as sql
+from headrace.table.parse.tree import statements as st
+from headrace.table.parse.tree.definitions import ObjectKind, Statement
+
+_DROPS: Final[dict[ObjectKind, Callable[[BindContext, sql.Drop], None]]] = {
+    ObjectKind.TABLE: tables.drop_table,
+    ObjectKind.VIEW: tables.drop_table,
+    ObjectKind.CATALOG: objects.drop_catalog,
+    ObjectKind.DATABASE: objects.drop_database,
+    ObjectKind.FUNCTION: objects.drop_function,
+    ObjectKind.MODEL: objects.drop_model,
+}
+_ALTERS: Final[dict[ObjectKind, Callable[[BindContext, sql.Alter], None]]] = {
+    ObjectKind.TABLE: alter.alter_table,
+    ObjectKind.VIEW: alter.alter_view,
+    ObjectKind.CATALOG: objects.alter_catalog,
+    ObjectKind.DATABASE: objects.alter_database,
+    ObjectKind.FUNCTION: objects.alter_function,
+    ObjectKind.MODEL: objects.alter_model,
+}
+
+
+def execute_ddl(context: BindContext, node: Statement) -> StatementResult | None:
+    """Execute a statement on the catalogs; None when it is no such statement.
+
+    ``CREATE TABLE ... AS`` is none, since a job runs for it: see :func:`create_table_as`.
+
+    Raises:
+        SqlValidationError: when an object is not there, or is there already.
+    """
+    if isinstance(node, sql.CreateTable) and node.query is not None:
+        return None
+    if isinstance(node, sql.Drop | sql.Alter):
+        rules: dict[ObjectKind, Callable[..., None]] = _DROPS if isinstance(node, sql.Drop) else _ALTERS
+        if node.kind not in rules:
+            raise context.error(node, f"{node.kind.value} is not supported yet")
+        rules[node.kind](context, node)
+        return OK
+    answer = _ANSWERS.get(type(node))
+    if answer is not None:
+        return answer(context, node)
+    change = _CHANGES.get(type(node))
+    if change is None:
+        return None
+    change(context, node)
+    return OK
+
+
+_CHANGES: Final[dict[type, Callable[[BindContext, Any], None]]] = {
+    sql.CreateTable: tables.create_table,
+    sql.CreateView: tables.create_view,
+    sql.CreateCatalog: objects.create_catalog,
+    sql.CreateDatabase: objects.create_database,
+    sql.CreateFunction: objects.create_function,
+    sql.CreateModel: objects.create_model,
+    st.UseCatalog: objects.use_catalog,
+    st.UseDatabase: objects.use_database,
+}
+_ANSWERS: Final[dict[type, Callable[[BindContext, Any], StatementResult]]] = {
+    st.Show: show.show,
+    st.ShowCreate: show.show_create,
+    st.Describe: show.describe,
+}
+
+
+@dataclass(frozen=True)
+class CreatedTable:
+    """What ``CREATE TABLE ... AS`` did: where the table is, and the INSERT that fills it; None when it was there."""
+
+    path: ObjectPath
+    sink: Sink | None
+
+
+def create_table_as(context: BindContext, node: sql.CreateTable) -> CreatedTable:
+    """``CREATE TABLE ... AS``, ``REPLACE TABLE ... AS``: create the table, and bind the INSERT of the query.
+
+    Raises:
+        SqlValidationError: when the query is wrong, or the table is there already.
+    """
+    assert node.query is not None
+    path = tables.path_of(context, node.table)
+    there = context.catalogs.table(path) is not None
+    if node.must_exist and not there:
+        raise context.error(node.table, f"table '{path}' does not exist, and cannot be replaced")
+    table = tables.table_of_query(context, node, node.query)
+    names = tuple(each.name for each in node.elements if isinstance(each, sql.NamedColumn))
+    if there and node.or_replace:
+        context.catalogs.catalogs[path.catalog].drop_table(path.database, path.name)
+    kept = tables.put(
+        context, node.table, path, table, is_temporary=node.is_temporary, if_not_exists=node.if_not_exists
+    )
+    if not kept:
+        return CreatedTable(path, None)
+    given = tuple(replace(name, names=name.names[-1:]) for name in names)
+    insert = st.Insert(node.table, node.query, given, start=node.start, end=node.end)
+    return CreatedTable(path, bind_insert(context, insert))

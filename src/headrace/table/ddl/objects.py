@@ -1,0 +1,272 @@
+"""Catalogs, databases, functions and models: to create, change and drop them."""
+
+from headrace.table.bind.context import BindContext
+from headrace.table.bind.errors import misspelt
+from headrace.table.catalog.catalog import MemoryCatalog
+from headrace.table.catalog.objects import (
+    CatalogDescription,
+    CatalogFunction,
+    CatalogModel,
+    Column,
+    Database,
+    ObjectPath,
+)
+from headrace.table.ddl.columns import TableBinder
+from headrace.table.ddl.tables import path_of
+from headrace.table.parse.tree import definitions as sql
+from headrace.table.parse.tree import statements as st
+from headrace.table.parse.tree.node import Name, Path
+
+_TYPES = {"generic_in_memory": MemoryCatalog}
+
+
+def options_of(options: tuple[sql.Option, ...]) -> tuple[tuple[str, str], ...]:
+    """The keys and values of ``WITH``."""
+    return tuple((option.key, option.value) for option in options)
+
+
+# --- catalogs --------------------------------------------------------------------------------------------------------
+
+
+def create_catalog(context: BindContext, node: sql.CreateCatalog) -> None:
+    """``CREATE CATALOG``."""
+    catalogs, name = context.catalogs, node.catalog.text
+    if name in catalogs.catalogs:
+        if node.if_not_exists:
+            return
+        raise context.error(node.catalog, f"catalog '{name}' already exists", "Write IF NOT EXISTS.")
+    options = options_of(node.options)
+    kind = dict(options).get("type")
+    if kind is None:
+        raise context.error(node, "the catalog needs a type", f"Write WITH ('type' = '{next(iter(_TYPES))}').")
+    if kind not in _TYPES:
+        option = next(option for option in node.options if option.key == "type")
+        advice = misspelt(kind, _TYPES) or f"The types are {', '.join(_TYPES)}."
+        raise context.error(option, f"there is no catalog of type '{kind}'", advice)
+    catalogs.catalogs[name] = _TYPES[kind](dict(options).get("default-database", "default"))
+    catalogs.descriptions[name] = CatalogDescription(options, node.comment)
+
+
+def drop_catalog(context: BindContext, node: sql.Drop) -> None:
+    """``DROP CATALOG``."""
+    catalogs, name = context.catalogs, str(node.path)
+    if name not in catalogs.catalogs:
+        if node.if_exists:
+            return
+        raise context.missing_catalog(node.path, name)
+    if name == catalogs.catalog:
+        raise context.error(node.path, f"catalog '{name}' is in use", "USE CATALOG another one first.")
+    del catalogs.catalogs[name]
+    catalogs.descriptions.pop(name, None)
+
+
+def use_catalog(context: BindContext, node: st.UseCatalog) -> None:
+    """``USE CATALOG``: its first database becomes the current one."""
+    catalogs, name = context.catalogs, node.catalog.text
+    if name not in catalogs.catalogs:
+        raise context.missing_catalog(node.catalog, name)
+    catalogs.catalog = name
+    catalogs.database = next(iter(catalogs.catalogs[name].databases()), None)
+
+
+def alter_catalog(context: BindContext, node: sql.Alter) -> None:
+    """``ALTER CATALOG ... SET | RESET | COMMENT``."""
+    name = str(node.path)
+    if name not in context.catalogs.catalogs:
+        raise context.missing_catalog(node.path, name)
+    found = context.catalogs.descriptions.get(name, CatalogDescription())
+    options, comment = dict(found.options), found.comment
+    if isinstance(node.action, sql.SetOptions):
+        options |= dict(options_of(node.action.options))
+    elif isinstance(node.action, sql.ResetOptions):
+        options = {key: value for key, value in options.items() if key not in node.action.keys}
+    elif isinstance(node.action, sql.SetComment):
+        comment = node.action.comment
+    context.catalogs.descriptions[name] = CatalogDescription(tuple(options.items()), comment)
+
+
+# --- databases -------------------------------------------------------------------------------------------------------
+
+
+def database_of(context: BindContext, node: Path) -> tuple[str, str]:
+    """The catalog and the name of a database.
+
+    Raises:
+        SqlValidationError: when there is no such catalog.
+    """
+    *rest, name = node.texts
+    catalog = rest[0] if rest else context.catalogs.catalog
+    if len(rest) > 1 or catalog not in context.catalogs.catalogs:
+        raise context.missing_catalog(node, ".".join(rest))
+    return catalog, name
+
+
+def existing_database(context: BindContext, node: Path) -> tuple[str, str]:
+    """The catalog and the name of a database that exists."""
+    catalog, name = database_of(context, node)
+    if not context.catalogs.has_database(catalog, name):
+        advice = misspelt(name, context.catalogs.catalogs[catalog].databases())
+        raise context.error(node, f"database '{catalog}.{name}' does not exist", advice)
+    return catalog, name
+
+
+def create_database(context: BindContext, node: sql.CreateDatabase) -> None:
+    """``CREATE DATABASE``."""
+    catalog, name = database_of(context, node.database)
+    if context.catalogs.has_database(catalog, name):
+        if node.if_not_exists:
+            return
+        raise context.error(node.database, f"database '{catalog}.{name}' already exists", "Write IF NOT EXISTS.")
+    context.catalogs.catalogs[catalog].put_database(name, Database(node.comment, options_of(node.options)))
+
+
+def drop_database(context: BindContext, node: sql.Drop) -> None:
+    """``DROP DATABASE``, of an empty one unless CASCADE is said."""
+    catalog, name = database_of(context, node.path)
+    if not context.catalogs.has_database(catalog, name):
+        if node.if_exists:
+            return
+        existing_database(context, node.path)
+    if (catalog, name) == (context.catalogs.catalog, context.catalogs.database):
+        raise context.error(node.path, f"database '{name}' is in use", "USE another one first.")
+    found = context.catalogs.catalogs[catalog]
+    if found.tables(name) and not node.cascade:
+        raise context.error(node.path, f"database '{catalog}.{name}' is not empty", "Write CASCADE to drop all in it.")
+    found.drop_database(name)
+
+
+def alter_database(context: BindContext, node: sql.Alter) -> None:
+    """``ALTER DATABASE ... SET``."""
+    catalog, name = existing_database(context, node.path)
+    found = context.catalogs.catalogs[catalog]
+    database = found.database(name) or Database()
+    if not isinstance(node.action, sql.SetOptions):
+        raise context.error(node.action, "ALTER DATABASE takes SET only")
+    properties = dict(database.properties) | dict(options_of(node.action.options))
+    found.put_database(name, Database(database.comment, tuple(properties.items())))
+
+
+def use_database(context: BindContext, node: st.UseDatabase) -> None:
+    """``USE``."""
+    context.catalogs.catalog, context.catalogs.database = existing_database(context, node.database)
+
+
+# --- functions -------------------------------------------------------------------------------------------------------
+
+
+def create_function(context: BindContext, node: sql.CreateFunction) -> None:
+    """``CREATE FUNCTION``: the class is looked for when the function is called."""
+    language = node.language.value if node.language is not None else "JAVA"
+    function = CatalogFunction(node.class_name, language)
+    if node.is_system:
+        name = str(node.function).lower()
+        _check_new(context, node, there=name in context.catalogs.system_functions)
+        context.catalogs.system_functions.setdefault(name, function)
+        return
+    path = _function_path(context, node.function)
+    if node.is_temporary:
+        _check_new(context, node, there=path in context.catalogs.temporary_functions)
+        context.catalogs.temporary_functions.setdefault(path, function)
+        return
+    catalog = context.catalogs.catalogs[path.catalog]
+    there = catalog.function(path.database, path.name) is not None
+    _check_new(context, node, there=there)
+    if not there:
+        catalog.put_function(path.database, path.name, function)
+
+
+def _function_path(context: BindContext, node: Path) -> ObjectPath:
+    path = path_of(context, node)
+    return path._replace(name=path.name.lower())
+
+
+def _check_new(context: BindContext, node: sql.CreateFunction, *, there: bool) -> None:
+    if there and not node.if_not_exists:
+        raise context.error(node.function, f"function '{node.function}' already exists", "Write IF NOT EXISTS.")
+
+
+def drop_function(context: BindContext, node: sql.Drop) -> None:
+    """``DROP FUNCTION``."""
+    catalogs = context.catalogs
+    if node.is_system:
+        if catalogs.system_functions.pop(str(node.path).lower(), None) is None and not node.if_exists:
+            raise context.error(node.path, f"temporary system function '{node.path}' does not exist")
+        return
+    path = _function_path(context, node.path)
+    if node.is_temporary:
+        if catalogs.temporary_functions.pop(path, None) is None and not node.if_exists:
+            raise context.error(node.path, f"temporary function '{path}' does not exist")
+        return
+    catalog = catalogs.catalogs[path.catalog]
+    if catalog.function(path.database, path.name) is not None:
+        catalog.drop_function(path.database, path.name)
+    elif not node.if_exists:
+        advice = misspelt(path.name, catalog.functions(path.database))
+        raise context.error(node.path, f"function '{path}' does not exist", advice)
+
+
+def alter_function(context: BindContext, node: sql.Alter) -> None:
+    """``ALTER FUNCTION ... AS``."""
+    assert isinstance(node.action, sql.SetFunction)
+    language = node.action.language.value if node.action.language is not None else "JAVA"
+    function = CatalogFunction(node.action.class_name, language)
+    path = _function_path(context, node.path)
+    catalog = context.catalogs.catalogs[path.catalog]
+    if node.is_temporary and path in context.catalogs.temporary_functions:
+        context.catalogs.temporary_functions[path] = function
+    elif catalog.function(path.database, path.name) is not None:
+        catalog.put_function(path.database, path.name, function)
+    elif not node.if_exists:
+        raise context.error(node.path, f"function '{path}' does not exist")
+
+
+# --- models ----------------------------------------------------------------------------------------------------------
+
+
+def create_model(context: BindContext, node: sql.CreateModel) -> None:
+    """``CREATE MODEL``."""
+    path = path_of(context, node.model)
+    if path in context.catalogs.models:
+        if node.if_not_exists:
+            return
+        raise context.error(node.model, f"model '{path}' already exists", "Write IF NOT EXISTS.")
+    inputs, outputs = _model_columns(context, node.inputs), _model_columns(context, node.outputs)
+    context.catalogs.models[path] = CatalogModel(inputs, outputs, options_of(node.options), node.comment)
+
+
+def _model_columns(context: BindContext, elements: tuple[sql.TableElement, ...]) -> tuple[Column, ...]:
+    binder = TableBinder(context)
+    binder.columns(elements)
+    return binder.table.columns
+
+
+def drop_model(context: BindContext, node: sql.Drop) -> None:
+    """``DROP MODEL``."""
+    path = context.catalogs.qualify(node.path.texts)
+    if context.catalogs.models.pop(path, None) is None and not node.if_exists:
+        raise context.error(node.path, f"model '{path}' does not exist")
+
+
+def alter_model(context: BindContext, node: sql.Alter) -> None:
+    """``ALTER MODEL ... SET | RESET | RENAME TO``."""
+    path = context.catalogs.qualify(node.path.texts)
+    model = context.catalogs.models.get(path)
+    if model is None:
+        if node.if_exists:
+            return
+        raise context.error(node.path, f"model '{path}' does not exist")
+    if isinstance(node.action, sql.RenameTo):
+        del context.catalogs.models[path]
+        context.catalogs.models[path._replace(name=_last(node.action.to).text)] = model
+        return
+    options = dict(model.options)
+    if isinstance(node.action, sql.SetOptions):
+        options |= dict(options_of(node.action.options))
+    elif isinstance(node.action, sql.ResetOptions):
+        options = {key: value for key, value in options.items() if key not in node.action.keys}
+    changed = CatalogModel(model.inputs, model.outputs, tuple(options.items()), model.comment)
+    context.catalogs.models[path] = changed
+
+
+def _last(path: Path) -> Name:
+    return path.names[-1]

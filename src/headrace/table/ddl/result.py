@@ -1,0 +1,37 @@
+"""What a statement that is no query answers."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.common.logical_types import LogicalType
+from headrace.table.functions.types import BOOLEAN, STRING
+from headrace.table.logical.schema import Field, Schema
+
+
+@dataclass(frozen=True)
+class StatementResult:
+    """Rows that are there at once.
+
+    Attributes:
+        schema: their columns.
+        rows: the values.
+    """
+
+    schema: Schema
+    rows: tuple[tuple[Any, ...], ...]
+
+
+OK = StatementResult(Schema((Field("result", STRING),)), (("OK",),))
+"""Of statements that change something."""
+
+
+def one_column(name: str, values: Iterable[str]) -> StatementResult:
+    """Texts in a column."""
+    return StatementResult(Schema((Field(name, STRING),)), tuple((value,) for value in values))
+
+
+def columns(names: Sequence[str], rows: Iterable[tuple[Any, ...]], flags: Sequence[str] = ()) -> StatementResult:
+    """Texts in columns, of which some are booleans."""
+    kinds: list[LogicalType] = [BOOLEAN if name in flags else STRING for name in names]
+    return StatementResult(Schema(tuple(map(Field, names, kinds))), tuple(rows))

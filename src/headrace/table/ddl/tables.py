@@ -1,0 +1,253 @@
+"""Tables and views: to create and to drop them."""
+
+from dataclasses import replace
+
+from headrace.table.bind.context import BindContext
+from headrace.table.bind.errors import misspelt
+from headrace.table.bind.expansion import expanded_text
+from headrace.table.bind.queries import QueryBinder
+from headrace.table.bind.relations import RelationBinder
+from headrace.table.catalog.objects import (
+    CatalogTable,
+    CatalogView,
+    Column,
+    ColumnKind,
+    Distribution,
+    ObjectPath,
+    TableLike,
+)
+from headrace.table.ddl.columns import TableBinder
+from headrace.table.functions.types import to_external
+from headrace.table.logical.schema import Schema
+from headrace.table.parse.tree import definitions as sql
+from headrace.table.parse.tree.node import Path, QueryExpression, SqlNode
+
+_MERGED = (
+    sql.LikeFeature.CONSTRAINTS,
+    sql.LikeFeature.DISTRIBUTION,
+    sql.LikeFeature.GENERATED,
+    sql.LikeFeature.METADATA,
+    sql.LikeFeature.OPTIONS,
+    sql.LikeFeature.PARTITIONS,
+    sql.LikeFeature.WATERMARKS,
+)
+_OVERWRITABLE = (
+    sql.LikeFeature.GENERATED,
+    sql.LikeFeature.METADATA,
+    sql.LikeFeature.OPTIONS,
+    sql.LikeFeature.WATERMARKS,
+)
+
+
+def path_of(context: BindContext, node: Path) -> ObjectPath:
+    """The whole path of an object that is created or dropped, in a database that exists.
+
+    Raises:
+        SqlValidationError: when there is no such catalog or database.
+    """
+    if len(node.names) > 3:
+        raise context.error(node, f"'{node}' has more than a catalog, a database and a name")
+    path = context.catalogs.qualify(node.texts)
+    if path.catalog not in context.catalogs.catalogs:
+        raise context.missing_catalog(node, path.catalog)
+    if not context.catalogs.has_database(path.catalog, path.database):
+        known = context.catalogs.catalogs[path.catalog].databases()
+        reason = f"database '{path.catalog}.{path.database}' does not exist"
+        raise context.error(node, reason, misspelt(path.database, known))
+    return path
+
+
+def create_table(context: BindContext, node: sql.CreateTable) -> None:
+    """``CREATE TABLE`` without a query."""
+    path = path_of(context, node.table)
+    table = like(context, node) if node.like is not None else TableBinder(context).create(node)
+    put(context, node.table, path, table, is_temporary=node.is_temporary, if_not_exists=node.if_not_exists)
+
+
+def put(
+    context: BindContext, node: SqlNode, path: ObjectPath, table: TableLike, *, is_temporary: bool, if_not_exists: bool
+) -> bool:
+    """Keep a table or view that is not there yet; return whether it was kept."""
+    catalogs = context.catalogs
+    there = path in catalogs.temporary if is_temporary else catalogs.permanent_table(path) is not None
+    if there and not if_not_exists:
+        word = "temporary table or view" if is_temporary else "table or view"
+        raise context.error(node, f"{word} '{path}' already exists", "Write IF NOT EXISTS, or drop it first.")
+    if there:
+        return False
+    if is_temporary:
+        catalogs.temporary[path] = table
+    else:
+        catalogs.catalogs[path.catalog].put_table(path.database, path.name, table)
+    return True
+
+
+def table_of_query(context: BindContext, node: sql.CreateTable, query: QueryExpression) -> CatalogTable:
+    """The table of ``CREATE TABLE ... AS``: the columns of the query, and what else is defined."""
+    schema = QueryBinder(context).query(query).schema
+    given = [Column(field.name, to_external(field.type)) for field in schema]
+    named = [each for each in node.elements if isinstance(each, sql.NamedColumn)]
+    if named:
+        given = _in_order(context, named, given)
+    defined = tuple(each for each in node.elements if not isinstance(each, sql.NamedColumn))
+    binder = TableBinder(context, CatalogTable(()))
+    binder.columns(tuple(each for each in defined if isinstance(each, sql.ColumnDefinition)))
+    own = {column.name: column for column in binder.table.columns}
+    first = tuple(column for column in own.values() if column.name not in {each.name for each in given})
+    binder.table = replace(binder.table, columns=(*first, *(own.get(each.name, each) for each in given)))
+    rest = tuple(each for each in defined if not isinstance(each, sql.ColumnDefinition))
+    _check_nullable_keys(context, rest, binder.table)
+    return binder.create(replace(node, elements=rest))
+
+
+def _check_nullable_keys(context: BindContext, elements: tuple[sql.TableElement, ...], table: CatalogTable) -> None:
+    for element in elements:
+        if isinstance(element, sql.Constraint):
+            for name in element.columns:
+                column = table.column(name.text)
+                if column is not None and column.type.nullable:
+                    raise context.error(name, f"column '{name}' of the PRIMARY KEY is nullable in the query")
+
+
+def _in_order(context: BindContext, named: list[sql.NamedColumn], given: list[Column]) -> list[Column]:
+    by_name = {column.name: column for column in given}
+    wanted = [str(each.name) for each in named]
+    for each, name in zip(named, wanted, strict=True):
+        if name not in by_name:
+            raise context.error(each, f"the query has no column '{name}'", misspelt(name, by_name))
+    if len(wanted) != len(given):
+        raise context.error(named[0], f"{len(wanted)} columns are named, and the query gives {len(given)}")
+    return [by_name[name] for name in wanted]
+
+
+# --- LIKE ------------------------------------------------------------------------------------------------------------
+
+
+def like(context: BindContext, node: sql.CreateTable) -> CatalogTable:
+    """A table like another one, with what is defined beside that."""
+    assert node.like is not None
+    _, base = RelationBinder(QueryBinder(context), None).find(node.like.table)
+    if isinstance(base, CatalogView):
+        raise context.error(node.like.table, f"'{node.like.table}' is a view, and LIKE takes a table")
+    strategies = _strategies(context, node.like)
+    taken = _taken(base, strategies)
+    _check_conflicts(context, node, taken, strategies)
+    binder = TableBinder(context, taken)
+    binder.create(node)
+    return replace(
+        binder.table,
+        comment=node.comment,
+        options=tuple((dict(taken.options) | dict(binder.table.options)).items()),
+        partition_keys=binder.table.partition_keys or taken.partition_keys,
+        distribution=binder.table.distribution or taken.distribution,
+    )
+
+
+def _strategies(context: BindContext, node: sql.TableLike) -> dict[sql.LikeFeature, sql.MergingStrategy]:
+    """What LIKE does with each feature: without a word, it takes over all, and options may be overwritten."""
+    chosen = {option.feature: option.strategy for option in node.options}
+    for option in node.options:
+        if option.strategy is sql.MergingStrategy.OVERWRITING and option.feature not in _OVERWRITABLE:
+            raise context.error(option, f"OVERWRITING is not possible for {option.feature.value}", "Use EXCLUDING.")
+    everything = chosen.get(sql.LikeFeature.ALL)
+    found = {}
+    for feature in _MERGED:
+        is_options = feature is sql.LikeFeature.OPTIONS
+        default = sql.MergingStrategy.OVERWRITING if is_options else sql.MergingStrategy.INCLUDING
+        found[feature] = chosen.get(feature, everything or default)
+    return found
+
+
+def _taken(base: CatalogTable, strategies: dict[sql.LikeFeature, sql.MergingStrategy]) -> CatalogTable:
+    """What a table takes over from the one that it is like."""
+    out = {feature for feature, strategy in strategies.items() if strategy is sql.MergingStrategy.EXCLUDING}
+    kinds = {ColumnKind.COMPUTED: sql.LikeFeature.GENERATED, ColumnKind.METADATA: sql.LikeFeature.METADATA}
+    columns = tuple(column for column in base.columns if kinds.get(column.kind) not in out)
+    if sql.LikeFeature.WATERMARKS in out:
+        rowtime = base.watermark.column if base.watermark is not None else None
+        columns = tuple(replace(each, time=None) if each.name == rowtime else each for each in columns)
+    distribution: Distribution | None = None if sql.LikeFeature.DISTRIBUTION in out else base.distribution
+    return replace(
+        base,
+        columns=columns,
+        comment=None,
+        options=() if sql.LikeFeature.OPTIONS in out else base.options,
+        primary_key=None if sql.LikeFeature.CONSTRAINTS in out else base.primary_key,
+        watermark=None if sql.LikeFeature.WATERMARKS in out else base.watermark,
+        partition_keys=() if sql.LikeFeature.PARTITIONS in out else base.partition_keys,
+        distribution=distribution,
+    )
+
+
+def _check_conflicts(
+    context: BindContext,
+    node: sql.CreateTable,
+    taken: CatalogTable,
+    strategies: dict[sql.LikeFeature, sql.MergingStrategy],
+) -> None:
+    """Refuse what is defined twice and may not be."""
+    for element in node.elements:
+        if isinstance(element, sql.Constraint) and taken.primary_key is not None:
+            raise context.error(element, "the base table already has a primary key", "Write EXCLUDING CONSTRAINTS.")
+    if node.partitioned_by and taken.partition_keys:
+        name = node.partitioned_by[0]
+        raise context.error(name, "the base table already has partitions", "Write EXCLUDING PARTITIONS.")
+    if strategies[sql.LikeFeature.OPTIONS] is sql.MergingStrategy.INCLUDING:
+        known = dict(taken.options)
+        for option in node.options:
+            if option.key in known:
+                raise context.error(
+                    option, f"the base table already has the option '{option.key}'", "Write OVERWRITING OPTIONS."
+                )
+
+
+# --- views -----------------------------------------------------------------------------------------------------------
+
+
+def create_view(context: BindContext, node: sql.CreateView) -> None:
+    """``CREATE VIEW``."""
+    path = path_of(context, node.view)
+    view = view_of(context, node.query, node)
+    put(context, node.view, path, view, is_temporary=node.is_temporary, if_not_exists=node.if_not_exists)
+
+
+def view_of(context: BindContext, query: QueryExpression, node: sql.CreateView | None = None) -> CatalogView:
+    """The view of a query, with the names of columns that CREATE VIEW gives."""
+    schema: Schema = QueryBinder(context).query(query).schema
+    names = node.columns if node is not None else ()
+    if names and len(names) != len(schema):
+        raise context.error(names[0], f"the view names {len(names)} columns, and its query gives {len(schema)}")
+    texts = [name.text for name in names] or list(schema.names)
+    if node is not None and len(set(texts)) < len(texts):
+        twice = next(text for text in texts if texts.count(text) > 1)
+        raise context.error(node, f"column '{twice}' comes twice in the view", "Name the columns: VIEW v (a, b) AS ...")
+    columns = tuple(
+        Column(text, to_external(field.type), time=field.time) for text, field in zip(texts, schema, strict=True)
+    )
+    comment = node.comment if node is not None else None
+    return CatalogView(columns, expanded_text(query, context.expansions), context.text(query), comment)
+
+
+# --- DROP ------------------------------------------------------------------------------------------------------------
+
+
+def drop_table(context: BindContext, node: sql.Drop) -> None:
+    """``DROP TABLE`` and ``DROP VIEW``; a temporary object is dropped as such only."""
+    path = context.catalogs.qualify(node.path.texts)
+    wanted = CatalogView if node.kind is sql.ObjectKind.VIEW else CatalogTable
+    word = node.kind.value.lower()
+    catalogs = context.catalogs
+    temporary = catalogs.temporary.get(path)
+    if node.is_temporary:
+        if isinstance(temporary, wanted):
+            del catalogs.temporary[path]
+        elif not node.if_exists:
+            raise context.error(node.path, f"temporary {word} '{path}' does not exist")
+        return
+    if isinstance(temporary, wanted):
+        advice = f"Write DROP TEMPORARY {node.kind.value} first."
+        raise context.error(node.path, f"temporary {word} '{path}' exists, and hides the permanent one", advice)
+    if isinstance(catalogs.permanent_table(path), wanted):
+        catalogs.catalogs[path.catalog].drop_table(path.database, path.name)
+    elif not node.if_exists:
+        raise context.missing_table(node.path, path, word)
