@@ -5,10 +5,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from headrace.common.typeinfo import RowTypeInfo, TypeInformation, Types
+from headrace.common.typeinfo.types import type_of_logical
 from headrace.expressions import Bound
 from headrace.graph.specs import InputKind, InputSchema, OperatorParameters, OperatorSpec
+from headrace.operators.aggregates.calls import AggregateCall
 from headrace.operators.base import Operator
 from headrace.operators.changelog.order import SortField
+from headrace.operators.changelog.over.frames import OverFrame
 from headrace.operators.changelog.rank import (
     AppendRankOperator,
     ChangingRankOperator,
@@ -183,3 +186,53 @@ class TemporalSortSpec(ChangelogSpec):
 
         schema = parameters.inputs[0]
         return TemporalSortOperator(schema.record_type, codec_of(schema), time_field=self.time_field, order=self.order)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverAggregateSpec(ChangelogSpec):
+    """Functions over the rows around each row, in columns behind those of the record; all over one window.
+
+    In streaming, rows are ordered by event time, or by arrival. In batch mode they are ordered by anything, and the
+    frame may reach behind the row.
+
+    Attributes:
+        calls: the functions: aggregates, ``ROW_NUMBER`` and its like, ``LAG``, ``LEAD``.
+        frame: the rows around each row; distances of a range of event time are in milliseconds.
+        time_field: the position of the column of event times; None for the order of arrival.
+        order: what rows are ordered by in batch mode.
+    """
+
+    kind: ClassVar[str] = "OverAggregate"
+    calls: tuple[AggregateCall, ...]
+    frame: OverFrame
+    time_field: int | None = None
+    order: tuple[SortField, ...] = ()
+
+    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
+        type_ = inputs[0].record_type
+        types = (*type_.field_types, *(type_of_logical(call.type) for call in self.calls))
+        return RowTypeInfo(types, (*type_.field_names, *(call.name for call in self.calls)))
+
+    def why_insertions_only(self, inputs: Sequence[InputSchema]) -> str:
+        return "what came of a row before others is not computed again without it"
+
+    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        return False
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.changelog.over.functions import OverFunctions
+        from headrace.operators.changelog.over.operator import (
+            BoundedOverOperator,
+            EventTimeOverOperator,
+            ProcessingTimeOverOperator,
+        )
+
+        schema = parameters.inputs[0]
+        functions, codec = OverFunctions(self.calls, schema.record_type, self.frame), codec_of(schema)
+        output = self.output_type(parameters.inputs)
+        assert output is not None
+        if parameters.task.is_batch:
+            return BoundedOverOperator(functions, output, codec, order=self.order)
+        if self.time_field is None:
+            return ProcessingTimeOverOperator(functions, output, codec, ttl=self.ttl)
+        return EventTimeOverOperator(functions, output, codec, time_field=self.time_field, ttl=self.ttl)

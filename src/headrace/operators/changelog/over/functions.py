@@ -1,0 +1,195 @@
+"""The functions of an ``OVER`` window: aggregates, ranks, and values of rows before and behind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.common.errors import UnsupportedOperationError
+from headrace.operators.aggregates.aggregator import (
+    AggregatorList,
+    BoundAggregate,
+    DerivedColumn,
+    GroupedRows,
+    Input,
+    running_sums,
+)
+from headrace.operators.aggregates.calls import AggregateCall
+from headrace.operators.aggregates.simple import CountRows
+from headrace.operators.changelog.over.frames import OrderedRows, OverFrame, framed
+from headrace.state.runs.grouping import Groups, Segments
+
+if TYPE_CHECKING:
+    from headrace.common.typeinfo import TypeInformation
+
+Longs = npt.NDArray[np.int64]
+
+RANKING: Final = frozenset({"ROW_NUMBER", "RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST", "NTILE"})
+_DEFAULT: Final = 2
+"""Which argument of ``LAG`` and ``LEAD`` is given where there is no such row."""
+
+NAVIGATION: Final = frozenset({"LAG", "LEAD"})
+
+
+@dataclass(frozen=True)
+class OverFunctions:
+    """The functions of one window.
+
+    Attributes:
+        calls: the functions in the order of their columns.
+        input_type: the type of the rows.
+        frame: the rows around each row that aggregates are over.
+    """
+
+    calls: tuple[AggregateCall, ...]
+    input_type: TypeInformation
+    frame: OverFrame
+
+    @cached_property
+    def bound(self) -> dict[AggregateCall, BoundAggregate]:
+        """The aggregates among the calls."""
+        others = RANKING | NAVIGATION
+        return {call: call.bind(self.input_type) for call in self.calls if call.function not in others}
+
+    @cached_property
+    def aggregators(self) -> AggregatorList:
+        """What aggregates need, each thing once, and the number of rows first."""
+        found = {CountRows(): None} | {one: None for each in self.bound.values() for one in each.aggregators}
+        return AggregatorList(tuple(found))
+
+    @property
+    def reach(self) -> int:
+        """How many rows before a row its functions look at, besides those of the frame."""
+        return max((self.offset_of(call) for call in self.calls if call.function == "LAG"), default=0)
+
+    @staticmethod
+    def offset_of(call: AggregateCall) -> int:
+        """How far away the row is that ``LAG`` and ``LEAD`` look at.
+
+        Raises:
+            UnsupportedOperationError: when it is no literal.
+        """
+        offset = dict(call.constants).get(1, 1 if len(call.arguments) < 2 else None)
+        if not isinstance(offset, int):
+            raise UnsupportedOperationError(f"{call.function} takes a literal as its second argument: how many rows")
+        return offset
+
+    def accumulators(self, rows: pa.RecordBatch, arrivals: Longs) -> list[pa.Array]:
+        """The accumulator of each row."""
+        columns: dict[Input, pa.Array] = {}
+        for source in self.aggregators.inputs:
+            if isinstance(source, DerivedColumn):
+                columns[source] = source.of(rows)
+            elif isinstance(source, int):
+                columns[source] = rows.column(source)
+        each = Groups(np.arange(rows.num_rows), Segments(np.arange(rows.num_rows), rows.num_rows))
+        return self.aggregators.accumulate(GroupedRows(columns, arrivals, each))
+
+    def results(self, accumulators: Sequence[pa.Array]) -> dict[AggregateCall, pa.Array]:
+        """The values of the aggregates, of accumulators of what is around each row."""
+        found = self.aggregators.results(accumulators)
+        return {call: each.emit([found[one] for one in each.aggregators]) for call, each in self.bound.items()}
+
+    def running(self, accumulators: Sequence[pa.Array], segments: Segments) -> dict[AggregateCall, pa.Array]:
+        """The values of the aggregates over each row and all before it of its key."""
+        values = self.aggregators.running_values(list(self.bound.values()), accumulators, segments)
+        return dict(zip(self.bound, values, strict=True))
+
+    def over_all(self, rows: pa.RecordBatch, ordered: OrderedRows, arrivals: Longs) -> list[pa.Array]:
+        """The columns of all functions, where all rows of each key are there."""
+        found: dict[AggregateCall, pa.Array] = {}
+        if self.bound:
+            low, high = ordered.bounds(self.frame)
+            around = framed(self.aggregators, self.accumulators(rows, arrivals), low, high)
+            found = self._of_frames(around, low == high)
+        return [self.value(call, found, rows, ordered) for call in self.calls]
+
+    def _of_frames(self, around: list[pa.Array], is_empty: npt.NDArray[np.bool_]) -> dict[AggregateCall, pa.Array]:
+        if is_empty.any():
+            nothing = self.aggregators.accumulate(_no_rows(self.aggregators, self.input_type, len(is_empty)))
+            around = [pc.if_else(pa.array(is_empty), b, a) for a, b in zip(around, nothing, strict=True)]
+        return self.results(around)
+
+    def value(
+        self,
+        call: AggregateCall,
+        aggregated: dict[AggregateCall, pa.Array],
+        rows: pa.RecordBatch,
+        ordered: OrderedRows,
+    ) -> pa.Array:
+        """The column of one function, of which those of aggregates are there already."""
+        if call in aggregated:
+            made = aggregated[call]
+        elif call.function in NAVIGATION:
+            made = self._navigated(call, rows, ordered)
+        else:
+            made = _ranked(call, ordered)
+        return made if made.type == call.type.arrow_type else made.cast(call.type.arrow_type)
+
+    def _navigated(self, call: AggregateCall, rows: pa.RecordBatch, ordered: OrderedRows) -> pa.Array:
+        segments, offset = ordered.segments, self.offset_of(call)
+        places = np.arange(segments.total) + (offset if call.function == "LEAD" else -offset)
+        starts = segments.starts[segments.ids]
+        stops = np.append(segments.starts[1:], segments.total)[segments.ids]
+        is_there = (places >= starts) & (places < stops)
+        column = rows.column(call.arguments[0])
+        found = column.take(pa.array(np.where(is_there, places, 0), mask=~is_there))
+        if len(call.arguments) <= _DEFAULT:
+            return found
+        default = rows.column(call.arguments[_DEFAULT]).cast(found.type)
+        return pc.if_else(pa.array(is_there), found, default)
+
+
+def row_numbers(segments: Segments, before: Longs) -> pa.Array:
+    """The number of each row among those of its key, of which there have been some before."""
+    return pa.array(np.arange(segments.total) - (segments.starts - before)[segments.ids] + 1)
+
+
+def _ranked(call: AggregateCall, ordered: OrderedRows) -> pa.Array:
+    segments = ordered.segments
+    starts, counts = segments.starts[segments.ids], segments.counts[segments.ids]
+    first, behind = ordered.peers
+    if call.function == "NTILE":
+        return _buckets(call, np.arange(segments.total) - starts, counts)
+    if call.function == "DENSE_RANK":
+        is_new = (first == np.arange(segments.total)).astype(np.int64)
+        return pa.array(running_sums(is_new, segments))
+    by_name = {
+        "ROW_NUMBER": np.arange(segments.total) - starts + 1,
+        "RANK": first - starts + 1,
+        "PERCENT_RANK": np.where(counts > 1, (first - starts) / np.maximum(counts - 1, 1), 0.0),
+        "CUME_DIST": (behind - starts) / np.maximum(counts, 1),
+    }
+    return pa.array(by_name[call.function])
+
+
+def _buckets(call: AggregateCall, rows: Longs, counts: Longs) -> pa.Array:
+    """The bucket of each row of so many; the first ones have a row more where they do not come out even."""
+    buckets = dict(call.constants).get(0)
+    if not isinstance(buckets, int) or buckets < 1:
+        raise UnsupportedOperationError("NTILE takes a literal from 1 on: how many buckets")
+    small, large = counts // buckets, counts % buckets
+    in_large = large * (small + 1)
+    behind = large + (rows - in_large) // np.maximum(small, 1)
+    return pa.array(np.where(rows < in_large, rows // (small + 1), behind) + 1)
+
+
+def _no_rows(aggregators: AggregatorList, input_type: TypeInformation, count: int) -> GroupedRows:
+    """Rows of nulls, whose accumulators are those of no values."""
+    from headrace.common.columns import schema_of
+
+    schema = schema_of(input_type)
+    nulls = pa.RecordBatch.from_arrays([pa.nulls(count, field.type) for field in schema], schema=schema)
+    columns: dict[Input, pa.Array] = {
+        source: source.of(nulls) if isinstance(source, DerivedColumn) else nulls.column(source)
+        for source in aggregators.inputs
+    }
+    each = Groups(np.arange(count), Segments(np.arange(count), count))
+    return GroupedRows(columns, np.zeros(count, np.int64), each)

@@ -1,0 +1,390 @@
+"""``OVER`` in streaming: over event time, once the watermark passes rows, and over processing time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.common.batch import Batch
+from headrace.common.columns import schema_of
+from headrace.common.constants import MAX_WATERMARK
+from headrace.operators.aggregates.calls import AggregateCall
+from headrace.operators.arrays import fixed_width, gather
+from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext, concat_keyed
+from headrace.operators.changelog.event_time import EventTimeOperator, keys_of_due
+from headrace.operators.changelog.order import SortField, order_codes
+from headrace.operators.changelog.over.frames import OrderedRows, framed
+from headrace.operators.changelog.over.functions import OverFunctions, row_numbers
+from headrace.operators.changelog.pending_rows import DueRows
+from headrace.operators.changelog.rows_of_keys import RowsOfKeys, StoredRows, check_stores
+from headrace.operators.waiting import WaitingBatches
+from headrace.operators.window.columnar.accumulators import Arrivals
+from headrace.state.keys import KeyColumn
+from headrace.state.runs.grouping import Segments, group_rows
+
+if TYPE_CHECKING:
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.state.keys import KeyCodec
+
+Longs = npt.NDArray[np.int64]
+
+_DEFAULT = 2
+"""Which argument of ``LAG`` is given where there is no such row."""
+_BEFORE, _SUMS = "rows-before", "sums-before"
+_TIME = pa.field("time", pa.int64())
+_ARRIVAL = pa.field("arrival", pa.int64())
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of some keys, key after key: those that are remembered, then new ones.
+
+    Attributes:
+        rows: the rows.
+        times: what they are ordered by.
+        arrivals: when each came.
+        segments: the rows of each key.
+        is_new: which are new.
+    """
+
+    rows: pa.RecordBatch
+    times: Longs
+    arrivals: Longs
+    segments: Segments
+    is_new: npt.NDArray[np.bool_]
+
+
+class RowsBefore:
+    """What is remembered of the rows before those that come next: some of them, or what sums them up.
+
+    Args:
+        functions: the functions.
+        codec: how keys are stored.
+        ttl: the time to live of state in milliseconds; 0 for ever.
+    """
+
+    def __init__(self, functions: OverFunctions, codec: KeyCodec, ttl: int) -> None:
+        self._functions, self._codec, self._ttl = functions, codec, ttl
+        frame = functions.frame
+        self._is_bounded = frame.low is not None
+        self._keeps_rows = self._is_bounded or functions.reach > 0
+
+    def open(self, context: OperatorContext) -> None:
+        """Takes up what is stored."""
+        row_schema = pa.schema([*schema_of(self._functions.input_type), _TIME, _ARRIVAL])
+        fields = [field for one in self._functions.aggregators.aggregators for field in one.fields]
+        sums = pa.schema([pa.field(f"{place}", type_.storage_type) for place, (_, type_) in enumerate(fields)])
+        self._rows = RowsOfKeys(context, _BEFORE, "rows before others", self._codec, row_schema, self._ttl)
+        self._sums = RowsOfKeys(context, _SUMS, "aggregates of rows before", self._codec, sums, self._ttl)
+
+    def begin_epoch(self, processing_time: int) -> None:
+        """Takes up what the last epoch left."""
+        self._rows.begin_epoch(processing_time)
+        self._sums.begin_epoch(processing_time)
+
+    def end_epoch(self) -> None:
+        """Puts what is remembered into state."""
+        self._rows.end_epoch()
+        self._sums.end_epoch()
+
+    def over(self, keys: KeyColumn, new: _Rows) -> list[pa.Array]:
+        """The columns of the functions for new rows, which are remembered then as far as later ones need it."""
+        whole = self._with_before(keys, new) if self._keeps_rows else new
+        ordered = OrderedRows(whole.segments, whole.times)
+        counts = np.zeros(len(keys), np.int64)
+        found = self._of_frames(whole, ordered) if self._is_bounded else self._of_all_before(keys, new, counts)
+        columns = [
+            found[call] if call in found else self._column(call, whole, ordered, new, counts)
+            for call in self._functions.calls
+        ]
+        if self._keeps_rows:
+            self._remember_rows(keys, whole)
+        types = (call.type.arrow_type for call in self._functions.calls)
+        return [column.cast(type_) for column, type_ in zip(columns, types, strict=True)]
+
+    def _column(self, call: AggregateCall, whole: _Rows, ordered: OrderedRows, new: _Rows, counts: Longs) -> pa.Array:
+        """The column of a function that is no aggregate; ``counts`` says how many rows of keys have been before."""
+        places = np.flatnonzero(whole.is_new)
+        if call.function == "ROW_NUMBER":
+            return row_numbers(new.segments, counts)
+        found = self._functions.value(call, {}, whole.rows, ordered)
+        if self._functions.frame.is_rows:
+            return gather(found, places)
+        # Of peers all see what the last one sees; and a null that is found is as good as nothing.
+        shown = gather(found, ordered.peers[1][places] - 1)
+        if len(call.arguments) <= _DEFAULT:
+            return shown
+        default = gather(whole.rows.column(call.arguments[_DEFAULT]), places).cast(shown.type)
+        return pc.coalesce(shown, default)
+
+    def _of_frames(self, whole: _Rows, ordered: OrderedRows) -> dict[AggregateCall, pa.Array]:
+        """The aggregates over the rows around new ones."""
+        functions, places = self._functions, np.flatnonzero(whole.is_new)
+        low, high = ordered.bounds(functions.frame)
+        accumulators = functions.accumulators(whole.rows, whole.arrivals)
+        return functions.results(framed(functions.aggregators, accumulators, low[places], high[places]))
+
+    def _of_all_before(self, keys: KeyColumn, new: _Rows, counts: Longs) -> dict[AggregateCall, pa.Array]:
+        """The aggregates over new rows and all before them, of which only the aggregates are remembered."""
+        functions, stored = self._functions, self._sums.find(keys)
+        counts[stored.of_keys] = fixed_width(stored.rows.column(0))
+        accumulators = functions.accumulators(new.rows, new.arrivals)
+        of_keys = np.concatenate((stored.of_keys, new.segments.ids))
+        order = np.argsort(of_keys, kind="stable")
+        pairs = zip(stored.rows.columns, accumulators, strict=True)
+        columns = [gather(pa.concat_arrays([before, mine]), order) for before, mine in pairs]
+        segments = Segments(np.flatnonzero(np.diff(of_keys[order], prepend=-1)), len(order))
+        shown = np.flatnonzero(order >= len(stored))
+        if not functions.frame.is_rows:
+            shown = shown[OrderedRows(new.segments, new.times).peers[1] - 1]
+        running = functions.running(columns, segments)
+        self._remember_sums(keys, columns, segments)
+        return {call: gather(column, shown) for call, column in running.items()}
+
+    def _remember_sums(self, keys: KeyColumn, columns: list[pa.Array], segments: Segments) -> None:
+        merged = self._functions.aggregators.merge(columns, segments)
+        schema = pa.schema([pa.field(str(place), column.type) for place, column in enumerate(merged)])
+        rows = StoredRows(np.arange(len(keys)), pa.RecordBatch.from_arrays(merged, schema=schema))
+        self._sums.write(keys, rows, np.empty(0, np.int64))
+
+    def _with_before(self, keys: KeyColumn, new: _Rows) -> _Rows:
+        stored = self._rows.find(keys)
+        of_keys = np.concatenate((stored.of_keys, new.segments.ids))
+        order = np.argsort(of_keys, kind="stable")
+        *columns, times, arrivals = stored.rows.columns
+        pairs = zip(columns, new.rows.columns, strict=True)
+        rows = [gather(pa.concat_arrays([before, mine]), order) for before, mine in pairs]
+        return _Rows(
+            pa.RecordBatch.from_arrays(rows, schema=new.rows.schema),
+            np.concatenate((fixed_width(times), new.times))[order],
+            np.concatenate((fixed_width(arrivals), new.arrivals))[order],
+            Segments(np.flatnonzero(np.diff(of_keys[order], prepend=-1)), len(order)),
+            order >= len(stored),
+        )
+
+    def _remember_rows(self, keys: KeyColumn, whole: _Rows) -> None:
+        frame, segments = self._functions.frame, whole.segments
+        behind = np.append(segments.starts[1:], segments.total)[segments.ids] - np.arange(segments.total)
+        kept = behind <= self._functions.reach
+        if frame.low is not None:
+            last = whole.times[np.append(segments.starts[1:], segments.total) - 1][segments.ids]
+            kept |= behind <= -frame.low if frame.is_rows else whole.times >= last + frame.low
+        places = np.flatnonzero(kept)
+        columns = [gather(column, places) for column in whole.rows.columns]
+        columns += [pa.array(whole.times[places]), pa.array(whole.arrivals[places])]
+        schema = pa.schema([*whole.rows.schema, _TIME, _ARRIVAL])
+        of_keys = segments.ids[places]
+        is_left = np.zeros(len(keys), np.bool_)
+        is_left[of_keys] = True
+        rows = StoredRows(of_keys, pa.RecordBatch.from_arrays(columns, schema=schema))
+        self._rows.write(keys, rows, np.flatnonzero(~is_left))
+
+
+class EventTimeOverOperator(EventTimeOperator):
+    """Functions over the rows around each row in event time; a row comes out when the watermark passes its time.
+
+    Rows of a key that are due together come out in the order of time. Which key comes first depends on the time too:
+    where frames begin at the first row of the key, all its rows follow its first one.
+
+    Args:
+        functions: the functions.
+        output_type: the type of what is emitted.
+        codec: how keys are stored.
+        time_field: the position of the column of event times.
+        ttl: the time to live of state in milliseconds; 0 for ever.
+    """
+
+    stores = (_BEFORE, _SUMS)
+
+    def __init__(
+        self, functions: OverFunctions, output_type: TypeInformation, codec: KeyCodec, *, time_field: int, ttl: int = 0
+    ) -> None:
+        super().__init__(functions.input_type, codec, time_field)
+        self._functions, self._output_type = functions, output_type
+        self._before = RowsBefore(functions, codec, ttl)
+
+    def restore_state(self, context: OperatorContext) -> None:
+        super().restore_state(context)
+        self._before.open(context)
+
+    def begin_epoch(self, scope: EpochScope) -> None:
+        super().begin_epoch(scope)
+        self._numbers = Arrivals(scope.epoch)
+        self._before.begin_epoch(scope.processing_time)
+
+    def handle(self, due: DueRows) -> None:
+        keys, segments = keys_of_due(due)
+        everything = np.ones(len(due), np.bool_)
+        # To the functions, rows come in the order of time.
+        rows = _Rows(due.rows, due.times, self._numbers.next(len(due)), segments, everything)
+        self.emit(self._output_type, due, self._before.over(keys, rows), self._order(due, segments))
+
+    def _order(self, due: DueRows, segments: Segments) -> Longs:
+        ids = segments.ids
+        starts = np.flatnonzero(
+            (np.diff(ids, prepend=-1) != 0) | (np.diff(due.watermarks, prepend=-1) != 0)
+            if self._functions.frame.low is None
+            else (np.diff(ids, prepend=-1) != 0) | (np.diff(due.times, prepend=-1) != 0)
+        )
+        first = np.repeat(starts, np.diff(starts, append=len(due)))
+        return np.lexsort((np.arange(len(due)), due.arrivals[first], due.times[first], due.watermarks))
+
+    def end_epoch(self) -> None:
+        super().end_epoch()
+        self._before.end_epoch()
+
+
+class ProcessingTimeOverOperator(KeyedOperator):
+    """The same in the order of arrival: a row comes out at once, and has no peers.
+
+    Args:
+        functions: the functions.
+        output_type: the type of what is emitted.
+        codec: how keys are stored.
+        ttl: the time to live of state in milliseconds; 0 for ever.
+    """
+
+    def __init__(
+        self, functions: OverFunctions, output_type: TypeInformation, codec: KeyCodec, *, ttl: int = 0
+    ) -> None:
+        super().__init__()
+        self._functions, self._output_type = functions, output_type
+        self._before = RowsBefore(functions, codec, ttl)
+        self._waiting: WaitingBatches[KeyedBatch] = WaitingBatches(1 << 16, are_stored=True)
+
+    def restore_state(self, context: OperatorContext) -> None:
+        check_stores(context, [_BEFORE, _SUMS])
+        self._before.open(context)
+
+    def begin_epoch(self, scope: EpochScope) -> None:
+        self._waiting.forget()
+        self._now, self._arrivals = scope.processing_time, Arrivals(scope.epoch)
+        self._before.begin_epoch(scope.processing_time)
+
+    def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
+        if self._waiting.add(0, batch):
+            self._handle_waiting()
+
+    def advance_watermark(self, watermark: int) -> None:
+        self._handle_waiting()
+        super().advance_watermark(watermark)
+
+    def end_epoch(self) -> None:
+        self._before.end_epoch()
+
+    def _handle_waiting(self) -> None:
+        taken = self._waiting.take()
+        if not taken.batches:
+            return
+        batch = concat_keyed(taken.batches)
+        keys = batch.keys
+        groups = group_rows(np.broadcast_to(np.int64(0), len(batch)), keys.hashes, keys.values)
+        order = groups.order
+        arrivals = self._arrivals.next(len(batch))[order]
+        times, everything = np.full(len(batch), self._now), np.ones(len(batch), np.bool_)
+        rows = _Rows(batch.columns.take(pa.array(order)), times, arrivals, groups.segments, everything)
+        more = self._before.over(keys.take(groups.first_rows), rows)
+        back = np.empty(len(order), np.int64)
+        back[order] = np.arange(len(order))
+        columns = [*batch.columns.columns, *(gather(column, back) for column in more)]
+        made = pa.RecordBatch.from_arrays(columns, schema=schema_of(self._output_type))
+        self.output.emit(Batch(self._output_type, batch.timestamps, batch.watermarks, columns=made))
+
+
+class BoundedOverOperator(KeyedOperator):
+    """The same where all rows are there before the first one comes out, at the end of the input.
+
+    Args:
+        functions: the functions.
+        output_type: the type of what is emitted.
+        codec: how keys are stored.
+        order: what the rows of a key are ordered by; by the first of these where distances are counted.
+    """
+
+    def __init__(
+        self,
+        functions: OverFunctions,
+        output_type: TypeInformation,
+        codec: KeyCodec,
+        *,
+        order: tuple[SortField, ...],
+    ) -> None:
+        super().__init__()
+        self._functions, self._output_type, self._codec, self._order = functions, output_type, codec, order
+
+    def restore_state(self, context: OperatorContext) -> None:
+        check_stores(context, ["rows"])
+        schema = schema_of(self._functions.input_type)
+        self._stored = RowsOfKeys(context, "rows", "rows of keys", self._codec, schema)
+
+    def begin_epoch(self, scope: EpochScope) -> None:
+        self._arrived: list[KeyedBatch] = []
+        self._stored.begin_epoch(scope.processing_time)
+
+    def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
+        self._arrived.append(batch)
+
+    def advance_watermark(self, watermark: int) -> None:
+        if watermark == MAX_WATERMARK:
+            self._store_arrived()
+            keys, rows = self._stored.stored()
+            if len(keys):
+                self._emit(keys, rows)
+        super().advance_watermark(watermark)
+
+    def end_epoch(self) -> None:
+        self._store_arrived()
+        self._stored.end_epoch()
+
+    def _store_arrived(self) -> None:
+        if not self._arrived:
+            return
+        batch = concat_keyed(self._arrived)
+        self._arrived = []
+        groups = group_rows(np.broadcast_to(np.int64(0), len(batch)), batch.keys.hashes, batch.keys.values)
+        keys = batch.keys.take(groups.first_rows)
+        before = self._stored.find(keys)
+        of_keys = np.concatenate((before.of_keys, groups.segments.ids))
+        order = np.argsort(of_keys, kind="stable")
+        mine = batch.columns.take(pa.array(groups.order))
+        rows = pa.concat_batches([before.rows, mine]) if len(before) else mine
+        self._stored.write(keys, StoredRows(of_keys[order], rows.take(pa.array(order))), np.empty(0, np.int64))
+
+    def _emit(self, keys: KeyColumn, rows: pa.RecordBatch) -> None:
+        hashes, values = keys.hashes, keys.values
+        groups = group_rows(np.broadcast_to(np.int64(0), len(keys)), hashes, values)
+        ids = np.empty(len(keys), np.int64)
+        ids[groups.order] = groups.segments.ids
+        codes = order_codes(rows, self._order)
+        order = np.lexsort((*codes[::-1], ids))
+        rows = rows.take(pa.array(order))
+        segments = Segments(np.flatnonzero(np.diff(ids[order], prepend=-1)), len(order))
+        ordered = OrderedRows(segments, self._distances(rows, codes, order))
+        more = self._functions.over_all(rows, ordered, np.arange(len(order)))
+        made = pa.RecordBatch.from_arrays([*rows.columns, *more], schema=schema_of(self._output_type))
+        times = np.full(len(order), MAX_WATERMARK)
+        self.output.emit(Batch(self._output_type, times, times, columns=made))
+
+    def _distances(self, rows: pa.RecordBatch, codes: list[Longs], order: Longs) -> Longs:
+        """What rows are ordered by, as numbers whose differences are distances where there are any."""
+        if not codes:
+            return np.zeros(len(order), np.int64)
+        frame = self._functions.frame
+        if frame.is_rows or (frame.low or 0) == (frame.high or 0) == 0:
+            whole = np.stack([code[order] for code in codes])
+            return np.cumsum(np.append(0, (whole[:, 1:] != whole[:, :-1]).any(axis=0)))
+        field = self._order[0]
+        column = rows.column(field.field)
+        numbers = fixed_width(column.fill_null(0).cast(pa.int64()) if column.null_count else column.cast(pa.int64()))
+        if field.is_descending:
+            numbers = -numbers
+        if column.null_count:  # far away from all values, and peers of one another
+            far = np.iinfo(np.int64).max // 4
+            last = field.is_descending if field.nulls_last is None else field.nulls_last
+            numbers = np.where(np.asarray(column.is_null()), far if last else -far, numbers)
+        return numbers

@@ -1,0 +1,140 @@
+"""Functions over the rows around each row, against what one row at a time gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.common import Types
+from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot, bigint
+from headrace.graph.changelog_specs import OverAggregateSpec, TemporalSortSpec
+from headrace.operators.aggregates.calls import AggregateCall
+from headrace.operators.changelog.order import SortField
+from headrace.operators.changelog.over.frames import OverFrame
+from tests.draws import draws
+from tests.operators.changelog.driven import Driven, run
+
+INT, DOUBLE = AtomicType(TypeRoot.INTEGER), AtomicType(TypeRoot.DOUBLE)
+BIDS = Types.ROW_NAMED(["id", "item", "price", "ts"], [Types.INT(), Types.STRING(), Types.INT(), Types.LONG()])
+ROWS = [
+    (1, "a", 10, 1), (2, "b", 4, 2), (3, "a", 20, 4), (4, "a", 15, 3), (5, None, 1, 5), (6, "b", 4, 5),
+    (7, "a", None, 6), (8, "a", 30, 1), (9, "b", 9, 9), (10, "a", 20, 8), (11, "a", 12, 8), (12, "b", 1, 2),
+]  # fmt: skip
+
+
+def call(function: str, *arguments: int, type_: LogicalType = INT, **more: Any) -> AggregateCall:
+    return AggregateCall(function, arguments, type_, more.pop("name", "result"), **more)
+
+
+def with_watermarks(rows: list[Any], delay: int = 2) -> list[Any]:
+    events: list[Any] = []
+    for row in rows:
+        events += [("+I", row), row[3] - delay]
+    return [*events, 100]
+
+
+def results(frame: OverFrame, made: AggregateCall, key: tuple[str, ...] = ("item",)) -> list[Any]:
+    spec = OverAggregateSpec(calls=(made,), frame=frame, time_field=3)
+    found = run(spec, BIDS, key, with_watermarks(ROWS), cuts=[3, 4, 11, 17])
+    return [(values[0], values[-1]) for _, values in found]
+
+
+UNBOUNDED = OverFrame(is_rows=False)
+
+
+@pytest.mark.parametrize(
+    ("frame", "made", "expected"),
+    [
+        (OverFrame(True, -1), call("SUM", 2), [10, 4, 25, 35, 1, 8, 20, 20, 32, 13]),
+        (OverFrame(False, -3), call("SUM", 2), [10, 4, 25, 45, 1, 8, 35, 32, 32, 9]),
+        (UNBOUNDED, call("SUM", 2), [10, 4, 25, 45, 1, 8, 45, 77, 77, 17]),
+        (OverFrame(True), call("COUNT", 2, type_=bigint(), is_distinct=True), [1, 1, 2, 3, 1, 1, 3, 3, 4, 2]),
+        (OverFrame(True), call("ROW_NUMBER", type_=bigint()), [1, 1, 2, 3, 1, 2, 4, 5, 6, 3]),
+        (UNBOUNDED, call("LAG", 2), [None, None, 10, 15, None, 4, 20, 20, 20, 4]),
+        (OverFrame(True, -2), call("FIRST_VALUE", 0), [1, 2, 1, 1, 5, 2, 4, 3, 7, 2]),
+        (OverFrame(True, -2), call("AVG", 2), [10, 4, 12, 15, 1, 4, 17, 20, 16, 5]),
+    ],
+)  # fmt: skip
+def test_rows_come_out_when_the_watermark_passes_them(frame: Any, made: Any, expected: list[Any]) -> None:
+    ids = [1, 2, 4, 3, 5, 6, 7, 10, 11, 9]
+    assert results(frame, made) == list(zip(ids, expected, strict=True))
+
+
+def test_a_default_takes_the_place_of_rows_that_are_not_there_and_of_nulls_among_peers() -> None:
+    wide = Types.ROW_NAMED([*BIDS.field_names, "other"], [*BIDS.field_types, Types.INT()])
+    spec = OverAggregateSpec(calls=(call("LAG", 2, 0, 4, constants=((1, 2),)),), frame=UNBOUNDED, time_field=3)
+    found = run(spec, wide, ("item",), with_watermarks([(*row, -1) for row in ROWS]), cuts=[9])
+    assert [values[-1] for _, values in found] == [-1, -1, -1, 10, -1, -1, 15, -1, -1, 4]
+
+
+def test_processing_time_is_the_order_of_arrival() -> None:
+    spec = OverAggregateSpec(calls=(call("SUM", 2),), frame=OverFrame(True, -1))
+    found = run(spec, BIDS, ("item",), [("+I", row) for row in ROWS], cuts=[2, 5])
+    assert [values[-1] for _, values in found] == [10, 4, 30, 35, 1, 8, 15, 30, 13, 50, 32, 10]
+
+
+@pytest.mark.parametrize(
+    ("frame", "made", "order", "expected"),
+    [
+        (OverFrame(True, -1, 1), call("SUM", 2), [0], [30, 8, 45, 35, 1, 17, 45, 50, 14, 62, 32, 10]),
+        (OverFrame(False, -5, 5), call("SUM", 2), [2], [37, 18, 55, 77, 1, 18, None, 30, 17, 55, 37, 9]),
+        (OverFrame(False, None, None), call("COUNT", type_=bigint()), [], [7, 4, 7, 7, 1, 4, 7, 7, 4, 7, 7, 4]),
+        (OverFrame(False), call("RANK", type_=bigint()), [2], [2, 2, 5, 4, 1, 2, 1, 7, 4, 5, 3, 1]),
+        (OverFrame(False), call("DENSE_RANK", type_=bigint()), [2], [2, 2, 5, 4, 1, 2, 1, 6, 3, 5, 3, 1]),
+        (OverFrame(False), call("CUME_DIST", type_=DOUBLE), [2, 0], [2, 2, 5, 4, 7, 3, 1, 7, 4, 6, 3, 1]),
+        (OverFrame(True), call("LEAD", 2), [2, 0], [12, 4, 20, 20, None, 9, 10, None, None, 30, 15, 4]),
+        (OverFrame(True), call("NTILE", type_=INT, constants=((0, 2),)), [0], [1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2]),
+    ],
+)  # fmt: skip
+def test_bounded_rows_are_all_there(frame: Any, made: Any, order: list[int], expected: list[Any]) -> None:
+    fields = tuple(SortField(field) for field in order)
+    driven = Driven(OverAggregateSpec(calls=(made,), frame=frame, order=fields), BIDS, ("item",), is_batch=True)
+    driven.epoch([("+I", row) for row in ROWS[:5]])
+    driven.epoch([*(("+I", row) for row in ROWS[5:]), 2**63 - 1])
+    found = {values[0]: values[-1] for _, values in driven.changes()}
+    if made.function == "CUME_DIST":
+        found = {id_: round(part * {5: 7}.get(id_, 4 if id_ in {2, 6, 9, 12} else 7)) for id_, part in found.items()}
+    assert [found[id_] for id_ in range(1, 13)] == expected
+
+
+@settings(max_examples=draws(10), deadline=None)
+@given(
+    rows=st.lists(
+        st.tuples(st.just(0), st.sampled_from(["a", "b"]), st.none() | st.integers(0, 9), st.integers(0, 9)),
+        max_size=25,
+    ),
+    low=st.none() | st.integers(-3, 0),
+    is_rows=st.booleans(),
+    function=st.sampled_from(["SUM", "MIN", "MAX", "LAST_VALUE"]),
+    cuts=st.lists(st.integers(0, 50), max_size=3),
+)
+def test_aggregates_of_frames(rows: Any, low: Any, is_rows: Any, function: str, cuts: list[int]) -> None:
+    rows = [(place, *row[1:]) for place, row in enumerate(rows)]
+    watermark, on_time = -1, []
+    for row in rows:
+        if row[3] > watermark:
+            on_time.append(row)
+        watermark = max(watermark, row[3] - 2)
+    expected = {}
+    for item in ("a", "b"):
+        own = sorted((row for row in on_time if row[1] == item), key=lambda row: row[3])
+        for place, row in enumerate(own):
+            if is_rows:
+                around = own[0 if low is None else max(place + low, 0) : place + 1]
+            else:
+                around = [each for each in own if (low is None or each[3] >= row[3] + low) and each[3] <= row[3]]
+            values = [each[2] for each in around if each[2] is not None]
+            by_name: dict[str, Any] = {"SUM": sum, "MIN": min, "MAX": max, "LAST_VALUE": lambda found: found[-1]}
+            expected[row[0]] = by_name[function](values) if values else None
+    spec = OverAggregateSpec(calls=(call(function, 2),), frame=OverFrame(is_rows, low), time_field=3)
+    found = run(spec, BIDS, ("item",), with_watermarks(rows), cuts)
+    assert {values[0]: values[-1] for _, values in found} == expected
+
+
+def test_rows_in_the_order_of_time() -> None:
+    spec = TemporalSortSpec(time_field=3, order=(SortField(2, is_descending=True),))
+    found = run(spec, BIDS, (), with_watermarks(ROWS), cuts=[5, 6])
+    assert [values[0] for _, values in found] == [1, 2, 4, 3, 6, 5, 7, 10, 11, 9]
