@@ -22,7 +22,7 @@ WORKERS := 3
 # Containers often set it. Tests start hundreds of processes, each of which would compile all of headrace anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv demo test test-slow test-draws test-behind test-soak test-fuzz test-chains test-fast test-spark test-fast-behind-lint test-spark-shown-late bench docs docs-live dist lint format clean
+.PHONY: help venv demo test test-slow test-draws test-behind test-soak test-fuzz test-chains test-fast test-spark test-fast-behind-lint test-spark-shown-late conformance bench docs docs-live dist lint format clean
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -86,6 +86,9 @@ test-soak: venv ## an hour of a job with state that expires and savepoints: memo
 
 test-chains: venv ## three thousand chains of starts from what another program has left, against a model of each key
 	@HEADRACE_CHAINS=3000 $(PYTEST) tests/savepoint/test_chains.py
+
+conformance: venv ## how many cases of SQL give what Flink gives, by group (HEADRACE_SQL_CASES names a folder of others)
+	@$(BIN)/python -m tests.table.conformance
 
 bench: venv ## the benchmarks
 	@$(BENCH)

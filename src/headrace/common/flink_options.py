@@ -292,8 +292,6 @@ FAMILIES: Final[dict[str, str]] = {
     "state.backend.rocksdb.": "tables are written sorted, and at once: there are no write buffers, levels or threads",
     "state.latency-track.": "nothing of single accesses to state is measured",
     "state.size-track.": "nothing of single accesses to state is measured",
-    "table.exec.": "there is no Table API yet",
-    "table.optimizer.": "there is no Table API yet",
     "taskmanager.": _SIZED_BY_SPARK,
 }
 """How the keys of whole groups of options without effect begin, and why they have none."""

@@ -172,6 +172,8 @@ class SourceRecords:
     Attributes:
         columns: the records under the schema of the produced type.
         rows: the records as Python objects.
+        kinds: what records in columns do in a changelog, as values of ``RowKind``; None where all are insertions, and
+            where the type has a column for it.
         timestamps: the source's own timestamps in milliseconds (a broker's, say), if it has any.
         rejected: rows that could not be read, for the dead-letter output, as ``(where, raw, reason)``.
         counters: what to add to the job's counters, by name.
@@ -179,6 +181,7 @@ class SourceRecords:
 
     columns: pa.RecordBatch | None = None
     rows: list[Any] | None = None
+    kinds: npt.NDArray[np.int8] | None = None
     timestamps: npt.NDArray[np.int64] | None = None
     rejected: list[tuple[str, str, str]] = field(default_factory=list)
     counters: Mapping[str, int] = field(default_factory=dict)

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from headrace.common.errors import EvaluationError
 from headrace.common.typeinfo import TypeInformation
 
-Datum: TypeAlias = "pa.Array | pa.Scalar"
+Datum: TypeAlias = pa.Array | pa.Scalar
 """A value for each record, or one for all of them."""
 
 

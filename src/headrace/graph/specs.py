@@ -18,6 +18,7 @@ from headrace.common.output_tag import OutputTag
 from headrace.common.type_variables import SupportsFilter, SupportsFlatMap, SupportsMap, SupportsReduce
 from headrace.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation, Types
 from headrace.common.typeinfo.composite import declares_changes
+from headrace.common.types import RowKind
 from headrace.connectors.sink import Sink, writer_state_type
 from headrace.connectors.source import KeptClients, Source
 from headrace.expressions import Bound
@@ -359,6 +360,27 @@ class ColumnFilterSpec(PassingSpec):
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         return ColumnFilterOperator(self.condition)
+
+
+@dataclass(frozen=True, slots=True)
+class KeepRowKindsSpec(PassingSpec):
+    """Keeps the rows of some kinds.
+
+    Attributes:
+        kinds: the kinds.
+    """
+
+    kind: ClassVar[str] = "KeepRowKinds"
+    ignores_event_time: ClassVar[bool] = True
+    kinds: tuple[RowKind, ...]
+
+    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        return inputs[0].has_changes and self.kinds != (RowKind.INSERT,)
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.row_kinds import KeepRowKindsOperator
+
+        return KeepRowKindsOperator(self.kinds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from headrace.time.watermark_strategy import (
 )
 from headrace.time.watermarks import (
     ColumnarWatermarkGenerator,
+    ExpressionWatermarks,
     GeneratorPerSplit,
     Json,
     WatermarkGenerator,
@@ -150,6 +151,9 @@ class TimestampsOperator(Operator):
         if self._is_batch:
             return np.full(len(batch), self.watermark, dtype=np.int64), self.watermark
         generator = self._strategy.generator
+        if isinstance(generator, ExpressionWatermarks):
+            (column,) = computed((generator.expression,), batch, self.context)
+            timestamps = np.where(column.is_null(), MIN_WATERMARK, _millis(_without_nulls(column)))
         if isinstance(generator, ColumnarWatermarkGenerator):
             with calling_user_code(self.context):
                 return generator.stamp_later(timestamps, self.watermark)
@@ -194,11 +198,20 @@ class TimestampsOperator(Operator):
                 f"operator {self.context.name!r} ({self.context.call_site}): {called} holds no timestamp in "
                 f"record {record_text(row)}"
             )
-        if not pa.types.is_timestamp(column.type):
-            numbers: npt.NDArray[np.int64] = column.cast(pa.int64()).to_numpy()
-            return numbers
-        times: npt.NDArray[np.int64] = column.view(pa.int64()).to_numpy()
-        return times // _PER_MILLI[column.type.unit]  # rounded down, as epoch_millis() does, not towards 1970
+        return _millis(column)
+
+
+def _without_nulls(column: pa.Array) -> pa.Array:
+    return column.view(pa.int64()).fill_null(0).view(column.type) if column.null_count else column
+
+
+def _millis(column: pa.Array) -> npt.NDArray[np.int64]:
+    """The times of a column without nulls; moments are rounded down, as epoch_millis() does, not towards 1970."""
+    if not pa.types.is_timestamp(column.type):
+        numbers: npt.NDArray[np.int64] = column.cast(pa.int64()).to_numpy()
+        return numbers
+    times: npt.NDArray[np.int64] = column.view(pa.int64()).to_numpy()
+    return times // _PER_MILLI[column.type.unit]
 
 
 def _is_timestamp(value: object) -> bool:

@@ -1,1 +1,18 @@
-"""Tables and SQL, in Flink's dialect: a statement is parsed, bound to a catalog, rewritten and planned."""
+"""Tables and SQL in Flink's dialect.
+
+::
+
+    tables = TableEnvironment.create()
+    tables.execute_sql("CREATE TABLE clicks (user STRING, at TIMESTAMP(3)) WITH ('connector' = 'filesystem', ...)")
+    tables.execute_sql("SELECT user, COUNT(*) FROM clicks GROUP BY user").print()
+"""
+
+from headrace.common.public_module import public_module
+from headrace.table.environment.settings import EnvironmentSettings, TableConfig
+from headrace.table.environment.table import Table
+from headrace.table.environment.table_environment import TableEnvironment
+from headrace.table.environment.table_result import ResultKind, TableResult
+
+__all__ = ["EnvironmentSettings", "ResultKind", "Table", "TableConfig", "TableEnvironment", "TableResult"]
+
+public_module(__name__)

@@ -19,6 +19,7 @@ from headrace.common.batch import Stamps
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.type_variables import T_contra
+from headrace.expressions import Bound
 
 _FEW: Final = 1024
 """The stamps of fewer records are laid out at once, which takes no longer than to find the last of them."""
@@ -108,6 +109,24 @@ class _StampsOfLargest:
     def each(self) -> npt.NDArray[np.int64]:
         """The watermark that each record meets."""
         return self.generator.stamp(self.timestamps, self.watermark)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class ExpressionWatermarks(ColumnarWatermarkGenerator):
+    """The largest value so far of an expression over the records; one that is null counts for nothing.
+
+    Attributes:
+        expression: gives milliseconds (an integer) or a timestamp.
+    """
+
+    expression: Bound
+
+    def stamp(self, timestamps: npt.NDArray[np.int64], watermark: int) -> tuple[npt.NDArray[np.int64], int]:
+        """The same, of the values of the expression in the place of timestamps; ``MIN_WATERMARK`` for null."""
+        stamps = np.empty(len(timestamps) + 1, dtype=np.int64)
+        stamps[0], stamps[1:] = watermark, timestamps
+        np.maximum.accumulate(stamps, out=stamps)
+        return stamps[:-1], int(stamps[-1])
 
 
 @dataclass(frozen=True, slots=True)

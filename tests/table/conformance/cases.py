@@ -40,3 +40,15 @@ def statements(group: str) -> Iterator[tuple[str, str, bool]]:
             steps = case["expect"].get("steps", [case["expect"]])
             for statement, step in zip(case["sql"], steps, strict=False):
                 yield case["id"], statement, (step["kind"], step.get("phase")) != ("error", "parse")
+
+
+def known_differences(group: str) -> list[str]:
+    """The ids of the cases of a group that are not equal yet, or never will be."""
+    file = HERE / "differences" / f"{group}.txt"
+    return file.read_text().split() if file.exists() else []
+
+
+def write_known_differences(group: str, names: list[str]) -> None:
+    file = HERE / "differences" / f"{group}.txt"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("".join(f"{name}\n" for name in sorted(names)))

@@ -79,7 +79,8 @@ def _emit(source: ChainedSource, records: SourceRecords) -> None:
         if timestamps is None:
             timestamps = _repeated(NO_TIMESTAMP, count)
         watermarks = _repeated(MIN_WATERMARK, count)
-        source.output.emit(Batch(type_, timestamps, watermarks, rows=records.rows, columns=records.columns))
+        rows, columns = records.rows, records.columns
+        source.output.emit(Batch(type_, timestamps, watermarks, rows=rows, columns=columns, kinds=records.kinds))
     if records.rejected:
         _emit_rejected(source, records.rejected)
 

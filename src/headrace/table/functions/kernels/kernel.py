@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot
 
-Datum: TypeAlias = "pa.Array | pa.Scalar"
+Datum: TypeAlias = pa.Array | pa.Scalar
 """A value for each row, or one for all of them."""
 
 Numbers: TypeAlias = npt.NDArray[Any]

@@ -1,0 +1,38 @@
+"""What a connector gives for a table that is written."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+
+from headrace.common.logical_types import LogicalType
+from headrace.connectors.sink import Sink
+from headrace.table.connectors.changelog_mode import ChangelogMode
+
+
+class TableSink(ABC):
+    """A table that can be written (Flink's ``DynamicTableSink``)."""
+
+    @abstractmethod
+    def changelog_mode(self, requested: ChangelogMode) -> ChangelogMode:
+        """The row kinds that it takes of those that a query gives.
+
+        Args:
+            requested: what the query gives.
+        """
+
+    @abstractmethod
+    def create_sink(self, metadata: Sequence[str]) -> Sink:
+        """The sink of rows: the physical columns in the order of the table, and behind them those of metadata.
+
+        Args:
+            metadata: the keys of the metadata that is written.
+        """
+
+    @property
+    def writable_metadata(self) -> Mapping[str, LogicalType]:
+        """The keys of ``METADATA`` columns that it writes, with their types."""
+        return {}
+
+    @property
+    def summary(self) -> str:
+        """What plans call it."""
+        return type(self).__name__

@@ -1,0 +1,59 @@
+"""What a connector gives for a table that is read."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+
+from headrace.common.logical_types import LogicalType
+from headrace.connectors.source import Source
+from headrace.table.connectors.changelog_mode import ChangelogMode
+
+
+class TableSource(ABC):
+    """A table that can be read (Flink's ``ScanTableSource``).
+
+    Abilities are properties and methods that a source overrides; the planner asks for nothing that is not there.
+    """
+
+    @property
+    def changelog_mode(self) -> ChangelogMode:
+        """The row kinds of its rows."""
+        return ChangelogMode.INSERT
+
+    @property
+    def readable_metadata(self) -> Mapping[str, LogicalType]:
+        """The keys of ``METADATA`` columns that it knows, with their types."""
+        return {}
+
+    @property
+    @abstractmethod
+    def is_bounded(self) -> bool:
+        """Return whether it ends."""
+
+    @abstractmethod
+    def create_source(self, metadata: Sequence[str]) -> Source:
+        """The source of rows: the physical columns in the order of the table, and behind them those of metadata.
+
+        Args:
+            metadata: the keys of the metadata that is wanted.
+        """
+
+    @property
+    def summary(self) -> str:
+        """What plans call it."""
+        return type(self).__name__
+
+
+class ProjectableSource(TableSource):
+    """A source that reads some of its columns alone."""
+
+    @abstractmethod
+    def with_columns(self, indices: Sequence[int]) -> TableSource:
+        """The source of these physical columns, in this order."""
+
+
+class LimitableSource(TableSource):
+    """A source that may stop early."""
+
+    @abstractmethod
+    def with_limit(self, rows: int) -> TableSource:
+        """The source of so many rows; it may give more."""

@@ -1,0 +1,1 @@
+"""The API of tables: environments, which execute statements, and what these give."""

@@ -1,0 +1,136 @@
+"""``EnvironmentSettings`` and ``TableConfig``: how statements are executed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from headrace.common.configuration import Configuration
+from headrace.table.catalog.catalog import DEFAULT_CATALOG, DEFAULT_DATABASE
+
+
+@dataclass(frozen=True)
+class EnvironmentSettings:
+    """What a table environment is made with.
+
+    Attributes:
+        is_streaming: whether statements run as streams, and not as batches.
+        configuration: settings to begin with.
+        catalog: the name of the first catalog.
+        database: the name of the first database.
+
+    Examples:
+        >>> from headrace.table import EnvironmentSettings
+        >>> EnvironmentSettings.in_batch_mode().is_streaming_mode()
+        False
+    """
+
+    is_streaming: bool = True
+    configuration: Configuration = field(default_factory=Configuration)
+    catalog: str = DEFAULT_CATALOG
+    database: str = DEFAULT_DATABASE
+
+    @staticmethod
+    def in_streaming_mode() -> EnvironmentSettings:
+        """Statements run as streams: results change for ever."""
+        return EnvironmentSettings()
+
+    @staticmethod
+    def in_batch_mode() -> EnvironmentSettings:
+        """Statements run as batches: each has one result, and every table ends."""
+        return EnvironmentSettings(is_streaming=False)
+
+    @staticmethod
+    def new_instance() -> SettingsBuilder:
+        """A builder of settings."""
+        return SettingsBuilder()
+
+    def is_streaming_mode(self) -> bool:
+        """Whether statements run as streams."""
+        return self.is_streaming
+
+    def get_configuration(self) -> Configuration:
+        """The settings to begin with."""
+        return self.configuration
+
+
+class SettingsBuilder:
+    """Builds :class:`EnvironmentSettings`, as PyFlink's builder does.
+
+    Examples:
+        >>> from headrace.table import EnvironmentSettings
+        >>> EnvironmentSettings.new_instance().in_batch_mode().build().is_streaming_mode()
+        False
+    """
+
+    def __init__(self) -> None:
+        self._is_streaming = True
+        self._configuration = Configuration()
+        self._catalog = DEFAULT_CATALOG
+        self._database = DEFAULT_DATABASE
+
+    def in_streaming_mode(self) -> SettingsBuilder:
+        """Statements run as streams."""
+        self._is_streaming = True
+        return self
+
+    def in_batch_mode(self) -> SettingsBuilder:
+        """Statements run as batches."""
+        self._is_streaming = False
+        return self
+
+    def with_configuration(self, config: Configuration) -> SettingsBuilder:
+        """Settings to begin with; a copy is made."""
+        self._configuration = Configuration(config)
+        return self
+
+    def with_built_in_catalog_name(self, name: str) -> SettingsBuilder:
+        """The name of the first catalog."""
+        self._catalog = name
+        return self
+
+    def with_built_in_database_name(self, name: str) -> SettingsBuilder:
+        """The name of the first database."""
+        self._database = name
+        return self
+
+    def build(self) -> EnvironmentSettings:
+        """The settings."""
+        return EnvironmentSettings(self._is_streaming, self._configuration, self._catalog, self._database)
+
+
+class TableConfig:
+    """The settings of a session, by the keys that Flink gives them.
+
+    Args:
+        configuration: where they are kept.
+
+    Examples:
+        >>> from headrace.table import TableEnvironment
+        >>> config = TableEnvironment.create().get_config()
+        >>> config.set("table.local-time-zone", "Europe/Berlin").get("table.local-time-zone", "")
+        'Europe/Berlin'
+    """
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+
+    def set(self, key: str, value: str) -> TableConfig:
+        """Give a setting a value."""
+        self._configuration.set_string(key, value)
+        return self
+
+    def get(self, key: str, default_value: str) -> str:
+        """The value of a setting; a default when it has none."""
+        return self._configuration.get_string(key, default_value)
+
+    def get_configuration(self) -> Configuration:
+        """All settings."""
+        return self._configuration
+
+    def set_local_timezone(self, timezone_id: str) -> TableConfig:
+        """The time zone in which instants are shown and cut into days."""
+        return self.set("table.local-time-zone", timezone_id)
+
+    def get_local_timezone(self) -> str:
+        """The time zone of the session."""
+        return self.get("table.local-time-zone", "UTC")

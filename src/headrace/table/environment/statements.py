@@ -1,0 +1,116 @@
+"""What each kind of statement does when it is executed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.common.errors import UnsupportedOperationError
+from headrace.table.bind.statements import bind_insert, bind_query
+from headrace.table.ddl import create_table_as, execute_ddl
+from headrace.table.ddl.result import OK
+from headrace.table.environment.explaining import plan_text
+from headrace.table.environment.static import done, static_result, text_result
+from headrace.table.environment.table_result import ResultKind, TableResult
+from headrace.table.logical.relations import Relation
+from headrace.table.parse.source import SqlSource
+from headrace.table.parse.tree import statements as sql
+from headrace.table.parse.tree.definitions import CreateTable, Statement
+
+if TYPE_CHECKING:
+    from headrace.table.environment.table_environment import TableEnvironment
+
+Execution = Callable[["TableEnvironment", Any, SqlSource], TableResult]
+
+
+def execute_statement(tables: TableEnvironment, statement: Statement, source: SqlSource) -> TableResult:
+    """Execute a statement.
+
+    Raises:
+        UnsupportedOperationError: when statements of its kind cannot be executed.
+    """
+    answer = execute_ddl(tables.bind_context(source), statement)
+    if answer is not None:
+        kind = ResultKind.SUCCESS if answer is OK else ResultKind.SUCCESS_WITH_CONTENT
+        return static_result([(field.name, field.type) for field in answer.schema], answer.rows, kind)
+    execution = _EXECUTIONS.get(type(statement))
+    if execution is None:
+        raise UnsupportedOperationError(f"{type(statement).__name__} cannot be executed yet")
+    return execution(tables, statement, source)
+
+
+def validate_statement(tables: TableEnvironment, statement: Statement, source: SqlSource) -> None:
+    """See whether a statement means something."""
+    if isinstance(statement, sql.Explain | sql.Execute):
+        validate_statement(tables, statement.statement, source)
+    elif isinstance(statement, sql.StatementSet):
+        for insert in statement.inserts:
+            validate_statement(tables, insert, source)
+    elif isinstance(statement, sql.QueryStatement):
+        bind_query(tables.bind_context(source), statement.query)
+    elif isinstance(statement, sql.Insert):
+        bind_insert(tables.bind_context(source), statement)
+    else:
+        context = tables.bind_context(source)
+        execute_ddl(replace(context, catalogs=deepcopy(context.catalogs)), statement)
+
+
+def _query(tables: TableEnvironment, statement: sql.QueryStatement, source: SqlSource) -> TableResult:
+    (relation,) = bound_statements(tables, statement, source)
+    return tables.run_query(relation)
+
+
+def _insert(tables: TableEnvironment, statement: sql.Insert, source: SqlSource) -> TableResult:
+    return tables.run_inserts(bound_statements(tables, statement, source))
+
+
+def _statement_set(tables: TableEnvironment, statement: sql.StatementSet, source: SqlSource) -> TableResult:
+    return tables.run_inserts(bound_statements(tables, statement, source))
+
+
+def _execute(tables: TableEnvironment, statement: sql.Execute, source: SqlSource) -> TableResult:
+    return execute_statement(tables, statement.statement, source)
+
+
+def _create_table_as(tables: TableEnvironment, statement: CreateTable, source: SqlSource) -> TableResult:
+    created = create_table_as(tables.bind_context(source), statement)
+    return done() if created.sink is None else tables.run_inserts([created.sink])
+
+
+def bound_statements(tables: TableEnvironment, statement: Statement, source: SqlSource) -> list[Relation]:
+    """The relations of a statement that is planned: of a query, of an ``INSERT``, or of each of a set.
+
+    Raises:
+        SqlValidationError: when it names what is not there, or its types do not fit.
+        SqlPlanError: when it is valid and cannot be planned.
+        UnsupportedOperationError: when statements of its kind are not planned.
+    """
+    if isinstance(statement, sql.StatementSet):
+        return [relation for each in statement.inserts for relation in bound_statements(tables, each, source)]
+    context = tables.bind_context(source)
+    if isinstance(statement, sql.QueryStatement):
+        relation = bind_query(context, statement.query)
+    elif isinstance(statement, sql.Insert):
+        relation = bind_insert(context, statement)
+    else:
+        raise UnsupportedOperationError(f"{type(statement).__name__} has no plan: give a query or an INSERT")
+    if context.deferred:
+        raise context.deferred[0]
+    return [relation]
+
+
+def _explain(tables: TableEnvironment, statement: sql.Explain, source: SqlSource) -> TableResult:
+    relations = bound_statements(tables, statement.statement, source)
+    return text_result(plan_text(tables.planner(), relations, statement.details))
+
+
+_EXECUTIONS: Final[dict[type[Statement], Execution]] = {
+    sql.QueryStatement: _query,
+    sql.Explain: _explain,
+    sql.Insert: _insert,
+    sql.StatementSet: _statement_set,
+    sql.Execute: _execute,
+    CreateTable: _create_table_as,
+}

@@ -1,0 +1,59 @@
+"""Results that are there at once: lists, descriptions, plans, and that something was done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from headrace.common.columns import layout_of
+from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot, string
+from headrace.table.environment.table_result import Changes, ResultKind, TableResult
+from headrace.table.logical.schema import Field, Schema
+from headrace.table.physical.translation import record_type
+
+if TYPE_CHECKING:
+    from headrace.client.job_client import JobClient
+
+STRING: Final = string()
+BOOLEAN: Final = AtomicType(TypeRoot.BOOLEAN)
+BIGINT: Final = AtomicType(TypeRoot.BIGINT)
+
+
+def static_result(
+    columns: Sequence[tuple[str, LogicalType]],
+    rows: Iterable[Sequence[object]],
+    kind: ResultKind = ResultKind.SUCCESS_WITH_CONTENT,
+    client: JobClient | None = None,
+) -> TableResult:
+    """A result of some rows.
+
+    Args:
+        columns: names and types.
+        rows: the rows.
+        kind: of the result.
+        client: the job that was started.
+    """
+    schema = Schema(tuple(Field(name, kind) for name, kind in columns))
+    type_ = record_type(schema)
+    given = [list(row) for row in rows]
+    layout = layout_of(type_)
+    arrays = [pa.array([row[index] for row in given], field.type) for index, field in enumerate(layout.schema)]
+    batch = pa.RecordBatch.from_arrays(arrays, schema=layout.schema)
+    return TableResult(schema, type_, iter([Changes(batch)]), kind=kind, client=client)
+
+
+def done() -> TableResult:
+    """The result of a statement that gives nothing."""
+    return static_result([("result", STRING)], [("OK",)], ResultKind.SUCCESS)
+
+
+def text_result(text: str) -> TableResult:
+    """The result that is a text."""
+    return static_result([("result", STRING)], [(text,)])
+
+
+def list_result(name: str, values: Iterable[str]) -> TableResult:
+    """The result that is a list of names."""
+    return static_result([(name, STRING)], [(value,) for value in values])

@@ -1,0 +1,216 @@
+"""``TableResult``: what a statement gives."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.common.batch import Kinds
+from headrace.common.columns import layout_of
+from headrace.common.errors import InvalidProgramError
+from headrace.common.typeinfo import TypeInformation
+from headrace.connectors.driver_sink import DriverSink, EncodedRecords, Receiver
+from headrace.datastream.streams.sinks import CloseableIterator, Handover
+from headrace.table.environment.tableau import tableau
+from headrace.table.logical.schema import Schema
+
+if TYPE_CHECKING:
+    from headrace.client.job_client import JobClient
+    from headrace.common.types import Row
+
+
+class ResultKind(enum.Enum):
+    """What a statement gives.
+
+    Examples:
+        >>> from headrace.table import ResultKind
+        >>> ResultKind.SUCCESS.value
+        0
+    """
+
+    SUCCESS = 0
+    """Nothing but that it was done."""
+    SUCCESS_WITH_CONTENT = 1
+    """Rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Some rows of a result.
+
+    Attributes:
+        columns: the rows.
+        kinds: what they do in a changelog, as values of ``RowKind``; None where all are insertions.
+    """
+
+    columns: pa.RecordBatch
+    kinds: Kinds | None = None
+
+
+class _ChangesReceiver(Receiver):
+    """Takes the rows of a job, epoch by epoch."""
+
+    def __init__(self, handover: Handover) -> None:
+        super().__init__()
+        self._handover = handover
+
+    def take(self, records: Sequence[EncodedRecords], type_: TypeInformation) -> None:
+        parts = (
+            Changes(part.as_columns(type_), np.frombuffer(part.kinds, np.int8) if part.kinds else None)
+            for part in records
+        )
+        self._handover.put([part for part in parts if part.columns.num_rows])
+
+
+class ResultSink(DriverSink):
+    """Hands the rows of a query over to the program."""
+
+    keeps_times = False
+
+    def __init__(self, handover: Handover) -> None:
+        super().__init__(_ChangesReceiver(handover))
+
+
+class TableResult:
+    """What a statement gives: rows, or that it was done.
+
+    The rows of a query come while its job runs; they can be taken once.
+
+    Examples:
+        >>> from headrace.table import EnvironmentSettings, TableEnvironment
+        >>> tables = TableEnvironment.create(EnvironmentSettings.in_batch_mode())
+        >>> tables.get_config().set("headrace.runtime", "local")
+        >>> with tables.execute_sql("SELECT 1 + 1 AS two").collect() as rows:
+        ...     list(rows)
+        [Row(two=2)]
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        record_type: TypeInformation,
+        changes: Iterator[Changes],
+        *,
+        kind: ResultKind = ResultKind.SUCCESS_WITH_CONTENT,
+        client: JobClient | None = None,
+        handover: CloseableIterator[Changes] | None = None,
+    ) -> None:
+        self._schema = schema
+        self._type = record_type
+        self._changes = changes
+        self._kind = kind
+        self._client = client
+        self._handover = handover
+
+    def get_job_client(self) -> JobClient | None:
+        """The job that the statement has started, if it has."""
+        return self._client
+
+    def get_result_kind(self) -> ResultKind:
+        """Whether there are rows."""
+        return self._kind
+
+    def get_resolved_schema(self) -> Schema:
+        """The columns of the rows."""
+        return self._schema
+
+    def wait(self, timeout_ms: int | None = None) -> None:
+        """Wait until the job has ended; without one, or when it was asked for rows alone, until the first are there.
+
+        Args:
+            timeout_ms: how many milliseconds at most; for ever when left out.
+
+        Raises:
+            TimeoutError: when it has not ended by then.
+            JobExecutionError: when it has failed.
+        """
+        if self._client is not None:
+            timeout = None if timeout_ms is None else timeout_ms / 1000
+            self._client.get_job_execution_result().result(timeout)
+
+    def changes(self) -> Iterator[Changes]:
+        """The rows as columns, with what they do in a changelog."""
+        return self._changes
+
+    def collect(self) -> CollectedRows:
+        """The rows one by one, as they come; to be closed, best by a ``with`` statement."""
+        return CollectedRows(self)
+
+    def to_arrow(self) -> pa.Table:
+        """All rows as a table of Arrow.
+
+        Raises:
+            InvalidProgramError: when some rows are updates or deletions, which the table could not say.
+        """
+        batches = []
+        for part in self._changes:
+            if part.kinds is not None:
+                raise InvalidProgramError(
+                    "the result has updates or deletions, which a table of Arrow cannot show: use collect()"
+                )
+            batches.append(part.columns)
+        return pa.Table.from_batches(batches, layout_of(self._type).schema)
+
+    def to_pandas(self) -> Any:
+        """All rows as a ``pandas.DataFrame``.
+
+        Raises:
+            InvalidProgramError: as :meth:`to_arrow`.
+        """
+        return self.to_arrow().to_pandas()
+
+    def print(self) -> None:
+        """Print the rows as a table; of a stream, with what each does, as they come."""
+        for line in tableau(self._schema, self._changes, has_kinds=self._handover is not None):
+            print(line)  # noqa: T201 - what it is for
+
+    def close(self) -> None:
+        """Cancel the job if the rows were all that it was for."""
+        if self._handover is not None:
+            self._handover.close()
+
+
+class CollectedRows:
+    """The rows of a result, one by one; to be closed, best by a ``with`` statement.
+
+    Examples:
+        >>> from headrace.table import EnvironmentSettings, TableEnvironment
+        >>> tables = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        >>> tables.get_config().set("headrace.runtime", "local")
+        >>> with tables.execute_sql("VALUES (1), (2)").collect() as rows:
+        ...     [row[0] for row in rows]
+        [1, 2]
+    """
+
+    def __init__(self, result: TableResult) -> None:
+        self._result = result
+        self._rows = self._all()
+
+    def _all(self) -> Iterator[Row]:
+        layout = layout_of(self._result._type)
+        for part in self._result.changes():
+            if part.kinds is None:
+                yield from layout.columns_to_rows(part.columns)
+            else:
+                yield from layout.columns_and_kinds_to_rows(part.columns, part.kinds)
+
+    def __iter__(self) -> Iterator[Row]:
+        return self
+
+    def __next__(self) -> Row:
+        return next(self._rows)
+
+    def close(self) -> None:
+        """Cancel the job if these rows were all that it was for."""
+        self._result.close()
+
+    def __enter__(self) -> CollectedRows:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,71 @@
+"""Rows as a table of text, as Flink prints them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from headrace.common.typeinfo.types import type_of_logical
+from headrace.common.types import RowKind
+from headrace.common.values import handler_of
+from headrace.table.logical.schema import Schema
+
+if TYPE_CHECKING:
+    from headrace.table.environment.table_result import Changes
+
+_NULL: Final = "<NULL>"
+_WIDEST: Final = 30
+"""So wide a column is at most (Flink's ``table.display.max-column-width``)."""
+
+
+def tableau(schema: Schema, changes: Iterator[Changes], *, has_kinds: bool) -> Iterator[str]:
+    """The lines of the table.
+
+    Args:
+        schema: the columns.
+        changes: the rows.
+        has_kinds: whether to show what each row does: a stream, whose widths follow from the types alone.
+    """
+    rows = _texts(schema, changes, has_kinds=has_kinds)
+    names = [*(["op"] if has_kinds else []), *schema.names]
+    found: Iterable[list[str]] = rows if has_kinds else list(rows)
+    widths = [2, *(max(len(name), _WIDEST) for name in schema.names)] if has_kinds else _widths(names, list(found))
+    border = "+" + "+".join("-" * (width + 2) for width in widths) + "+"
+    yield from (border, _line(names, widths), border)
+    count = 0
+    for row in found:
+        count += 1
+        yield _line(row, widths)
+    if count:
+        yield border
+    yield f"{count} row{'' if count == 1 else 's'} in set" if not has_kinds else f"Received a total of {count} rows"
+
+
+def _widths(names: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
+    """As wide as what is in a column; of a text that is all of the result, however long it is."""
+    widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
+    return widths if len(names) == 1 else [min(width, _WIDEST) for width in widths]
+
+
+def _texts(schema: Schema, changes: Iterator[Changes], *, has_kinds: bool) -> Iterator[list[str]]:
+    handlers = [handler_of(type_of_logical(kind.as_nullable())) for kind in schema.types]
+    for part in changes:
+        count = part.columns.num_rows
+        kinds = np.zeros(count, np.int8) if part.kinds is None else part.kinds
+        columns = [
+            [_NULL if value is None else handler.text(value) for value in handler.decode(array)]
+            for handler, array in zip(handlers, part.columns.columns, strict=True)
+        ]
+        symbols = [str(RowKind(kind)) for kind in kinds.tolist()]
+        yield from map(list, zip(*([symbols] if has_kinds else []), *columns, strict=True))
+
+
+def _line(values: list[str], widths: list[int]) -> str:
+    shown = (_cut(value, width) for value, width in zip(values, widths, strict=True))
+    return f"| {' | '.join(text.rjust(width) for text, width in zip(shown, widths, strict=True))} |"
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 3] + "..."

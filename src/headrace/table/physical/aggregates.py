@@ -1,0 +1,97 @@
+"""Physical nodes that aggregate groups of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from headrace.graph.window_specs import GroupAggregateSpec
+from headrace.operators.aggregates.calls import AggregateCall as AggregateOperation
+from headrace.table.logical import relations as logical
+from headrace.table.logical.scalars import AggregateCall
+from headrace.table.logical.schema import Field, Schema
+from headrace.table.physical.basic import Exchange
+from headrace.table.physical.changelog_rules import ChangelogRule, Modify, with_before
+from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
+from headrace.table.physical.errors import PlanningError
+from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text, unique_names
+from headrace.table.physical.translation import GraphBuilder, by_key
+
+
+@dataclass(frozen=True)
+class GroupAggregate(PhysicalNode):
+    """Aggregates of the rows of each group, which change with every row."""
+
+    name: ClassVar[str] = "GroupAggregate"
+    changelog: ClassVar[ChangelogRule] = ChangelogRule(
+        lambda _, inputs: Modify.UPDATE | (Modify.DELETE if inputs[0] else Modify.INSERT),
+        needs=with_before,
+        adapts=True,
+    )
+    input: PhysicalNode
+    group: tuple[int, ...]
+    calls: tuple[AggregateCall, ...]
+    names: tuple[str, ...]
+
+    @cached_property
+    def schema(self) -> Schema:
+        given = self.input.schema
+        columns = [given[index] for index in self.group] + [Field("", call.type) for call in self.calls]
+        return Schema(tuple(columns)).renamed(unique_names(self.names))
+
+    def terms(self, text: ScalarText) -> Terms:
+        names = self.input.schema.names
+        if self.group:
+            yield "groupBy", names_text([names[index] for index in self.group])
+        yield "select", names_text(aggregate_texts(self, retracts=not self.input.mode.is_insert_only))
+
+    def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
+        given = self.input.schema
+        names = self.schema.names[len(self.group) :]
+        spec = GroupAggregateSpec(
+            tuple(operation(call, name) for call, name in zip(self.calls, names, strict=True)),
+            update_before=self.mode.takes_update_before,
+            retracts=not self.input.mode.is_insert_only,
+        )
+        return builder.add(spec, self.name, by_key(inputs[0], given, self.group))
+
+
+def operation(call: AggregateCall, name: str) -> AggregateOperation:
+    """A call as the operators take it."""
+    return AggregateOperation(
+        call.function,
+        call.operands,
+        call.type,
+        name,
+        is_distinct=call.is_distinct,
+        filter=call.filter,
+        options=call.options,
+    )
+
+
+def aggregate_texts(node: GroupAggregate, *, retracts: bool) -> list[str]:
+    """The columns that a node gives, as plans show them."""
+    given, names = node.input.schema.names, node.schema.names
+    keys = [
+        given[index] if given[index] == name else f"{given[index]} AS {name}"
+        for index, name in zip(node.group, names, strict=False)
+    ]
+    calls = zip(node.calls, names[len(node.group) :], strict=True)
+    return keys + [f"{call_text(call, given, retracts=retracts)} AS {name}" for call, name in calls]
+
+
+def call_text(call: AggregateCall, names: Sequence[str], *, retracts: bool) -> str:
+    """A call as plans show it: ``COUNT(DISTINCT id) FILTER $f2``."""
+    operands = names_text([names[index] for index in call.operands]) or "*"
+    text = f"{call.function}{'_RETRACT' if retracts else ''}({'DISTINCT ' if call.is_distinct else ''}{operands})"
+    return text if call.filter is None else f"{text} FILTER {names[call.filter]}"
+
+
+@conversion_rule(logical.Aggregate)
+def _aggregate(aggregate: logical.Aggregate, context: ConversionContext) -> PhysicalNode:
+    if not aggregate.is_simple:
+        raise PlanningError("GROUPING SETS cannot be executed yet")
+    source = Exchange(converted(aggregate.input, context), aggregate.group)
+    return GroupAggregate(source, aggregate.group, aggregate.calls, aggregate.names)

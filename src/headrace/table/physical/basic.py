@@ -1,0 +1,195 @@
+"""Physical nodes that read tables, look at one row at a time, or move rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import pyarrow as pa
+
+from headrace.common.columns import layout_of
+from headrace.connectors.columns import ColumnsSource
+from headrace.graph.specs import ColumnFilterSpec, SourceSpec, TimestampsSpec
+from headrace.table.connectors.table_source import TableSource
+from headrace.table.logical.relations import Scan
+from headrace.table.logical.scalars import InputRef, Literal, Scalar
+from headrace.table.logical.schema import Field, Schema, TimeAttribute
+from headrace.table.physical.changelog_rules import ChangelogRule, modify_of
+from headrace.table.physical.compilation import compiled
+from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text, with_unique_names
+from headrace.table.physical.translation import GraphBuilder, column, record_type
+from headrace.time.watermark_strategy import FieldTimestamps, WatermarkStrategy
+from headrace.time.watermarks import ExpressionWatermarks
+
+
+@dataclass(frozen=True)
+class TableSourceScan(PhysicalNode):
+    """Reads a table."""
+
+    name: ClassVar[str] = "TableSourceScan"
+    changelog: ClassVar[ChangelogRule] = ChangelogRule(lambda node, _: modify_of(node.source.changelog_mode))
+    scan: Scan
+    source: TableSource
+
+    @property
+    def schema(self) -> Schema:
+        return self.scan.columns
+
+    def terms(self, text: ScalarText) -> Terms:
+        yield "table", f"[[{', '.join(self.scan.path)}]]"[1:-1]
+        yield "fields", names_text(self.schema.names)
+
+    def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
+        source = self.source.create_source([read.key for read in self.scan.metadata])
+        return builder.add(SourceSpec(source), f"{self.scan.path[-1]}")
+
+
+@dataclass(frozen=True)
+class Calc(PhysicalNode):
+    """Computes columns of the rows of which a condition is true."""
+
+    name: ClassVar[str] = "Calc"
+    input: PhysicalNode
+    expressions: tuple[Scalar, ...]
+    names: tuple[str, ...]
+    condition: Scalar | None = None
+
+    @cached_property
+    def schema(self) -> Schema:
+        return with_unique_names(Schema(tuple(map(Scalar.as_field, self.expressions, self.names))))
+
+    @property
+    def is_identity(self) -> bool:
+        """Return whether it gives the rows as they are."""
+        return self.condition is None and self.is_trivial and len(self.expressions) == len(self.input.schema)
+
+    @property
+    def is_trivial(self) -> bool:
+        """Return whether its columns are the first ones of its input by the same names."""
+        return all(
+            isinstance(each, InputRef) and each.index == index and self.names[index] == self.input.schema.names[index]
+            for index, each in enumerate(self.expressions)
+        )
+
+    def terms(self, text: ScalarText) -> Terms:
+        names, given = self.schema.names, self.input.schema.names
+        shown = (text(each, given) for each in self.expressions)
+        yield "select", names_text([s if s == name else f"{s} AS {name}" for s, name in zip(shown, names, strict=True)])
+        if self.condition is not None:
+            yield "where", text(self.condition, given)
+
+    def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
+        (edges,) = inputs
+        given = self.input.schema
+        if self.condition is not None:
+            edges = builder.add(ColumnFilterSpec(compiled(self.condition, given, builder)), "Filter", edges)
+        if self.condition is not None and self.is_trivial and len(self.expressions) == len(given):
+            return edges
+        columns = [compiled(each, given, builder) for each in self.expressions]
+        return builder.select(edges, columns, self.schema, self.name)
+
+
+@dataclass(frozen=True)
+class WatermarkAssigner(PhysicalNode):
+    """Makes a column the row time, and watermarks of an expression."""
+
+    name: ClassVar[str] = "WatermarkAssigner"
+    input: PhysicalNode
+    rowtime: int
+    watermark: Scalar
+
+    @cached_property
+    def schema(self) -> Schema:
+        fields = list(self.input.schema)
+        rowtime = fields[self.rowtime]
+        fields[self.rowtime] = Field(rowtime.name, rowtime.type, TimeAttribute.ROWTIME)
+        return Schema(tuple(fields))
+
+    def terms(self, text: ScalarText) -> Terms:
+        names = self.input.schema.names
+        yield "rowtime", names[self.rowtime]
+        yield "watermark", text(self.watermark, names)
+
+    def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
+        watermarks = ExpressionWatermarks(compiled(self.watermark, self.input.schema, builder))
+        strategy = WatermarkStrategy(watermarks, FieldTimestamps(self.rowtime))
+        return builder.add(TimestampsSpec(strategy), self.name, *inputs)
+
+
+@dataclass(frozen=True)
+class Exchange(PhysicalNode):
+    """Brings the rows of a key together.
+
+    Whoever needs keyed rows says so itself when it is translated: this node is what plans show of it.
+
+    Attributes:
+        keys: the columns; None where any subtask may have a row, and none where one has all.
+        is_broadcast: whether all subtasks get all rows.
+    """
+
+    name: ClassVar[str] = "Exchange"
+    input: PhysicalNode
+    keys: tuple[int, ...] | None = ()
+    is_broadcast: bool = False
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+    def terms(self, text: ScalarText) -> Terms:
+        names = [self.schema.names[index] for index in self.keys or ()]
+        hashed = f"hash[{names_text(names)}]" if names else "single"
+        yield "distribution", "broadcast" if self.is_broadcast else "any" if self.keys is None else hashed
+
+    def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
+        return inputs[0]
+
+
+@dataclass(frozen=True)
+class Union(PhysicalNode):
+    """The rows of several inputs."""
+
+    name: ClassVar[str] = "Union"
+    arms: tuple[PhysicalNode, ...]
+    columns: Schema
+
+    @property
+    def schema(self) -> Schema:
+        return self.columns
+
+    def terms(self, text: ScalarText) -> Terms:
+        yield "all", "true"
+        yield "union", names_text(self.schema.names)
+
+    def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
+        wanted = record_type(self.schema)
+        places = range(len(wanted.field_names))
+        arms = [
+            edges
+            if record_type(arm.schema) == wanted
+            else builder.select(edges, [column(arm.schema, place) for place in places], self.schema, self.name)
+            for arm, edges in zip(self.arms, inputs, strict=True)
+        ]
+        return tuple(edge for edges in arms for edge in edges)
+
+
+@dataclass(frozen=True)
+class ValuesScan(PhysicalNode):
+    """Constant rows."""
+
+    name: ClassVar[str] = "Values"
+    rows: tuple[tuple[Literal, ...], ...]
+    columns: Schema
+
+    @property
+    def schema(self) -> Schema:
+        return self.columns
+
+    def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
+        kind = record_type(self.schema)
+        schema = layout_of(kind).schema
+        columns = [pa.array([row[index].value for row in self.rows], field.type) for index, field in enumerate(schema)]
+        batch = pa.RecordBatch.from_arrays(columns, schema=schema)
+        return builder.add(SourceSpec(ColumnsSource(kind, batch)), self.name)

@@ -1,0 +1,152 @@
+"""Which row kinds nodes give each other (Flink's ``FlinkChangelogModeInferenceProgram``).
+
+First bottom-up: which of insertions, updates and deletions each node gives, and whether the one above takes them. Then
+top-down: whether updates come with what was before them. A node that needs no ``UPDATE_BEFORE`` asks for none, and
+who can do without making them does; where nobody can, a node in between drops them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from headrace.common.types import RowKind
+from headrace.table.connectors.changelog_mode import ChangelogMode
+from headrace.table.connectors.table_sink import TableSink
+from headrace.table.physical.changelog_rules import PASSING, Modify, UpdateKind, mode_of, modify_of
+from headrace.table.physical.errors import PlanningError
+from headrace.table.physical.node import PhysicalNode
+from headrace.table.physical.sinks import Sink
+
+
+class ChangelogInference:
+    """Finds the row kinds of all nodes of a tree.
+
+    Args:
+        drop_before: makes the node that drops ``UPDATE_BEFORE``.
+        describe: the text of a node, for messages.
+    """
+
+    def __init__(
+        self, drop_before: Callable[[PhysicalNode], PhysicalNode], describe: Callable[[PhysicalNode], str]
+    ) -> None:
+        self._drop_before = drop_before
+        self._describe = describe
+        self._modify: dict[int, tuple[PhysicalNode, Modify]] = {}
+
+    def infer(self, root: PhysicalNode, wanted: Iterable[UpdateKind]) -> PhysicalNode:
+        """The tree with the mode of each node.
+
+        Args:
+            root: the tree.
+            wanted: how its updates may come, the first choice first.
+
+        Raises:
+            PlanningError: when a node does not take what another one gives.
+        """
+        self.modify(root)
+        for kind in wanted:
+            found = self._satisfied(root, kind)
+            if found is not None:
+                return found
+        raise PlanningError(
+            f"no plan gives the updates of {self._describe(root)} as they are wanted: a filter or a source below it "
+            "leaves out what was before an update"
+        )
+
+    def modify(self, node: PhysicalNode) -> Modify:
+        """What a node does.
+
+        Raises:
+            PlanningError: when it, or a node below it, does not take what another one gives.
+        """
+        known = self._modify.get(id(node))
+        if known is None:
+            rule = node.changelog
+            found = [self.check(node, child, rule.takes) for child in node.inputs]
+            known = self._modify[id(node)] = node, rule.gives(node, found)
+        return known[1]
+
+    def check(self, node: PhysicalNode, child: PhysicalNode, takes: Modify) -> Modify:
+        """What an input of a node does.
+
+        Raises:
+            PlanningError: when the node does not take it.
+        """
+        found = self.modify(child)
+        if refused := found & ~takes:
+            words = {Modify.UPDATE: "update", Modify.DELETE: "delete", Modify.ALL: "update and delete"}[refused]
+            raise PlanningError(
+                f"{self._called(node)} doesn't support consuming {words} changes which is produced by node "
+                f"{self._describe(self._maker(child, refused))}"
+            )
+        return found
+
+    def _called(self, node: PhysicalNode) -> str:
+        called = getattr(node, "called", None)
+        return called if isinstance(called, str) else f"StreamPhysical{type(node).__name__}"
+
+    def _maker(self, node: PhysicalNode, refused: Modify) -> PhysicalNode:
+        """The node that made the changes, and does not only hand them on."""
+        for child in node.inputs:
+            if node.changelog is PASSING and refused & self.modify(child):
+                return self._maker(child, refused)
+        return node
+
+    def _satisfied(self, node: PhysicalNode, wanted: UpdateKind) -> PhysicalNode | None:
+        """The node with its mode and those below it; None when its updates cannot come as wanted."""
+        modify, rule = self.modify(node), node.changelog
+        children: list[PhysicalNode] = []
+        for index, child in enumerate(node.inputs):
+            found = self._child(node, index, child, wanted)
+            if found is None:
+                return None
+            children.append(found)
+        given = wanted
+        if not rule.adapts and children and any(child.mode.takes_update_before for child in children):
+            given = UpdateKind.BEFORE_AND_AFTER
+        if not children:
+            return self._leaf(node, modify, wanted)
+        return replace(node.with_inputs(children), mode=mode_of(modify, given))
+
+    def _child(self, node: PhysicalNode, index: int, child: PhysicalNode, wanted: UpdateKind) -> PhysicalNode | None:
+        needed = node.changelog.needs(node, index, wanted)
+        if needed is None:
+            return None
+        return self._satisfied(child, needed)
+
+    def _leaf(self, node: PhysicalNode, modify: Modify, wanted: UpdateKind) -> PhysicalNode | None:
+        given = leaf_mode(node)
+        if Modify.UPDATE not in modify:
+            return replace(node, mode=given)
+        if given.takes_update_before and wanted is UpdateKind.ONLY_AFTER:
+            dropped = self._drop_before(replace(node, mode=given))
+            return replace(dropped, mode=given.without(RowKind.UPDATE_BEFORE))
+        if not given.takes_update_before and wanted is UpdateKind.BEFORE_AND_AFTER:
+            return None
+        return replace(node, mode=given)
+
+
+def leaf_mode(node: PhysicalNode) -> ChangelogMode:
+    """The row kinds of a node that reads from no other."""
+    source = getattr(node, "source", None)
+    return source.changelog_mode if source is not None else ChangelogMode.INSERT
+
+
+def infer_sink(inference: ChangelogInference, root: Sink, sink: TableSink) -> PhysicalNode:
+    """The plan of a statement that writes into a table.
+
+    Raises:
+        PlanningError: when the table does not take what the query does.
+    """
+    child = root.input
+    given = inference.modify(child)
+    taken = sink.changelog_mode(mode_of(given, UpdateKind.BEFORE_AND_AFTER))
+    inference.check(root, child, modify_of(taken))
+    if Modify.UPDATE not in given:
+        kinds = [UpdateKind.NONE]
+    elif taken.takes_update_before:
+        kinds = [UpdateKind.BEFORE_AND_AFTER]
+    else:
+        kinds = [UpdateKind.ONLY_AFTER, UpdateKind.BEFORE_AND_AFTER]
+    return replace(root, input=inference.infer(child, kinds))

@@ -1,0 +1,93 @@
+"""What nodes do in a changelog: the rules by which it is found out which row kinds they give each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum, Flag, auto
+from functools import reduce
+from typing import Any, Final
+
+from headrace.common.types import RowKind
+from headrace.table.connectors.changelog_mode import ChangelogMode
+
+
+class Modify(Flag):
+    """What a changelog does; insertions are always there."""
+
+    INSERT = 0
+    UPDATE = auto()
+    DELETE = auto()
+    ALL = UPDATE | DELETE
+
+
+class UpdateKind(Enum):
+    """How updates come."""
+
+    NONE = "none"
+    ONLY_AFTER = "only after"
+    BEFORE_AND_AFTER = "before and after"
+
+
+@dataclass(frozen=True, slots=True)
+class ChangelogRule:
+    """What is to be known of a kind of node.
+
+    Attributes:
+        takes: what each of its inputs may do.
+        gives: what it does, of what its inputs do.
+        needs: how it wants the updates of an input, given the kind that is wanted of itself, and the input's index.
+        adapts: whether it makes updates as they are wanted, whatever its inputs give; else it hands them on.
+    """
+
+    gives: Callable[[Any, Sequence[Modify]], Modify]
+    takes: Modify = Modify.ALL
+    needs: Callable[[Any, int, UpdateKind], UpdateKind | None] = lambda _node, _index, wanted: wanted
+    adapts: bool = False
+
+
+def forwarded(_: object, inputs: Sequence[Modify]) -> Modify:
+    """What all inputs do."""
+    return reduce(Modify.__or__, inputs, Modify.INSERT)
+
+
+def never(*_: object) -> Modify:
+    """Insertions alone."""
+    return Modify.INSERT
+
+
+def always(*_: object) -> Modify:
+    """Everything."""
+    return Modify.ALL
+
+
+def with_before(*_: object) -> UpdateKind:
+    """Wants what was before an update."""
+    return UpdateKind.BEFORE_AND_AFTER
+
+
+def without_before(*_: object) -> UpdateKind:
+    """Wants no more than what is after an update."""
+    return UpdateKind.ONLY_AFTER
+
+
+PASSING: Final = ChangelogRule(forwarded)
+"""For nodes that hand rows on as they come."""
+
+
+def modify_of(mode: ChangelogMode) -> Modify:
+    """What a changelog of some row kinds does."""
+    found = Modify.UPDATE if mode.takes_updates else Modify.INSERT
+    return found | Modify.DELETE if mode.takes_deletions else found
+
+
+def mode_of(modify: Modify, updates: UpdateKind) -> ChangelogMode:
+    """The row kinds of a changelog."""
+    kinds: list[RowKind] = []
+    if Modify.UPDATE in modify:
+        kinds.append(RowKind.UPDATE_AFTER)
+        if updates is UpdateKind.BEFORE_AND_AFTER:
+            kinds.append(RowKind.UPDATE_BEFORE)
+    if Modify.DELETE in modify:
+        kinds.append(RowKind.DELETE)
+    return ChangelogMode.of(*kinds)

@@ -1,0 +1,28 @@
+"""Scalars as expressions of the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from headrace.common.configuration import Configuration
+from headrace.expressions.evaluation import Bound
+from headrace.table.expressions import ExpressionCompiler
+from headrace.table.logical.scalars import Scalar
+from headrace.table.logical.schema import Schema
+from headrace.table.physical.scalar_text import infix_text
+
+if TYPE_CHECKING:
+    from headrace.table.physical.translation import GraphBuilder
+
+
+def compiled(scalar: Scalar, schema: Schema, builder: GraphBuilder) -> Bound:
+    """A scalar over columns as an expression of the graph."""
+    return compiled_all((scalar,), schema, builder.settings)[0]
+
+
+def compiled_all(scalars: Sequence[Scalar], schema: Schema, settings: Configuration) -> list[Bound]:
+    """Scalars over columns as expressions of the graph."""
+    zone = settings.get_string("table.local-time-zone", "UTC")
+    compiler = ExpressionCompiler(lambda scalar: infix_text(scalar, schema.names), zone)
+    return [compiler.compile(scalar) for scalar in scalars]

@@ -1,0 +1,140 @@
+"""From logical relations to physical nodes: one rule for each kind of relation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from headrace.common.configuration import Configuration
+from headrace.table.connectors import TABLE_CONNECTORS, TableContext
+from headrace.table.connectors.table_source import TableSource
+from headrace.table.logical import relations as logical
+from headrace.table.logical.relations import Relation
+from headrace.table.logical.schema import Schema
+from headrace.table.physical.basic import TableSourceScan, Union, ValuesScan, WatermarkAssigner
+from headrace.table.physical.calcs import filtered, projected
+from headrace.table.physical.errors import PlanningError
+from headrace.table.physical.node import PhysicalNode, with_unique_names
+from headrace.table.physical.sinks import Sink
+
+R = TypeVar("R", bound=Relation)
+
+
+@dataclass(frozen=True)
+class ConversionContext:
+    """What physical nodes depend on beside their relations.
+
+    Attributes:
+        is_batch: whether the statement runs in batch mode.
+        settings: the configuration of the session.
+    """
+
+    is_batch: bool
+    settings: Configuration
+
+
+Rule = Callable[[Any, ConversionContext], PhysicalNode]
+
+RULES: Final[dict[type[Relation], Rule]] = {}
+"""By class of relation; modules of rules add their own."""
+
+
+def conversion_rule(kind: type[Relation]) -> Callable[[Rule], Rule]:
+    """Have a function make the physical node of a kind of relation."""
+
+    def register(rule: Rule) -> Rule:
+        RULES[kind] = rule
+        return rule
+
+    return register
+
+
+def converted(relation: Relation, context: ConversionContext) -> PhysicalNode:
+    """The physical tree of a relation.
+
+    Raises:
+        PlanningError: when no operator computes it.
+    """
+    rule = RULES.get(type(relation))
+    if rule is None:
+        raise PlanningError(f"{type(relation).__name__} cannot be executed yet")
+    return rule(relation, context)
+
+
+@conversion_rule(logical.Scan)
+def _scan(scan: logical.Scan, context: ConversionContext) -> PhysicalNode:
+    return TableSourceScan(scan, table_source(scan, context))
+
+
+def table_source(scan: logical.Scan, context: ConversionContext) -> TableSource:
+    """The source of a table.
+
+    Raises:
+        PlanningError: when the table has no connector.
+        ConfigurationError: when there is no such connector, or options are wrong.
+    """
+    if isinstance(scan.inline, TableSource):
+        return scan.inline
+    table = _context(scan.path, scan, context)
+    return TABLE_CONNECTORS.load(_connector(table, scan.options)).create_source(table)
+
+
+def _context(
+    path: tuple[str, str, str], table: logical.Scan | logical.Sink, context: ConversionContext
+) -> TableContext:
+    names = table.columns.names
+    metadata = {read.index for read in table.metadata}
+    physical = Schema(tuple(each for index, each in enumerate(table.columns) if index not in metadata))
+    return TableContext(
+        path=path,
+        columns=physical.row_type(),
+        primary_key=tuple(names[index] for index in table.primary_key),
+        partition_keys=table.partition_keys,
+        options={key: value for key, value in table.options if key != "connector"},
+        settings=context.settings,
+    )
+
+
+def _connector(table: TableContext, options: tuple[tuple[str, Any], ...]) -> str:
+    for key, value in options:
+        if key == "connector":
+            return str(value)
+    raise PlanningError(f"table {table.name} has no option 'connector', which says where its rows are: give it one")
+
+
+@conversion_rule(logical.Values)
+def _values(values: logical.Values, _: ConversionContext) -> PhysicalNode:
+    return ValuesScan(values.rows, with_unique_names(values.columns))
+
+
+@conversion_rule(logical.WatermarkAssigner)
+def _watermark(assigner: logical.WatermarkAssigner, context: ConversionContext) -> PhysicalNode:
+    return WatermarkAssigner(converted(assigner.input, context), assigner.rowtime, assigner.watermark)
+
+
+@conversion_rule(logical.Project)
+def _project(project: logical.Project, context: ConversionContext) -> PhysicalNode:
+    return projected(converted(project.input, context), project.expressions, project.names)
+
+
+@conversion_rule(logical.Filter)
+def _filter(relation: logical.Filter, context: ConversionContext) -> PhysicalNode:
+    return filtered(converted(relation.input, context), relation.condition)
+
+
+@conversion_rule(logical.SetOperation)
+def _set_operation(operation: logical.SetOperation, context: ConversionContext) -> PhysicalNode:
+    if operation.operator is not logical.SetOperator.UNION or not operation.is_all:
+        raise PlanningError(f"{operation.operator.name} cannot be executed yet")
+    arms = tuple(converted(arm, context) for arm in operation.arms)
+    return Union(arms, with_unique_names(operation.columns))
+
+
+@conversion_rule(logical.Sink)
+def _sink(sink: logical.Sink, context: ConversionContext) -> PhysicalNode:
+    table = _context(sink.path, sink, context)
+    target = sink.inline
+    if target is None:
+        target = TABLE_CONNECTORS.load(_connector(table, sink.options)).create_sink(table)
+    return Sink(converted(sink.input, context), sink, target)

@@ -1,0 +1,168 @@
+"""Logical relations as text: the abstract syntax tree of ``EXPLAIN``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from headrace.table.logical import relations as logical
+from headrace.table.logical.relations import Relation
+from headrace.table.logical.scalars import AggregateCall, SortKey
+from headrace.table.physical.explain import tree_text
+from headrace.table.physical.node import unique_names
+from headrace.table.physical.scalar_text import CalciteText, literal_text, record_type_text
+
+Terms = Iterator[tuple[str, str]]
+
+
+def logical_text(roots: Sequence[Relation]) -> str:
+    """The text of logical trees."""
+    return "\n\n".join(tree_text(root, _line, lambda node: node.inputs) for root in roots)
+
+
+def _line(relation: Relation) -> str:
+    name, terms = _TERMS[type(relation)]
+    if isinstance(relation, logical.SetOperation):
+        name = f"Logical{relation.operator.value}"
+    return f"{name}({', '.join(f'{key}=[{value}]' for key, value in terms(relation))})"
+
+
+def _indented(relation: Relation, depth: int = 0) -> str:
+    """A tree without lines between its nodes, as subqueries are written."""
+    below = "".join(f"\n{_indented(child, depth + 1)}" for child in relation.inputs)
+    return f"{'  ' * depth}{_line(relation)}{below}"
+
+
+_text = CalciteText(lambda index: f"${index}", _indented)
+
+
+def _table(path: Sequence[str]) -> str:
+    return f"[{', '.join(path)}]"
+
+
+def _scan(scan: logical.Scan) -> Terms:
+    parts = [_table(scan.path)]
+    if scan.metadata:
+        parts = [_table([*scan.path, f"metadata=[{', '.join(read.key for read in scan.metadata)}]"])]
+    yield "table", ", ".join(parts)
+
+
+def _values(values: logical.Values) -> Terms:
+    rows = (f"{{ {', '.join(literal_text(each).removeprefix('_UTF-16LE') for each in row)} }}" for row in values.rows)
+    yield "tuples", f"[{', '.join(rows)}]"
+
+
+def _watermark(assigner: logical.WatermarkAssigner) -> Terms:
+    yield "rowtime", assigner.input.schema.names[assigner.rowtime]
+    yield "watermark", _text(assigner.watermark)
+
+
+def _project(project: logical.Project) -> Terms:
+    yield from zip(unique_names(project.names), map(_text, project.expressions), strict=True)
+
+
+def _filter(relation: logical.Filter) -> Terms:
+    yield "condition", _text(relation.condition)
+    if relation.correlation is not None:
+        yield "variablesSet", f"[{relation.correlation}]"
+
+
+def _aggregate(aggregate: logical.Aggregate) -> Terms:
+    yield "group", _braces(aggregate.group)
+    if not aggregate.is_simple:
+        yield "groups", f"[{', '.join(map(_braces, aggregate.grouping_sets))}]"
+    names = unique_names(aggregate.names)[len(aggregate.group) :]
+    yield from ((name, _aggregate_call(call)) for name, call in zip(names, aggregate.calls, strict=True))
+
+
+def _braces(indices: Sequence[int]) -> str:
+    return f"{{{', '.join(map(str, indices))}}}"
+
+
+def _aggregate_call(call: AggregateCall) -> str:
+    operands = ", ".join(f"${index}" for index in call.operands)
+    text = f"{call.function}({'DISTINCT ' if call.is_distinct else ''}{operands})"
+    if call.order_by:
+        text += f" WITHIN GROUP ([{', '.join(_sort_key(key) for key in call.order_by)}])"
+    return text if call.filter is None else f"{text} FILTER ${call.filter}"
+
+
+def _direction(key: SortKey) -> str:
+    return f"{'DESC' if key.descending else 'ASC'}-nulls-{'first' if key.nulls_first else 'last'}"
+
+
+def _sort_key(key: SortKey) -> str:
+    return f"{key.index} {_direction(key)}"
+
+
+def _sort(sort: logical.Sort) -> Terms:
+    yield from ((f"sort{number}", f"${key.index}") for number, key in enumerate(sort.keys))
+    yield from ((f"dir{number}", _direction(key)) for number, key in enumerate(sort.keys))
+    if sort.offset:
+        yield "offset", str(sort.offset)
+    if sort.limit is not None:
+        yield "fetch", str(sort.limit)
+
+
+def _window(window: logical.WindowTableFunction) -> Terms:
+    schema = window.input.schema
+    source = "TABLE(#0)"
+    if window.partition_by:
+        source += f" PARTITION BY({', '.join(f'${index}' for index in window.partition_by)})"
+    arguments = [source, f"DESCRIPTOR(_UTF-16LE'{schema.names[window.time_column]}')"]
+    arguments += [f"{each}:INTERVAL SECOND" for each in (window.step, window.size) if each is not None]
+    if window.offset:
+        arguments.append(f"{window.offset}:INTERVAL SECOND")
+    yield "invocation", f"{window.kind.value}({', '.join(arguments)})"
+    yield "rowType", _row_type(window)
+
+
+def _row_type(relation: Relation) -> str:
+    schema = relation.schema
+    return record_type_text(schema.names, schema.types, [field.time for field in schema])
+
+
+def _table_function(scan: logical.TableFunctionScan) -> Terms:
+    yield "invocation", f"{scan.function}({', '.join(map(_text, scan.operands))})"
+    yield "rowType", _row_type(scan)
+
+
+def _join(join: logical.Join) -> Terms:
+    yield "condition", _text(join.condition)
+    yield "joinType", join.kind.value
+
+
+def _correlate(correlate: logical.Correlate) -> Terms:
+    yield "correlation", correlate.correlation
+    yield "joinType", correlate.kind.value
+    yield "requiredColumns", _braces(correlate.required)
+
+
+def _sink(sink: logical.Sink) -> Terms:
+    yield "table", ".".join(sink.path)
+    yield "fields", ", ".join(unique_names(sink.input.schema.names))
+    if sink.on_conflict is not None:
+        yield "conflictBehavior", sink.on_conflict
+
+
+def _all(operation: logical.SetOperation) -> Terms:
+    yield "all", str(operation.is_all).lower()
+
+
+_TERMS: Final[dict[type[Relation], tuple[str, Callable[[Any], Terms]]]] = {
+    logical.Scan: ("LogicalTableScan", _scan),
+    logical.Values: ("LogicalValues", _values),
+    logical.WatermarkAssigner: ("LogicalWatermarkAssigner", _watermark),
+    logical.Project: ("LogicalProject", _project),
+    logical.Filter: ("LogicalFilter", _filter),
+    logical.Aggregate: ("LogicalAggregate", _aggregate),
+    logical.Sort: ("LogicalSort", _sort),
+    logical.WindowTableFunction: ("LogicalTableFunctionScan", _window),
+    logical.TableFunctionScan: ("LogicalTableFunctionScan", _table_function),
+    logical.Unnest: ("Uncollect", lambda unnest: iter(())),
+    logical.Snapshot: ("LogicalSnapshot", lambda snapshot: iter([("period", _text(snapshot.period))])),
+    logical.Join: ("LogicalJoin", _join),
+    logical.Correlate: ("LogicalCorrelate", _correlate),
+    logical.SetOperation: ("LogicalUnion", _all),
+    logical.Sink: ("LogicalSink", _sink),
+}

@@ -1,0 +1,104 @@
+"""What all physical nodes have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from headrace.table.connectors.changelog_mode import ChangelogMode
+from headrace.table.logical.node import LogicalNode, walk
+from headrace.table.logical.scalars import Scalar
+from headrace.table.logical.schema import Schema
+from headrace.table.physical.changelog_rules import PASSING, ChangelogRule
+
+if TYPE_CHECKING:
+    from headrace.graph.stream_graph import Edge
+    from headrace.table.physical.translation import GraphBuilder
+
+Edges = tuple["Edge", ...]
+"""What reaches one input of an operator: of a union several edges."""
+
+
+class ScalarText(Protocol):
+    """Writes a scalar over columns of some names, as plans show it."""
+
+    def __call__(self, scalar: Scalar, names: Sequence[str]) -> str:
+        """The text."""
+
+
+Terms = Iterator[tuple[str, str]]
+"""What a plan says of a node: names, and texts for the brackets behind them."""
+
+
+@dataclass(frozen=True)
+class PhysicalNode(LogicalNode):
+    """A node of a physical plan. The names of its columns are all different.
+
+    Attributes:
+        mode: the row kinds that it gives; insertions alone until the changelog is inferred.
+
+    Class attributes:
+        name: as plans show it.
+        changelog: what it does in a changelog; by itself, what its inputs do.
+    """
+
+    name: ClassVar[str]
+    changelog: ClassVar[ChangelogRule] = PASSING
+    mode: ChangelogMode = field(default=ChangelogMode.INSERT, kw_only=True)
+
+    @property
+    def inputs(self) -> tuple[PhysicalNode, ...]:
+        """The nodes that it reads from."""
+        return self.parts(PhysicalNode)
+
+    @property
+    def schema(self) -> Schema:
+        """Its columns."""
+        raise NotImplementedError
+
+    def terms(self, text: ScalarText) -> Terms:
+        """What a plan says of it; ``text`` writes scalars in the form of that plan."""
+        yield from ()
+
+    def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
+        """Adds its operators to the graph.
+
+        Args:
+            builder: has the graph.
+            inputs: what its inputs have become.
+
+        Returns:
+            Where its rows come from.
+        """
+        raise NotImplementedError
+
+    def walk(self) -> Iterator[PhysicalNode]:
+        """It and all nodes below it, each before its inputs."""
+        return walk(self, PhysicalNode)
+
+    def with_inputs(self, inputs: Sequence[PhysicalNode]) -> PhysicalNode:
+        """The same node over other inputs."""
+        return self.with_parts(PhysicalNode, inputs)
+
+
+def names_text(names: Sequence[str]) -> str:
+    """Names with commas between them."""
+    return ", ".join(names)
+
+
+def unique_names(names: Sequence[str]) -> tuple[str, ...]:
+    """The names, those that are there already with the lowest number behind them that makes them new."""
+    taken: dict[str, None] = {}
+    for name in names:
+        found, number = name, 0
+        while found in taken:
+            found, number = f"{name}{number}", number + 1
+        taken[found] = None
+    return tuple(taken)
+
+
+def with_unique_names(schema: Schema) -> Schema:
+    """The same columns by names that are all different."""
+    names = unique_names(schema.names)
+    return schema if names == schema.names else schema.renamed(names)

@@ -1,0 +1,63 @@
+"""The way from a logical relation to an annotated physical plan, and from there to the stream graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headrace.common.configuration import Configuration
+from headrace.graph.stream_graph import StreamGraph
+from headrace.table.logical.relations import Relation
+from headrace.table.physical import aggregates  # noqa: F401 - its conversions
+from headrace.table.physical.changelog import ChangelogInference, infer_sink
+from headrace.table.physical.changelog_rules import UpdateKind
+from headrace.table.physical.changes import DropUpdateBefore
+from headrace.table.physical.conversion import ConversionContext, converted
+from headrace.table.physical.explain import node_line
+from headrace.table.physical.node import Edges, PhysicalNode
+from headrace.table.physical.scalar_text import calcite_text
+from headrace.table.physical.sinks import Sink
+from headrace.table.physical.translation import GraphBuilder
+
+
+@dataclass(frozen=True)
+class Planner:
+    """Plans statements.
+
+    Attributes:
+        is_batch: whether they run in batch mode.
+        settings: the configuration of the session.
+    """
+
+    is_batch: bool
+    settings: Configuration
+
+    def plan(self, relations: Sequence[Relation], *, is_collected: bool = False) -> list[PhysicalNode]:
+        """The physical plans of statements that become one job.
+
+        Args:
+            relations: what they mean.
+            is_collected: whether the rows of a query go to the program, which sees what was before an update.
+
+        Raises:
+            PlanningError: when no plan computes them.
+        """
+        context = ConversionContext(self.is_batch, self.settings)
+        roots = [converted(relation, context) for relation in relations]
+        return roots if self.is_batch else [self._with_modes(root, is_collected=is_collected) for root in roots]
+
+    def _with_modes(self, root: PhysicalNode, *, is_collected: bool) -> PhysicalNode:
+        inference = ChangelogInference(DropUpdateBefore, _described)
+        if isinstance(root, Sink):
+            return infer_sink(inference, root, root.sink)
+        wanted = [UpdateKind.BEFORE_AND_AFTER, UpdateKind.ONLY_AFTER]
+        return inference.infer(root, wanted if is_collected else reversed(wanted))
+
+    def graph(self, roots: Sequence[PhysicalNode]) -> tuple[StreamGraph, list[Edges]]:
+        """The stream graph of plans, and where the rows of each come from."""
+        builder = GraphBuilder(StreamGraph(), self.is_batch, self.settings)
+        return builder.graph, [builder.translate(root) for root in roots]
+
+
+def _described(node: PhysicalNode) -> str:
+    return node_line(node, calcite_text, with_mode=False)

@@ -1,0 +1,81 @@
+"""From physical nodes to the stream graph, which knows nothing of SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from headrace.common.configuration import Configuration
+from headrace.common.logical_types import RowType
+from headrace.common.typeinfo import TypeInformation, Types
+from headrace.common.typeinfo.types import type_of_logical
+from headrace.expressions.evaluation import Bound, BoundColumn, BoundTuple
+from headrace.graph.partitioning import HASH, KeySelection
+from headrace.graph.specs import OperatorSpec, SelectSpec
+from headrace.graph.stream_graph import Edge, StreamGraph
+from headrace.state.keys import KeyCodec
+from headrace.table.logical.schema import Schema
+from headrace.table.physical.node import Edges, PhysicalNode, with_unique_names
+
+
+@dataclass(slots=True)
+class GraphBuilder:
+    """The graph that is made, and what its operators depend on.
+
+    A node that is read at several places is translated once.
+
+    Attributes:
+        graph: the graph.
+        is_batch: whether the job runs in batch mode.
+        settings: the configuration of the session.
+    """
+
+    graph: StreamGraph
+    is_batch: bool
+    settings: Configuration
+    _made: dict[int, tuple[PhysicalNode, Edges]] = field(default_factory=dict)
+
+    def translate(self, node: PhysicalNode) -> Edges:
+        """What a node has become, with all that it reads from."""
+        known = self._made.get(id(node))
+        if known is None:
+            edges = node.translate(self, [self.translate(child) for child in node.inputs])
+            known = self._made[id(node)] = (node, edges)
+        return known[1]
+
+    def add(self, spec: OperatorSpec, name: str, *inputs: Edges) -> Edges:
+        """Add an operator."""
+        edges = (replace(edge, input_index=index) for index, given in enumerate(inputs) for edge in given)
+        return (Edge(self.graph.add(spec, name, tuple(edges)).id),)
+
+    def select(self, edges: Edges, columns: Sequence[Bound], schema: Schema, name: str) -> Edges:
+        """Add an operator that computes columns."""
+        return self.add(SelectSpec(tuple(columns), record_type(schema)), name, edges)
+
+
+def record_type(schema: Schema) -> TypeInformation:
+    """The type of the records of a schema. Every column may be null: what a type promises, operators do not rely on."""
+    named = with_unique_names(schema)
+    names = tuple(name or f"EXPR${index}" for index, name in enumerate(named.names))
+    return type_of_logical(RowType(names, tuple(kind.as_nullable() for kind in named.types)))
+
+
+def column(schema: Schema, index: int) -> BoundColumn:
+    """A column as an expression of the graph."""
+    return BoundColumn(schema.names[index], type_of_logical(schema.types[index].as_nullable()), index)
+
+
+def by_key(edges: Edges, schema: Schema, keys: Sequence[int]) -> Edges:
+    """The edges with their records keyed by some columns, of which any may be null; without columns all are one key."""
+    columns = tuple(column(schema, index) for index in keys)
+    key_type = Types.TUPLE([each.type for each in columns])
+    names = tuple(each.text for each in columns)
+    selection = KeySelection(
+        codec=KeyCodec.for_type(key_type),
+        selector=None,
+        fields=names,
+        is_single=False,
+        expression=BoundTuple(f"({', '.join(names)})", key_type, columns),
+        names=names,
+    )
+    return tuple(replace(edge, partitioning=HASH, key=selection) for edge in edges)

@@ -1,0 +1,98 @@
+"""``OVER`` in projections becomes a relation of its own, with a projection below and one above it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from headrace.table.logical import relations as logical
+from headrace.table.logical.relations import OverAggregate, OverFunction, Project, Relation
+from headrace.table.logical.scalars import Frame, InputRef, Literal, OrderKey, OverCall, Scalar, SortKey
+
+_RANKS = frozenset(("ROW_NUMBER", "RANK", "DENSE_RANK"))
+
+
+@dataclass(frozen=True)
+class _Window:
+    """What calls have in common that one node computes: the partition, the order and the frame."""
+
+    partition_by: tuple[Scalar, ...]
+    order_by: tuple[OrderKey, ...]
+    frame: Frame | None
+
+    @staticmethod
+    def of(call: OverCall) -> _Window:
+        # A rank has no frame, whatever is said of one.
+        return _Window(call.partition_by, call.order_by, None if call.function in _RANKS else call.frame)
+
+
+def with_over_aggregates(relation: Relation) -> Relation:
+    """The relation without calls of ``OVER`` in projections."""
+    return relation.transform(_split)
+
+
+def _split(relation: Relation) -> Relation:
+    if not isinstance(relation, Project):
+        return relation
+    calls = list(
+        dict.fromkeys(node for each in relation.expressions for node in each.walk() if isinstance(node, OverCall))
+    )
+    if not calls:
+        return relation
+    below = _Below(relation.input)
+    windows: dict[_Window, list[OverCall]] = {}
+    for call in calls:
+        windows.setdefault(_Window.of(call), []).append(call)
+    prepared = {call: below.function(call) for call in calls}
+    keys = {window: below.keys(window) for window in windows}
+    node, places = below.relation(), dict[OverCall, InputRef]()
+    for number, (window, of_window) in enumerate(windows.items()):
+        partition_by, order_by = keys[window]
+        width = len(node.schema)
+        names = tuple(f"w{number}$o{place}" for place in range(len(of_window)))
+        functions = tuple(prepared[call] for call in of_window)
+        frame = window.frame or of_window[0].frame
+        node = OverAggregate(node, partition_by, order_by, frame, functions, names)
+        places |= {
+            call: InputRef(width + place, type=call.type, time=call.time) for place, call in enumerate(of_window)
+        }
+    expressions = tuple(_replaced(each, places) for each in relation.expressions)
+    return replace(relation, input=node, expressions=expressions)
+
+
+def _replaced(scalar: Scalar, places: dict[OverCall, InputRef]) -> Scalar:
+    if isinstance(scalar, OverCall):
+        return places[scalar]
+    parts = scalar.parts(Scalar)
+    return scalar.with_parts(Scalar, [_replaced(part, places) for part in parts]) if parts else scalar
+
+
+class _Below:
+    """The projection below: the columns of the input, and behind them what calls look at that is no column."""
+
+    def __init__(self, given: Relation) -> None:
+        self._given = given
+        self._added: dict[Scalar, int] = {}
+
+    def place(self, scalar: Scalar) -> int:
+        """The column with the values of a scalar."""
+        if isinstance(scalar, InputRef):
+            return scalar.index
+        return self._added.setdefault(scalar, len(self._given.schema) + len(self._added))
+
+    def function(self, call: OverCall) -> OverFunction:
+        operands = tuple(map(self.place, call.operands))
+        return OverFunction(call.function, operands, call.type, call.is_distinct, call.ignores_nulls)
+
+    def keys(self, window: _Window) -> tuple[tuple[int, ...], tuple[SortKey, ...]]:
+        partition_by = tuple(dict.fromkeys(self.place(each) for each in window.partition_by))
+        ordered = (key for key in window.order_by if not isinstance(key.operand, Literal))
+        return partition_by, tuple(SortKey(self.place(key.operand), key.descending, key.nulls_first) for key in ordered)
+
+    def relation(self) -> Relation:
+        if not self._added:
+            return self._given
+        schema = self._given.schema
+        columns: Sequence[Scalar] = [self._given.column(index) for index in range(len(schema))]
+        names = (*schema.names, *(f"${len(schema) + number}" for number in range(len(self._added))))
+        return logical.Project(self._given, (*columns, *self._added), names)

@@ -1,0 +1,132 @@
+"""The first rows of groups in an order (Top-N): a filter of a rank that is computed for all rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from headrace.table.logical.relations import Filter, OverAggregate, Project, Relation, Sort
+from headrace.table.logical.scalars import Call, InputRef, Literal, Scalar, SortKey, conjuncts
+from headrace.table.logical.schema import Field, Schema
+from headrace.table.rules.conditions import all_of, substituted
+
+RANKS = frozenset(("ROW_NUMBER", "RANK", "DENSE_RANK"))
+
+
+@dataclass(frozen=True)
+class Rank(Relation):
+    """The rows of each group whose rank lies in a range; with ``shows_rank`` the rank is the last column.
+
+    Attributes:
+        function: ``ROW_NUMBER``, ``RANK`` or ``DENSE_RANK``.
+        start: the first rank, from 1.
+        end: the last one; None where a column says it.
+        end_column: that column.
+    """
+
+    input: Relation
+    function: str
+    partition_by: tuple[int, ...]
+    order_by: tuple[SortKey, ...]
+    start: int
+    end: int | None
+    rank: Field
+    end_column: int | None = None
+    shows_rank: bool = True
+
+    @cached_property
+    def schema(self) -> Schema:
+        given = self.input.schema
+        return Schema((*given, self.rank)) if self.shows_rank else given
+
+
+def with_ranks(relation: Relation) -> Relation:
+    """The relation with Top-N recognised."""
+    return relation.transform(_recognised)
+
+
+def _recognised(relation: Relation) -> Relation:
+    if not isinstance(relation, Filter) or relation.correlation is not None:
+        return relation
+    project = relation.input if isinstance(relation.input, Project) else None
+    over = relation.input if project is None else project.input
+    if not isinstance(over, OverAggregate) or len(over.calls) != 1 or over.calls[0].function not in RANKS:
+        return relation
+    condition = relation.condition if project is None else substituted(relation.condition, project.expressions)
+    column = len(over.input.schema)
+    bounds = [_Bound.of(each, column) for each in conjuncts(condition)]
+    ranged = [bound for bound in bounds if bound is not None]
+    rest = [each for each, bound in zip(conjuncts(condition), bounds, strict=True) if bound is None]
+    found = _ranked(over, ranged)
+    if found is None:
+        return relation
+    if any(isinstance(node, InputRef) and node.index == column for each in rest for node in each.walk()):
+        return relation
+    node: Relation = found if not rest else Filter(found, all_of(rest))
+    return node if project is None else replace(project, input=node)
+
+
+def _ranked(over: OverAggregate, bounds: list[_Bound]) -> Rank | None:
+    """The node; None when no bound says where it ends."""
+    start, end, end_column = 1, None, None
+    for bound in bounds:
+        if bound.column is not None:
+            end_column = bound.column
+        start = max(start, bound.low)
+        if bound.high is not None:
+            end = bound.high if end is None else min(end, bound.high)
+    if end is None and end_column is None:
+        return None
+    call, field = over.calls[0], over.schema[len(over.input.schema)]
+    column = None if end is not None else end_column
+    return Rank(over.input, call.function, over.partition_by, over.order_by, start, end, field, column)
+
+
+@dataclass(frozen=True)
+class _Bound:
+    """What a condition says of a rank: a range, or the column with its end."""
+
+    low: int = 1
+    high: int | None = None
+    column: int | None = None
+
+    @staticmethod
+    def of(condition: Scalar, column: int) -> _Bound | None:
+        """The bound that a condition is; None when it is none."""
+        if not isinstance(condition, Call) or len(condition.operands) != 2:
+            return None
+        left, right = map(_without_cast, condition.operands)
+        function = condition.function
+        if isinstance(right, InputRef) and right.index == column:
+            left, right, function = right, left, _MIRRORED.get(function, "")
+        if not (isinstance(left, InputRef) and left.index == column):
+            return None
+        if isinstance(right, Literal) and isinstance(right.value, int):
+            return _of_number(function, right.value)
+        if isinstance(right, InputRef) and right.index < column and function == "<=":
+            return _Bound(column=right.index)
+        return None
+
+
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
+
+
+def _of_number(function: str, number: int) -> _Bound | None:
+    return {
+        "=": _Bound(number, number),
+        "<": _Bound(high=number - 1),
+        "<=": _Bound(high=number),
+        ">": _Bound(number + 1),
+        ">=": _Bound(number),
+    }.get(function)
+
+
+def _without_cast(scalar: Scalar) -> Scalar:
+    from headrace.table.logical.scalars import Cast
+
+    return _without_cast(scalar.operand) if isinstance(scalar, Cast) else scalar
+
+
+def sorted_limit(sort: Sort) -> Rank:
+    """``ORDER BY ... LIMIT`` as Top-N of all rows."""
+    raise NotImplementedError(sort)
