@@ -18,6 +18,7 @@ from headrace.table.physical.node import Edges, PhysicalNode
 from headrace.table.physical.scalar_text import calcite_text
 from headrace.table.physical.sinks import Sink
 from headrace.table.physical.translation import GraphBuilder
+from headrace.table.rules.optimizer import optimized
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Planner:
             PlanningError: when no plan computes them.
         """
         context = ConversionContext(self.is_batch, self.settings)
-        roots = [converted(relation, context) for relation in relations]
+        roots = [converted(optimized(relation), context) for relation in relations]
         return roots if self.is_batch else [self._with_modes(root, is_collected=is_collected) for root in roots]
 
     def _with_modes(self, root: PhysicalNode, *, is_collected: bool) -> PhysicalNode:

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, ClassVar
 
 from headrace.table.logical import relations as logical
 from headrace.table.logical.relations import Relation
 from headrace.table.logical.scalars import InputRef, OverCall, Scalar, SortKey, Subquery, input_refs
 from headrace.table.logical.schema import Schema
+from headrace.table.rules.rank import Rank
 
-Needed = frozenset[int]
+Needed = tuple[int, ...]
+"""Columns that are needed, each once, in the order in which they are wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +26,7 @@ class Pruned:
 
     Attributes:
         relation: the relation.
-        kept: which columns of the former one it has, ascending; those that are needed are among them.
+        kept: which columns of the former one it has, in their order; those that are needed are among them.
     """
 
     relation: Relation
@@ -36,33 +38,14 @@ class Pruned:
         return {before: now for now, before in enumerate(self.kept)}
 
 
-def pruned(relation: Relation) -> Relation:
-    """The relation, in which columns are left out that nobody reads."""
-    return _prune(relation, frozenset(range(len(relation.schema)))).relation
+def pruned(relation: Relation, *, through_watermarks: bool = True) -> Relation:
+    """The relation, in which columns are left out that nobody reads.
 
-
-def _prune(relation: Relation, needed: Needed) -> Pruned:
-    rule = _RULES.get(type(relation), _whole)
-    return rule(relation, needed)
-
-
-def _whole(relation: Relation, _: Needed) -> Pruned:
-    """All columns of the relation and of its inputs stay."""
-    inputs = [pruned(each) for each in relation.inputs]
-    return _all(relation.with_parts(Relation, inputs))
-
-
-def _all(relation: Relation) -> Pruned:
-    return Pruned(relation, tuple(range(len(relation.schema))))
-
-
-def exactly(relation: Relation, needed: Iterable[int]) -> Relation:
-    """The relation with some columns, in order, and no others."""
-    wanted = sorted(set(needed))
-    found = _prune(relation, frozenset(wanted))
-    if found.kept == tuple(wanted):
-        return found.relation
-    return projected(found.relation, [found.places[index] for index in wanted])
+    Args:
+        relation: the relation.
+        through_watermarks: whether columns that are computed of a table's below its watermark may go, too.
+    """
+    return _Pruner(through_watermarks).whole(relation)
 
 
 def projected(relation: Relation, indices: Sequence[int]) -> Relation:
@@ -80,20 +63,22 @@ def moved(scalar: Scalar, places: Mapping[int, int]) -> Scalar:
     return scalar.transform(move)
 
 
-def refs(*scalars: Scalar) -> set[int]:
+def refs(*scalars: Scalar) -> Needed:
     """The columns that scalars read."""
-    return {index for scalar in scalars for index in input_refs(scalar)}
+    return distinct(index for scalar in scalars for index in input_refs(scalar))
 
 
-def _project(project: logical.Project, needed: Needed) -> Pruned:
-    kept = tuple(sorted(needed)) or (0,)
-    if any(isinstance(node, OverCall | Subquery) for each in project.expressions for node in each.walk()):
-        kept = tuple(range(len(project.expressions)))
-    expressions = [project.expressions[index] for index in kept]
-    below = _prune(project.input, frozenset(refs(*expressions)))
-    moves = tuple(moved(each, below.places) for each in expressions)
-    made = replace(project, input=below.relation, expressions=moves, names=tuple(project.names[i] for i in kept))
-    return Pruned(_without_identity(made), kept)
+def distinct(*indices: Iterable[int]) -> Needed:
+    """The indices, each once."""
+    return tuple(dict.fromkeys(index for each in indices for index in each))
+
+
+def _keys(keys: Sequence[SortKey], places: Mapping[int, int]) -> tuple[SortKey, ...]:
+    return tuple(replace(key, index=places[key.index]) for key in keys)
+
+
+def _all(relation: Relation) -> Pruned:
+    return Pruned(relation, tuple(range(len(relation.schema))))
 
 
 def _without_identity(project: logical.Project) -> Relation:
@@ -105,110 +90,175 @@ def _without_identity(project: logical.Project) -> Relation:
     return project.input if is_identity and len(below) == len(project.expressions) else project
 
 
-def _filter(relation: logical.Filter, needed: Needed) -> Pruned:
-    if relation.correlation is not None or any(isinstance(node, Subquery) for node in relation.condition.walk()):
-        return _whole(relation, needed)
-    below = _prune(relation.input, needed | refs(relation.condition))
-    return Pruned(
-        replace(relation, input=below.relation, condition=moved(relation.condition, below.places)), below.kept
-    )
+@dataclass(frozen=True)
+class _Pruner:
+    """Prunes one tree, from the top down.
 
+    Attributes:
+        through_watermarks: whether columns below watermarks may go.
+    """
 
-def _watermark(assigner: logical.WatermarkAssigner, needed: Needed) -> Pruned:
-    if not isinstance(assigner.input, logical.Project):
-        return _whole(assigner, needed)
-    below = _prune(assigner.input, needed | {assigner.rowtime} | refs(assigner.watermark))
-    places = below.places
-    made = replace(
-        assigner,
-        input=below.relation,
-        rowtime=places[assigner.rowtime],
-        watermark=moved(assigner.watermark, places),
-    )
-    return Pruned(made, below.kept)
+    through_watermarks: bool
 
+    def prune(self, relation: Relation, needed: Needed) -> Pruned:
+        """A relation of which some columns are needed."""
+        rule = self._RULES.get(type(relation))
+        return self.opaque(relation) if rule is None else rule(self, relation, needed)
 
-def _keys(keys: Sequence[SortKey], places: Mapping[int, int]) -> tuple[SortKey, ...]:
-    return tuple(replace(key, index=places[key.index]) for key in keys)
+    def whole(self, relation: Relation) -> Relation:
+        """A relation of which all columns are needed."""
+        return self.prune(relation, tuple(range(len(relation.schema)))).relation
 
+    def opaque(self, relation: Relation) -> Pruned:
+        """A relation that reads all columns of its inputs."""
+        return _all(relation.with_parts(Relation, [self.whole(each) for each in relation.inputs]))
 
-def _sort(sort: logical.Sort, needed: Needed) -> Pruned:
-    below = _prune(sort.input, needed | {key.index for key in sort.keys})
-    return Pruned(replace(sort, input=below.relation, keys=_keys(sort.keys, below.places)), below.kept)
+    def exactly(self, relation: Relation, wanted: Sequence[int]) -> Relation:
+        """A relation with some columns, in order, and no others."""
+        found = self.prune(relation, tuple(wanted))
+        if found.kept == tuple(wanted):
+            return found.relation
+        return projected(found.relation, [found.places[index] for index in wanted])
 
+    def _project(self, project: logical.Project, needed: Needed) -> Pruned:
+        nodes = [node for each in project.expressions for node in each.walk()]
+        if any(isinstance(node, Subquery) for node in nodes):
+            return self.opaque(project)
+        kept = needed or (0,)
+        if any(isinstance(node, OverCall) for node in nodes):
+            kept = tuple(range(len(project.expressions)))
+        expressions = [project.expressions[index] for index in kept]
+        below = self.prune(project.input, refs(*expressions))
+        moves = tuple(moved(each, below.places) for each in expressions)
+        made = replace(project, input=below.relation, expressions=moves, names=tuple(project.names[i] for i in kept))
+        return Pruned(_without_identity(made), kept)
 
-def _aggregate(aggregate: logical.Aggregate, _: Needed) -> Pruned:
-    calls = aggregate.calls
-    read = {*aggregate.group, *(index for call in calls for index in call.operands)}
-    read |= {call.filter for call in calls if call.filter is not None}
-    read |= {key.index for call in calls for key in call.order_by}
-    below = _prune(aggregate.input, frozenset(read))
-    places = below.places
-    if len(places) == len(aggregate.input.schema):
-        return _all(replace(aggregate, input=below.relation))
-    made = replace(
-        aggregate,
-        input=below.relation,
-        group=tuple(places[index] for index in aggregate.group),
-        grouping_sets=tuple(tuple(places[index] for index in keys) for keys in aggregate.grouping_sets),
-        calls=tuple(
-            replace(
-                call,
-                operands=tuple(places[index] for index in call.operands),
-                filter=None if call.filter is None else places[call.filter],
-                order_by=_keys(call.order_by, places),
-            )
-            for call in calls
-        ),
-    )
-    return _all(made)
+    def _filter(self, relation: logical.Filter, needed: Needed) -> Pruned:
+        if relation.correlation is not None or any(isinstance(node, Subquery) for node in relation.condition.walk()):
+            return self.opaque(relation)
+        below = self.prune(relation.input, distinct(needed, refs(relation.condition)))
+        return Pruned(
+            replace(relation, input=below.relation, condition=moved(relation.condition, below.places)), below.kept
+        )
 
+    def _watermark(self, assigner: logical.WatermarkAssigner, needed: Needed) -> Pruned:
+        if not (self.through_watermarks and isinstance(assigner.input, logical.Project)):
+            return self.opaque(assigner)
+        below = self.prune(assigner.input, distinct(needed, [assigner.rowtime], refs(assigner.watermark)))
+        places = below.places
+        made = replace(
+            assigner,
+            input=below.relation,
+            rowtime=places[assigner.rowtime],
+            watermark=moved(assigner.watermark, places),
+        )
+        return Pruned(made, below.kept)
 
-def _set_operation(operation: logical.SetOperation, needed: Needed) -> Pruned:
-    if not operation.is_all or operation.operator is not logical.SetOperator.UNION:
-        return _whole(operation, needed)
-    kept = tuple(sorted(needed)) or (0,)
-    arms = tuple(exactly(arm, kept) for arm in operation.arms)
-    columns = Schema(tuple(operation.columns[index] for index in kept))
-    return Pruned(replace(operation, arms=arms, columns=columns), kept)
+    def _sort(self, sort: logical.Sort, needed: Needed) -> Pruned:
+        below = self.prune(sort.input, distinct(needed, (key.index for key in sort.keys)))
+        return Pruned(replace(sort, input=below.relation, keys=_keys(sort.keys, below.places)), below.kept)
 
+    def _aggregate(self, aggregate: logical.Aggregate, _: Needed) -> Pruned:
+        calls = aggregate.calls
+        read = {*aggregate.group, *(index for call in calls for index in call.operands)}
+        read |= {call.filter for call in calls if call.filter is not None}
+        read |= {key.index for call in calls for key in call.order_by}
+        below = self.prune(aggregate.input, tuple(sorted(read)))
+        places = below.places
+        if len(places) == len(aggregate.input.schema):
+            return _all(replace(aggregate, input=below.relation))
+        made = replace(
+            aggregate,
+            input=below.relation,
+            group=tuple(places[index] for index in aggregate.group),
+            grouping_sets=tuple(tuple(places[index] for index in keys) for keys in aggregate.grouping_sets),
+            calls=tuple(
+                replace(
+                    call,
+                    operands=tuple(places[index] for index in call.operands),
+                    filter=None if call.filter is None else places[call.filter],
+                    order_by=_keys(call.order_by, places),
+                )
+                for call in calls
+            ),
+        )
+        return _all(made)
 
-def _window(window: logical.WindowTableFunction, needed: Needed) -> Pruned:
-    width = len(window.input.schema)
-    wanted = sorted({index for index in needed if index < width} | {window.time_column} | set(window.partition_by))
-    places = {before: now for now, before in enumerate(wanted)}
-    made = replace(
-        window,
-        input=exactly(window.input, wanted),
-        time_column=places[window.time_column],
-        partition_by=tuple(places[index] for index in window.partition_by),
-    )
-    return Pruned(made, (*wanted, *range(width, len(window.schema))))
+    def _set_operation(self, operation: logical.SetOperation, needed: Needed) -> Pruned:
+        if not operation.is_all or operation.operator is not logical.SetOperator.UNION:
+            return self.opaque(operation)
+        kept = needed or (0,)
+        arms = tuple(self.exactly(arm, kept) for arm in operation.arms)
+        columns = Schema(tuple(operation.columns[index] for index in kept))
+        return Pruned(replace(operation, arms=arms, columns=columns), kept)
 
+    def _window(self, window: logical.WindowTableFunction, needed: Needed) -> Pruned:
+        width = len(window.input.schema)
+        wanted = distinct((index for index in needed if index < width), [window.time_column], window.partition_by)
+        places = {before: now for now, before in enumerate(wanted)}
+        made = replace(
+            window,
+            input=self.exactly(window.input, wanted),
+            time_column=places[window.time_column],
+            partition_by=tuple(places[index] for index in window.partition_by),
+        )
+        return Pruned(made, (*wanted, *range(width, len(window.schema))))
 
-def _join(join: logical.Join, needed: Needed) -> Pruned:
-    width = len(join.left.schema)
-    read = needed | refs(join.condition)
-    lefts = sorted(index for index in read if index < width) or [0]
-    rights = sorted(index for index in read if index >= width) or [width]
-    kept = (*lefts, *rights)
-    places = {before: now for now, before in enumerate(kept)}
-    made = replace(
-        join,
-        left=exactly(join.left, lefts),
-        right=exactly(join.right, [index - width for index in rights]),
-        condition=moved(join.condition, places),
-    )
-    return Pruned(made, tuple(index for index in kept if index < len(join.schema)))
+    def _join(self, join: logical.Join, needed: Needed) -> Pruned:
+        width = len(join.left.schema)
+        read = distinct(needed, refs(join.condition))
+        lefts = sorted(index for index in read if index < width) or [0]
+        rights = sorted(index for index in read if index >= width) or [width]
+        kept = (*lefts, *rights)
+        places = {before: now for now, before in enumerate(kept)}
+        made = replace(
+            join,
+            left=self.exactly(join.left, lefts),
+            right=self.exactly(join.right, [index - width for index in rights]),
+            condition=moved(join.condition, places),
+        )
+        return Pruned(made, tuple(index for index in kept if index < len(join.schema)))
 
+    def _rank(self, rank: Rank, needed: Needed) -> Pruned:
+        width = len(rank.input.schema)
+        read = {index for index in needed if index < width} | {*rank.partition_by}
+        read |= {key.index for key in rank.order_by} | ({rank.end_column} if rank.end_column is not None else set())
+        wanted = sorted(read) or [0]
+        places = {before: now for now, before in enumerate(wanted)}
+        made = replace(
+            rank,
+            input=self.exactly(rank.input, wanted),
+            partition_by=tuple(places[index] for index in rank.partition_by),
+            order_by=_keys(rank.order_by, places),
+            end_column=None if rank.end_column is None else places[rank.end_column],
+            shows_rank=rank.shows_rank and width in needed,
+        )
+        return Pruned(made, (*wanted, *([width] if made.shows_rank else [])))
 
-_RULES: Final[dict[type[Relation], Callable[[Any, Needed], Pruned]]] = {
-    logical.Project: _project,
-    logical.Filter: _filter,
-    logical.WatermarkAssigner: _watermark,
-    logical.Sort: _sort,
-    logical.Aggregate: _aggregate,
-    logical.SetOperation: _set_operation,
-    logical.WindowTableFunction: _window,
-    logical.Join: _join,
-}
+    def _over(self, over: logical.OverAggregate, needed: Needed) -> Pruned:
+        width = len(over.input.schema)
+        read = {index for index in needed if index < width} | {*over.partition_by}
+        read |= {key.index for key in over.order_by} | {index for call in over.calls for index in call.operands}
+        wanted = sorted(read) or [0]
+        places = {before: now for now, before in enumerate(wanted)}
+        made = replace(
+            over,
+            input=self.exactly(over.input, wanted),
+            partition_by=tuple(places[index] for index in over.partition_by),
+            order_by=_keys(over.order_by, places),
+            calls=tuple(replace(call, operands=tuple(places[i] for i in call.operands)) for call in over.calls),
+        )
+        return Pruned(made, (*wanted, *range(width, len(over.schema))))
+
+    _RULES: ClassVar[dict[type[Relation], Callable[[Any, Any, Needed], Pruned]]] = {
+        logical.Project: _project,
+        logical.Filter: _filter,
+        logical.WatermarkAssigner: _watermark,
+        logical.Sort: _sort,
+        logical.Aggregate: _aggregate,
+        logical.SetOperation: _set_operation,
+        logical.WindowTableFunction: _window,
+        logical.Join: _join,
+        logical.OverAggregate: _over,
+        Rank: _rank,
+    }
