@@ -53,6 +53,40 @@ def codec_of(schema: InputSchema) -> KeyCodec:
     return schema.key.codec
 
 
+@dataclass(frozen=True, slots=True)
+class ExpandSpec(OperatorSpec):
+    """Several rows for each record, as grouping sets want them, with the number of each behind.
+
+    Attributes:
+        projections: of each row which columns it has, None for one that is null; all have the same number of columns.
+        numbers: what the last column says of each row.
+        names: the names of the columns.
+    """
+
+    kind: ClassVar[str] = "Expand"
+    ignores_event_time: ClassVar[bool] = True
+    projections: tuple[tuple[int | None, ...], ...]
+    numbers: tuple[int, ...]
+    names: tuple[str, ...]
+
+    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
+        given = inputs[0].record_type.field_types
+        columns = (
+            next(index for index in column if index is not None) for column in zip(*self.projections, strict=True)
+        )
+        return RowTypeInfo((*(given[index] for index in columns), Types.LONG()), self.names)
+
+    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        return inputs[0].has_changes
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.changelog.expand import ExpandOperator
+
+        output = self.output_type(parameters.inputs)
+        assert output is not None
+        return ExpandOperator(self.projections, self.numbers, output)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangelogNormalizeSpec(ChangelogSpec):
     """Upserts by key as a changelog in which each update follows what it changes.

@@ -142,6 +142,7 @@ class GroupAggregateSpec(OperatorSpec):
         retracts: whether records may take former ones back.
         ttl: after how many milliseconds of processing time without records a key is forgotten; 0 for never.
         allows_none: whether there may be no aggregate, where only the different keys are wanted.
+        is_whole: whether all records have one key, so that in batch mode there is a result of no records, too.
     """
 
     kind: ClassVar[str] = "GroupAggregate"
@@ -152,6 +153,7 @@ class GroupAggregateSpec(OperatorSpec):
     retracts: bool
     ttl: int = 0
     allows_none: bool = False
+    is_whole: bool = False
 
     def layout(self, records: InputSchema) -> ColumnarWindowLayout:
         """The columns of the results over such records.
@@ -194,7 +196,14 @@ class GroupAggregateSpec(OperatorSpec):
 
         layout = self.layout(parameters.inputs[0]).of_operator(parameters.place, parameters.renamed_fields)
         is_batch = parameters.task.is_batch
-        return GroupAggregateOperator(layout, update_before=self.update_before, is_batch=is_batch, ttl=self.ttl)
+        nothing = None
+        if is_batch and self.is_whole:
+            from headrace.operators.aggregates.calls.nothing import accumulators_of_nothing
+
+            nothing = accumulators_of_nothing(layout.aggregators, parameters.inputs[0].record_type, 1)
+        return GroupAggregateOperator(
+            layout, update_before=self.update_before, is_batch=is_batch, ttl=self.ttl, nothing=nothing
+        )
 
 
 @dataclass(frozen=True, slots=True)

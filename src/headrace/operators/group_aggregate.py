@@ -60,14 +60,23 @@ class GroupAggregateOperator(KeyedOperator):
         is_batch: whether only the last result of each key is emitted.
         ttl: how many milliseconds of processing time after its last record a key is forgotten; 0 for never. Updates
             are emitted then also where the result stays the same, so that what reads them forgets no earlier.
+        nothing: the accumulators whose result is emitted at the end where there was no record; None for no result.
     """
 
-    def __init__(self, layout: ColumnarWindowLayout, *, update_before: bool, is_batch: bool, ttl: int = 0) -> None:
+    def __init__(
+        self,
+        layout: ColumnarWindowLayout,
+        *,
+        update_before: bool,
+        is_batch: bool,
+        ttl: int = 0,
+        nothing: list[pa.Array] | None = None,
+    ) -> None:
         super().__init__()
         self._layout = layout
         self._aggregators = layout.aggregators
         self._update_before = update_before
-        self._is_batch = is_batch
+        self._is_batch, self._nothing = is_batch, nothing
         self._ttl, self._now = ttl, MIN_WATERMARK
         self._waiting: WaitingBatches[KeyedBatch] = WaitingBatches(_WAITING_ROWS, are_stored=True)
 
@@ -196,6 +205,8 @@ class GroupAggregateOperator(KeyedOperator):
         self._table.end_epoch(self._now)
         _, keys, _, *columns = self._table.stored().columns
         columns = columns[: self._layout.width]
+        if not len(keys) and self._nothing is not None:
+            keys, columns = pa.array([0], keys.type), self._nothing
         if count := len(keys):
             results = self._layout.finish(keys, (), columns)
             times = np.full(count, MAX_WATERMARK), np.full(count, self._watermark)

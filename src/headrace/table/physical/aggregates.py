@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from headrace.graph.window_specs import GroupAggregateSpec
 from headrace.operators.aggregates.calls import AggregateCall as AggregateOperation
 from headrace.table.logical import relations as logical
-from headrace.table.logical.scalars import AggregateCall
+from headrace.table.logical.scalars import AggregateCall, Call, Cast, Literal, Scalar
 from headrace.table.logical.schema import Field, Schema
-from headrace.table.physical.basic import Exchange
+from headrace.table.physical.basic import Calc, Exchange
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, with_before
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
 from headrace.table.physical.errors import PlanningError
+from headrace.table.physical.grouping import has_grouping, with_grouping_sets
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text, unique_names
 from headrace.table.physical.translation import GraphBuilder, by_key
 
@@ -51,15 +52,19 @@ class GroupAggregate(PhysicalNode):
         given = self.input.schema
         names = self.schema.names[len(self.group) :]
         spec = GroupAggregateSpec(
-            tuple(operation(call, name) for call, name in zip(self.calls, names, strict=True)),
+            tuple(operation(call, name, self.input) for call, name in zip(self.calls, names, strict=True)),
             update_before=self.mode.takes_update_before,
             retracts=not self.input.mode.is_insert_only,
+            ttl=builder.state_ttl,
+            allows_none=True,
+            is_whole=not self.group,
         )
         return builder.add(spec, self.name, by_key(inputs[0], given, self.group))
 
 
-def operation(call: AggregateCall, name: str) -> AggregateOperation:
-    """A call as the operators take it."""
+def operation(call: AggregateCall, name: str, given: PhysicalNode) -> AggregateOperation:
+    """A call as the operators take it, over the columns of a node."""
+    known = ((place, constant_of(given, index)) for place, index in enumerate(call.operands))
     return AggregateOperation(
         call.function,
         call.operands,
@@ -67,6 +72,7 @@ def operation(call: AggregateCall, name: str) -> AggregateOperation:
         name,
         is_distinct=call.is_distinct,
         filter=call.filter,
+        constants=tuple((place, value) for place, value in known if value is not None),
         options=call.options,
     )
 
@@ -89,9 +95,35 @@ def call_text(call: AggregateCall, names: Sequence[str], *, retracts: bool) -> s
     return text if call.filter is None else f"{text} FILTER {names[call.filter]}"
 
 
+def constant_of(node: PhysicalNode, index: int) -> Any:
+    """The value of a column that is the same literal in all rows; None where it is none."""
+    while isinstance(node, Exchange):
+        node = node.input
+    return _constant(node.expressions[index]) if isinstance(node, Calc) else None
+
+
+def _constant(scalar: Scalar) -> Any:
+    if isinstance(scalar, Cast):
+        return _constant(scalar.operand)
+    if isinstance(scalar, Literal):
+        return scalar.value
+    if isinstance(scalar, Call) and scalar.function == "ARRAY":
+        values = [_constant(operand) for operand in scalar.operands]
+        return None if None in values else tuple(values)
+    return None
+
+
 @conversion_rule(logical.Aggregate)
 def _aggregate(aggregate: logical.Aggregate, context: ConversionContext) -> PhysicalNode:
-    if not aggregate.is_simple:
-        raise PlanningError("GROUPING SETS cannot be executed yet")
-    source = Exchange(converted(aggregate.input, context), aggregate.group)
-    return GroupAggregate(source, aggregate.group, aggregate.calls, aggregate.names)
+    source = converted(aggregate.input, context)
+    if any(call.is_distinct and len(call.operands) > 1 and call.function == "COUNT" for call in aggregate.calls):
+        raise PlanningError("COUNT(DISTINCT ...) of several columns has no plan: count the different ROW(...) of them")
+    if has_grouping(aggregate):
+        return with_grouping_sets(aggregate, source, _grouped)
+    return _grouped(source, aggregate.group, aggregate.calls, aggregate.names)
+
+
+def _grouped(
+    source: PhysicalNode, group: tuple[int, ...], calls: tuple[AggregateCall, ...], names: tuple[str, ...]
+) -> PhysicalNode:
+    return GroupAggregate(Exchange(source, group), group, calls, names)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
+import pyarrow as pa
+
+from headrace.common.config_options import duration
 from headrace.common.configuration import Configuration
 from headrace.common.logical_types import RowType
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.common.typeinfo.types import type_of_logical
-from headrace.expressions.evaluation import Bound, BoundColumn, BoundTuple
+from headrace.expressions.evaluation import Bound, BoundColumn, BoundConstant, BoundTuple
 from headrace.graph.partitioning import HASH, KeySelection
 from headrace.graph.specs import OperatorSpec, SelectSpec
 from headrace.graph.stream_graph import Edge, StreamGraph
@@ -34,6 +38,11 @@ class GraphBuilder:
     is_batch: bool
     settings: Configuration
     _made: dict[int, tuple[PhysicalNode, Edges]] = field(default_factory=dict)
+
+    @property
+    def state_ttl(self) -> int:
+        """For how many milliseconds operators remember what is not used (``table.exec.state.ttl``); 0 for ever."""
+        return 0 if self.is_batch else duration(self.settings.get_string("table.exec.state.ttl", "0 ms"))
 
     def translate(self, node: PhysicalNode) -> Edges:
         """What a node has become, with all that it reads from."""
@@ -67,6 +76,8 @@ def column(schema: Schema, index: int) -> BoundColumn:
 
 def by_key(edges: Edges, schema: Schema, keys: Sequence[int]) -> Edges:
     """The edges with their records keyed by some columns, of which any may be null; without columns all are one key."""
+    if not keys:
+        return tuple(replace(edge, partitioning=HASH, key=_ONE_KEY) for edge in edges)
     columns = tuple(column(schema, index) for index in keys)
     key_type = Types.TUPLE([each.type for each in columns])
     names = tuple(each.text for each in columns)
@@ -79,3 +90,13 @@ def by_key(edges: Edges, schema: Schema, keys: Sequence[int]) -> Edges:
         names=names,
     )
     return tuple(replace(edge, partitioning=HASH, key=selection) for edge in edges)
+
+
+_ONE_KEY: Final = KeySelection(
+    codec=KeyCodec.for_type(Types.INT()),
+    selector=None,
+    fields=None,
+    expression=BoundConstant("()", Types.INT(), pa.scalar(0, pa.int32())),
+    names=(),
+)
+"""The key of all records where there is but one."""

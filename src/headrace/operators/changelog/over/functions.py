@@ -22,6 +22,7 @@ from headrace.operators.aggregates.aggregator import (
     running_sums,
 )
 from headrace.operators.aggregates.calls import AggregateCall
+from headrace.operators.aggregates.calls.nothing import accumulators_of_nothing
 from headrace.operators.aggregates.simple import CountRows
 from headrace.operators.changelog.over.frames import OrderedRows, OverFrame, framed
 from headrace.state.runs.grouping import Groups, Segments
@@ -113,7 +114,7 @@ class OverFunctions:
 
     def _of_frames(self, around: list[pa.Array], is_empty: npt.NDArray[np.bool_]) -> dict[AggregateCall, pa.Array]:
         if is_empty.any():
-            nothing = self.aggregators.accumulate(_no_rows(self.aggregators, self.input_type, len(is_empty)))
+            nothing = accumulators_of_nothing(self.aggregators, self.input_type, len(is_empty))
             around = [pc.if_else(pa.array(is_empty), b, a) for a, b in zip(around, nothing, strict=True)]
         return self.results(around)
 
@@ -179,17 +180,3 @@ def _buckets(call: AggregateCall, rows: Longs, counts: Longs) -> pa.Array:
     in_large = large * (small + 1)
     behind = large + (rows - in_large) // np.maximum(small, 1)
     return pa.array(np.where(rows < in_large, rows // (small + 1), behind) + 1)
-
-
-def _no_rows(aggregators: AggregatorList, input_type: TypeInformation, count: int) -> GroupedRows:
-    """Rows of nulls, whose accumulators are those of no values."""
-    from headrace.common.columns import schema_of
-
-    schema = schema_of(input_type)
-    nulls = pa.RecordBatch.from_arrays([pa.nulls(count, field.type) for field in schema], schema=schema)
-    columns: dict[Input, pa.Array] = {
-        source: source.of(nulls) if isinstance(source, DerivedColumn) else nulls.column(source)
-        for source in aggregators.inputs
-    }
-    each = Groups(np.arange(count), Segments(np.arange(count), count))
-    return GroupedRows(columns, np.zeros(count, np.int64), each)
