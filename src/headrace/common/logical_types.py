@@ -54,6 +54,8 @@ class TypeRoot(Enum):
     TIME = "TIME"
     TIMESTAMP = "TIMESTAMP"
     TIMESTAMP_LTZ = "TIMESTAMP_LTZ"
+    VARIANT = "VARIANT"
+    BITMAP = "BITMAP"
 
 
 _ARROW: Final = {
@@ -71,6 +73,8 @@ _ARROW: Final = {
     TypeRoot.VARBINARY: pa.binary(),
     TypeRoot.DATE: pa.date32(),
     TypeRoot.TIME: pa.time64("us"),
+    TypeRoot.VARIANT: pa.string(),  # JSON, with the names of objects in order
+    TypeRoot.BITMAP: pa.binary(),  # the portable format of Roaring bitmaps
 }
 
 _SIZES: Final = {
@@ -401,6 +405,38 @@ class RowType(LogicalType):
                 words.append("'" + said.replace("'", "''") + "'" if in_full else "'...'")
             fields.append(" ".join(words))
         return f"ROW<{', '.join(fields)}>"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class StructuredType(LogicalType):
+    """Fields of different types that are a value of a class, as ``OBJECT_OF`` makes it.
+
+    Examples:
+        >>> from headrace.common.logical_types import StructuredType, bigint, string
+        >>> StructuredType("Visit", ("user", "clicks"), (string(), bigint().not_null()))
+        STRUCTURED<'Visit', `user` STRING, `clicks` BIGINT NOT NULL>
+    """
+
+    class_name: str
+    names: tuple[str, ...]
+    types: tuple[LogicalType, ...]
+
+    @property
+    def fields(self) -> RowType:
+        """A row of the same fields."""
+        return RowType(self.names, self.types)
+
+    @property
+    def children(self) -> tuple[LogicalType, ...]:
+        return self.types
+
+    @property
+    def arrow_type(self) -> pa.DataType:
+        return self.fields.arrow_type
+
+    def _text(self, *, in_full: bool) -> str:
+        fields = self.fields._text(in_full=in_full).removeprefix("ROW<")
+        return f"STRUCTURED<'{self.class_name}', {fields}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -27,7 +27,7 @@ from headrace.expressions.evaluation import (
 )
 from headrace.table.functions.kernels.casts import cast
 from headrace.table.functions.kernels.kernel import Invocation, Kernel
-from headrace.table.functions.kernels.table import KERNELS
+from headrace.table.functions.table import kernel_of
 from headrace.table.logical.scalars import Branch, Call, Case, Cast, FieldAccess, InputRef, Literal, Scalar
 
 
@@ -47,7 +47,9 @@ class SqlCall(Bound):
 
     def compute(self, batch: pa.RecordBatch) -> Datum:
         arguments = [argument.compute(batch) for argument in self.arguments]
-        return _computed(self, KERNELS[self.function], self.invocation, arguments)
+        kernel = kernel_of(self.function)
+        assert kernel is not None, f"{self.function} has no kernel"
+        return _computed(self, kernel, self.invocation, arguments)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,11 +19,13 @@ from headrace.common.logical_types import (
     MapType,
     MultisetType,
     RowType,
+    StructuredType,
     TypeRoot,
 )
 
 Json = Any
 
+_WORD: Final = 0xFFFF_FFFF
 _DECIMALS: Final = Context(prec=80)
 _INTEGERS: Final = (TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INTEGER, TypeRoot.BIGINT)
 _TIMES: Final = (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
@@ -41,7 +43,8 @@ def _value(value: Json, kind: LogicalType) -> object:
     if isinstance(kind, ArrayType):
         return [_value(item, kind.element) for item in value]
     if isinstance(kind, MapType):
-        return [(_value(key, kind.key), _value(item, kind.value)) for key, item in value.items()]
+        entries = sorted(value.items(), key=lambda entry: _place_in_hash_map(entry[0], len(value)))
+        return [(_value(key, kind.key), _value(item, kind.value)) for key, item in entries]
     if isinstance(kind, MultisetType):
         return [(_value(key, kind.element), item) for key, item in value.items()]
     if isinstance(kind, RowType):
@@ -49,6 +52,29 @@ def _value(value: Json, kind: LogicalType) -> object:
         return {name: _value(item, part) for name, item, part in zip(kind.names, fields, kind.types, strict=True)}
     assert isinstance(kind, AtomicType), kind
     return _atom(value, kind)
+
+
+def _place_in_hash_map(key: str, size: int) -> int:
+    """Where Java's HashMap keeps a text of Flink: its entries come in this order, and so does what reads the map."""
+    data = key.encode()
+    whole = len(data) // 4 * 4
+    words = [int.from_bytes(data[place : place + 4], "little") for place in range(0, whole, 4)]
+    words += [byte - 256 if byte > 127 else byte for byte in data[whole:]]
+    found = 42
+    for word in words:
+        found ^= _rotated(word * 0xCC9E2D51 & _WORD, 15) * 0x1B873593 & _WORD
+        found = (_rotated(found, 13) * 5 + 0xE6546B64) & _WORD
+    found ^= len(data)
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, 1)):
+        found = (found ^ found >> shift) * factor & _WORD
+    places = 16
+    while size > places * 3 // 4:
+        places *= 2
+    return (found ^ found >> 16) % places
+
+
+def _rotated(word: int, by: int) -> int:
+    return (word << by | word >> 32 - by) & _WORD
 
 
 def _atom(value: Json, kind: AtomicType) -> object:
@@ -84,7 +110,7 @@ def json_of(column: pa.Array, kind: LogicalType) -> list[Json]:
         item = kind.value if isinstance(kind, MapType) else None
         key = kind.key if isinstance(kind, MapType) else kind.element
         return _maps(column, key, item)
-    if isinstance(kind, RowType):
+    if isinstance(kind, RowType | StructuredType):
         fields = [json_of(column.field(number), part) for number, part in enumerate(kind.types)]
         rows = [list(row) for row in zip(*fields, strict=True)]
         return [row if there else None for row, there in zip(rows, column.is_valid().to_pylist(), strict=True)]

@@ -23,6 +23,7 @@ from headrace.common.logical_types import (
     MultisetType,
     RawType,
     RowType,
+    StructuredType,
     TypeRoot,
 )
 from headrace.common.time import Instant
@@ -116,6 +117,7 @@ _OF_LOGICAL: Final[dict[type[LogicalType], Callable[[Any], TypeInformation]]] = 
     MapType: lambda of: MapTypeInfo(type_of_logical(of.key), type_of_logical(of.value)),
     MultisetType: lambda of: MultisetTypeInfo(type_of_logical(of.element), Types.INT()),
     RowType: lambda of: RowTypeInfo(tuple(map(type_of_logical, of.types)), of.names, of.changelog),
+    StructuredType: lambda of: type_of_logical(of.fields),
     RawType: _of_raw,
 }
 _OF_DIGITS: Final = {"int": BasicType.BIG_INT, "decimal.Decimal": BasicType.BIG_DEC}
@@ -137,6 +139,8 @@ _OF_ROOTS: Final = {
     TypeRoot.TIME: BasicType.SQL_TIME,
     TypeRoot.TIMESTAMP: BasicType.SQL_TIMESTAMP,
     TypeRoot.TIMESTAMP_LTZ: BasicType.TIMESTAMP_LTZ,
+    TypeRoot.VARIANT: BasicType.STRING,
+    TypeRoot.BITMAP: BasicType.BYTES,
 }
 _OF_NANOSECONDS: Final = {
     TypeRoot.TIMESTAMP: BasicType.TIMESTAMP_NANOS,

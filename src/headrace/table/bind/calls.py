@@ -30,7 +30,14 @@ from headrace.table.parse.tree.node import Name, SqlNode
 
 _COMPARISONS: Final = frozenset({"=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM"})
 _TIMELESS: Final = frozenset({"CURRENT_WATERMARK"})
-_ALIASES: Final = {"CEILING": "CEIL", "TUMBLE": "$TUMBLE", "HOP": "$HOP", "SESSION": "$SESSION"}
+_ALIASES: Final = {
+    "CEILING": "CEIL",
+    "CHARACTER_LENGTH": "CHAR_LENGTH",
+    "SUBSTR": "SUBSTRING",
+    "TUMBLE": "$TUMBLE",
+    "HOP": "$HOP",
+    "SESSION": "$SESSION",
+}
 _INFIX: Final = frozenset({"+", "-", "*", "/", "MOD", "||", "AND", "OR", "LIKE", "SIMILAR TO"}) | _COMPARISONS
 
 
@@ -132,7 +139,7 @@ class CallBinder(ABC):
     def lookup(self, node: sql.Call) -> FunctionDefinition:
         """The function that a call names."""
         found = FUNCTIONS.get(_ALIASES.get(node.name, node.name)) if len(node.function.names) == 1 else None
-        if found is None or found.name in _INFIX:
+        if found is None or (found.name in _INFIX and found.name != "MOD"):
             advice = misspelt(node.name, FUNCTIONS.names())
             raise self.context.error(node.function, f"no function '{node.function}' is known", advice)
         return found

@@ -11,11 +11,13 @@ from headrace.common.logical_types import (
     RowType,
     TypeRoot,
 )
+from headrace.table.bind import forms
 from headrace.table.bind.calls import CallBinder
 from headrace.table.bind.expansion import place
 from headrace.table.bind.literals import UNITS, BadLiteralError, literal
 from headrace.table.bind.scopes import Scope, resolve
 from headrace.table.bind.types import interval_type
+from headrace.table.functions.table import FUNCTIONS
 from headrace.table.functions.types import (
     BIGINT,
     BOOLEAN,
@@ -38,6 +40,7 @@ from headrace.table.logical.scalars import (
     SubqueryKind,
 )
 from headrace.table.parse.tree import expressions as sql
+from headrace.table.parse.tree import json
 from headrace.table.parse.tree.node import QueryExpression, SqlNode
 
 if TYPE_CHECKING:
@@ -52,6 +55,9 @@ _COMPARISONS: Final = {
     sql.BinaryOperator.GREATER_OR_EQUAL: ">=",
 }
 _OPERATORS: Final = {operator: operator.value for operator in sql.BinaryOperator} | {sql.BinaryOperator.MODULO: "MOD"}
+_CONSTANTS: Final = frozenset({"PI"})
+"""Functions that are called without parentheses, and are no reserved words."""
+
 _TESTS: Final = {
     sql.OperandTest.NULL: ("IS NULL", "IS NOT NULL"),
     sql.OperandTest.TRUE: ("IS TRUE", "IS NOT TRUE"),
@@ -113,6 +119,10 @@ class ExpressionBinder(CallBinder):
     # --- names and literals ------------------------------------------------------------------------------------------
 
     def _identifier(self, node: sql.Identifier) -> Scalar:
+        if len(node.names) == 1 and str(node.names[0].text).upper() in _CONSTANTS:
+            text = node.names[0].text
+            if text not in self.scope.all_names():
+                return self.call(text.upper(), (), node)
         found = resolve(self.scope, self.context.source, node, node.names)
         scalar = found.scalar
         if found.source is not None and found.source.alias is not None:
@@ -174,8 +184,19 @@ class ExpressionBinder(CallBinder):
         first, rest = node.chain()
         found = self.bind(first)
         for operator, right in rest:
+            if operator is sql.BinaryOperator.OVERLAPS:
+                return self._overlaps(node, first, right)
+            if _OPERATORS[operator] not in FUNCTIONS:
+                raise self.context.error(node, f"the operator {operator.value} is not supported")
             found = self.call(_OPERATORS[operator], (found, self.bind(right)), node)
         return found
+
+    def _overlaps(self, node: SqlNode, *periods: sql.SqlExpression) -> Scalar:
+        """``(start, end) OVERLAPS (start, end)``: a call of the four."""
+        ends = [end for period in periods for end in self._row(period)]
+        if len(ends) != 4:
+            raise self.context.error(node, "OVERLAPS takes two periods", "Write (start, end) OVERLAPS (start, end).")
+        return self.call("OVERLAPS", tuple(ends), node)
 
     def _logical(self, node: sql.Logical) -> Scalar:
         name = "AND" if node.is_and else "OR"
@@ -404,6 +425,10 @@ _RULES: Final[dict[type, _Rule]] = {
     sql.RowConstructor: ExpressionBinder._row_constructor,
     sql.CollectionQuery: ExpressionBinder._collection_query,
     sql.Call: lambda binder, node: binder.function_call(node),
+    sql.Trim: forms.trim,
+    json.JsonPathCall: forms.json_path_call,
+    json.JsonObject: forms.json_object,
+    json.JsonArray: forms.json_array,
     sql.Over: ExpressionBinder.over_call,
     **dict.fromkeys(
         (

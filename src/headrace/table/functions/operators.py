@@ -5,6 +5,7 @@ from typing import Final
 
 from headrace.common.logical_types import AtomicType, IntervalType, IntervalUnit, LogicalType
 from headrace.table.functions.definitions import CallShape, FunctionDefinition, Signature
+from headrace.table.functions.kernels.table import OPERATORS as KERNELS
 from headrace.table.functions.rules import (
     ANY,
     CONDITION,
@@ -168,7 +169,7 @@ _SIGN: Final = takes(either(NUMERIC, an_interval), result=like_argument())
 
 
 def _define(name: str, rule: Callable[[CallShape], Signature | None], usage: str) -> FunctionDefinition:
-    return FunctionDefinition(name, rule, usage=usage)
+    return FunctionDefinition(name, rule, kernel=KERNELS[name], usage=usage)
 
 
 OPERATORS: Final = (

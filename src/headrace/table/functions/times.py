@@ -11,6 +11,7 @@ from headrace.table.functions.definitions import (
     Signature,
     TypeRule,
 )
+from headrace.table.functions.kernels.table import TIMES as KERNELS
 from headrace.table.functions.rules import (
     A_BIGINT,
     A_STRING,
@@ -34,6 +35,7 @@ from headrace.table.functions.rules import (
 )
 from headrace.table.functions.types import (
     BIGINT,
+    BOOLEAN,
     DATE,
     INT,
     STRING,
@@ -46,6 +48,7 @@ from headrace.table.functions.types import (
     timestamp_ltz,
     with_nullability,
 )
+from headrace.table.logical.scalars import Literal
 
 _MOMENT: Final = timestamp_ltz(3)
 
@@ -59,7 +62,7 @@ def _planner(name: str, rule: TypeRule, usage: str) -> FunctionDefinition:
 
 
 def _define(name: str, rule: TypeRule, usage: str) -> FunctionDefinition:
-    return FunctionDefinition(name, rule, usage=usage)
+    return FunctionDefinition(name, rule, kernel=KERNELS.get(name), usage=usage)
 
 
 def _rounded(shape: CallShape) -> Signature | None:
@@ -84,8 +87,21 @@ def _added(shape: CallShape) -> Signature | None:
     kind = shape.types[1]
     unit = dict(shape.options).get("unit")
     if root_of(kind) is R.DATE and unit is not None and unit.name in ("HOUR", "MINUTE", "SECOND"):
-        kind = timestamp(0)
+        kind = timestamp(6)
     return Signature(shape.types, with_nullability(kind, anyone_nullable(shape)))
+
+
+def _instant(shape: CallShape) -> Signature | None:
+    """``TO_TIMESTAMP_LTZ``: as many digits as are counted in, three at least."""
+    precision = 3
+    if len(shape.operands) == 2 and isinstance(shape.operands[1], Literal) and INTEGER(shape.types[1]) is not None:
+        precision = max(3, min(shape.operands[1].value or 0, 9))
+    kind = maybe(timestamp_ltz(precision))
+    rules = (
+        takes(NUMERIC, INTEGER, optional=1, result=kind),
+        takes(TEXT, TEXT, TEXT, optional=2, result=kind),
+    )
+    return one_of(*rules)(shape)
 
 
 _WINDOW: Final = takes(MOMENT, an_interval, either(an_interval, A_TIME), A_TIME, optional=2, result=like_argument())
@@ -107,10 +123,23 @@ TIMES: Final = (
     _define(
         "FROM_UNIXTIME", takes(A_BIGINT, TEXT, optional=1, result=maybe(STRING)), "FROM_UNIXTIME(seconds[, format])"
     ),
+    _define(
+        "DATE_FORMAT", takes(either(MOMENT, TEXT), TEXT, result=maybe(STRING)), "DATE_FORMAT(timestamp or text, format)"
+    ),
+    _define("CONVERT_TZ", takes(TEXT, TEXT, TEXT, result=maybe(STRING)), "CONVERT_TZ(text, from zone, to zone)"),
+    _define("TO_TIMESTAMP", takes(TEXT, TEXT, optional=1, result=maybe(timestamp(3))), "TO_TIMESTAMP(text[, format])"),
+    _define(
+        "TO_TIMESTAMP_LTZ", _instant, "TO_TIMESTAMP_LTZ(number[, precision]), TO_TIMESTAMP_LTZ(text[, format[, zone]])"
+    ),
     _define("TO_DATE", takes(TEXT, TEXT, optional=1, result=maybe(DATE)), "TO_DATE(text[, format])"),
     _define("EXTRACT", takes(either(DATETIME, an_interval), result=gives(BIGINT)), "EXTRACT(unit FROM time)"),
     _define("FLOOR", _rounded, "FLOOR(number), FLOOR(time TO unit)"),
     _define("CEIL", _rounded, "CEIL(number), CEIL(time TO unit)"),
+    _define(
+        "OVERLAPS",
+        takes(*(CALENDAR, either(CALENDAR, an_interval)) * 2, result=gives(BOOLEAN)),
+        "(time, time or interval) OVERLAPS (time, time or interval)",
+    ),
     _define("TIMESTAMPADD", _added, "TIMESTAMPADD(unit, count, time)"),
     _define("TIMESTAMPDIFF", takes(CALENDAR, CALENDAR, result=gives(INT)), "TIMESTAMPDIFF(unit, from, to)"),
     *(

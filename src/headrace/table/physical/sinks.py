@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 from headrace.graph.specs import SinkSpec
-from headrace.table.connectors.changelog_mode import ChangelogMode
 from headrace.table.connectors.table_sink import TableSink
 from headrace.table.logical.relations import Sink as LogicalSink
 from headrace.table.logical.schema import Schema
@@ -20,7 +19,6 @@ class Sink(PhysicalNode):
     """Writes rows into a table."""
 
     name: ClassVar[str] = "Sink"
-    mode: ChangelogMode = field(default=ChangelogMode(frozenset()), kw_only=True)
     input: PhysicalNode
     target: LogicalSink
     sink: TableSink

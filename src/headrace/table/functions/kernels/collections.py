@@ -1,6 +1,5 @@
 """Arrays, maps, multisets and rows."""
 
-import re
 from collections.abc import Hashable
 from functools import partial
 from typing import Any, Final
@@ -233,19 +232,10 @@ def _from_arrays(keys: list[Any], values: list[Any]) -> Pairs:
     return _of_pairs(zip(keys, values, strict=True))
 
 
-def _str_to_map(text: str, between: str = ",", inside: str = "=") -> Pairs:
-    """The delimiters are regular expressions, as in Flink."""
-    if not text:
-        return []
-    pairs = (re.split(inside, part, maxsplit=1) for part in re.split(between, text))
-    return _of_pairs((pair[0], pair[1] if len(pair) > 1 else None) for pair in pairs)
-
-
 map_keys: Final = by_row(lambda pairs: [key for key, _ in pairs])
 map_values: Final = by_row(lambda pairs: [value for _, value in pairs])
 map_union: Final = by_row(lambda *maps: _of_pairs(pair for pairs in maps for pair in pairs))
 map_from_arrays: Final = by_row(_from_arrays)
-str_to_map: Final = by_row(_str_to_map)
 
 
 def map_entries(call: Invocation, entries: Datum) -> Datum:

@@ -131,21 +131,6 @@ def _is_in_set(value: Datum, members: list[Any]) -> Datum:
     return pc.if_else(pc.is_valid(value), answer, constant(None, BOOLEAN))
 
 
-def is_not_in(call: Invocation, value: Datum, *members: Datum) -> Datum:
-    """Return where a value equals none of the others."""
-    return pc.invert(is_in(call, value, *members))
-
-
-def between(call: Invocation, value: Datum, low: Datum, high: Datum) -> Datum:
-    """Return where a value is not outside of two others."""
-    return pc.and_kleene(greater_equal(call, value, low), less_equal(call, value, high))
-
-
-def not_between(call: Invocation, value: Datum, low: Datum, high: Datum) -> Datum:
-    """Return where a value is outside of two others."""
-    return pc.invert(between(call, value, low, high))
-
-
 def conjunction(_: Invocation, *operands: Datum) -> Datum:
     """``AND``: unknown only where no operand is false."""
     return reduce(pc.and_kleene, operands)

@@ -4,7 +4,8 @@ import hashlib
 from base64 import b64decode, b64encode
 from collections.abc import Callable
 from typing import Any, Final
-from urllib.parse import parse_qsl, quote_plus, unquote_plus, urlsplit
+from urllib.parse import quote_plus, unquote_plus, urlsplit
+from uuid import UUID
 
 from headrace.table.functions.kernels.kernel import Kernel, by_row
 
@@ -61,6 +62,9 @@ def _unhex(text: str | bytes) -> bytes | None:
 
 hex_: Final = by_row(_hex)
 unhex: Final = by_row(_unhex)
+uuid: Final = by_row(
+    lambda seed: str(UUID(bytes=hashlib.sha256(seed.to_bytes(8, signed=True)).digest()[:16], version=4))
+)
 bin_: Final = by_row(lambda value: f"{value & 0xFFFF_FFFF_FFFF_FFFF:b}")
 
 
@@ -120,7 +124,8 @@ def _parse_url(url: str, part: str, key: str | None = None) -> str | None:
     if split.scheme not in _PROTOCOLS or (key is not None and part != "QUERY"):
         return None
     if key is not None:
-        return next((value for name, value in parse_qsl(split.query, keep_blank_values=True) if name == key), None)
+        pairs = (part.partition("=") for part in split.query.split("&"))
+        return next((value for name, _, value in pairs if name == key), None)
     return _URL_PARTS[part](split) if part in _URL_PARTS else None
 
 

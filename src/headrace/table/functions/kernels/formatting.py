@@ -77,4 +77,12 @@ def _number(value: Any, flags: str, precision: str | None, conversion: str, widt
     return format(rounded, f"{sign}{zeros}{comma}f")
 
 
-printf: Final = by_row_with_nulls(_printf)
+def _printf_or_null(pattern: str | None, *values: Any) -> str | None:
+    """What the format does not fit gives NULL, as in Flink."""
+    try:
+        return _printf(pattern, *values)
+    except (ValueError, TypeError):
+        return None
+
+
+printf: Final = by_row_with_nulls(_printf_or_null)

@@ -113,14 +113,22 @@ def json_value(call: Invocation, text: Datum, path: Datum, *defaults: Datum) -> 
 def _converter(storage: pa.DataType) -> Callable[[Any], Any]:
     if pa.types.is_string(storage):
         return lambda found: found if isinstance(found, str) else written(found)
-    wanted, name = (bool, "BOOLEAN") if pa.types.is_boolean(storage) else ((int, float, Decimal), "number")
+    kind, name = _RETURNED[storage]
 
     def convert(found: Any) -> Any:
-        if not isinstance(found, wanted) or (isinstance(found, bool) and wanted is not bool):
-            raise ValueError(f"JSON_VALUE found {found!r}, which is no {name}")
-        return found if isinstance(found, bool) else int(found) if pa.types.is_integer(storage) else float(found)
+        if type(found) is not kind or (kind is int and not -(1 << 31) <= found < 1 << 31):
+            raise ValueError(f"JSON_VALUE found {written(found)}, which is no {name}")
+        return float(found) if kind is Decimal else found
 
     return convert
+
+
+_RETURNED: Final[dict[pa.DataType, tuple[type[Any], str]]] = {
+    pa.bool_(): (bool, "BOOLEAN"),
+    pa.int32(): (int, "INTEGER"),
+    pa.float64(): (Decimal, "number with a point, as DOUBLE wants it"),
+}
+"""By the type that ``RETURNING`` names: what JSON has to hold, as nothing is converted."""
 
 
 def json_query(call: Invocation, text: Datum, path: Datum) -> Datum:
@@ -130,7 +138,7 @@ def json_query(call: Invocation, text: Datum, path: Datum) -> Datum:
     def of_row(value: str, where: str) -> Any:
         try:
             path = json_path(where)
-            found = _wrapped(_found(value, path), str(call.option("wrapper", "WITHOUT_ARRAY")))
+            found = _wrapped(_found(value, path), str(call.option("wrapper", "WITHOUT")))
             if path.is_strict and found is not None and not isinstance(found, dict | list):
                 raise PathError(f"the path {where!r} leads to no object or array")
         except ValueError as error:
@@ -155,10 +163,13 @@ def _as_texts(found: Any) -> list[str | None] | None:
 
 
 def _wrapped(found: Any, wrapper: str) -> Any:
-    if found is None or wrapper == "WITHOUT_ARRAY" or (wrapper == "CONDITIONAL_ARRAY" and isinstance(found, list)):
+    if found is None or wrapper == "WITHOUT" or (wrapper == "CONDITIONAL" and isinstance(found, list)):
         return found
     return [found]
 
+
+_DECODER: Final = json.JSONDecoder(parse_float=Decimal, parse_constant=_no_constant)
+"""What is behind the first value is not looked at, as in Flink."""
 
 _JSON_KINDS: Final[dict[str, Callable[[Any], bool]]] = {
     "VALUE": lambda _: True,
@@ -174,7 +185,7 @@ def is_json(kind: str, *, negated: bool = False) -> Kernel:
 
     def of_row(text: str | None) -> bool:
         try:
-            return (text is not None and test(parsed(text))) is not negated
+            return (text is not None and test(_DECODER.raw_decode(text.lstrip())[0])) is not negated
         except ValueError:
             return negated
 
@@ -257,5 +268,10 @@ def _unquoted(text: str) -> str:
         return text
 
 
-json_quote: Final = by_row(quoted)
+def _quote(text: str) -> str:
+    return json.dumps(text).replace("/", "\\/")
+
+
+json_text: Final = by_row(str)
+json_quote: Final = by_row(_quote)
 json_unquote: Final = by_row(_unquoted)

@@ -149,7 +149,7 @@ def absolute(call: Invocation, operand: Datum) -> Datum:
 
 def sign(call: Invocation, operand: Datum) -> Datum:
     """-1, 0 or 1, of the operand's type."""
-    return pc.sign(operand).cast(call.storage)
+    return converted(pc.sign(operand).cast(pa.int8()), call.storage)
 
 
 def floor(call: Invocation, operand: Datum) -> Datum:

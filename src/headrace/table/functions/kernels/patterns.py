@@ -62,10 +62,8 @@ def _similar_regex(pattern: str, escape: str | None) -> str:
         elif in_class or letter == "[":
             in_class = letter != "]"
             made.append(letter)
-        elif letter in _LIKE_LETTERS:
-            made.append(_LIKE_LETTERS[letter])
         else:
-            made.append(letter if letter in "|*+?{}(),]" else re.escape(letter))
+            made.append(_LIKE_LETTERS.get(letter, letter))
     return re.sub(r"\[:(\w+):\]", _posix_class, "".join(made))
 
 
@@ -89,18 +87,6 @@ def similar_to(call: Invocation, text: Datum, pattern: Datum, escape: Datum | No
     escapes = [] if escape is None else [escape]
     return map_rows(lambda *values: bool(_similar(*values[1:]).match(values[0])), call.storage, text, pattern, *escapes)
 
-
-def negated(kernel: Kernel) -> Kernel:
-    """A kernel that says the opposite of another."""
-
-    def compute(call: Invocation, *operands: Datum) -> Datum:
-        return pc.invert(kernel(call, *operands))
-
-    return compute
-
-
-not_like: Final = negated(like)
-not_similar_to: Final = negated(similar_to)
 
 _JAVA_CLASSES: Final = {
     "Lower": "a-z",

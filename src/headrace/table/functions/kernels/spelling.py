@@ -9,7 +9,7 @@ _PLAIN_FROM: Final = 1e-3
 
 
 def double_text(value: float) -> str:
-    """A double: the fewest digits that say it, with an exponent from 10 million on and below a thousandth."""
+    """A double: the fewest digits that say it, two at least, with an exponent from 10 million on and below 0.001."""
     return _java(repr(value), value)
 
 
@@ -26,10 +26,10 @@ def _java(shortest: str, value: float) -> str:
     size = abs(value)
     if size == 0 or _PLAIN_FROM <= size < _PLAIN_BELOW:
         return shortest if "." in shortest else f"{shortest}.0"
-    return _scientific(shortest)
+    return _scientific(shortest, value)
 
 
-def _scientific(shortest: str) -> str:
+def _scientific(shortest: str, value: float) -> str:
     sign, unsigned = ("-", shortest[1:]) if shortest.startswith("-") else ("", shortest)
     mantissa, _, exponent = unsigned.partition("e")
     whole, _, fraction = mantissa.partition(".")
@@ -37,4 +37,5 @@ def _scientific(shortest: str) -> str:
     digits = (whole + fraction).rstrip("0") or "0"
     stripped = digits.lstrip("0")
     power -= len(digits) - len(stripped) if whole.startswith("0") else 0
-    return f"{sign}{stripped[0]}.{stripped[1:] or '0'}E{power}"
+    second = stripped[1:] or f"{value:.1e}".partition(".")[2][0]
+    return f"{sign}{stripped[0]}.{second}E{power}"

@@ -1,35 +1,11 @@
-"""The kernels of scalar functions, by the names that the table of functions has."""
+"""The kernels of operators, of functions of time and of constructors, by the names that scalars have."""
 
 from typing import Final
 
 import pyarrow.compute as pc
 
-from headrace.table.functions.kernels import (
-    bitmaps,
-    collections,
-    comparison,
-    encodings,
-    formatting,
-    json_values,
-    mathematics,
-    numbers,
-    patterns,
-    temporal,
-    texts,
-    times,
-    variants,
-)
-from headrace.table.functions.kernels.dispatch import (
-    add,
-    ceil,
-    divide,
-    floor,
-    item,
-    json_string,
-    minus,
-    multiply,
-    remainder,
-)
+from headrace.table.functions.kernels import collections, comparison, patterns, temporal, texts, times
+from headrace.table.functions.kernels.dispatch import add, ceil, divide, floor, minus, multiply, remainder
 from headrace.table.functions.kernels.kernel import Kernel, plain
 
 OPERATORS: Final[dict[str, Kernel]] = {
@@ -59,115 +35,14 @@ OPERATORS: Final[dict[str, Kernel]] = {
     "IS NOT FALSE": comparison.is_value(value=False, negated=True),
     "IS UNKNOWN": plain(pc.is_null),
     "IS NOT UNKNOWN": plain(pc.is_valid),
-    "IN": comparison.is_in,
-    "NOT IN": comparison.is_not_in,
-    "BETWEEN": comparison.between,
-    "NOT BETWEEN": comparison.not_between,
     "LIKE": patterns.like,
-    "NOT LIKE": patterns.not_like,
     "SIMILAR TO": patterns.similar_to,
-    "NOT SIMILAR TO": patterns.not_similar_to,
-    "OVERLAPS": temporal.overlaps,
 }
 """Operators, and what has a syntax of its own."""
 
-CONDITIONAL: Final[dict[str, Kernel]] = {
-    "COALESCE": comparison.coalesce,
-    "IFNULL": comparison.coalesce,
-    "GREATEST": comparison.greatest,
-    "LEAST": comparison.least,
-}
-
-NUMBERS: Final[dict[str, Kernel]] = {
-    "ABS": numbers.absolute,
-    "SIGN": numbers.sign,
+TIMES: Final[dict[str, Kernel]] = {
     "FLOOR": floor,
     "CEIL": ceil,
-    "ROUND": mathematics.round_half_up,
-    "TRUNCATE": mathematics.truncate,
-    "POWER": mathematics.power,
-    "SQRT": mathematics.sqrt,
-    "EXP": mathematics.exp,
-    "LN": mathematics.ln,
-    "LOG": mathematics.log,
-    "LOG10": mathematics.log10,
-    "LOG2": mathematics.log2,
-    "SIN": mathematics.sin,
-    "COS": mathematics.cos,
-    "TAN": mathematics.tan,
-    "COT": mathematics.cot,
-    "ASIN": mathematics.asin,
-    "ACOS": mathematics.acos,
-    "ATAN": mathematics.atan,
-    "ATAN2": mathematics.atan2,
-    "SINH": mathematics.sinh,
-    "COSH": mathematics.cosh,
-    "TANH": mathematics.tanh,
-    "DEGREES": mathematics.degrees,
-    "RADIANS": mathematics.radians,
-    "PI": mathematics.pi,
-    "E": mathematics.e,
-    "BIN": encodings.bin_,
-    "HEX": encodings.hex_,
-    "UNHEX": encodings.unhex,
-}
-
-TEXTS: Final[dict[str, Kernel]] = {
-    "UPPER": texts.upper,
-    "LOWER": texts.lower,
-    "INITCAP": texts.initcap,
-    "CHAR_LENGTH": texts.char_length,
-    "CONCAT": texts.concat,
-    "CONCAT_WS": texts.concat_ws,
-    "SUBSTRING": texts.substring,
-    "LEFT": texts.left,
-    "RIGHT": texts.right,
-    "REPEAT": texts.repeat,
-    "REVERSE": texts.reverse,
-    "LPAD": texts.lpad,
-    "RPAD": texts.rpad,
-    "TRIM": texts.trim,
-    "BTRIM": texts.trimmer("BOTH"),
-    "LTRIM": texts.trimmer("LEADING"),
-    "RTRIM": texts.trimmer("TRAILING"),
-    "POSITION": texts.position,
-    "LOCATE": texts.position,
-    "INSTR": texts.instr,
-    "REPLACE": texts.replace,
-    "TRANSLATE": texts.translate,
-    "OVERLAY": texts.overlay,
-    "ASCII": texts.ascii_code,
-    "CHR": texts.chr_,
-    "SPLIT": texts.split,
-    "SPLIT_INDEX": texts.split_index,
-    "ELT": texts.elt,
-    "STARTSWITH": texts.startswith,
-    "ENDSWITH": texts.endswith,
-    "IS_ALPHA": texts.is_alpha,
-    "IS_DIGIT": texts.is_digit,
-    "IS_DECIMAL": texts.is_decimal,
-    "PRINTF": formatting.printf,
-    "REGEXP": patterns.regexp,
-    "REGEXP_REPLACE": patterns.regexp_replace,
-    "REGEXP_EXTRACT": patterns.regexp_extract,
-    "REGEXP_EXTRACT_ALL": patterns.regexp_extract_all,
-    "REGEXP_COUNT": patterns.regexp_count,
-    "REGEXP_INSTR": patterns.regexp_instr,
-    "REGEXP_SUBSTR": patterns.regexp_substr,
-    "ENCODE": encodings.encode,
-    "DECODE": encodings.decode,
-    "TO_BASE64": encodings.to_base64,
-    "FROM_BASE64": encodings.from_base64,
-    **{name: encodings.hashed(name.lower()) for name in ("MD5", "SHA1", "SHA224", "SHA256", "SHA384", "SHA512")},
-    "SHA2": encodings.sha2,
-    "URL_ENCODE": encodings.url_encode,
-    "URL_DECODE": encodings.url_decode,
-    "PARSE_URL": encodings.parse_url,
-    "INET_ATON": encodings.inet_aton,
-    "INET_NTOA": encodings.inet_ntoa,
-}
-
-TIMES: Final[dict[str, Kernel]] = {
     "EXTRACT": temporal.extract,
     "YEAR": temporal.field("YEAR"),
     "QUARTER": temporal.field("QUARTER"),
@@ -179,6 +54,7 @@ TIMES: Final[dict[str, Kernel]] = {
     "HOUR": temporal.field("HOUR"),
     "MINUTE": temporal.field("MINUTE"),
     "SECOND": temporal.field("SECOND"),
+    "OVERLAPS": temporal.overlaps,
     "TIMESTAMPADD": temporal.timestampadd,
     "TIMESTAMPDIFF": temporal.timestampdiff,
     "DATE_FORMAT": times.date_format,
@@ -190,79 +66,10 @@ TIMES: Final[dict[str, Kernel]] = {
     "TO_TIMESTAMP_LTZ": times.to_timestamp_ltz,
 }
 
-COLLECTIONS: Final[dict[str, Kernel]] = {
+CONSTRUCTORS: Final[dict[str, Kernel]] = {
     "ARRAY": collections.array,
     "MAP": collections.map_,
     "MULTISET": collections.multiset,
     "ROW": collections.row,
-    "ITEM": item,
-    "ELEMENT": collections.element,
-    "CARDINALITY": collections.cardinality,
-    "ARRAY_CONTAINS": collections.array_contains,
-    "ARRAY_POSITION": collections.array_position,
-    "ARRAY_APPEND": collections.array_append,
-    "ARRAY_PREPEND": collections.array_prepend,
-    "ARRAY_REMOVE": collections.array_remove,
-    "ARRAY_DISTINCT": collections.array_distinct,
-    "ARRAY_REVERSE": collections.array_reverse,
-    "ARRAY_CONCAT": collections.array_concat,
-    "ARRAY_UNION": collections.array_union,
-    "ARRAY_INTERSECT": collections.array_intersect,
-    "ARRAY_EXCEPT": collections.array_except,
-    "ARRAY_MAX": collections.array_max,
-    "ARRAY_MIN": collections.array_min,
-    "ARRAY_SORT": collections.array_sort,
-    "ARRAY_SLICE": collections.array_slice,
-    "ARRAY_JOIN": collections.array_join,
-    "MAP_KEYS": collections.map_keys,
-    "MAP_VALUES": collections.map_values,
-    "MAP_ENTRIES": collections.map_entries,
-    "MAP_UNION": collections.map_union,
-    "MAP_FROM_ARRAYS": collections.map_from_arrays,
-    "STR_TO_MAP": collections.str_to_map,
 }
-
-JSON: Final[dict[str, Kernel]] = {
-    "JSON_EXISTS": json_values.json_exists,
-    "JSON_VALUE": json_values.json_value,
-    "JSON_QUERY": json_values.json_query,
-    "JSON_OBJECT": json_values.json_object,
-    "JSON_ARRAY": json_values.json_array,
-    "JSON_STRING": json_string,
-    "JSON_QUOTE": json_values.json_quote,
-    "JSON_UNQUOTE": json_values.json_unquote,
-    **{
-        f"IS {word}JSON {kind}": json_values.is_json(kind, negated=bool(word))
-        for word in ("", "NOT ")
-        for kind in ("VALUE", "OBJECT", "ARRAY", "SCALAR")
-    },
-    "PARSE_JSON": variants.parse_json,
-    "TRY_PARSE_JSON": variants.try_parse_json,
-}
-
-OTHERS: Final[dict[str, Kernel]] = {
-    "BITMAP_BUILD": bitmaps.bitmap_build,
-    "BITMAP_CARDINALITY": bitmaps.bitmap_cardinality,
-    "BITMAP_TO_ARRAY": bitmaps.bitmap_to_array,
-    "BITMAP_TO_STRING": bitmaps.bitmap_to_string,
-    "BITMAP_TO_BYTES": bitmaps.bitmap_to_bytes,
-    "BITMAP_FROM_BYTES": bitmaps.bitmap_from_bytes,
-    "BITMAP_AND": bitmaps.bitmap_and,
-    "BITMAP_OR": bitmaps.bitmap_or,
-    "BITMAP_XOR": bitmaps.bitmap_xor,
-    "BITMAP_ANDNOT": bitmaps.bitmap_andnot,
-    "OBJECT_OF": variants.object_of,
-    "OBJECT_UPDATE": variants.object_update,
-}
-
-KERNELS: Final[dict[str, Kernel]] = {
-    **OPERATORS,
-    **CONDITIONAL,
-    **NUMBERS,
-    **TEXTS,
-    **TIMES,
-    **COLLECTIONS,
-    **JSON,
-    **OTHERS,
-}
-"""All of them."""
+"""``ARRAY[...]`` and its like, which no program calls by name."""

@@ -1,5 +1,6 @@
 """Functions of text. Positions and lengths count characters, which are code points."""
 
+import re
 from typing import Any, Final
 
 import pyarrow as pa
@@ -123,6 +124,11 @@ def trimmer(side: str) -> Kernel:
     return compute
 
 
+btrim: Final = trimmer("BOTH")
+ltrim: Final = trimmer("LEADING")
+rtrim: Final = trimmer("TRAILING")
+
+
 def trim(call: Invocation, characters: Datum, text: Datum) -> Datum:
     """``TRIM(side characters FROM text)``; the side is an option."""
     return _trimmed(str(call.option("side", "BOTH")), call, text, characters)
@@ -142,7 +148,7 @@ def position(call: Invocation, wanted: Datum, text: Datum, start: Datum | None =
 
 
 def _found(wanted: str, text: str, start: int = 1) -> int:
-    return text.find(wanted, start - 1) + 1 if 0 < start <= len(text) + 1 else 0
+    return text.find(wanted, max(start - 1, 0)) + 1 if wanted else 1
 
 
 def _instr(text: str, wanted: str, start: int = 1, occurrence: int = 1) -> int:
@@ -226,6 +232,13 @@ def _split_index(text: str, separator: str | int, index: int) -> str | None:
     return parts[index] if index < len(parts) else None
 
 
+def _str_to_map(text: str, between: str = ",", inside: str = "=") -> list[tuple[str, str | None]]:
+    """The delimiters are regular expressions, as in Flink; of equal keys the last one wins."""
+    pairs = (re.split(inside, part, maxsplit=1) for part in re.split(between, text) if text)
+    return list({pair[0]: pair[1] if len(pair) > 1 else None for pair in pairs}.items())
+
+
+str_to_map: Final = by_row(_str_to_map)
 split: Final = by_row(_split)
 split_index: Final = by_row(_split_index)
 
@@ -250,11 +263,15 @@ startswith: Final = _holds((pc.starts_with, lambda value, part: value.startswith
 endswith: Final = _holds((pc.ends_with, lambda value, part: value.endswith(part)))
 
 
+def _spelled(value: Datum) -> Datum:
+    return value if pa.types.is_string(value.type) else map_rows(str, TEXT, value)
+
+
 def _says(test: Any) -> Kernel:
     """A kernel of a test of texts, which is false for NULL."""
 
     def compute(call: Invocation, text: Datum) -> Datum:
-        return pc.fill_null(map_rows(test, call.storage, text.cast(TEXT)), False)
+        return pc.fill_null(map_rows(test, call.storage, _spelled(text)), False)
 
     return compute
 

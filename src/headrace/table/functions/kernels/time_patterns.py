@@ -25,6 +25,9 @@ _DAY_NAMES: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Sa
 
 _PIECES: Final = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']+")
 
+Dialect = dict[str, Callable[[Moments, int], pa.Array]]
+"""What letters mean in another way than usually."""
+
 DEFAULT: Final = "yyyy-MM-dd HH:mm:ss"
 """The pattern of functions that are given none."""
 
@@ -61,18 +64,20 @@ def _pieces(pattern: str) -> tuple[_Piece, ...]:
 # --- writing -------------------------------------------------------------------------------------------------------
 
 
-def written(at: Moments, pattern: str, offsets: Numbers | None = None) -> pa.Array:
+def written(at: Moments, pattern: str, offsets: Numbers | None = None, dialect: Dialect | None = None) -> pa.Array:
     """Times as texts; ``offsets`` from UTC are what the letters of zones show."""
-    parts = [_written_piece(piece, at, offsets) for piece in _pieces(pattern)]
+    parts = [_written_piece(piece, at, offsets, dialect or {}) for piece in _pieces(pattern)]
     if not any(isinstance(part, pa.Array) for part in parts):
         parts.append(pa.repeat(EMPTY, len(at.micros)))
     made = pc.binary_join_element_wise(*parts, EMPTY)
     return made if at.mask is None else pc.if_else(pa.array(at.mask), pa.scalar(None, TEXT), made)
 
 
-def _written_piece(piece: _Piece, at: Moments, offsets: Numbers | None) -> pa.Array | pa.Scalar:
+def _written_piece(piece: _Piece, at: Moments, offsets: Numbers | None, dialect: Dialect) -> pa.Array | pa.Scalar:
     if not piece.letter:
         return pa.scalar(piece.text, TEXT)
+    if piece.letter in dialect:
+        return dialect[piece.letter](at, piece.width)
     if piece.letter in _NUMBERS:
         values = _NUMBERS[piece.letter](at)
         return _year(values, piece.width) if piece.letter in "yuY" else digits(values, piece.width)
@@ -151,6 +156,21 @@ _WORDS: Final[dict[str, Callable[[Moments, int], pa.Array]]] = {
     "G": lambda at, _: pa.array(["BC", "AD"]).take(pa.array((at.year > 0).astype(np.int64))),
     "S": _fraction,
 }
+
+
+def _us_week(day_of_period: Numbers, weekday: Numbers) -> Numbers:
+    """The week of a year or a month, from 1, where weeks begin on Sunday and the first one may be short."""
+    found: Numbers = (day_of_period - 1 - (weekday + 1) % 7 + 6) // 7 + 1
+    return found
+
+
+SIMPLE_DATE_FORMAT: Final[Dialect] = {
+    "u": lambda at, width: digits(at.weekday + 1, width),
+    "w": lambda at, width: digits(_us_week(at.day_of_year, at.weekday), width),
+    "W": lambda at, width: digits(_us_week(at.day, at.weekday), width),
+    "S": lambda at, width: digits(at.of_day % MICROS["SECOND"] // 1000, width),
+}
+"""The letters of Java's old class, which ``FROM_UNIXTIME`` is written with."""
 
 
 def _offset(piece: _Piece, offsets: Numbers) -> pa.Array:

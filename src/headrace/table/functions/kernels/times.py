@@ -2,13 +2,19 @@
 
 import re
 from collections.abc import Callable
-from decimal import Decimal
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.table.functions.kernels.calendar import MICROS_PER_DAY, Moments, day_number, is_temporal, moments_of
+from headrace.table.functions.kernels.calendar import (
+    MICROS_PER_DAY,
+    Moments,
+    day_number,
+    is_temporal,
+    last_day,
+    moments_of,
+)
 from headrace.table.functions.kernels.kernel import (
     TEXT,
     Datum,
@@ -22,8 +28,8 @@ from headrace.table.functions.kernels.kernel import (
     to_numpy,
 )
 from headrace.table.functions.kernels.temporal import MICROS
-from headrace.table.functions.kernels.time_patterns import DEFAULT, micros_of, reader, written
-from headrace.table.functions.kernels.zones import offsets_of, to_local, to_utc
+from headrace.table.functions.kernels.time_patterns import DEFAULT, SIMPLE_DATE_FORMAT, micros_of, reader, written
+from headrace.table.functions.kernels.zones import known_zone, offsets_of, to_local, to_utc
 
 _SMALLEST: Final = np.iinfo(np.int64).min
 
@@ -46,19 +52,25 @@ def time_of(text: str) -> int | None:
     if found is None:
         return None
     hour, minute, second = int(found[1]), int(found[2]), int(found[3] or 0)
-    if hour > 24 or minute > 59 or second > 59:
+    if hour > 23 or minute > 59 or second > 59:
         return None
     return ((hour * 60 + minute) * 60 + second) * MICROS["SECOND"] + int(((found[4] or "") + "000000")[:6])
 
 
-_TIMESTAMP: Final = re.compile(r"(\d{1,4})-(\d{1,2})-(\d{1,2})(?:[ T](\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{0,9}))?)?")
+_TIMESTAMP: Final = re.compile(r"(\d{1,4})-(\d{1,2})-(\d{1,2})(?: (\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{0,9}))?)?")
 
 
 def timestamp_of(text: str) -> int | None:
-    """The nanoseconds since 1970 of a text such as ``2024-02-29 10:11:12.5``; the time may be left out."""
+    """The nanoseconds since 1970 of a text such as ``2024-02-29 10:11:12.5``; the time may be left out.
+
+    A day that the month does not have is its last one, and 24 o'clock is the next day, as in Flink.
+    """
     found = _TIMESTAMP.fullmatch(text)
-    days = None if found is None else day_number(int(found[1]), int(found[2]), int(found[3]))
-    if found is None or days is None:
+    if found is None:
+        return None
+    year, month, day = int(found[1]), int(found[2]), int(found[3])
+    days = day_number(year, month, min(day, last_day(year, month))) if 1 <= month <= 12 and 1 <= day <= 31 else None
+    if days is None:
         return None
     hour, minute, second = (int(part or 0) for part in found.group(4, 5, 6))
     if hour > 24 or minute > 59 or second > 59:
@@ -73,7 +85,7 @@ def timestamp_of(text: str) -> int | None:
 def date_format(call: Invocation, value: Datum, pattern: Datum) -> Datum:
     """A point in time, or a text that says one, as a text of a pattern."""
     if not is_temporal(value):
-        value = _read_default(value)
+        value = map_rows(lambda text: _lenient(text, DEFAULT), pa.int64(), value).cast(pa.timestamp("us"))
     if not isinstance(pattern, pa.Scalar):
         return _each_pattern(lambda *row: date_format(call, *row), value, pattern)
     if not pattern.is_valid:
@@ -84,10 +96,6 @@ def date_format(call: Invocation, value: Datum, pattern: Datum) -> Datum:
 def _formatted(column: pa.Array, pattern: str, zone: str) -> pa.Array:
     at = moments_of(column, zone)
     return written(at, pattern, at.micros - to_utc(at.micros, zone) if zone != "UTC" else None)
-
-
-def _read_default(text: Datum) -> Datum:
-    return map_rows(_timestamp_micros, pa.int64(), text).cast(pa.timestamp("us"))
 
 
 def _each_pattern(function: Callable[..., Datum], *operands: Datum) -> Datum:
@@ -110,7 +118,8 @@ def from_unixtime(call: Invocation, seconds: Datum, pattern: Datum | None = None
 
     def compute(column: pa.Array) -> pa.Array:
         micros = to_numpy(column.cast(pa.int64())) * MICROS["SECOND"]
-        return written(Moments(to_local(micros, zone), null_mask(column)), shape, offsets_of(micros, zone))
+        at = Moments(to_local(micros, zone), null_mask(column))
+        return written(at, shape, offsets_of(micros, zone), dialect=SIMPLE_DATE_FORMAT)
 
     return constant(None, TEXT) if shape is None else on_arrays(compute)(seconds)
 
@@ -122,7 +131,7 @@ def convert_tz(call: Invocation, text: Datum, source: Datum, target: Datum) -> D
         fields = _lenient(value, DEFAULT)
         if fields is None:
             return None
-        local = to_local(to_utc(np.array([fields]), one), other)
+        local = to_local(to_utc(np.array([fields]), known_zone(one)), known_zone(other))
         shown: str = written(Moments(local, None), DEFAULT)[0].as_py()
         return shown
 
@@ -201,10 +210,11 @@ def to_timestamp_ltz(call: Invocation, value: Datum, *more: Datum) -> Datum:
     return map_rows(_ltz_micros, pa.int64(), value, precision).cast(call.storage)
 
 
-def _ltz_micros(number: float | Decimal, precision: int) -> int | None:
-    if precision not in (0, 3):
-        raise ValueError(f"TO_TIMESTAMP_LTZ counts seconds (0) or milliseconds (3), not {precision}")
-    return int(Decimal(number) * (MICROS["SECOND"] if precision == 0 else 1000))
+def _ltz_micros(number: float, precision: int) -> int:
+    if not 0 <= precision <= 9:
+        raise ValueError(f"TO_TIMESTAMP_LTZ counts seconds (0) to nanoseconds (9), not {precision}")
+    micros: int = int(number) * MICROS["SECOND"] // 10**precision
+    return micros
 
 
 def _ltz_of_text(call: Invocation, text: Datum, *more: Datum) -> Datum:

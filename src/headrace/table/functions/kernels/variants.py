@@ -1,5 +1,6 @@
 """Variants, which are stored as JSON with the names of objects in order, and structured objects."""
 
+import json
 from decimal import Decimal
 from typing import Any, Final
 
@@ -19,35 +20,45 @@ from headrace.table.functions.kernels.kernel import (
 _MOST_DIGITS: Final = 38
 
 
-def _variant(text: str) -> str:
-    return written(_shortened(parsed(text)))
+def _variant(text: str, *, allows_duplicates: bool = False) -> str:
+    read = _object if allows_duplicates else _object_of_different_names
+    return written(json.loads(text, parse_float=_number, parse_constant=_no_constant, object_pairs_hook=read))
 
 
-def _shortened(value: Any) -> Any:
-    """Numbers as variants keep them: without zeros at the end, and doubles when they have too many digits."""
-    if isinstance(value, dict):
-        return {name: _shortened(part) for name, part in value.items()}
-    if isinstance(value, list):
-        return [_shortened(part) for part in value]
-    if not isinstance(value, Decimal):
-        return value
-    shown = value.normalize()
-    _, digits, exponent = shown.as_tuple()
-    if isinstance(exponent, int) and -_MOST_DIGITS <= exponent <= 0 and len(digits) <= _MOST_DIGITS:
-        return shown
-    return float(value)
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    return dict(pairs)
 
 
-def _try_variant(text: str) -> str | None:
+def _object_of_different_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        raise ValueError("a name comes twice in an object")
+    return made
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _number(text: str) -> Decimal | float | int:
+    """A number as variants keep it: a decimal without zeros at the end, or a double when it has an exponent."""
+    value = Decimal(text)
+    if "e" in text.lower() or len(value.as_tuple().digits) > _MOST_DIGITS:
+        return float(text)
+    whole = value.to_integral_value()
+    return int(whole) if whole == value else value.normalize()
+
+
+def _try_variant(text: str, allows_duplicates: bool = False) -> str | None:
     try:
-        return _variant(text)
+        return _variant(text, allows_duplicates=allows_duplicates)
     except ValueError:
         return None
 
 
-def _parse(text: str) -> str:
+def _parse(text: str, allows_duplicates: bool = False) -> str:
     try:
-        return _variant(text)
+        return _variant(text, allows_duplicates=allows_duplicates)
     except ValueError as error:
         raise ValueError(f"{text!r} is no JSON: {error}") from None
 

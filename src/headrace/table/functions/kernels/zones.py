@@ -43,6 +43,15 @@ def zone_of(name: str) -> tzinfo:
         raise ValueError(f"there is no time zone {name!r}") from None
 
 
+def known_zone(name: str) -> str:
+    """The name of a time zone, or of UTC where there is none of that name, as Java's old classes have it."""
+    try:
+        zone_of(name)
+    except ValueError:
+        return "UTC"
+    return name
+
+
 def to_local(instants: Numbers, zone: str) -> Numbers:
     """Points in time, in microseconds of UTC, as a clock of the zone shows them."""
     kind = zone_of(zone)
