@@ -38,7 +38,7 @@ def table_relation(
     relation: Relation = scan
     if read != list(table.columns):
         expressions = tuple(_column(queries, column, scan) for column in table.columns)
-        relation = Project(scan, expressions, tuple(column.name for column in table.columns))
+        relation = Project(scan, expressions, tuple(column.name for column in table.columns), is_of_table=True)
     if table.watermark is not None and queries.context.is_streaming:
         watermark = queries.bound_text(table.watermark.expression, relation.schema)
         rowtime = relation.schema.index(table.watermark.column)

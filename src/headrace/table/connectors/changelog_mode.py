@@ -85,7 +85,7 @@ class ChangelogMode:
         return ChangelogMode(self.kinds - set(kinds))
 
     def __str__(self) -> str:
-        return ",".join(name for name, kind in _KINDS.items() if kind in self.kinds)
+        return ",".join(name for name, kind in _KINDS.items() if kind in self.kinds) or "NONE"
 
     def __repr__(self) -> str:
         return f"ChangelogMode('{self}')"

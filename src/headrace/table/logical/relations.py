@@ -138,12 +138,17 @@ class WatermarkAssigner(Relation):
 
 @dataclass(frozen=True)
 class Project(Relation):
-    """Scalars of each row. Names may repeat, and are those that results show."""
+    """Scalars of each row. Names may repeat, and are those that results show.
+
+    Attributes:
+        is_of_table: whether it gives the columns of a table that its connector does not: it belongs to the table.
+    """
 
     input: Relation
     expressions: tuple[Scalar, ...]
     names: tuple[str, ...]
     hints: tuple[Hint, ...] = ()
+    is_of_table: bool = False
 
     @cached_property
     def schema(self) -> Schema:

@@ -96,6 +96,9 @@ class ChangelogInference:
     def _satisfied(self, node: PhysicalNode, wanted: UpdateKind) -> PhysicalNode | None:
         """The node with its mode and those below it; None when its updates cannot come as wanted."""
         modify, rule = self.modify(node), node.changelog
+        without = rule.skipped(node, wanted)
+        if without is not None:
+            return self._satisfied(without, wanted)
         children: list[PhysicalNode] = []
         for index, child in enumerate(node.inputs):
             found = self._child(node, index, child, wanted)

@@ -38,12 +38,14 @@ class ChangelogRule:
         gives: what it does, of what its inputs do.
         needs: how it wants the updates of an input, given the kind that is wanted of itself, and the input's index.
         adapts: whether it makes updates as they are wanted, whatever its inputs give; else it hands them on.
+        skipped: what stands in its place where it is not needed for updates as they are wanted; None where it is.
     """
 
     gives: Callable[[Any, Sequence[Modify]], Modify]
     takes: Modify = Modify.ALL
     needs: Callable[[Any, int, UpdateKind], UpdateKind | None] = lambda _node, _index, wanted: wanted
     adapts: bool = False
+    skipped: Callable[[Any, UpdateKind], Any] = lambda _node, _wanted: None
 
 
 def forwarded(_: object, inputs: Sequence[Modify]) -> Modify:
@@ -69,6 +71,12 @@ def with_before(*_: object) -> UpdateKind:
 def without_before(*_: object) -> UpdateKind:
     """Wants no more than what is after an update."""
     return UpdateKind.ONLY_AFTER
+
+
+def modify_kinds(node: Any) -> Modify:
+    """What a node does, whoever takes it."""
+    found: Modify = node.changelog.gives(node, [modify_kinds(child) for child in node.inputs])
+    return found
 
 
 PASSING: Final = ChangelogRule(forwarded)

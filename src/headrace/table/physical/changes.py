@@ -7,10 +7,17 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from headrace.common.types import RowKind
+from headrace.graph.changelog_specs import ChangelogNormalizeSpec
 from headrace.graph.specs import KeepRowKindsSpec
+from headrace.table.logical.scalars import Scalar
 from headrace.table.logical.schema import Schema
-from headrace.table.physical.node import Edges, PhysicalNode
-from headrace.table.physical.translation import GraphBuilder
+from headrace.table.physical.basic import Exchange
+from headrace.table.physical.changelog_rules import ChangelogRule, UpdateKind, always, without_before
+from headrace.table.physical.compilation import compiled
+from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
+from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text
+from headrace.table.physical.translation import GraphBuilder, by_key
+from headrace.table.rules.normalize import Normalize
 
 
 @dataclass(frozen=True)
@@ -27,3 +34,49 @@ class DropUpdateBefore(PhysicalNode):
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
         kinds = tuple(kind for kind in RowKind if kind is not RowKind.UPDATE_BEFORE)
         return builder.add(KeepRowKindsSpec(kinds), self.name, *inputs)
+
+
+@dataclass(frozen=True)
+class ChangelogNormalize(PhysicalNode):
+    """Makes of upserts a changelog in which each update follows what it changes.
+
+    Attributes:
+        key: the columns of the key.
+        condition: which rows are there at all.
+    """
+
+    name: ClassVar[str] = "ChangelogNormalize"
+    changelog: ClassVar[ChangelogRule] = ChangelogRule(
+        always, needs=without_before, adapts=True, skipped=lambda node, wanted: node.without_need(wanted)
+    )
+    input: PhysicalNode
+    key: tuple[int, ...]
+    condition: Scalar | None = None
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+    def without_need(self, wanted: UpdateKind) -> PhysicalNode | None:
+        """What stands in its place where upserts are all that is wanted; None where it is needed."""
+        if wanted is not UpdateKind.ONLY_AFTER or self.condition is not None:
+            return None
+        return self.input.input if isinstance(self.input, Exchange) else self.input
+
+    def terms(self, text: ScalarText) -> Terms:
+        yield "key", names_text([self.schema.names[index] for index in self.key])
+        if self.condition is not None:
+            yield "condition", text(self.condition, self.schema.names)
+
+    def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
+        condition = None if self.condition is None else compiled(self.condition, self.schema, builder)
+        spec = ChangelogNormalizeSpec(
+            update_before=self.mode.takes_update_before, condition=condition, ttl=builder.state_ttl
+        )
+        return builder.add(spec, self.name, by_key(inputs[0], self.schema, self.key))
+
+
+@conversion_rule(Normalize)
+def _normalize(node: Normalize, context: ConversionContext) -> PhysicalNode:
+    source = converted(node.input, context)
+    return ChangelogNormalize(Exchange(source, node.key), node.key, node.condition)

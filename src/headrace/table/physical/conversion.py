@@ -14,6 +14,7 @@ from headrace.table.logical.relations import Relation
 from headrace.table.logical.schema import Schema
 from headrace.table.physical.basic import TableSourceScan, Union, ValuesScan, WatermarkAssigner
 from headrace.table.physical.calcs import filtered, projected
+from headrace.table.physical.changelog_rules import Modify, modify_kinds
 from headrace.table.physical.errors import PlanningError
 from headrace.table.physical.node import PhysicalNode, with_unique_names
 from headrace.table.physical.sinks import Sink
@@ -32,6 +33,15 @@ class ConversionContext:
 
     is_batch: bool
     settings: Configuration
+
+    def does(self, node: PhysicalNode) -> Modify:
+        """What the rows of a node do beside coming: nothing in batch mode."""
+        return Modify.INSERT if self.is_batch else modify_kinds(node)
+
+    def is_upsert(self, scan: logical.Scan) -> bool:
+        """Return whether a table gives upserts, of which a changelog has to be made."""
+        mode = table_source(scan, self).changelog_mode
+        return not self.is_batch and mode.takes_updates and not mode.takes_update_before
 
 
 Rule = Callable[[Any, ConversionContext], PhysicalNode]

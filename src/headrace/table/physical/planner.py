@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from headrace.common.configuration import Configuration
 from headrace.graph.stream_graph import StreamGraph
 from headrace.table.logical.relations import Relation
-from headrace.table.physical import aggregates  # noqa: F401 - its conversions
+from headrace.table.physical import aggregates, ranks, sorts  # noqa: F401 - their conversions
 from headrace.table.physical.changelog import ChangelogInference, infer_sink
 from headrace.table.physical.changelog_rules import UpdateKind
 from headrace.table.physical.changes import DropUpdateBefore
@@ -44,7 +44,7 @@ class Planner:
             PlanningError: when no plan computes them.
         """
         context = ConversionContext(self.is_batch, self.settings)
-        roots = [converted(optimized(relation), context) for relation in relations]
+        roots = [converted(optimized(relation, context.is_upsert), context) for relation in relations]
         return roots if self.is_batch else [self._with_modes(root, is_collected=is_collected) for root in roots]
 
     def _with_modes(self, root: PhysicalNode, *, is_collected: bool) -> PhysicalNode:

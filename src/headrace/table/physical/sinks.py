@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from headrace.graph.specs import SinkSpec
+from headrace.table.connectors.changelog_mode import ChangelogMode
 from headrace.table.connectors.table_sink import TableSink
 from headrace.table.logical.relations import Sink as LogicalSink
 from headrace.table.logical.schema import Schema
@@ -19,6 +20,7 @@ class Sink(PhysicalNode):
     """Writes rows into a table."""
 
     name: ClassVar[str] = "Sink"
+    mode: ChangelogMode = field(default=ChangelogMode(frozenset()), kw_only=True)
     input: PhysicalNode
     target: LogicalSink
     sink: TableSink

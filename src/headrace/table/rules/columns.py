@@ -14,6 +14,7 @@ from headrace.table.logical import relations as logical
 from headrace.table.logical.relations import Relation
 from headrace.table.logical.scalars import InputRef, OverCall, Scalar, SortKey, Subquery, input_refs
 from headrace.table.logical.schema import Schema
+from headrace.table.rules.normalize import Normalize
 from headrace.table.rules.rank import Rank
 
 Needed = tuple[int, ...]
@@ -219,6 +220,18 @@ class _Pruner:
         )
         return Pruned(made, tuple(index for index in kept if index < len(join.schema)))
 
+    def _normalize(self, node: Normalize, needed: Needed) -> Pruned:
+        read = set(needed) | {*node.key} | set(() if node.condition is None else refs(node.condition))
+        wanted = tuple(sorted(read))
+        places = {before: now for now, before in enumerate(wanted)}
+        made = replace(
+            node,
+            input=self.exactly(node.input, wanted),
+            key=tuple(places[index] for index in node.key),
+            condition=None if node.condition is None else moved(node.condition, places),
+        )
+        return Pruned(made, wanted)
+
     def _rank(self, rank: Rank, needed: Needed) -> Pruned:
         width = len(rank.input.schema)
         read = {index for index in needed if index < width} | {*rank.partition_by}
@@ -260,5 +273,6 @@ class _Pruner:
         logical.WindowTableFunction: _window,
         logical.Join: _join,
         logical.OverAggregate: _over,
+        Normalize: _normalize,
         Rank: _rank,
     }

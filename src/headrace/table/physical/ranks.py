@@ -1,0 +1,153 @@
+"""Top-N and deduplication."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar
+
+from headrace.graph.changelog_specs import DeduplicateSpec, RankSpec
+from headrace.operators.changelog.order import SortField
+from headrace.operators.changelog.rank import RankRange, RankStrategy
+from headrace.table.logical.scalars import SortKey
+from headrace.table.logical.schema import Field, Schema, TimeAttribute
+from headrace.table.physical.basic import Exchange
+from headrace.table.physical.changelog_rules import ChangelogRule, Modify, UpdateKind
+from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
+from headrace.table.physical.errors import PlanningError
+from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text, with_unique_names
+from headrace.table.physical.translation import GraphBuilder, by_key
+from headrace.table.rules import rank as rules
+
+
+def sort_fields(keys: Sequence[SortKey]) -> tuple[SortField, ...]:
+    """What rows are ordered by, as operators take it."""
+    return tuple(SortField(key.index, key.descending, nulls_last=not key.nulls_first) for key in keys)
+
+
+def order_text(keys: Sequence[SortKey], schema: Schema) -> str:
+    """What rows are ordered by, as plans show it."""
+    return names_text([f"{schema.names[key.index]} {'DESC' if key.descending else 'ASC'}" for key in keys])
+
+
+@dataclass(frozen=True)
+class Rank(PhysicalNode):
+    """The rows of each group whose rank lies in a range.
+
+    Attributes:
+        strategy: what rows do, by which it is decided how much has to be remembered; None until that is known.
+    """
+
+    name: ClassVar[str] = "Rank"
+    changelog: ClassVar[ChangelogRule] = ChangelogRule(
+        lambda node, inputs: Modify.INSERT if node.only_inserts(inputs[0]) else Modify.ALL,
+        needs=lambda node, _index, _wanted: node.needs,
+        adapts=True,
+    )
+    input: PhysicalNode
+    function: str
+    partition_by: tuple[int, ...]
+    order_by: tuple[SortKey, ...]
+    start: int
+    end: int | None
+    rank: Field
+    end_column: int | None = None
+    shows_rank: bool = False
+    strategy: RankStrategy = RankStrategy.APPEND
+    unique_key: tuple[int, ...] = ()
+
+    @cached_property
+    def schema(self) -> Schema:
+        given = self.input.schema
+        return with_unique_names(Schema((*given, self.rank))) if self.shows_rank else given
+
+    @property
+    def is_deduplication(self) -> bool:
+        """Return whether it keeps the first or the last row by a time attribute."""
+        one = self.function == "ROW_NUMBER" and (self.start, self.end) == (1, 1) and not self.shows_rank
+        return one and len(self.order_by) == 1 and self.input.schema[self.order_by[0].index].time is not None
+
+    @property
+    def keeps_last(self) -> bool:
+        """Return whether a deduplication keeps the last row."""
+        return self.order_by[0].descending
+
+    def only_inserts(self, given: Modify) -> bool:
+        """Return whether no row is ever taken back, where its input does so much."""
+        return given is Modify.INSERT and self.is_deduplication and not self.keeps_last
+
+    @property
+    def needs(self) -> UpdateKind:
+        """How it wants the updates of its input."""
+        if self.strategy is RankStrategy.RETRACT:
+            return UpdateKind.BEFORE_AND_AFTER
+        return UpdateKind.ONLY_AFTER if self.strategy is RankStrategy.UPDATE else UpdateKind.NONE
+
+    def terms(self, text: ScalarText) -> Terms:
+        schema = self.input.schema
+        yield "strategy", self._strategy_text()
+        yield "rankType", self.function
+        yield "rankRange", self._range_text()
+        yield "partitionBy", names_text([schema.names[index] for index in self.partition_by])
+        yield "orderBy", order_text(self.order_by, schema)
+        yield "select", names_text(self.schema.names)
+
+    def _strategy_text(self) -> str:
+        if self.strategy is not RankStrategy.UPDATE:
+            return str(self.strategy.value)
+        return f"{self.strategy.value}[{','.join(map(str, self.unique_key))}]"
+
+    def _range_text(self) -> str:
+        if self.end is None and self.end_column is not None:
+            return f"rankEnd={self.input.schema.names[self.end_column]}"
+        return f"rankStart={self.start}, rankEnd={self.end}"
+
+    def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
+        schema = self.input.schema
+        keyed = by_key(inputs[0], schema, self.partition_by)
+        before = self.mode.takes_update_before
+        if self.is_deduplication and self.strategy is RankStrategy.APPEND:
+            key = self.order_by[0]
+            field = key.index if schema[key.index].time is TimeAttribute.ROWTIME else None
+            spec = DeduplicateSpec(
+                keeps_last=self.keeps_last, time_field=field, update_before=before, ttl=builder.state_ttl
+            )
+            return builder.add(spec, "Deduplicate", keyed)
+        ranks = RankRange(self.start, self.end, self.end_column, self.shows_rank)
+        rank = RankSpec(
+            order=sort_fields(self.order_by),
+            ranks=ranks,
+            strategy=self.strategy,
+            unique_key=self.unique_key,
+            update_before=before,
+            rank_name=self.schema.names[-1],
+            ttl=builder.state_ttl,
+        )
+        return builder.add(rank, self.name, keyed)
+
+
+@conversion_rule(rules.Rank)
+def _rank(rank: rules.Rank, context: ConversionContext) -> PhysicalNode:
+    if rank.function != "ROW_NUMBER" and not context.is_batch:
+        raise PlanningError(f"{rank.function}() of streams is not supported: ROW_NUMBER() is")
+    source = Exchange(converted(rank.input, context), rank.partition_by)
+    node = Rank(
+        source,
+        rank.function,
+        rank.partition_by,
+        rank.order_by,
+        rank.start,
+        rank.end,
+        rank.rank,
+        rank.end_column,
+        rank.shows_rank,
+    )
+    return with_strategy(node, context)
+
+
+def with_strategy(node: Rank, context: ConversionContext) -> Rank:
+    """The node with the cheapest way to follow its input."""
+    if context.is_batch or not context.does(node.input):
+        return node
+    return replace(node, strategy=RankStrategy.RETRACT)

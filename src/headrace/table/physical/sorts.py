@@ -1,0 +1,121 @@
+"""``ORDER BY`` and ``LIMIT``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from headrace.graph.changelog_specs import RankSpec, TemporalSortSpec
+from headrace.operators.changelog.rank import RankRange, RankStrategy
+from headrace.table.logical import relations as logical
+from headrace.table.logical.scalars import SortKey
+from headrace.table.logical.schema import Schema, TimeAttribute
+from headrace.table.physical.basic import Exchange
+from headrace.table.physical.changelog_rules import ChangelogRule, Modify, UpdateKind, never
+from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
+from headrace.table.physical.errors import PlanningError
+from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms
+from headrace.table.physical.ranks import order_text, sort_fields
+from headrace.table.physical.translation import GraphBuilder, by_key
+
+
+@dataclass(frozen=True)
+class TemporalSort(PhysicalNode):
+    """Rows in the order of their row time."""
+
+    name: ClassVar[str] = "TemporalSort"
+    changelog: ClassVar[ChangelogRule] = ChangelogRule(never, takes=Modify.INSERT)
+    input: PhysicalNode
+    keys: tuple[SortKey, ...]
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+    def terms(self, text: ScalarText) -> Terms:
+        yield "orderBy", order_text(self.keys, self.schema)
+
+    def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
+        first, *others = self.keys
+        if self.schema[first.index].time is TimeAttribute.PROCTIME:
+            return inputs[0]
+        spec = TemporalSortSpec(time_field=first.index, order=sort_fields(others))
+        return builder.add(spec, self.name, by_key(inputs[0], self.schema, ()))
+
+
+@dataclass(frozen=True)
+class SortLimit(PhysicalNode):
+    """The first rows of all in an order; without keys any of them, which is ``Limit``."""
+
+    name: ClassVar[str] = "SortLimit"
+    changelog: ClassVar[ChangelogRule] = ChangelogRule(
+        lambda node, inputs: Modify.ALL if node.keys or inputs[0] else Modify.INSERT,
+        needs=lambda node, _index, _wanted: node.needs,
+        adapts=True,
+    )
+    input: PhysicalNode
+    keys: tuple[SortKey, ...]
+    offset: int
+    limit: int
+    strategy: RankStrategy = RankStrategy.APPEND
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+    @property
+    def needs(self) -> UpdateKind:
+        """How it wants the updates of its input."""
+        return UpdateKind.BEFORE_AND_AFTER if self.strategy is RankStrategy.RETRACT else UpdateKind.NONE
+
+    def terms(self, text: ScalarText) -> Terms:
+        yield "orderBy", order_text(self.keys, self.schema)
+        yield "offset", str(self.offset)
+        yield "fetch", str(self.limit)
+        yield "strategy", self.strategy.value
+
+    def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
+        spec = RankSpec(
+            order=sort_fields(self.keys),
+            ranks=RankRange(self.offset + 1, self.offset + self.limit),
+            strategy=self.strategy,
+            update_before=self.mode.takes_update_before,
+            ttl=builder.state_ttl,
+        )
+        return builder.add(spec, self.name, by_key(inputs[0], self.schema, ()))
+
+
+@dataclass(frozen=True)
+class Limit(SortLimit):
+    """Some of the rows."""
+
+    name: ClassVar[str] = "Limit"
+
+    def terms(self, text: ScalarText) -> Terms:
+        yield "offset", str(self.offset)
+        yield "fetch", str(self.limit)
+
+
+_NO_LIMIT = 2**31 - 1
+
+
+@conversion_rule(logical.Sort)
+def _sort(sort: logical.Sort, context: ConversionContext) -> PhysicalNode:
+    source = Exchange(converted(sort.input, context), ())
+    strategy = RankStrategy.RETRACT if context.does(source) else RankStrategy.APPEND
+    if not sort.keys:
+        limit = _NO_LIMIT if sort.limit is None else sort.limit
+        return Limit(source, (), sort.offset, limit, strategy)
+    if sort.limit is not None:
+        return SortLimit(source, sort.keys, sort.offset, sort.limit, strategy)
+    first = sort.keys[0]
+    if context.is_batch:
+        raise PlanningError("ORDER BY without LIMIT cannot be executed in batch mode yet")
+    if source.schema[first.index].time is None:
+        raise PlanningError("Sort on a non-time-attribute field is not supported: add a LIMIT")
+    if first.descending:
+        raise PlanningError("Primary sort order of a streaming table must be ascending on time")
+    if sort.offset:
+        raise PlanningError("OFFSET needs a LIMIT in streams")
+    return TemporalSort(source, sort.keys)

@@ -1,0 +1,84 @@
+"""Filters reach down to where rows come from, so that less is computed and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+from headrace.table.logical import relations as logical
+from headrace.table.logical.relations import Filter, Relation
+from headrace.table.logical.scalars import OverCall, Scalar, Subquery, conjuncts, input_refs
+from headrace.table.rules.conditions import all_of, is_deterministic, substituted
+from headrace.table.rules.normalize import Normalize
+
+
+def with_filters_below(relation: Relation) -> Relation:
+    """The relation with its filters as far down as they may be."""
+    if isinstance(relation, Filter) and _may_move(relation):
+        rule = _RULES.get(type(relation.input))
+        found = None if rule is None else rule(relation.condition, relation.input)
+        if found is not None:
+            return with_filters_below(found)
+    return relation.with_parts(Relation, [with_filters_below(each) for each in relation.inputs])
+
+
+def _may_move(relation: Filter) -> bool:
+    has_subquery = any(isinstance(node, Subquery) for node in relation.condition.walk())
+    return relation.correlation is None and not has_subquery and is_deterministic(relation.condition)
+
+
+def _below_filter(condition: Scalar, below: Filter) -> Relation | None:
+    if not _may_move(below):
+        return None
+    return replace(below, condition=all_of([below.condition, condition]))
+
+
+def _below_project(condition: Scalar, below: logical.Project) -> Relation | None:
+    used = [below.expressions[index] for index in set(input_refs(condition))]
+    nodes = [node for each in used for node in each.walk()]
+    if any(isinstance(node, OverCall | Subquery) for node in nodes) or not all(map(is_deterministic, used)):
+        return None
+    if any(isinstance(node, OverCall) for each in below.expressions for node in each.walk()):
+        return None
+    return replace(below, input=Filter(below.input, substituted(condition, below.expressions)))
+
+
+def _below_union(condition: Scalar, below: logical.SetOperation) -> Relation | None:
+    if below.operator is not logical.SetOperator.UNION or not below.is_all:
+        return None
+    return replace(below, arms=tuple(Filter(arm, condition) for arm in below.arms))
+
+
+def _below_aggregate(condition: Scalar, below: logical.Aggregate) -> Relation | None:
+    """Conditions on what rows are grouped by."""
+    if not below.is_simple or not below.group:
+        return None
+    width = len(below.group)
+    parts = conjuncts(condition)
+    moved = [each for each in parts if all(index < width for index in input_refs(each))]
+    if not moved:
+        return None
+    columns = [below.input.column(index) for index in below.group]
+    made = replace(below, input=Filter(below.input, substituted(all_of(moved), columns)))
+    kept = [each for each in parts if each not in moved]
+    return Filter(made, all_of(kept)) if kept else made
+
+
+def _below_normalize(condition: Scalar, below: Normalize) -> Relation:
+    """Conditions on the key hold for all versions of a row; others are for the node itself, which deletes rows."""
+    parts = conjuncts(condition)
+    of_key = [each for each in parts if set(input_refs(each)) <= set(below.key)]
+    others = [each for each in parts if each not in of_key]
+    source = Filter(below.input, all_of(of_key)) if of_key else below.input
+    kept = ([] if below.condition is None else [below.condition]) + others
+    return replace(below, input=source, condition=all_of(kept) if kept else None)
+
+
+_RULES: Final[dict[type[Relation], Callable[[Scalar, Any], Relation | None]]] = {
+    Filter: _below_filter,
+    logical.Project: _below_project,
+    logical.SetOperation: _below_union,
+    logical.Aggregate: _below_aggregate,
+    Normalize: _below_normalize,
+}

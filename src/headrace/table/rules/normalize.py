@@ -1,0 +1,55 @@
+"""Tables that give upserts: a node above each makes of them a changelog in which updates follow what they change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from headrace.table.logical.relations import Project, Relation, Scan, WatermarkAssigner
+from headrace.table.logical.scalars import InputRef, Scalar
+from headrace.table.logical.schema import Schema
+
+
+@dataclass(frozen=True)
+class Normalize(Relation):
+    """The rows of a table that gives upserts by key.
+
+    Attributes:
+        key: the columns of the key.
+        condition: which rows are there at all; one that no longer meets it is deleted.
+    """
+
+    input: Relation
+    key: tuple[int, ...]
+    condition: Scalar | None = None
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+
+def with_normalized_sources(relation: Relation, is_upsert: Callable[[Scan], bool]) -> Relation:
+    """The relation with the node above each such table, with its computed columns and its watermark.
+
+    Args:
+        relation: the relation.
+        is_upsert: whether a table gives upserts.
+    """
+    key = _key_of_table(relation, is_upsert)
+    if key is not None:
+        return Normalize(relation, key)
+    inputs = [with_normalized_sources(each, is_upsert) for each in relation.inputs]
+    return relation.with_parts(Relation, inputs)
+
+
+def _key_of_table(relation: Relation, is_upsert: Callable[[Scan], bool]) -> tuple[int, ...] | None:
+    """The key of a table, as columns of the relation that the table is; None for other relations."""
+    if isinstance(relation, Scan):
+        return relation.primary_key if relation.primary_key and is_upsert(relation) else None
+    if isinstance(relation, WatermarkAssigner):
+        return _key_of_table(relation.input, is_upsert)
+    if isinstance(relation, Project) and relation.is_of_table:
+        key = _key_of_table(relation.input, is_upsert)
+        places = {each.index: place for place, each in enumerate(relation.expressions) if isinstance(each, InputRef)}
+        return None if key is None else tuple(places[index] for index in key)
+    return None
