@@ -7,16 +7,27 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
+from headrace.common.logical_types import bigint
 from headrace.graph.changelog_specs import DeduplicateSpec, RankSpec
 from headrace.operators.changelog.order import SortField
 from headrace.operators.changelog.rank import RankRange, RankStrategy
-from headrace.table.logical.scalars import SortKey
+from headrace.table.logical.scalars import InputRef, Literal, Scalar, SortKey
 from headrace.table.logical.schema import Field, Schema, TimeAttribute
-from headrace.table.physical.basic import Exchange
+from headrace.table.physical.aggregates import GroupAggregate
+from headrace.table.physical.basic import Calc, Exchange
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, UpdateKind
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
 from headrace.table.physical.errors import PlanningError
-from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text, with_unique_names
+from headrace.table.physical.node import (
+    Edges,
+    PhysicalNode,
+    ScalarText,
+    Terms,
+    names_text,
+    unique_names,
+    with_unique_names,
+)
+from headrace.table.physical.over import bounded_rank
 from headrace.table.physical.translation import GraphBuilder, by_key
 from headrace.table.rules import rank as rules
 
@@ -129,11 +140,14 @@ class Rank(PhysicalNode):
 
 @conversion_rule(rules.Rank)
 def _rank(rank: rules.Rank, context: ConversionContext) -> PhysicalNode:
-    if rank.function != "ROW_NUMBER" and not context.is_batch:
+    source = converted(rank.input, context)
+    if context.is_batch:
+        return bounded_rank(rank, source)
+    if rank.function != "ROW_NUMBER":
         raise PlanningError(f"{rank.function}() of streams is not supported: ROW_NUMBER() is")
-    source = Exchange(converted(rank.input, context), rank.partition_by)
+    is_one = (rank.start, rank.end) == (1, 1)
     node = Rank(
-        source,
+        Exchange(source, rank.partition_by),
         rank.function,
         rank.partition_by,
         rank.order_by,
@@ -141,13 +155,51 @@ def _rank(rank: rules.Rank, context: ConversionContext) -> PhysicalNode:
         rank.end,
         rank.rank,
         rank.end_column,
-        rank.shows_rank,
+        rank.shows_rank and not is_one,
     )
-    return with_strategy(node, context)
+    node = with_strategy(node, context)
+    return _with_constant_rank(node, rank.rank) if rank.shows_rank and is_one else node
+
+
+def _with_constant_rank(node: Rank, rank: Field) -> PhysicalNode:
+    """The only rank as a column."""
+    schema = node.schema
+    columns: list[Scalar] = [InputRef(i, type=field.type, time=field.time) for i, field in enumerate(schema)]
+    one = Literal(1, type=bigint().not_null())
+    return Calc(node, (*columns, one), unique_names((*schema.names, rank.name)))
 
 
 def with_strategy(node: Rank, context: ConversionContext) -> Rank:
     """The node with the cheapest way to follow its input."""
     if context.is_batch or not context.does(node.input):
         return node
-    return replace(node, strategy=RankStrategy.RETRACT)
+    key = _unique_key_that_rises(node, context)
+    return replace(node, strategy=RankStrategy.UPDATE if key else RankStrategy.RETRACT, unique_key=key)
+
+
+def _unique_key_that_rises(rank: Rank, context: ConversionContext) -> tuple[int, ...]:
+    """The key of rows that only move up in the order as they change, so that no more of them has to be remembered.
+
+    These are aggregates of rows that only come: counts rise, and so does what is largest.
+    """
+    node, places = rank.input, list(range(len(rank.input.schema)))
+    while isinstance(node, Calc | Exchange):
+        if isinstance(node, Calc):
+            if node.condition is not None:
+                return ()
+            found = [node.expressions[place] if place >= 0 else None for place in places]
+            places = [each.index if isinstance(each, InputRef) else -1 for each in found]
+        node = node.input
+    if not isinstance(node, GroupAggregate) or context.does(node.input):
+        return ()
+    keys = tuple(places.index(index) if index in places else -1 for index in range(len(node.group)))
+    if -1 in keys or not set(rank.partition_by) <= set(keys) or not rank.order_by:
+        return ()
+    rises = all(_rises(node, places[key.index], descending=key.descending) for key in rank.order_by)
+    return keys if rises else ()
+
+
+def _rises(node: GroupAggregate, place: int, *, descending: bool) -> bool:
+    if place < len(node.group):
+        return False
+    return node.calls[place - len(node.group)].function in (("COUNT", "MAX") if descending else ("MIN",))

@@ -1,4 +1,4 @@
-"""``OVER`` in projections becomes a relation of its own, with a projection below and one above it."""
+"""``OVER`` in projections and conditions becomes a relation of its own, with a projection below and one above it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from headrace.table.logical import relations as logical
-from headrace.table.logical.relations import OverAggregate, OverFunction, Project, Relation
+from headrace.table.logical.relations import Filter, OverAggregate, OverFunction, Project, Relation
 from headrace.table.logical.scalars import Frame, InputRef, Literal, OrderKey, OverCall, Scalar, SortKey
 
 _RANKS = frozenset(("ROW_NUMBER", "RANK", "DENSE_RANK"))
@@ -27,8 +27,24 @@ class _Window:
 
 
 def with_over_aggregates(relation: Relation) -> Relation:
-    """The relation without calls of ``OVER`` in projections."""
-    return relation.transform(_split)
+    """The relation without calls of ``OVER`` in projections, and in conditions, as ``QUALIFY`` has them."""
+    return relation.transform(_of_condition).transform(_split)
+
+
+def _of_condition(relation: Relation) -> Relation:
+    """A filter over columns that a projection below computes, where its condition has calls of ``OVER``."""
+    if not isinstance(relation, Filter):
+        return relation
+    calls = list(dict.fromkeys(node for node in relation.condition.walk() if isinstance(node, OverCall)))
+    if not calls:
+        return relation
+    given = relation.input
+    columns = tuple(given.column(index) for index in range(len(given.schema)))
+    places = {call: InputRef(len(columns) + place, type=call.type) for place, call in enumerate(calls)}
+    names = (*given.schema.names, *(f"QualifyExpression{place or ''}" for place in range(len(calls))))
+    below = Project(given, (*columns, *calls), names)
+    chosen = replace(relation, input=below, condition=_replaced(relation.condition, places))
+    return Project(chosen, columns, given.schema.names)
 
 
 def _split(relation: Relation) -> Relation:

@@ -1,0 +1,231 @@
+"""Physical nodes for functions over the rows around each row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from headrace.graph.changelog_specs import OverAggregateSpec
+from headrace.operators.aggregates.calls import AggregateCall as AggregateOperation
+from headrace.operators.changelog.order import SortField
+from headrace.operators.changelog.over.frames import OverFrame
+from headrace.table.logical import relations as logical
+from headrace.table.logical.relations import OverFunction
+from headrace.table.logical.scalars import (
+    BOOLEAN,
+    Call,
+    Cast,
+    Frame,
+    FrameBound,
+    FrameBoundKind,
+    InputRef,
+    Literal,
+    Scalar,
+    SortKey,
+)
+from headrace.table.logical.schema import Field, Schema, TimeAttribute
+from headrace.table.physical.aggregates import constant_of
+from headrace.table.physical.basic import Calc, Exchange
+from headrace.table.physical.calcs import filtered
+from headrace.table.physical.changelog_rules import ChangelogRule, Modify, never
+from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
+from headrace.table.physical.errors import PlanningError
+from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text, unique_names
+from headrace.table.physical.translation import GraphBuilder, by_key
+from headrace.table.rules.rank import Rank
+
+_WHOLE = frozenset((FrameBoundKind.UNBOUNDED_PRECEDING, FrameBoundKind.UNBOUNDED_FOLLOWING))
+_MICROS = 1000
+
+
+@dataclass(frozen=True)
+class OverAggregate(PhysicalNode):
+    """Functions over the rows around each row, in columns behind those of the input.
+
+    Attributes:
+        time: what kind of time rows are ordered by; None in batch mode.
+    """
+
+    name: ClassVar[str] = "OverAggregate"
+    changelog: ClassVar[ChangelogRule] = ChangelogRule(never, takes=Modify.INSERT)
+    input: PhysicalNode
+    partition_by: tuple[int, ...]
+    order_by: tuple[SortKey, ...]
+    frame: OverFrame
+    frame_text: str
+    calls: tuple[OverFunction, ...]
+    names: tuple[str, ...]
+    time: TimeAttribute | None
+
+    @cached_property
+    def schema(self) -> Schema:
+        given = self.input.schema
+        added = tuple(Field(name, call.type) for name, call in zip(self.names, self.calls, strict=True))
+        return Schema((*given, *added)).renamed(unique_names((*given.names, *self.names)))
+
+    def terms(self, text: ScalarText) -> Terms:
+        names = self.input.schema.names
+        if self.partition_by:
+            yield "partitionBy", names_text([names[index] for index in self.partition_by])
+        if self.order_by:
+            keys = (f"{names[key.index]} {'DESC' if key.descending else 'ASC'}" for key in self.order_by)
+            yield "orderBy", names_text(list(keys))
+        yield "window", f" {self.frame_text} "
+        yield "select", names_text([*names, *self._call_texts(names)])
+
+    def _call_texts(self, names: Sequence[str]) -> list[str]:
+        return [
+            f"{call.function}({'DISTINCT ' if call.is_distinct else ''}"
+            f"{names_text([names[index] for index in call.operands]) or '*'}) AS {name}"
+            for call, name in zip(self.calls, self.names, strict=True)
+        ]
+
+    def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
+        given = self.input.schema
+        spec = OverAggregateSpec(
+            calls=tuple(
+                operation(call, name, self.input)
+                for call, name in zip(self.calls, self.schema.names[len(given) :], strict=True)
+            ),
+            frame=self.frame,
+            time_field=self.order_by[0].index if self.time is TimeAttribute.ROWTIME else None,
+            order=tuple(SortField(key.index, key.descending, not key.nulls_first) for key in self.order_by),
+            ttl=builder.state_ttl,
+        )
+        return builder.add(spec, self.name, by_key(inputs[0], given, self.partition_by))
+
+
+def operation(call: OverFunction, name: str, given: PhysicalNode) -> AggregateOperation:
+    """A function as the operators take it, over the columns of a node."""
+    known = ((place, constant_of(given, index)) for place, index in enumerate(call.operands))
+    return AggregateOperation(
+        call.function,
+        call.operands,
+        call.type,
+        name,
+        is_distinct=call.is_distinct,
+        constants=tuple((place, value) for place, value in known if value is not None),
+        options=(("ignores_nulls", call.ignores_nulls),),
+    )
+
+
+@conversion_rule(logical.OverAggregate)
+def _over(over: logical.OverAggregate, context: ConversionContext) -> PhysicalNode:
+    source = converted(over.input, context)
+    frame = frame_of(over.frame)
+    if context.is_batch:
+        return _node(over, source, frame, None)
+    if not over.names[0].startswith("w0$"):
+        raise PlanningError(
+            "Cannot generate a valid execution plan for the given query: functions over different windows in one "
+            "SELECT are computed one after the other, in a query over the first ones as a subquery"
+        )
+    time = _time_of(over, source)
+    _check_frame(over.frame, over.calls)
+    if time is TimeAttribute.PROCTIME and frame.low is None:
+        frame = OverFrame(is_rows=True)
+    elif any(call.function == "LAG" for call in over.calls):
+        frame = OverFrame(is_rows=False)  # of peers all see what the last one sees
+    return _node(over, source, frame, time)
+
+
+def _node(
+    over: logical.OverAggregate, source: PhysicalNode, frame: OverFrame, time: TimeAttribute | None
+) -> OverAggregate:
+    exchange = Exchange(source, over.partition_by)
+    text = frame_text(over.frame)
+    return OverAggregate(exchange, over.partition_by, over.order_by, frame, text, over.calls, over.names, time)
+
+
+def _time_of(over: logical.OverAggregate, source: PhysicalNode) -> TimeAttribute:
+    """The kind of time that rows are ordered by.
+
+    Raises:
+        PlanningError: when they are ordered by something else.
+    """
+    if len(over.order_by) != 1:
+        raise PlanningError("The window can only be ordered by a single time column.")
+    key = over.order_by[0]
+    if key.descending:
+        raise PlanningError("The window can only be ordered in ASCENDING mode.")
+    time = source.schema[key.index].time
+    if time is None and over.frame.low.kind is not FrameBoundKind.UNBOUNDED_PRECEDING:
+        raise PlanningError("Non-time attribute sort is not supported for bounded OVER window.")
+    if time is None:
+        raise PlanningError(
+            f"OVER ordered by {source.schema[key.index].name}, which is no time, cannot be executed yet: order by a "
+            "row time or by PROCTIME()"
+        )
+    return time
+
+
+def _check_frame(frame: Frame, calls: Sequence[OverFunction]) -> None:
+    if frame.high.kind in (FrameBoundKind.FOLLOWING, FrameBoundKind.UNBOUNDED_FOLLOWING):
+        raise PlanningError("OVER RANGE FOLLOWING windows are not supported yet.")
+    if any(call.function == "LEAD" for call in calls):
+        raise PlanningError("LEAD Function is not supported in stream mode.")
+
+
+def frame_of(frame: Frame) -> OverFrame:
+    """The frame as operators take it."""
+    return OverFrame(frame.is_rows, _distance(frame.low), _distance(frame.high))
+
+
+def _distance(bound: FrameBound) -> int | None:
+    if bound.kind in _WHOLE:
+        return None
+    if bound.offset is None:
+        return 0
+    value = _number(bound.offset)
+    return -value if bound.kind is FrameBoundKind.PRECEDING else value
+
+
+def _number(offset: Scalar) -> int:
+    while isinstance(offset, Cast):
+        offset = offset.operand
+    if not isinstance(offset, Literal) or offset.value is None:
+        raise PlanningError("the frame of OVER takes a literal as its distance: ROWS BETWEEN 2 PRECEDING AND ...")
+    is_time = str(offset.type).startswith("INTERVAL")
+    return int(offset.value) // _MICROS if is_time else int(offset.value)
+
+
+def frame_text(frame: Frame) -> str:
+    """The frame as plans show it."""
+    bounds = []
+    for bound in (frame.low, frame.high):
+        text = bound.kind.value
+        if isinstance(bound.offset, Literal):
+            is_time = str(bound.offset.type).startswith("INTERVAL")
+            text = f"{int(bound.offset.value) // _MICROS if is_time else bound.offset.value} {text}"
+        bounds.append(text)
+    return f"{'ROWS' if frame.is_rows else 'RANG'} BETWEEN {bounds[0]} AND {bounds[1]}"
+
+
+def bounded_rank(rank: Rank, source: PhysicalNode) -> PhysicalNode:
+    """Top-N where all rows are there: the rank of each, and those that lie in the range."""
+    call = OverFunction(rank.function, (), rank.rank.type)
+    exchange, frame = Exchange(source, rank.partition_by), OverFrame(is_rows=True)
+    text = "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
+    names = (rank.rank.name,)
+    node = OverAggregate(exchange, rank.partition_by, rank.order_by, frame, text, (call,), names, None)
+    width = len(source.schema)
+    place = InputRef(width, type=rank.rank.type)
+    conditions = [_compare(">=", place, Literal(rank.start, type=rank.rank.type))] if rank.start > 1 else []
+    if rank.end is not None:
+        conditions.append(_compare("<=", place, Literal(rank.end, type=rank.rank.type)))
+    if rank.end_column is not None:
+        field = source.schema[rank.end_column]
+        end = Cast(InputRef(rank.end_column, type=field.type), is_implicit=True, type=rank.rank.type)
+        conditions.append(_compare("<=", place, end))
+    condition = conditions[0] if len(conditions) == 1 else Call("AND", tuple(conditions), type=BOOLEAN)
+    chosen = filtered(node, condition)
+    if rank.shows_rank:
+        return chosen
+    columns = tuple(InputRef(i, type=field.type, time=field.time) for i, field in enumerate(source.schema))
+    return Calc(node, columns, source.schema.names, condition)
+
+
+def _compare(operator: str, left: Scalar, right: Scalar) -> Scalar:
+    return Call(operator, (left, right), type=BOOLEAN)
