@@ -24,6 +24,7 @@ from headrace.connectors.source import KeptClients, Source
 from headrace.expressions import Bound
 from headrace.graph.partitioning import KeySelection
 from headrace.operators.base import Operator
+from headrace.operators.record_times import RecordTime
 from headrace.operators.stateless import ColumnFilterOperator, SelectOperator
 from headrace.operators.user_code import OperatorPlace
 from headrace.state.evolution import RenamedFields
@@ -450,6 +451,39 @@ class SelectSpec(OperatorSpec):
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         return SelectOperator(self.columns, self.result_type)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordTimesSpec(OperatorSpec):
+    """Adds the times to each record at which it is processed.
+
+    Attributes:
+        times: which times.
+        names: the names of their columns.
+    """
+
+    kind: ClassVar[str] = "RecordTimes"
+    times: tuple[RecordTime, ...]
+    names: tuple[str, ...]
+
+    @property
+    def is_deterministic(self) -> bool:
+        return RecordTime.PROCESSING_TIME not in self.times
+
+    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
+        given = inputs[0].record_type
+        added = tuple(Types.TIMESTAMP_LTZ() for _ in self.times)
+        return RowTypeInfo((*given.field_types, *added), (*given.field_names, *self.names))
+
+    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        return inputs[0].has_changes
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.record_times import RecordTimesOperator
+
+        output = self.output_type(parameters.inputs)
+        assert output is not None
+        return RecordTimesOperator(self.times, output)
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,7 +103,7 @@ def _outcome(tables: TableEnvironment, case: Case, statement: str, result: Any, 
     rows = _rows(parts, schema.types)
     if statement.lstrip().upper().startswith("EXPLAIN"):
         return {"kind": "explain", "text": rows[0][1][0]}
-    columns = _columns(schema, plain=True)
+    columns = _columns(schema)
     if result.get_job_client() is None or is_batch:
         return {"kind": "rows", "columns": columns, "rows": [row for _, row in rows]}
     return {"kind": "changelog", "columns": columns, **_changelog(rows, None)}

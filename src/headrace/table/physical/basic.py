@@ -19,6 +19,7 @@ from headrace.table.logical.schema import Field, Schema, TimeAttribute
 from headrace.table.physical.changelog_rules import ChangelogRule, modify_of
 from headrace.table.physical.compilation import compiled
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text, with_unique_names
+from headrace.table.physical.times import UsedTimes
 from headrace.table.physical.translation import GraphBuilder, column, record_type
 from headrace.time.watermark_strategy import FieldTimestamps, WatermarkStrategy
 from headrace.time.watermarks import ExpressionWatermarks
@@ -81,13 +82,14 @@ class Calc(PhysicalNode):
             yield "where", text(self.condition, given)
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
-        (edges,) = inputs
-        given = self.input.schema
+        times = UsedTimes.of(self.expressions if self.condition is None else (*self.expressions, self.condition))
+        edges, given = times.added(builder, inputs[0], self.input.schema)
         if self.condition is not None:
-            edges = builder.add(ColumnFilterSpec(compiled(self.condition, given, builder)), "Filter", edges)
+            condition = compiled(times.read(self.condition, self.input.schema), given, builder)
+            edges = builder.add(ColumnFilterSpec(condition), "Filter", edges)
         if self.condition is not None and self.is_trivial and len(self.expressions) == len(given):
             return edges
-        columns = [compiled(each, given, builder) for each in self.expressions]
+        columns = [compiled(times.read(each, self.input.schema), given, builder) for each in self.expressions]
         return builder.select(edges, columns, self.schema, self.name)
 
 

@@ -1,0 +1,53 @@
+"""The times that a record is processed at, as columns behind those of the record."""
+
+from collections.abc import Sequence
+from enum import Enum
+
+import pyarrow as pa
+
+from headrace.common.batch import Batch
+from headrace.common.columns import layout_of
+from headrace.common.constants import MIN_WATERMARK
+from headrace.common.typeinfo import TypeInformation
+from headrace.operators.base import EpochScope, Operator
+
+
+class RecordTime(Enum):
+    """A time at which a record is processed."""
+
+    PROCESSING_TIME = "processing time"
+    """That of the clock, read once for each epoch."""
+    WATERMARK = "watermark"
+    """The event time that the record meets; null before the first watermark."""
+
+
+class RecordTimesOperator(Operator):
+    """Adds times to each record.
+
+    Args:
+        times: which.
+        output_type: the type of the records with them.
+    """
+
+    def __init__(self, times: Sequence[RecordTime], output_type: TypeInformation) -> None:
+        super().__init__()
+        self._times = times
+        self._output_type = output_type
+
+    def begin_epoch(self, scope: EpochScope) -> None:
+        super().begin_epoch(scope)
+        self._processing_time = scope.processing_time
+
+    def process(self, input_index: int, batch: Batch) -> None:
+        schema = layout_of(self._output_type).schema
+        columns = batch.columns.columns
+        fields = list(schema)[len(columns) :]
+        added = [self._column(time, batch).cast(field.type) for time, field in zip(self._times, fields, strict=True)]
+        made = pa.RecordBatch.from_arrays([*columns, *added], schema=schema)
+        self.output.emit(batch.replaced(self._output_type, columns=made))
+
+    def _column(self, time: RecordTime, batch: Batch) -> pa.Array:
+        if time is RecordTime.PROCESSING_TIME:
+            return pa.repeat(pa.scalar(self._processing_time, pa.timestamp("ms", "UTC")), len(batch))
+        watermarks = batch.watermarks
+        return pa.array(watermarks, mask=watermarks == MIN_WATERMARK).cast(pa.timestamp("ms", "UTC"))
