@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.common.logical_types import LogicalType
 from headrace.table.bind.expressions import ExpressionBinder
+from headrace.table.bind.forms import on_null
 from headrace.table.bind.scopes import Scope
 from headrace.table.functions.definitions import CallShape, FunctionDefinition, FunctionKind
 from headrace.table.functions.table import FUNCTIONS
@@ -17,7 +18,7 @@ from headrace.table.logical.schema import TimeAttribute
 from headrace.table.parse.tree import expressions as sql
 from headrace.table.parse.tree import json
 from headrace.table.parse.tree import queries as grouping
-from headrace.table.parse.tree.node import QueryExpression, SqlNode, children
+from headrace.table.parse.tree.node import Name, Path, QueryExpression, SqlNode, children
 
 if TYPE_CHECKING:
     from headrace.table.bind.queries import QueryBinder
@@ -214,6 +215,31 @@ class GroupBinder(ExpressionBinder):
             options,
         )
         return self._call_column(call, node)
+
+    def json_object(self, node: json.JsonObject) -> Scalar:
+        if not node.is_aggregate:
+            return super().json_object(node)
+        (entry,) = node.entries
+        options = on_null(absent=node.absent_on_null or False)
+        return self._json_aggregate("JSON_OBJECTAGG", (entry.key, entry.value), options, node)
+
+    def json_array(self, node: json.JsonArray) -> Scalar:
+        if not node.is_aggregate:
+            return super().json_array(node)
+        options = on_null(absent=True if node.absent_on_null is None else node.absent_on_null)
+        return self._json_aggregate("JSON_ARRAYAGG", node.items, options, node)
+
+    def _json_aggregate(
+        self,
+        name: str,
+        arguments: tuple[sql.SqlExpression, ...],
+        options: Options,
+        node: json.JsonObject | json.JsonArray,
+    ) -> Scalar:
+        path = Path((Name(name, start=node.start, end=node.end),), start=node.start, end=node.end)
+        order_by = node.order_by if isinstance(node, json.JsonArray) else ()
+        call = sql.Call(path, arguments, order_by=order_by, start=node.start, end=node.end)
+        return self.aggregate_of(call, FUNCTIONS[name], self.inner.bind_all(arguments), options)
 
     def _has_groups(self) -> bool:
         return self.group > 0 and () not in self.sets

@@ -11,7 +11,7 @@ from headrace.table.bind.scopes import Scope
 from headrace.table.functions.casts import is_castable
 from headrace.table.functions.definitions import CallShape, FunctionDefinition, FunctionKind
 from headrace.table.functions.table import FUNCTIONS
-from headrace.table.functions.types import BOOLEAN, root_of, with_nullability
+from headrace.table.functions.types import BOOLEAN, CHARACTERS, NUMERICS, is_in, root_of, to_external, with_nullability
 from headrace.table.logical.scalars import (
     Call,
     Cast,
@@ -34,11 +34,16 @@ _ALIASES: Final = {
     "CEILING": "CEIL",
     "CHARACTER_LENGTH": "CHAR_LENGTH",
     "SUBSTR": "SUBSTRING",
+    "STDDEV": "STDDEV_SAMP",
+    "VARIANCE": "VAR_SAMP",
     "TUMBLE": "$TUMBLE",
     "HOP": "$HOP",
     "SESSION": "$SESSION",
 }
-_INFIX: Final = frozenset({"+", "-", "*", "/", "MOD", "||", "AND", "OR", "LIKE", "SIMILAR TO"}) | _COMPARISONS
+_SYMBOLS: Final = frozenset({"+", "-", "*", "/", "||", "AND", "OR", "NOT", "ITEM"})
+"""Entries of the table that are no functions by name."""
+
+_INFIX: Final = frozenset({"+", "-", "*", "/", "||", "AND", "OR", "LIKE", "SIMILAR TO"}) | _COMPARISONS
 
 
 class CallBinder(ABC):
@@ -96,14 +101,15 @@ class CallBinder(ABC):
 
     def _is_comparable(self, operands: tuple[Scalar, ...]) -> bool:
         """Return whether the validator lets two types be compared, though nothing can compare them later."""
-        roots = {root_of(operand.type) for operand in operands}
-        return None not in roots and bool(roots & {TypeRoot.CHAR, TypeRoot.VARCHAR})
+        left, right = (operand.type for operand in operands)
+        others = NUMERICS | {TypeRoot.BOOLEAN}
+        return (is_in(left, CHARACTERS) and is_in(right, others)) or (is_in(right, CHARACTERS) and is_in(left, others))
 
     def _uncomparable(self, name: str, operands: tuple[Scalar, ...], node: SqlNode) -> Scalar:
         left, right = (operand.type for operand in operands)
         text = f"{left} and {right} cannot be compared"
         self.context.defer(node, text, f"Write CAST(... AS {left}) or CAST(... AS {right}).")
-        nullable = any(operand.type.nullable for operand in operands)
+        nullable = any(operand.type.nullable for operand in operands) and not name.startswith("IS ")
         return Call(name, operands, type=with_nullability(BOOLEAN, nullable))
 
     def _not_applicable(self, function: FunctionDefinition, operands: Sequence[Scalar], node: SqlNode) -> NoReturn:
@@ -123,7 +129,16 @@ class CallBinder(ABC):
             raise self.context.error(node, f"{function.name} needs OVER (...)")
         self._no_clauses(node)
         operands, options = self.arguments(node)
+        if function.name == "TYPEOF":
+            return self._type_of(node, operands)
         return self.call(function.name, operands, node, options)
+
+    def _type_of(self, node: sql.Call, operands: tuple[Scalar, ...]) -> Scalar:
+        """``TYPEOF(value[, in_full])``, which is known before any row is."""
+        checked = self.call("TYPEOF", operands, node)
+        in_full = len(operands) == 2 and isinstance(operands[1], Literal) and operands[1].value is True
+        kind = to_external(operands[0].type)
+        return Literal(kind.as_sql() if in_full else str(kind), type=checked.type)
 
     def arguments(self, node: sql.Call) -> tuple[tuple[Scalar, ...], Options]:
         """The values among the arguments, and what is said beside them."""
@@ -139,7 +154,7 @@ class CallBinder(ABC):
     def lookup(self, node: sql.Call) -> FunctionDefinition:
         """The function that a call names."""
         found = FUNCTIONS.get(_ALIASES.get(node.name, node.name)) if len(node.function.names) == 1 else None
-        if found is None or (found.name in _INFIX and found.name != "MOD"):
+        if found is None or found.name in _SYMBOLS or " " in found.name:
             advice = misspelt(node.name, FUNCTIONS.names())
             raise self.context.error(node.function, f"no function '{node.function}' is known", advice)
         return found

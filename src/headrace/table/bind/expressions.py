@@ -14,14 +14,12 @@ from headrace.common.logical_types import (
 from headrace.table.bind import forms
 from headrace.table.bind.calls import CallBinder
 from headrace.table.bind.expansion import place
-from headrace.table.bind.literals import UNITS, BadLiteralError, literal
+from headrace.table.bind.literals import UNITS, BadLiteralError, integer, literal
 from headrace.table.bind.scopes import Scope, resolve
 from headrace.table.bind.types import interval_type
 from headrace.table.functions.table import FUNCTIONS
 from headrace.table.functions.types import (
-    BIGINT,
     BOOLEAN,
-    INT,
     NULL,
     least_restrictive,
     root_of,
@@ -87,6 +85,7 @@ class ExpressionBinder(CallBinder):
         self.queries = queries
         self.scope = scope
         self.windows = windows or {}
+        self.aliases: dict[str, Scalar] = {}
 
     def bind(self, node: sql.SqlExpression) -> Scalar:
         """The scalar that an expression is.
@@ -119,6 +118,9 @@ class ExpressionBinder(CallBinder):
     # --- names and literals ------------------------------------------------------------------------------------------
 
     def _identifier(self, node: sql.Identifier) -> Scalar:
+        alias = self.aliases.get(node.names[0].text) if len(node.names) == 1 else None
+        if alias is not None:
+            return alias
         if len(node.names) == 1 and str(node.names[0].text).upper() in _CONSTANTS:
             text = node.names[0].text
             if text not in self.scope.all_names():
@@ -167,18 +169,23 @@ class ExpressionBinder(CallBinder):
         if node.operator is sql.UnaryOperator.NOT:
             return self.call("NOT", (self.bind(node.operand),), node)
         if node.operator is sql.UnaryOperator.PLUS:
-            return self.bind(node.operand)
+            found = self.bind(node.operand)
+            self.call("-", (found,), node)
+            return found
         number = node.operand
         if isinstance(number, sql.IntegerLiteral | sql.DecimalLiteral | sql.DoubleLiteral):
             return self._negative(number)
         return self.call("-", (self.bind(number),), node)
 
     def _negative(self, node: sql.SqlExpression) -> Scalar:
+        if isinstance(node, sql.IntegerLiteral):
+            try:
+                return integer(-node.value)
+            except BadLiteralError as error:
+                raise self.context.error(node, str(error)) from None
         found = self._literal(node)
         assert isinstance(found, Literal)
-        kind = INT.not_null() if found.value == 2**31 else found.type
-        kind = BIGINT.not_null() if found.value == 2**63 else kind
-        return Literal(-found.value, type=kind)
+        return Literal(-found.value, type=found.type)
 
     def _binary(self, node: sql.Binary) -> Scalar:
         first, rest = node.chain()
@@ -209,8 +216,11 @@ class ExpressionBinder(CallBinder):
     def _test(self, node: sql.IsTest) -> Scalar:
         if node.test in _TESTS:
             return self.call(_TESTS[node.test][node.negated], (self.bind(node.operand),), node)
-        word = "NOT " if node.negated else ""
-        return self.call(f"IS {word}{node.test.value}", (self.bind(node.operand),), node)
+        test = "JSON VALUE" if node.test is sql.OperandTest.JSON else node.test.value
+        name = f"IS {'NOT ' if node.negated else ''}{test}"
+        if name not in FUNCTIONS:
+            raise self.context.error(node, f"there is no operator {name}")
+        return self.call(name, (self.bind(node.operand),), node)
 
     def _between(self, node: sql.Between) -> Scalar:
         operand, low, high = self.bind_all((node.operand, node.low, node.high))
@@ -236,7 +246,11 @@ class ExpressionBinder(CallBinder):
         """Calcite's form: the operand is equal to one item or another."""
         operand = self.bind(node.operand)
         name = "<>" if node.negated else "="
-        found = tuple(self._equal(name, operand, self.bind(item), node) for item in node.items)
+        items = self.bind_all(node.items)
+        if least_restrictive([item.type for item in items]) is None:
+            shown = ", ".join(dict.fromkeys(str(item.type) for item in items))
+            raise self.context.error(node, f"the values of IN have no common type: {shown}")
+        found = tuple(self._equal(name, operand, item, node) for item in items)
         if len(found) == 1:
             return found[0]
         return self.call("AND" if node.negated else "OR", found, node)
@@ -311,6 +325,18 @@ class ExpressionBinder(CallBinder):
     def _field(self, node: sql.FieldAccess) -> Scalar:
         return self.field(self.bind(node.operand), node.name.text, node.name)
 
+    def json_object(self, node: json.JsonObject) -> Scalar:
+        """``JSON_OBJECT``; the aggregate needs groups."""
+        if node.is_aggregate:
+            raise self.context.error(node, f"JSON_OBJECTAGG is an aggregate, which {self.clause} cannot have")
+        return forms.json_object(self, node)
+
+    def json_array(self, node: json.JsonArray) -> Scalar:
+        """``JSON_ARRAY``; the aggregate needs groups."""
+        if node.is_aggregate:
+            raise self.context.error(node, f"JSON_ARRAYAGG is an aggregate, which {self.clause} cannot have")
+        return forms.json_array(self, node)
+
     # --- special forms -----------------------------------------------------------------------------------------------
 
     def _case(self, node: sql.CaseExpression) -> Scalar:
@@ -373,13 +399,16 @@ class ExpressionBinder(CallBinder):
 
     def _common(self, operands: Sequence[Scalar], node: SqlNode, what: str) -> LogicalType:
         kind = least_restrictive([operand.type for operand in operands])
-        if kind is None:
+        if kind is None or root_of(kind) is TypeRoot.NULL:
             shown = ", ".join(dict.fromkeys(str(operand.type) for operand in operands))
             raise self.context.error(node, f"the {what} have no common type: {shown}")
         return kind
 
     def _row_constructor(self, node: sql.RowConstructor) -> Scalar:
         operands = self.bind_all(node.items)
+        for operand, item in zip(operands, node.items, strict=True):
+            if root_of(operand.type) is TypeRoot.NULL:
+                raise self.context.error(item, "illegal use of NULL", "Write CAST(NULL AS type).")
         names = tuple(f"EXPR${index}" for index in range(len(operands)))
         kind = RowType(names, tuple(operand.type for operand in operands), nullable=False)
         return Call("ROW", operands, type=kind)
@@ -427,8 +456,8 @@ _RULES: Final[dict[type, _Rule]] = {
     sql.Call: lambda binder, node: binder.function_call(node),
     sql.Trim: forms.trim,
     json.JsonPathCall: forms.json_path_call,
-    json.JsonObject: forms.json_object,
-    json.JsonArray: forms.json_array,
+    json.JsonObject: lambda binder, node: binder.json_object(node),
+    json.JsonArray: lambda binder, node: binder.json_array(node),
     sql.Over: ExpressionBinder.over_call,
     **dict.fromkeys(
         (

@@ -51,6 +51,11 @@ def _returned(binder: CallBinder, node: json.JsonPathCall, kind: LogicalType) ->
     return kind
 
 
+def on_null(*, absent: bool) -> Options:
+    """The option of ``NULL ON NULL`` and ``ABSENT ON NULL``."""
+    return (("on_null", "ABSENT" if absent else "NULL"),)
+
+
 def json_object(binder: CallBinder, node: json.JsonObject) -> Scalar:
     """``JSON_OBJECT``: names and values in turn."""
     parts = [part for entry in node.entries for part in (entry.key, entry.value)]
@@ -71,9 +76,8 @@ def _json(
     *,
     is_absent: bool,
 ) -> Scalar:
-    on_null = "ABSENT" if (is_absent if said is None else said) else "NULL"
     places = tuple(
         place for place, each in enumerate(operands) if isinstance(each, Call) and each.function in _MAKES_JSON
     )
-    options: Options = (("on_null", on_null), ("json", places))
+    options: Options = (*on_null(absent=is_absent if said is None else said), ("json", places))
     return binder.call(name, operands, node, options)

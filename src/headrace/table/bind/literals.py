@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
+from math import isfinite
 from typing import Any, Final
 
 from headrace.common.logical_types import AtomicType, TypeRoot
@@ -75,19 +76,24 @@ def _integer(value: int) -> Literal:
         return Literal(value, type=INT.not_null())
     if -(2**63) <= value < 2**63:
         return Literal(value, type=BIGINT.not_null())
-    digits = len(str(abs(value)))
-    if digits > 38:
-        raise BadLiteralError(f"the number {value} has more than 38 digits")
-    return Literal(Decimal(value), type=decimal(digits, 0).not_null())
+    raise BadLiteralError(f"the number {value} is too large for BIGINT")
 
 
 def _decimal(value: Decimal, text: str) -> Literal:
     """Digits count as they are written: 0.001 has four, of which three are behind the point."""
     whole, _, fraction = text.partition(".")
+    if not fraction:
+        return _integer(int(value))
     precision, scale = max(1, len(whole) + len(fraction)), len(fraction)
     if precision > 38:
         raise BadLiteralError(f"the number {text} has more than 38 digits")
     return Literal(value, type=decimal(precision, scale).not_null())
+
+
+def _double(node: DoubleLiteral) -> Literal:
+    if not isfinite(node.value):
+        raise BadLiteralError(f"the number {node.text} is too large for DOUBLE")
+    return Literal(node.value, type=DOUBLE.not_null())
 
 
 # --- dates and times -------------------------------------------------------------------------------------------------
@@ -188,7 +194,7 @@ UNITS: Final = _MICROSECONDS | _MONTHS
 _RULES: Final[dict[type, Callable[[Any, str], Literal]]] = {
     IntegerLiteral: lambda node, _: _integer(node.value),
     DecimalLiteral: lambda node, text: _decimal(node.value, text),
-    DoubleLiteral: lambda node, _: Literal(node.value, type=DOUBLE.not_null()),
+    DoubleLiteral: lambda node, _: _double(node),
     StringLiteral: lambda node, _: Literal(node.value, type=char(_units(node.value)).not_null()),
     BinaryLiteral: lambda node, _: Literal(
         node.value, type=AtomicType(TypeRoot.BINARY, len(node.value), nullable=False)

@@ -5,9 +5,22 @@ from typing import Final
 
 from headrace.common.logical_types import ArrayType, LogicalType, MultisetType
 from headrace.table.functions.definitions import CallShape, FunctionDefinition, FunctionKind, Signature, TypeRule
-from headrace.table.functions.rules import AN_INT, ANY, CONDITION, NUMERIC, TEXT, always, gives, takes
+from headrace.table.functions.rules import (
+    AN_INT,
+    ANY,
+    CONDITION,
+    INTEGER,
+    NUMERIC,
+    TEXT,
+    always,
+    exactly,
+    gives,
+    maybe,
+    takes,
+)
 from headrace.table.functions.types import (
     BIGINT,
+    BITMAP,
     DOUBLE,
     STRING,
     R,
@@ -15,6 +28,7 @@ from headrace.table.functions.types import (
     decimal,
     is_in,
     root_of,
+    varchar,
     with_nullability,
 )
 
@@ -77,7 +91,25 @@ def _each(names: str, rule: TypeRule, make: Callable[..., FunctionDefinition]) -
 
 
 _LIKE: Final = takes(ANY, result=_like_argument)
-_JSON: Final = always(STRING)
+_JSON: Final = always(varchar(2000))
+
+
+def _percentile(shape: CallShape) -> Signature | None:
+    """``PERCENTILE(value, fraction or fractions[, weight])``."""
+    if not 2 <= len(shape.operands) <= 3 or NUMERIC(shape.types[0]) is None:
+        return None
+    wanted = shape.types[1]
+    if len(shape.operands) == 3 and INTEGER(shape.types[2]) is None:
+        return None
+    if isinstance(wanted, ArrayType) and NUMERIC(wanted.element) is not None:
+        kinds = (shape.types[0], ArrayType(DOUBLE, nullable=wanted.nullable), *shape.types[2:])
+        return Signature(kinds, ArrayType(DOUBLE))
+    if NUMERIC(wanted) is None:
+        return None
+    return Signature((shape.types[0], with_nullability(DOUBLE, wanted.nullable), *shape.types[2:]), DOUBLE)
+
+
+_A_BITMAP: Final = exactly(BITMAP)
 
 AGGREGATES: Final = (
     _aggregate("COUNT", takes(ANY, optional=1, variadic=True, result=always(BIGINT)), "COUNT(*), COUNT(value)"),
@@ -93,6 +125,15 @@ AGGREGATES: Final = (
     _aggregate("ARRAY_AGG", takes(ANY, result=_array)),
     _aggregate("JSON_OBJECTAGG", takes(TEXT, ANY, result=_JSON)),
     _aggregate("JSON_ARRAYAGG", takes(ANY, result=_JSON)),
+    _aggregate("PERCENTILE", _percentile, "PERCENTILE(number, fraction[, weight])"),
+    _aggregate("BITMAP_BUILD_AGG", takes(INTEGER, result=maybe(BITMAP)), "BITMAP_BUILD_AGG(integer)"),
+    _aggregate("BITMAP_BUILD_CARDINALITY_AGG", takes(INTEGER, result=maybe(BIGINT))),
+    *_each("BITMAP_AND_AGG BITMAP_OR_AGG BITMAP_XOR_AGG", takes(_A_BITMAP, result=maybe(BITMAP)), _aggregate),
+    *_each(
+        "BITMAP_AND_CARDINALITY_AGG BITMAP_OR_CARDINALITY_AGG BITMAP_XOR_CARDINALITY_AGG",
+        takes(_A_BITMAP, result=maybe(BIGINT)),
+        _aggregate,
+    ),
     _aggregate("GROUPING", takes(ANY, result=always(BIGINT))),
     _aggregate("GROUPING_ID", takes(ANY, variadic=True, result=always(BIGINT))),
     *_each("ROW_NUMBER RANK DENSE_RANK", takes(result=always(BIGINT)), _over),

@@ -12,19 +12,21 @@ from headrace.common.logical_types import (
     RowType,
     TypeRoot,
 )
-from headrace.table.functions.types import BINARIES, CHARACTERS, DATETIMES, NUMERICS, TIMESTAMPS
+from headrace.table.functions.types import BINARIES, CHARACTERS, DATETIMES, EXACTS, NUMERICS, TIMESTAMPS
 
 R = TypeRoot
+_MOMENTS: Final = frozenset({R.TIMESTAMP, R.TIMESTAMP_LTZ})
 _TARGETS: Final[dict[TypeRoot, frozenset[TypeRoot]]] = {
     **dict.fromkeys(CHARACTERS, CHARACTERS | BINARIES | NUMERICS | DATETIMES | {R.BOOLEAN}),
-    **dict.fromkeys(BINARIES, CHARACTERS | BINARIES),
+    **dict.fromkeys(BINARIES, CHARACTERS | BINARIES | DATETIMES),
     R.BOOLEAN: CHARACTERS | NUMERICS | {R.BOOLEAN},
-    **dict.fromkeys(NUMERICS, CHARACTERS | NUMERICS | {R.BOOLEAN, R.TIMESTAMP_LTZ, R.TIMESTAMP}),
+    **dict.fromkeys(NUMERICS, CHARACTERS | NUMERICS | _MOMENTS | {R.BOOLEAN}),
     R.DATE: CHARACTERS | TIMESTAMPS | {R.DATE},
     R.TIME: CHARACTERS | TIMESTAMPS | {R.TIME},
-    R.TIMESTAMP: CHARACTERS | DATETIMES,
-    R.TIMESTAMP_LTZ: CHARACTERS | DATETIMES,
+    **dict.fromkeys(TIMESTAMPS, CHARACTERS | DATETIMES | NUMERICS),
+    R.BITMAP: CHARACTERS | BINARIES | {R.BITMAP},
 }
+"""By root, to which ones the validator lets its values be cast; some of these casts nothing can execute."""
 
 
 def is_castable(source: LogicalType, target: LogicalType) -> bool:
@@ -37,6 +39,8 @@ def is_castable(source: LogicalType, target: LogicalType) -> bool:
         return target.root in _TARGETS.get(source.root, ())
     if isinstance(source, IntervalType) or isinstance(target, IntervalType):
         return _is_interval_castable(source, target)
+    if isinstance(source, AtomicType) and source.root in CHARACTERS:
+        return isinstance(target, ArrayType)
     return _are_parts_castable(source, target)
 
 
@@ -44,7 +48,7 @@ def _is_interval_castable(source: LogicalType, target: LogicalType) -> bool:
     if isinstance(source, IntervalType) and isinstance(target, IntervalType):
         return source.unit.is_of_months == target.unit.is_of_months
     other = target if isinstance(source, IntervalType) else source
-    takes = NUMERICS if isinstance(source, IntervalType) else NUMERICS | CHARACTERS
+    takes = frozenset({R.NULL}) if isinstance(source, IntervalType) else EXACTS | CHARACTERS
     return isinstance(other, AtomicType) and other.root in takes
 
 

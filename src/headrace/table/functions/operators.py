@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from headrace.common.logical_types import AtomicType, IntervalType, IntervalUnit, LogicalType
+from headrace.common.logical_types import ArrayType, AtomicType, IntervalType, IntervalUnit, LogicalType, RowType
 from headrace.table.functions.definitions import CallShape, FunctionDefinition, Signature
 from headrace.table.functions.kernels.table import OPERATORS as KERNELS
 from headrace.table.functions.rules import (
@@ -94,8 +94,6 @@ def _shifted(shape: CallShape) -> Signature | None:
     interval = next((kind for kind in shape.types if isinstance(kind, IntervalType)), None)
     if moment is None or interval is None:
         return None
-    if root_of(moment) is R.TIME and interval.unit.is_of_months:
-        return None
     return Signature(shape.types, with_nullability(moment, anyone_nullable(shape)))
 
 
@@ -133,6 +131,8 @@ def _difference(shape: CallShape) -> Signature | None:
     """``(a - b) SECOND``: the interval between two points in time; the unit is an option."""
     if len(shape.operands) != 2 or not all(is_in(kind, DATETIMES) for kind in shape.types):
         return None
+    if root_of(shape.types[0]) is not root_of(shape.types[1]):
+        return None
     unit = dict(shape.options).get("unit", IntervalUnit.DAY_TO_SECOND)
     return Signature(shape.types, IntervalType(unit, nullable=anyone_nullable(shape)))
 
@@ -141,7 +141,12 @@ def _comparison(shape: CallShape) -> Signature | None:
     if len(shape.operands) != 2:
         return None
     types = compared(shape.types)
-    return None if types is None else Signature(types, with_nullability(BOOLEAN, anyone_nullable(shape)))
+    return None if types is None else Signature(types, with_nullability(BOOLEAN, any(map(_may_be_null, shape.types))))
+
+
+def _may_be_null(kind: LogicalType) -> bool:
+    """Return whether a comparison with a value may be unknown; that with a row is so with its fields."""
+    return kind.nullable or (isinstance(kind, RowType) and any(map(_may_be_null, kind.types)))
 
 
 def _distinctness(shape: CallShape) -> Signature | None:
@@ -165,6 +170,19 @@ def _concatenated(shape: CallShape) -> Signature | None:
 
 _LOGIC: Final = takes(CONDITION, CONDITION, result=CONDITION_RESULT, variadic=True)
 _PATTERN: Final = takes(TEXT, TEXT, TEXT, optional=1, result=CONDITION_RESULT)
+
+
+def _arrays(shape: CallShape) -> Signature | None:
+    """Arrays one behind the other."""
+    if len(shape.operands) != 2 or not all(isinstance(kind, ArrayType) for kind in shape.types):
+        return None
+    joint = least_restrictive(shape.types)
+    if joint is None:
+        return None
+    types = tuple(with_nullability(joint, kind.nullable) for kind in shape.types)
+    return Signature(types, with_nullability(joint, anyone_nullable(shape)))
+
+
 _SIGN: Final = takes(either(NUMERIC, an_interval), result=like_argument())
 
 
@@ -179,7 +197,7 @@ OPERATORS: Final = (
     _define("/", one_of(_arithmetic(divided), _shrunk), "number / number, interval / number"),
     _define("MOD", _modulo, "exact number % exact number"),
     _define("MINUS_DATE", _difference, "(time - time) unit"),
-    _define("||", _concatenated, "text || text, binary || binary"),
+    _define("||", one_of(_concatenated, _arrays), "text || text, binary || binary"),
     *(
         _define(name, _comparison, f"a {name} b, of types that can be compared")
         for name in ("=", "<>", "<", "<=", ">", ">=")

@@ -19,6 +19,7 @@ from headrace.table.functions.types import (
     BIGINT,
     BINARIES,
     BOOLEAN,
+    BYTES,
     CHARACTERS,
     DATETIMES,
     DOUBLE,
@@ -31,6 +32,7 @@ from headrace.table.functions.types import (
     common_type,
     is_in,
     root_of,
+    size_of,
     with_nullability,
 )
 
@@ -42,7 +44,12 @@ Result = Callable[[CallShape, tuple[LogicalType, ...]], "LogicalType | None"]
 
 
 def _of(roots: frozenset[TypeRoot]) -> Parameter:
-    return lambda kind: kind if is_in(kind, roots) or root_of(kind) is TypeRoot.NULL else None
+    return lambda kind: kind if is_in(kind, roots) else None
+
+
+def nullable(parameter: Parameter, kind: AtomicType) -> Parameter:
+    """A parameter that takes a bare NULL as well, as a value of a type."""
+    return lambda given: kind if root_of(given) is TypeRoot.NULL else parameter(given)
 
 
 ANY: Final[Parameter] = lambda kind: kind  # noqa: E731
@@ -127,6 +134,12 @@ def exactly(wanted: AtomicType) -> Parameter:
     return choose
 
 
+A_TEXT: Final = nullable(TEXT, STRING)
+"""A text, or a bare NULL: Flink's own functions take that, and Calcite's do not."""
+
+A_BINARY: Final = nullable(BINARY, BYTES)
+AN_INTEGER: Final = nullable(INTEGER, INT)
+A_CONDITION: Final = nullable(CONDITION, BOOLEAN)
 AN_INT: Final = exactly(INT)
 A_BIGINT: Final = exactly(BIGINT)
 A_DOUBLE: Final = exactly(DOUBLE)
@@ -224,16 +237,29 @@ def compared(types: Sequence[LogicalType]) -> tuple[LogicalType, ...] | None:
     Texts are compared with dates and times as such.
     """
     left, right = types
-    joint = common_type(types)
-    if joint is None and root_of(left) in CHARACTERS and root_of(right) in DATETIMES:
+    roots = (root_of(left), root_of(right))
+    joint: LogicalType | None = None
+    if is_in(left, CHARACTERS) and is_in(right, DATETIMES):
         joint = right
-    if joint is None and root_of(right) in CHARACTERS and root_of(left) in DATETIMES:
+    elif is_in(right, CHARACTERS) and is_in(left, DATETIMES):
         joint = left
+    elif TypeRoot.DATE not in roots or roots[0] is roots[1] or TypeRoot.NULL in roots:
+        joint = common_type(types)
     if joint is None:
         return None
-    if is_in(joint, CHARACTERS | BINARIES):
+    if is_in(joint, CHARACTERS | BINARIES) and TypeRoot.NULL not in roots:
         return tuple(types)
     return tuple(with_nullability(joint, kind.nullable) for kind in types)
 
 
 CONDITION_RESULT: Final = gives(BOOLEAN)
+
+
+def varying(index: int = 0, *, may_be_null: bool = False) -> Result:
+    """``VARCHAR`` of the length of an argument."""
+
+    def result(shape: CallShape, types: tuple[LogicalType, ...]) -> LogicalType:
+        kind = AtomicType(TypeRoot.VARCHAR, size_of(types[index]))
+        return with_nullability(kind, may_be_null or anyone_nullable(shape))
+
+    return result

@@ -43,6 +43,8 @@ BYTES: Final = AtomicType(R.VARBINARY, MAX_LENGTH)
 DATE: Final = AtomicType(R.DATE)
 TIME: Final = AtomicType(R.TIME, 0)
 NULL: Final = AtomicType(R.NULL)
+VARIANT: Final = AtomicType(R.VARIANT)
+BITMAP: Final = AtomicType(R.BITMAP)
 
 
 def char(length: int) -> AtomicType:
@@ -197,7 +199,7 @@ def _joined(left: AtomicType, right: AtomicType) -> AtomicType | None:
 def _widened(left: AtomicType, right: AtomicType) -> AtomicType | None:
     if is_in(left, NUMERICS) and is_in(right, NUMERICS):
         return _number(left, right, prefers_left=False)
-    return _texts(left, right) or _times(left, right)
+    return _texts(left, right) or _times_of_both(left, right)
 
 
 def _number(left: AtomicType, right: AtomicType, *, prefers_left: bool) -> AtomicType:
@@ -230,11 +232,18 @@ def _texts(left: AtomicType, right: AtomicType) -> AtomicType | None:
 def _times(left: AtomicType, right: AtomicType) -> AtomicType | None:
     if left.root is right.root and left.root in (R.TIME, R.TIMESTAMP, R.TIMESTAMP_LTZ):
         return AtomicType(left.root, max(size_of(left), size_of(right)))
-    roots = {left.root, right.root}
-    if roots <= DATETIMES - {R.TIME} and roots & TIMESTAMPS:
-        precision = max(size_of(kind) for kind in (left, right) if kind.root in TIMESTAMPS)
-        return AtomicType(R.TIMESTAMP_LTZ if R.TIMESTAMP_LTZ in roots else R.TIMESTAMP, precision)
+    if {left.root, right.root} == TIMESTAMPS:
+        return AtomicType(left.root, max(size_of(left), size_of(right)))
     return None
+
+
+def _times_of_both(left: AtomicType, right: AtomicType) -> AtomicType | None:
+    """As Flink's own functions take them: a point in time is one with zone, and a date stays a date."""
+    if {left.root, right.root} == TIMESTAMPS:
+        return AtomicType(R.TIMESTAMP_LTZ, max(size_of(left), size_of(right)))
+    if {left.root, right.root} <= TIMESTAMPS | {R.DATE} and left.root is not right.root:
+        return DATE
+    return _times(left, right)
 
 
 def interval_sum(left: IntervalType, right: IntervalType) -> IntervalType | None:
