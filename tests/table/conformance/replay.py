@@ -233,7 +233,8 @@ def _plain(value: Json) -> Json:
     """Numbers in one form, so that rows are sorted alike."""
     if isinstance(value, list):
         return [_plain(item) for item in value]
-    return float(np.float32(value)) if isinstance(value, float) else value
+    with np.errstate(over="ignore"):
+        return float(np.float32(value)) if isinstance(value, float) else value
 
 
 def _short(value: Json) -> str:
