@@ -16,7 +16,8 @@ from headrace.common.batch import Batch
 from headrace.common.errors import InfrastructureError, StateError
 from headrace.common.typeinfo import Types
 from headrace.connectors import driver_sink
-from headrace.connectors.driver_sink import CachedSource, CacheFiles, EncodedRecords
+from headrace.connectors.driver_sink import CachedSource, CacheFiles, DriverSink, EncodedRecords
+from headrace.connectors.sink import CommitterContext
 from headrace.connectors.source import EnumeratorContext, ReadBudget
 from headrace.storage.folder import posix_folder
 
@@ -38,7 +39,7 @@ def filled() -> CacheFiles:
     files = CacheFiles()
     for epoch in range(4):
         start = epoch * 1_000
-        files.commit("job", epoch, [numbers(start, start + 500), numbers(start + 500, start + 1_000)], LONG)
+        files.take([numbers(start, start + 500), numbers(start + 500, start + 1_000)], LONG)
     return files
 
 
@@ -73,9 +74,11 @@ def test_an_epoch_reads_no_more_bytes_than_it_may() -> None:
 
 
 def test_an_epoch_that_is_committed_again_is_there_once() -> None:
-    files = filled()
-    files.commit("job", 3, [numbers(0, 5)], LONG)
-    assert sum(place.count for place in files.places) == 4_000
+    files = CacheFiles()
+    sink = DriverSink(files.take)
+    for _ in range(2):
+        sink.create_committer(CommitterContext("job", "sink", LONG)).commit(3, [numbers(0, 5)], 0)
+    assert sum(place.count for place in files.places) == 5
 
 
 def test_an_epoch_that_could_not_be_written_is_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,8 +90,8 @@ def test_an_epoch_that_could_not_be_written_is_written_again(monkeypatch: pytest
     with monkeypatch.context() as patched:
         patched.setattr(driver_sink, "write_file", full)
         with pytest.raises(InfrastructureError, match=r"cache\(\) cannot write its temporary files.*TMPDIR.*No space"):
-            files.commit("job", 4, [numbers(4_000, 4_100)], LONG)
-    files.commit("job", 4, [numbers(4_000, 4_001)], LONG)
+            files.take([numbers(4_000, 4_100)], LONG)
+    files.take([numbers(4_000, 4_001)], LONG)
     assert [part.as_rows(LONG) for part in files.read(8, 9)] == [[4_000]]
 
 

@@ -103,16 +103,16 @@ def test_a_job_that_is_refused_has_not_failed_at_an_epoch(caplog: pytest.LogCapt
 
 def test_threads_of_the_job_say_whose_they_are(caplog: pytest.LogCaptureFixture, monkeypatch: Any) -> None:
     """The committer's own thread warns of a commit that failed."""
-    from headrace.connectors.driver_sink import _PrintCommitter
+    from headrace.connectors.driver_sink import _Committer
 
-    commit, faults = _PrintCommitter.commit, [OSError("away")]
+    commit, faults = _Committer.commit, [OSError("away")]
 
     def flaky(self: Any, *arguments: Any) -> None:
         if faults:
             raise faults.pop()
         commit(self, *arguments)
 
-    monkeypatch.setattr(_PrintCommitter, "commit", flaky)
+    monkeypatch.setattr(_Committer, "commit", flaky)
     run({})
     (record,) = [record for record in caplog.records if record.name == "headrace.jobmanager.sinks"]
     assert record.threadName == "headrace-committer"

@@ -10,9 +10,9 @@ import os
 import sys
 import uuid
 import weakref
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -36,6 +36,7 @@ from headrace.connectors.sink import Committer, CommitterContext, Json, Sink, Si
 from headrace.connectors.source import (
     Boundedness,
     EnumeratorContext,
+    FunctionReader,
     Pending,
     ReadBudget,
     Source,
@@ -95,88 +96,86 @@ class EncodedRecords:
         return layout.columns_to_rows(columns)
 
 
-class Receiver:
-    """Takes records in the driver; it stays there while the sink travels."""
+class _Writer(SinkWriter):
+    """Keeps what batches become until their epoch is complete."""
 
-    def __init__(self) -> None:
-        self._last_epochs: dict[str, int] = {}
+    def __init__(self, encode: Callable[[Batch], Any]) -> None:
+        self._encode = encode
+        self._kept: list[Any] = []
 
-    def commit(self, job_id: str, epoch: int, records: Sequence[EncodedRecords], type_: TypeInformation) -> None:
-        """Takes the records of an epoch of a job, if they are not the ones that it has taken already."""
-        if epoch > self._last_epochs.get(job_id, -1):
-            if records:
-                self.take(records, type_)
-            self._last_epochs[job_id] = epoch
+    def write(self, batch: Batch) -> None:
+        self._kept.append(self._encode(batch))
 
-    @abstractmethod
-    def take(self, records: Sequence[EncodedRecords], type_: TypeInformation) -> None:
-        """Takes the records of an epoch; called in the committer's thread, and may block to slow the job down."""
+    def prepare_commit(self) -> Sequence[Json]:
+        kept, self._kept = self._kept, []
+        return kept
 
 
-_receivers: WeakValueDictionary[str, Receiver] = WeakValueDictionary()
+class _Committer(Committer):
+    """Hands what an epoch of a job has become to a function, once, whichever committer has done so before.
+
+    Args:
+        take: takes it, in the committer's thread; it may block to slow the job down.
+        job_id: the job.
+        last_epochs: the last epoch of each job that was handed over.
+    """
+
+    def __init__(self, take: Callable[[Sequence[Any]], None], job_id: str, last_epochs: dict[str, int]) -> None:
+        self._take = take
+        self._job_id = job_id
+        self._last_epochs = last_epochs
+
+    def commit(self, epoch: int, committables: Sequence[Json], processing_time: int) -> None:
+        if epoch > self._last_epochs.get(self._job_id, -1):
+            if committables:
+                self._take(committables)
+            self._last_epochs[self._job_id] = epoch
+
+
+_sinks: WeakValueDictionary[str, "DriverSink"] = WeakValueDictionary()
+"""Those that this process has made, which their pickled copies find again."""
 
 
 class DriverSink(Sink):
     """Hands over the records of every complete epoch, in epoch order, each epoch once.
 
-    Within an epoch the records of a subtask keep their order. The sink may be pickled; the receiver stays behind.
+    Within an epoch the records of a subtask keep their order. The sink may be pickled; the function stays behind.
 
     Args:
-        receiver: takes the records.
+        take: takes the records of an epoch, and their type, in the committer's thread; it may block to slow the job
+            down.
 
     Class attributes:
-        keeps_times: whether the receiver asks for event times.
+        keeps_times: whether the function asks for event times.
     """
 
     keeps_times: ClassVar[bool] = True
 
     is_durable = False
 
-    def __init__(self, receiver: Receiver) -> None:
+    def __init__(self, take: Callable[[Sequence[EncodedRecords], TypeInformation], None]) -> None:
         self._id = uuid.uuid4().hex
-        self._receiver: Receiver | None = receiver
-        _receivers[self._id] = receiver
+        self._take = take
+        self._last_epochs: dict[str, int] = {}
+        _sinks[self._id] = self
 
     def takes_changes(self, input_type: TypeInformation) -> bool:
         return True
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
-        return _DriverWriter(with_times=self.keeps_times)
+        return _Writer(partial(EncodedRecords.of, with_times=self.keeps_times))
 
     def create_committer(self, context: CommitterContext) -> Committer:
-        receiver = self._receiver or _receivers.get(self._id)
-        if receiver is None:
+        made = _sinks.get(self._id)
+        if made is None:
             raise CommitRefusedError(f"a {type(self).__name__} only works in the process that made it")
-        return _DriverCommitter(receiver, context)
+        return _Committer(lambda records: made._take(records, context.input_type), context.job_id, made._last_epochs)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_id": self._id, "_receiver": None}
+        return {"_id": self._id}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
-
-
-class _DriverWriter(SinkWriter):
-    def __init__(self, *, with_times: bool) -> None:
-        self._with_times = with_times
-        self._records: list[EncodedRecords] = []
-
-    def write(self, batch: Batch) -> None:
-        self._records.append(EncodedRecords.of(batch, with_times=self._with_times))
-
-    def prepare_commit(self) -> Sequence[Json]:
-        records, self._records = self._records, []
-        return records
-
-
-class _DriverCommitter(Committer):
-    def __init__(self, receiver: Receiver, context: CommitterContext) -> None:
-        self._receiver = receiver
-        self._job_id = context.job_id
-        self._type = context.input_type
-
-    def commit(self, epoch: int, committables: Sequence[Json], processing_time: int) -> None:
-        self._receiver.commit(self._job_id, epoch, committables, self._type)
 
 
 class CollectSink(DriverSink):
@@ -189,18 +188,15 @@ class CollectSink(DriverSink):
     keeps_times: ClassVar[bool] = False
 
     def __init__(self, receiver: Callable[[list[Any]], None]) -> None:
-        super().__init__(_Called(receiver))
+        super().__init__(partial(_give_rows, receiver))
 
 
-class _Called(Receiver):
-    def __init__(self, receiver: Callable[[list[Any]], None]) -> None:
-        super().__init__()
-        self._receiver = receiver
-
-    def take(self, records: Sequence[EncodedRecords], type_: TypeInformation) -> None:
-        rows = [row for part in records for row in part.as_rows(type_)]
-        if rows:
-            self._receiver(rows)
+def _give_rows(
+    receiver: Callable[[list[Any]], None], records: Sequence[EncodedRecords], type_: TypeInformation
+) -> None:
+    rows = [row for part in records for row in part.as_rows(type_)]
+    if rows:
+        receiver(rows)
 
 
 IDENTIFIER: Final = ConfigOption("print-identifier", str, "", "What tells several print sinks apart.")
@@ -244,10 +240,11 @@ class PrintSink(Sink[object]):
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
         prefix = _prefix(self._identifier, context.subtask, context.parallelism)
-        return _PrintWriter(prefix, stream_handler_of(context.input_type) if self._is_declared else None)
+        handler = stream_handler_of(context.input_type) if self._is_declared else None
+        return _Writer(partial(_printed, prefix, handler))
 
     def create_committer(self, context: CommitterContext) -> Committer:
-        return _PrintCommitter(to_stderr=self._to_stderr)
+        return _Committer(partial(_print, to_stderr=self._to_stderr), context.job_id, {})
 
     def __repr__(self) -> str:
         return f"PrintSink({self._identifier!r})"
@@ -260,43 +257,23 @@ def _prefix(identifier: str, subtask: int, parallelism: int) -> str:
     return f"{':'.join(parts)}> " if parts else ""
 
 
-class _PrintWriter(SinkWriter):
-    """Makes the text in the task: the driver need not know the records' classes."""
-
-    def __init__(self, prefix: str, handler: TypeHandler | None) -> None:
-        self._handler = handler
-        self._prefix = prefix
-        self._parts: list[str] = []
-
-    def write(self, batch: Batch) -> None:
-        prefix, text = self._prefix, str if self._handler is None else self._handler.printed
-        if self._handler is not None:
-            self._handler.check(batch.rows)
-        self._parts.append("".join([f"{prefix}{text(record)}\n" for record in batch.rows]))
-
-    def prepare_commit(self) -> Sequence[Json]:
-        text = "".join(self._parts)
-        self._parts.clear()
-        return [text] if text else []
+def _printed(prefix: str, handler: TypeHandler | None, batch: Batch) -> str:
+    """The lines of a batch, which tasks make: the driver need not know the records' classes."""
+    if handler is not None:
+        handler.check(batch.rows)
+    text = str if handler is None else handler.printed
+    return "".join([f"{prefix}{text(record)}\n" for record in batch.rows])
 
 
-class _PrintCommitter(Committer):
-    def __init__(self, *, to_stderr: bool) -> None:
-        self._to_stderr = to_stderr
-        self._printed = -1
-
-    def commit(self, epoch: int, committables: Sequence[Json], processing_time: int) -> None:
-        if epoch <= self._printed:
-            return
-        # Looked up each time: tests and notebooks exchange the streams.
-        stream = sys.stderr if self._to_stderr else sys.stdout
-        try:
-            if stream is not None:  # as ``print`` does it, also in what streams of programs need to have
-                print(*committables, sep="", end="", file=stream, flush=True)
-        except BrokenPipeError as error:
-            _let_go(stream)
-            raise OutputClosedError("nobody reads any more what is printed") from error
-        self._printed = epoch
+def _print(texts: Sequence[str], *, to_stderr: bool) -> None:
+    # Looked up each time: tests and notebooks exchange the streams.
+    stream = sys.stderr if to_stderr else sys.stdout
+    try:
+        if stream is not None:  # as ``print`` does it, also in what streams of programs need to have
+            print(*texts, sep="", end="", file=stream, flush=True)
+    except BrokenPipeError as error:
+        _let_go(stream)
+        raise OutputClosedError("nobody reads any more what is printed") from error
 
 
 def _let_go(stream: TextIO) -> None:
@@ -330,7 +307,7 @@ class _CachePlace:
         return sum(self.sizes)
 
 
-class CacheFiles(Receiver):
+class CacheFiles:
     """The records of a stream in temporary files of this process, which go with this object.
 
     Attributes:
@@ -338,7 +315,6 @@ class CacheFiles(Receiver):
     """
 
     def __init__(self) -> None:
-        super().__init__()
         self.places: list[_CachePlace] = []
         self._written = 0
         with writing("cache()"):
@@ -413,7 +389,7 @@ class CachedSource(Source[Any]):
         return _CacheEnumerator(self._files)
 
     def create_reader(self) -> SourceReader:
-        return _CacheReader(self._type)
+        return FunctionReader(partial(_cached, self._type))
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_files": None, "_type": self._type}
@@ -455,13 +431,9 @@ class _CacheEnumerator(SplitEnumerator):
         return bool(position >= len(self._files.places))
 
 
-class _CacheReader(SourceReader):
-    def __init__(self, type_: TypeInformation) -> None:
-        self._type = type_
-
-    def read(self, piece: Json) -> Iterator[SourceRecords]:
-        for part in piece:
-            if part.kinds or self._type.arrow_type is None:
-                yield SourceRecords(rows=part.as_rows(self._type), timestamps=part.timestamps)
-            else:
-                yield SourceRecords(columns=part.as_columns(self._type), timestamps=part.timestamps)
+def _cached(kind: TypeInformation, piece: Json) -> Iterator[SourceRecords]:
+    for part in piece:
+        if part.kinds or kind.arrow_type is None:
+            yield SourceRecords(rows=part.as_rows(kind), timestamps=part.timestamps)
+        else:
+            yield SourceRecords(columns=part.as_columns(kind), timestamps=part.timestamps)

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import starmap
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from headrace.common.typeinfo import DeclaredType, TypeInformation, Types
 from headrace.connectors.source import (
     Boundedness,
     EnumeratorContext,
+    FunctionReader,
     Json,
     Pending,
     ReadBudget,
@@ -120,21 +122,14 @@ class RangeEnumerator(SplitEnumerator):
         return self._count
 
 
-class RangeReader(SourceReader):
+def reader_of_ranges(records: Callable[[int, int], SourceRecords], length: int = READ_RECORDS) -> SourceReader:
     """Reads pieces of numbers.
 
     Args:
         records: gives the records of the numbers from a first one up to an end.
         length: at whose multiples a piece is cut.
     """
-
-    def __init__(self, records: Callable[[int, int], SourceRecords], length: int = READ_RECORDS) -> None:
-        self._records = records
-        self._length = length
-
-    def read(self, piece: Json) -> Iterator[SourceRecords]:
-        for start, end in runs(piece, self._length):
-            yield self._records(start, end)
+    return FunctionReader(lambda piece: starmap(records, runs(piece, length)))
 
 
 _SEQUENCE = "sequence"
@@ -181,7 +176,7 @@ class NumberSequenceSource(Source[int]):
         return RangeEnumerator(_SEQUENCE, self._end - self._start + 1)
 
     def create_reader(self) -> SourceReader:
-        return RangeReader(partial(_sequence, self._start))
+        return reader_of_ranges(partial(_sequence, self._start))
 
     def __repr__(self) -> str:
         return f"NumberSequenceSource({self._start}, {self._end})"
@@ -247,7 +242,7 @@ class CollectionSource(Source[T_co]):
         return RangeEnumerator(_COLLECTION, self._count, size)
 
     def create_reader(self) -> SourceReader:
-        return RangeReader(partial(_part_of, self._records))
+        return reader_of_ranges(partial(_part_of, self._records))
 
     def __repr__(self) -> str:
         return f"CollectionSource({self._count} elements of {self._type})"
@@ -497,10 +492,10 @@ class DataGeneratorSource(Source[T_co]):
 
     def create_reader(self) -> SourceReader:
         if self._batch_function is not None:
-            return RangeReader(partial(_generated_columns, self._batch_function, self._seed, self._type), BLOCK)
+            return reader_of_ranges(partial(_generated_columns, self._batch_function, self._seed, self._type), BLOCK)
         assert self._function is not None
         seed = self._seed if wants_random(self._function) else None
-        return RangeReader(partial(_generated_rows, self._function, seed))
+        return reader_of_ranges(partial(_generated_rows, self._function, seed))
 
 
 class _GeneratorEnumerator(RangeEnumerator):

@@ -4,7 +4,8 @@ import contextlib
 import socket
 import threading
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from functools import partial
+from typing import Final
 
 import pyarrow as pa
 
@@ -16,6 +17,7 @@ from headrace.common.typeinfo import TypeInformation, Types
 from headrace.connectors.source import (
     Boundedness,
     EnumeratorContext,
+    FunctionReader,
     Json,
     Pending,
     ReadBudget,
@@ -40,17 +42,6 @@ _RETRY_SECONDS: Final = 0.5
 logger = get_logger(__name__)
 
 
-class Address(NamedTuple):
-    """The address of a server."""
-
-    hostname: str
-    port: int
-
-    def __str__(self) -> str:
-        """``localhost:9999``."""
-        return f"{self.hostname}:{self.port}"
-
-
 class SocketReceiver:
     """Receives what a server sends, and keeps it until it is forgotten.
 
@@ -62,7 +53,7 @@ class SocketReceiver:
         max_retry: how often to connect again; -1 for ever.
     """
 
-    def __init__(self, address: Address, delimiter: bytes, max_retry: int) -> None:
+    def __init__(self, address: str, delimiter: bytes, max_retry: int) -> None:
         self._address = address
         self._delimiter = delimiter
         self._max_retry = max_retry
@@ -141,7 +132,8 @@ class SocketReceiver:
         while not self._closing.is_set():
             error: OSError | None = None
             try:
-                with socket.create_connection(self._address, _CONNECT_SECONDS) as connection:
+                hostname, _, port = self._address.rpartition(":")
+                with socket.create_connection((hostname, int(port)), _CONNECT_SECONDS) as connection:
                     self._receive(connection)
             except OSError as failure:
                 error = failure
@@ -230,7 +222,7 @@ class SocketSource(Source[str]):
             raise InvalidProgramError("a SocketSource needs a delimiter, which ends its lines")
         if max_retry < -1:
             raise InvalidProgramError(f"max_retry is a number of attempts, or -1 for ever, not {max_retry}")
-        self._address = Address(hostname, port)
+        self._address = f"{hostname}:{port}"
         self._delimiter = delimiter.encode()
         self._max_retry = max_retry
         if dead_letter is not None:
@@ -243,7 +235,7 @@ class SocketSource(Source[str]):
 
     @property
     def locations(self) -> tuple[str, ...]:
-        return (str(self._address),)
+        return (self._address,)
 
     @property
     def dead_letter(self) -> OutputTag | None:
@@ -253,7 +245,7 @@ class SocketSource(Source[str]):
         return _SocketEnumerator(SocketReceiver(self._address, self._delimiter, self._max_retry), self._delimiter)
 
     def create_reader(self) -> SourceReader:
-        return _SocketReader(str(self._address), self._delimiter, reject=self._dead_letter is not None)
+        return FunctionReader(partial(_read, self._address, self._delimiter, self._dead_letter is not None))
 
     def __repr__(self) -> str:
         return f"SocketSource({self._address})"
@@ -308,28 +300,18 @@ class _SocketEnumerator(SplitEnumerator):
         return position - self._start
 
 
-class _SocketReader(SourceReader):
-    def __init__(self, address: str, delimiter: bytes, *, reject: bool) -> None:
-        self._address = address
-        self._delimiter = delimiter
-        self._bad_lines = BadRecords(reject, "line", "give the source a dead_letter")
-        self._schema = layout_of(Types.STRING()).schema
-
-    def read(self, piece: Json) -> Iterator[SourceRecords]:
-        position, text = piece
-        lines = text.encode(_ONE_BYTE_EACH).split(self._delimiter)[:-1]
-        if self._delimiter == b"\n":
-            lines = [line.removesuffix(b"\r") for line in lines]
-        read, rejected = [], []
-        for number, line in enumerate(lines):
-            try:
-                read.append(line.decode())
-            except UnicodeDecodeError as error:
-                rejected.append(self._rejected(f"{self._address}, line {number + 1} from byte {position}", line, error))
-        yield SourceRecords(
-            columns=pa.RecordBatch.from_arrays([pa.array(read, pa.string())], schema=self._schema), rejected=rejected
-        )
-
-    def _rejected(self, where: str, line: bytes, error: UnicodeDecodeError) -> tuple[str, str, str]:
-        reason = f"not utf-8: byte {line[error.start]:#04x} at position {error.start}, {error.reason}"
-        return self._bad_lines.letter(where, line, reason)
+def _read(address: str, delimiter: bytes, reject: bool, piece: Json) -> Iterator[SourceRecords]:
+    bad_lines = BadRecords(reject, "line", "give the source a dead_letter")
+    position, text = piece
+    lines = text.encode(_ONE_BYTE_EACH).split(delimiter)[:-1]
+    if delimiter == b"\n":
+        lines = [line.removesuffix(b"\r") for line in lines]
+    read, rejected = [], []
+    for number, line in enumerate(lines, 1):
+        try:
+            read.append(line.decode())
+        except UnicodeDecodeError as error:
+            reason = f"not utf-8: byte {line[error.start]:#04x} at position {error.start}, {error.reason}"
+            rejected.append(bad_lines.letter(f"{address}, line {number} from byte {position}", line, reason))
+    columns = pa.RecordBatch.from_arrays([pa.array(read, pa.string())], schema=layout_of(Types.STRING()).schema)
+    yield SourceRecords(columns=columns, rejected=rejected)

@@ -13,7 +13,7 @@ several, in reading order, and the engine makes the watermarks of the split whol
 import enum
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -228,6 +228,16 @@ class SourceReader(ABC):
 
     def close(self) -> None:
         """Let go of connections and files."""
+
+
+class FunctionReader(SourceReader):
+    """Reads pieces by a function, and keeps nothing between them."""
+
+    def __init__(self, function: Callable[[Json], Iterator[SourceRecords]]) -> None:
+        self._function = function
+
+    def read(self, piece: Json) -> Iterator[SourceRecords]:
+        return self._function(piece)
 
 
 @dataclass(frozen=True, slots=True)

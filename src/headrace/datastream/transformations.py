@@ -98,7 +98,7 @@ class Caches:
 def _filling(cache: StreamCache, graph: StreamGraph) -> CacheFiles:
     """Has a job put the records into a cache beside all else that it does."""
     files = CacheFiles()
-    node = graph.add(SinkSpec(DriverSink(files)), f"Cache: {graph[cache.output.source].name}", (cache.output,))
+    node = graph.add(SinkSpec(DriverSink(files.take)), f"Cache: {graph[cache.output.source].name}", (cache.output,))
     graph.update(node.id, uid=cache.uid)
     return files
 

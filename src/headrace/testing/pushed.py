@@ -12,10 +12,11 @@ import numpy as np
 from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, refused
 from headrace.common.typeinfo import TypeInformation
-from headrace.connectors.driver_sink import DriverSink, EncodedRecords, Receiver
+from headrace.connectors.driver_sink import DriverSink, EncodedRecords
 from headrace.connectors.source import (
     Boundedness,
     EnumeratorContext,
+    FunctionReader,
     Json,
     Pending,
     ReadBudget,
@@ -27,30 +28,13 @@ from headrace.connectors.source import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Records:
-    """Some records that were pushed, with their timestamps."""
-
-    source: str
-    split: int
-    records: Sequence[tuple[Any, int]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Watermark:
-    """A watermark that was set."""
-
-    source: str
-    split: int
-    watermark: int
-
-
 class PushedInput:
     """The sources of a job, and what waits to be given to them, in the order in which it was pushed."""
 
     def __init__(self) -> None:
         self._sources: dict[str, tuple[ManualSource, bool]] = {}
-        self._waiting: deque[_Records | _Watermark] = deque()
+        self._waiting: deque[tuple[str, int, Sequence[tuple[Any, int]] | int]] = deque()
+        """Records with their timestamps, or a watermark, for a split of a source."""
 
     def __contains__(self, source: str) -> bool:
         return source in self._sources
@@ -77,7 +61,7 @@ class PushedInput:
     def push(self, source: str, split: int, records: Sequence[tuple[Any, int]]) -> None:
         """Has records, with their timestamps, wait for a split of a source."""
         self._feed(source, split)
-        self._waiting.append(_Records(source, split, records))
+        self._waiting.append((source, split, records))
 
     def set_watermark(self, source: str, split: int | None, watermark: int) -> None:
         """Has a watermark wait, for one split of a source, or for all.
@@ -93,22 +77,20 @@ class PushedInput:
             )
         for number in range(len(manual.feeds)) if split is None else (split,):
             self._feed(source, number)
-            self._waiting.append(_Watermark(source, number, watermark))
+            self._waiting.append((source, number, int(watermark)))
 
     def take_records(self) -> bool:
         """Puts all up to the next watermark into the feeds; whether there are records in them now."""
-        while self._waiting and isinstance(self._waiting[0], _Records):
-            pushed = self._waiting.popleft()
-            assert isinstance(pushed, _Records)
-            self._feed(pushed.source, pushed.split).records.extend(pushed.records)
+        while self._waiting and not isinstance(pushed := self._waiting[0][2], int):
+            source, split, _ = self._waiting.popleft()
+            self._feed(source, split).records.extend(pushed)
         return any(feed.records for feed in self._feeds())
 
     def take_watermarks(self, advance: Callable[[str, str, int], None]) -> None:
         """Hands every watermark up to the next records to ``advance``: the source, the split, the watermark."""
-        while self._waiting and isinstance(self._waiting[0], _Watermark):
-            moved = self._waiting.popleft()
-            assert isinstance(moved, _Watermark)
-            advance(moved.source, str(moved.split), moved.watermark)
+        while self._waiting and isinstance(watermark := self._waiting[0][2], int):
+            source, split, _ = self._waiting.popleft()
+            advance(source, str(split), watermark)
 
     def end(self, source: str, split: int) -> None:
         """Lets nothing follow in a split."""
@@ -233,17 +215,10 @@ class RecordingSink(DriverSink):
     """
 
     def __init__(self) -> None:
-        recorded = _Recorded()
-        super().__init__(recorded)
-        self.records: list[tuple[Any, int]] = recorded.records
-
-
-class _Recorded(Receiver):
-    def __init__(self) -> None:
-        super().__init__()
+        super().__init__(self._record)
         self.records: list[tuple[Any, int]] = []
 
-    def take(self, records: Sequence[EncodedRecords], type_: TypeInformation) -> None:
+    def _record(self, records: Sequence[EncodedRecords], type_: TypeInformation) -> None:
         for part in records:
             self.records.extend(zip(part.as_rows(type_), part.timestamps.tolist(), strict=True))
 
@@ -289,7 +264,7 @@ class ManualSource(Source):
         return _Enumerator(self.feeds)
 
     def create_reader(self) -> SourceReader:
-        return _ManualReader()
+        return FunctionReader(_read)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_type": self._type, "feeds": {}}
@@ -330,8 +305,7 @@ class _Enumerator(SplitEnumerator):
             feed.position = position
 
 
-class _ManualReader(SourceReader):
-    def read(self, piece: Json) -> Iterator[SourceRecords]:
-        rows = [row for row, _ in piece]
-        timestamps = np.array([timestamp for _, timestamp in piece], dtype=np.int64)
-        yield SourceRecords(rows=rows, timestamps=None if (timestamps == NO_TIMESTAMP).all() else timestamps)
+def _read(piece: Json) -> Iterator[SourceRecords]:
+    rows = [row for row, _ in piece]
+    timestamps = np.array([timestamp for _, timestamp in piece], dtype=np.int64)
+    yield SourceRecords(rows=rows, timestamps=None if (timestamps == NO_TIMESTAMP).all() else timestamps)
