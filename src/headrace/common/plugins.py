@@ -35,7 +35,7 @@ class Plugin:
 
     noun: ClassVar[str]
     required_options: ClassVar[tuple[ConfigOption, ...]] = ()
-    optional_options: ClassVar[tuple[ConfigOption, ...]] = ()
+    optional_options: tuple[ConfigOption, ...] = ()
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -87,8 +87,9 @@ TO_DERIVE: Final = frozenset(
 
 ENGINE_BASES: Final = frozenset(
     {
-        *("ChangesDeserializationSchema", "ChangesSerializationSchema", "ColumnarDeserializationSchema"),
-        *("ColumnFileFormat", "FileFormat", "LineFormat", "SelfDescribingFormat", "TopicSink", "TopicSource"),
+        *("BulkWriterFactory", "ChangesDeserializationSchema", "ChangesSerializationSchema", "ColumnFileFormat"),
+        *("ColumnWriterFactory", "ColumnarDeserializationSchema", "FileFormat", "LineFormat", "SelfDescribingFormat"),
+        *("TopicSink", "TopicSource"),
     }
 )
 """Bases of public classes that are not public themselves: the engine calls their methods."""

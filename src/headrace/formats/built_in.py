@@ -1,6 +1,7 @@
 """The formats that come with headrace, by name."""
 
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from headrace.common.config_options import ConfigOption, boolean, choice
 from headrace.common.configuration import Configuration
@@ -44,96 +45,75 @@ ORC_COMPRESS: Final = ConfigOption(
 )
 
 
-class Avro(Format):
-    """Avro files."""
+class BuiltInFormat(Format):
+    """A format of the table, by its name there."""
 
-    optional_options = (AVRO_CODEC,)
-
-    def create_decoding_format(self, record_type: TypeInformation | None, options: Configuration) -> FileFormat:
-        return AvroFormat(type_info=record_type)
-
-    def create_encoding_format(self, options: Configuration) -> BulkWriterFactory:
-        return AvroBulkWriters.for_row_type(codec=options.get(AVRO_CODEC))
-
-
-class Csv(Format):
-    """Comma-separated values."""
-
-    optional_options = (DELIMITER, QUOTE, NO_QUOTE, NULL_LITERAL, HEADER)
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.optional_options, self._decoding, self._encoding = _FORMATS[name]
 
     def create_decoding_format(self, record_type: TypeInformation | None, options: Configuration) -> FileFormat:
-        if record_type is None:
-            raise InvalidTypeError(
-                f"{self} needs the type of the records: give one with names, such as Types.ROW_NAMED"
-            )
-        return CsvFormat(
-            record_type,
-            header=options.get(HEADER),
-            delimiter=options.get(DELIMITER),
-            quote=_quote(options),
-            null_value=options.get(NULL_LITERAL),
+        return self._decoding(record_type, options)
+
+    def create_encoding_format(self, options: Configuration) -> Encoder | BulkWriterFactory:
+        return self._encoding(options)
+
+
+def _read_csv(record_type: TypeInformation | None, options: Configuration) -> FileFormat:
+    if record_type is None:
+        raise InvalidTypeError(
+            "format 'csv' needs the type of the records: give one with names, such as Types.ROW_NAMED"
         )
-
-    def create_encoding_format(self, options: Configuration) -> Encoder:
-        return CsvEncoder(
-            header=options.get(HEADER),
-            delimiter=options.get(DELIMITER),
-            quote=_quote(options),
-            null_value=options.get(NULL_LITERAL),
-        )
+    return CsvFormat(record_type, **_csv(options))
 
 
-class Json(Format):
-    """One JSON document a line."""
-
-    optional_options = (TIMESTAMP_FORMAT, IGNORE_NULLS)
-
-    def create_decoding_format(self, record_type: TypeInformation | None, options: Configuration) -> FileFormat:
-        return JsonLinesFormat(record_type)
-
-    def create_encoding_format(self, options: Configuration) -> Encoder:
-        return JsonLinesEncoder(
-            timestamp_format=options.get(TIMESTAMP_FORMAT), ignore_null_fields=options.get(IGNORE_NULLS)
-        )
+def _csv(options: Configuration) -> dict[str, Any]:
+    return {
+        "header": options.get(HEADER),
+        "delimiter": options.get(DELIMITER),
+        "quote": None if options.get(NO_QUOTE) else options.get(QUOTE),
+        "null_value": options.get(NULL_LITERAL),
+    }
 
 
-class Parquet(Format):
-    """Parquet files."""
-
-    optional_options = (PARQUET_COMPRESSION,)
-
-    def create_decoding_format(self, record_type: TypeInformation | None, options: Configuration) -> FileFormat:
-        return ParquetFormat(type_info=record_type)
-
-    def create_encoding_format(self, options: Configuration) -> BulkWriterFactory:
-        return ParquetBulkWriters.for_row_type(compression=options.get(PARQUET_COMPRESSION))
+def _read_text(record_type: TypeInformation | None, options: Configuration) -> FileFormat:
+    if record_type not in (None, Types.STRING()):
+        raise InvalidTypeError(f"the records of format 'text' are Types.STRING(), not {record_type}")
+    return TextLineFormat(options.get(CHARSET))
 
 
-class Orc(Format):
-    """ORC files."""
-
-    optional_options = (ORC_COMPRESS,)
-
-    def create_decoding_format(self, record_type: TypeInformation | None, options: Configuration) -> FileFormat:
-        return OrcFormat(type_info=record_type)
-
-    def create_encoding_format(self, options: Configuration) -> BulkWriterFactory:
-        return OrcBulkWriters.for_row_type(writer_properties={"orc.compress": options.get(ORC_COMPRESS)})
+def _write_json(options: Configuration) -> Encoder:
+    return JsonLinesEncoder(
+        timestamp_format=options.get(TIMESTAMP_FORMAT), ignore_null_fields=options.get(IGNORE_NULLS)
+    )
 
 
-class Text(Format):
-    """Lines of text."""
-
-    optional_options = (CHARSET,)
-
-    def create_decoding_format(self, record_type: TypeInformation | None, options: Configuration) -> FileFormat:
-        if record_type not in (None, Types.STRING()):
-            raise InvalidTypeError(f"the records of {self} are Types.STRING(), not {record_type}")
-        return TextLineFormat(options.get(CHARSET))
-
-    def create_encoding_format(self, options: Configuration) -> Encoder:
-        return TextLineEncoder(options.get(CHARSET))
+def _write_orc(options: Configuration) -> BulkWriterFactory:
+    return OrcBulkWriters.for_row_type(writer_properties={"orc.compress": options.get(ORC_COMPRESS)})
 
 
-def _quote(options: Configuration) -> str | None:
-    return None if options.get(NO_QUOTE) else options.get(QUOTE)
+_Options = tuple[ConfigOption, ...]
+_Decoding = Callable[[TypeInformation | None, Configuration], FileFormat]
+_Encoding = Callable[[Configuration], Encoder | BulkWriterFactory]
+
+_FORMATS: Final[Mapping[str, tuple[_Options, _Decoding, _Encoding]]] = {
+    "avro": (
+        (AVRO_CODEC,),
+        lambda record_type, _: AvroFormat(type_info=record_type),
+        lambda options: AvroBulkWriters.for_row_type(codec=options.get(AVRO_CODEC)),
+    ),
+    "csv": (
+        (DELIMITER, QUOTE, NO_QUOTE, NULL_LITERAL, HEADER),
+        _read_csv,
+        lambda options: CsvEncoder(**_csv(options)),
+    ),
+    "json": ((TIMESTAMP_FORMAT, IGNORE_NULLS), lambda record_type, _: JsonLinesFormat(record_type), _write_json),
+    "orc": ((ORC_COMPRESS,), lambda record_type, _: OrcFormat(type_info=record_type), _write_orc),
+    "parquet": (
+        (PARQUET_COMPRESSION,),
+        lambda record_type, _: ParquetFormat(type_info=record_type),
+        lambda options: ParquetBulkWriters.for_row_type(compression=options.get(PARQUET_COMPRESSION)),
+    ),
+    "text": ((CHARSET,), _read_text, lambda options: TextLineEncoder(options.get(CHARSET))),
+}
+"""By name: the options of a format, its reading half, and its writing half."""

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
-from typing import ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 import pyarrow as pa
 
@@ -14,7 +14,7 @@ from headrace.common.errors import CorruptFileError, InvalidTypeError
 from headrace.common.logical_types import MAX_PRECISION, decimal
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.formats.bad_records import BadRecords, good_records, without_unreadable
-from headrace.formats.file_format import BulkFormat, BulkWriterFactory, Decoded
+from headrace.formats.file_format import BulkFormat, BulkWriterFactory, Decoded, FileKind
 from headrace.storage.files import InputFile, shown
 
 _SIMPLE: list[tuple[Callable[[pa.DataType], bool], Callable[[], TypeInformation]]] = [
@@ -168,13 +168,15 @@ class ColumnWriterFactory(BulkWriterFactory):
 
     Args:
         kind: the names and types of the columns; those of the stream's records when None.
+        options: how files are written, as the module's ``join`` takes it as well.
     """
 
     name: ClassVar[str]
     """What such files are called."""
 
-    def __init__(self, kind: TypeInformation | type | None) -> None:
+    def __init__(self, kind: TypeInformation | type | None, **options: Any) -> None:
         self._type = None if kind is None else Types.of(kind)
+        self._options = options
 
     @property
     def suffix(self) -> str:
@@ -183,6 +185,10 @@ class ColumnWriterFactory(BulkWriterFactory):
     def file_type(self, input_type: TypeInformation) -> TypeInformation:
         """The type whose columns the files have."""
         return self._type or input_type
+
+    def file_kind(self, input_type: TypeInformation) -> FileKind:
+        schema = layout_of(self.file_type(input_type)).schema
+        return FileKind.of(self.name.lower(), schema.to_string(truncate_metadata=False), **self._options)
 
     def validate(self, input_type: TypeInformation) -> None:
         if input_type.arrow_type is None:

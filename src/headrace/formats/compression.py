@@ -40,21 +40,6 @@ class ByteStream(Protocol):
         """At most ``size`` bytes; none at the end."""
 
 
-class Decompressor(Protocol):
-    """Reads one member, stream or frame, and keeps what it has not read yet; as those of :mod:`bz2` and :mod:`lzma`."""
-
-    @property
-    def eof(self) -> bool: ...
-
-    @property
-    def needs_input(self) -> bool: ...
-
-    @property
-    def unused_data(self) -> bytes: ...
-
-    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
-
-
 class ZlibDecompressor:
     """The decompressor of :mod:`zlib`, in the shape of the others.
 
@@ -79,6 +64,10 @@ class ZlibDecompressor:
 
     def decompress(self, data: bytes, max_length: int = -1) -> bytes:
         return self._inner.decompress(self._inner.unconsumed_tail + data, max(max_length, 0))
+
+
+Decompressor = ZlibDecompressor | bz2.BZ2Decompressor | lzma.LZMADecompressor
+"""Reads one member, stream or frame, and keeps what it has not read yet."""
 
 
 def compression_of(path: str) -> str | None:

@@ -13,13 +13,12 @@ format. A distribution adds a format as an entry point of the group ``headrace.f
 from __future__ import annotations
 
 import hashlib
-import io
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, Generic, NamedTuple, cast
+from typing import Any, BinaryIO, Final, Generic, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -34,10 +33,8 @@ from headrace.common.plugins import Plugin, PluginGroup
 from headrace.common.serialization import Encoder
 from headrace.common.type_variables import T_co
 from headrace.common.typeinfo import TypeInformation
+from headrace.storage.file_system import TakenOutput
 from headrace.storage.files import InputFile
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,14 +179,7 @@ class Format(Plugin):
 FORMATS: Final = PluginGroup(
     "headrace.formats",
     Format,
-    {
-        "avro": "headrace.formats.built_in:Avro",
-        "csv": "headrace.formats.built_in:Csv",
-        "json": "headrace.formats.built_in:Json",
-        "orc": "headrace.formats.built_in:Orc",
-        "parquet": "headrace.formats.built_in:Parquet",
-        "text": "headrace.formats.built_in:Text",
-    },
+    dict.fromkeys(("avro", "csv", "json", "orc", "parquet", "text"), "headrace.formats.built_in:BuiltInFormat"),
 )
 """All formats that are there."""
 
@@ -417,32 +407,7 @@ def joined(kind: FileKind, files: Iterable[BinaryIO]) -> Iterator[bytes]:
         files: each is read before the next one is asked for.
     """
     join: Callable[..., Iterator[None]] = import_module(_JOINERS[kind.format]).join
-    out = _JoinedOutput()
+    out = TakenOutput()
     for _ in join(files, cast("BinaryIO", out), **kind.options):
         yield out.take()
     yield out.take()
-
-
-class _JoinedOutput(io.RawIOBase):
-    """A file that can only be appended to, of which what was written is taken away."""
-
-    def __init__(self) -> None:
-        self._blocks: list[bytes] = []
-        self._size = 0
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Buffer, /) -> int:
-        block = bytes(data)
-        self._blocks.append(block)
-        self._size += len(block)
-        return len(block)
-
-    def tell(self) -> int:
-        return self._size
-
-    def take(self) -> bytes:
-        """Take the bytes that were written since the last call."""
-        blocks, self._blocks = self._blocks, []
-        return b"".join(blocks)

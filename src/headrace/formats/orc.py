@@ -21,7 +21,7 @@ from headrace.formats.bulk_files import (
     names_in_file,
     telling_damage,
 )
-from headrace.formats.file_format import BulkWriter, BulkWriterFactory, Decoded, FileExtent, FileKind, FileRange
+from headrace.formats.file_format import BulkWriter, BulkWriterFactory, Decoded, FileExtent, FileRange
 from headrace.storage.files import InputFile, shown
 
 __all__ = ["OrcBulkWriters", "OrcFormat"]
@@ -117,7 +117,7 @@ _FAR_SECONDS: Final = (1 << 63) // _A_SECOND["ns"] - 1
 _COMPRESSIONS: Final = ("none", "zlib", "snappy", "lz4", "zstd")
 
 
-class OrcBulkWriters:
+class OrcBulkWriters(ColumnWriterFactory):
     """Makes writers of ORC files, under PyFlink's name.
 
     Examples:
@@ -125,6 +125,8 @@ class OrcBulkWriters:
         >>> from headrace.datastream.formats.orc import OrcBulkWriters
         >>> sink = FileSink.for_bulk_format("/data/out", OrcBulkWriters.for_row_type()).build()
     """
+
+    name = "ORC"
 
     @staticmethod
     def for_row_type(
@@ -144,7 +146,16 @@ class OrcBulkWriters:
             ConfigurationError: when there is another property, or its value is none.
         """
         check_hadoop_config(hadoop_config)
-        return _OrcWriterFactory(row_type, _options(writer_properties or {}))
+        return OrcBulkWriters(row_type, **_options(writer_properties or {}))
+
+    def validate(self, input_type: TypeInformation) -> None:
+        super().validate(input_type)
+        for field in layout_of(self.file_type(input_type)).schema:
+            if _has_time(field.type):
+                raise InvalidTypeError(f"column {field.name!r}: ORC has no times of day: write it as a string")
+
+    def create(self, out: BinaryIO, input_type: TypeInformation) -> BulkWriter:
+        return _OrcWriter(out, self.file_type(input_type), self._options)
 
 
 def _options(properties: Mapping[str, str]) -> dict[str, Any]:
@@ -160,27 +171,6 @@ def _options(properties: Mapping[str, str]) -> dict[str, Any]:
                 f"({', '.join(_COMPRESSIONS).upper()}) and orc.stripe.size, in bytes"
             )
     return options
-
-
-class _OrcWriterFactory(ColumnWriterFactory):
-    name = "ORC"
-
-    def __init__(self, kind: TypeInformation | type | None, options: dict[str, Any]) -> None:
-        super().__init__(kind)
-        self._options = options
-
-    def validate(self, input_type: TypeInformation) -> None:
-        super().validate(input_type)
-        for field in layout_of(self.file_type(input_type)).schema:
-            if _has_time(field.type):
-                raise InvalidTypeError(f"column {field.name!r}: ORC has no times of day: write it as a string")
-
-    def file_kind(self, input_type: TypeInformation) -> FileKind:
-        schema = layout_of(self.file_type(input_type)).schema
-        return FileKind.of("orc", schema.to_string(truncate_metadata=False), **self._options)
-
-    def create(self, out: BinaryIO, input_type: TypeInformation) -> BulkWriter:
-        return _OrcWriter(out, self.file_type(input_type), self._options)
 
 
 def _has_time(kind: pa.DataType) -> bool:

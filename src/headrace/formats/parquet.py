@@ -33,7 +33,7 @@ from headrace.formats.bulk_files import (
     names_in_file,
     telling_damage,
 )
-from headrace.formats.file_format import BulkWriter, BulkWriterFactory, Decoded, FileExtent, FileKind, FileRange
+from headrace.formats.file_format import BulkWriter, BulkWriterFactory, Decoded, FileExtent, FileRange
 from headrace.storage.files import InputFile, shown
 
 __all__ = [
@@ -202,7 +202,7 @@ _GROUP_ROWS = 1 << 18
 _GROUP_BYTES = 64 << 20
 
 
-class ParquetBulkWriters:
+class ParquetBulkWriters(ColumnWriterFactory):
     """Makes writers of Parquet files, under PyFlink's name.
 
     Examples:
@@ -210,6 +210,8 @@ class ParquetBulkWriters:
         >>> from headrace.datastream.formats.parquet import ParquetBulkWriters
         >>> sink = FileSink.for_bulk_format("/data/out", ParquetBulkWriters.for_row_type()).build()
     """
+
+    name = "Parquet"
 
     @staticmethod
     def for_row_type(
@@ -235,22 +237,10 @@ class ParquetBulkWriters:
             raise ConfigurationError(
                 f"there is no compression {compression!r} of Parquet files: choose one of {', '.join(_COMPRESSIONS)}"
             )
-        return _ParquetWriterFactory(row_type, compression)
-
-
-class _ParquetWriterFactory(ColumnWriterFactory):
-    name = "Parquet"
-
-    def __init__(self, kind: TypeInformation | type | None, compression: str) -> None:
-        super().__init__(kind)
-        self._compression = compression
-
-    def file_kind(self, input_type: TypeInformation) -> FileKind:
-        schema = layout_of(self.file_type(input_type)).schema
-        return FileKind.of("parquet", schema.to_string(truncate_metadata=False), compression=self._compression)
+        return ParquetBulkWriters(row_type, compression=compression)
 
     def create(self, out: BinaryIO, input_type: TypeInformation) -> BulkWriter:
-        return RowGroupWriter(out, layout_of(self.file_type(input_type)).schema, self._compression)
+        return RowGroupWriter(out, layout_of(self.file_type(input_type)).schema, **self._options)
 
 
 class RowGroupWriter(BulkWriter):

@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import io
 import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -21,6 +20,7 @@ from headrace.state.keyed.namespaces import namespace_of, ordered_bytes
 from headrace.state.keys import KeyCodec
 from headrace.state.keys.typed import is_declared
 from headrace.state.runs.layout import KEY
+from headrace.storage.file_system import TakenOutput
 from headrace.storage.folder import Folder
 
 ENCODED: Final = "key_encoded"
@@ -235,7 +235,7 @@ class _ParquetFile:
 
     def __init__(self, table: ExportedTable) -> None:
         self._table = table
-        self._sink = _Sink()
+        self._sink = TakenOutput()
         self._digest = _digest()
         self.rows = self.size = 0
 
@@ -250,14 +250,11 @@ class _ParquetFile:
         Raises:
             SavepointError: when Parquet has no form for a column.
         """
-        for chunk in self._written():
-            self._digest.update(chunk)
-            self.size += len(chunk)
-            yield chunk
-
-    def _written(self) -> Iterator[bytes]:
         try:
-            yield from self._groups()
+            for chunk in self._groups():
+                self._digest.update(chunk)
+                self.size += len(chunk)
+                yield chunk
         except pa.ArrowException as error:
             raise SavepointError(
                 f"operator {self._table.uid!r}: the state {self._table.store!r} cannot be written as Parquet: {error}; "
@@ -275,34 +272,10 @@ class _ParquetFile:
                 writer = pq.ParquetWriter(self._sink, schema, compression="zstd", write_statistics=True)
             writer.write_batch(batch, row_group_size=_ROWS_OF_GROUP)
             self.rows += batch.num_rows
-            yield from self._sink.taken()
+            yield self._sink.take()
         if writer is not None:
             writer.close()
-            yield from self._sink.taken()
-
-
-class _Sink(io.RawIOBase):
-    """Takes what is written to a file, until it is taken."""
-
-    def __init__(self) -> None:
-        self._written: list[bytes] = []
-        self._size = 0
-
-    def writable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._size
-
-    def write(self, data: Any, /) -> int:
-        self._written.append(bytes(data))
-        self._size += len(self._written[-1])
-        return len(self._written[-1])
-
-    def taken(self) -> Iterator[bytes]:
-        """What has been written since the last time."""
-        written, self._written = self._written, []
-        yield from written
+            yield self._sink.take()
 
 
 def _opened(content: pa.Buffer) -> Any:

@@ -123,6 +123,31 @@ class StagedFile(io.RawIOBase):
         """Remove it. Writers of formats may still want to end it when they are collected; that is dropped."""
 
 
+class TakenOutput(io.RawIOBase):
+    """A file that can only be appended to, of which what was written is taken away."""
+
+    def __init__(self) -> None:
+        self._blocks: list[bytes] = []
+        self._size = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Buffer, /) -> int:
+        block = bytes(data)
+        self._blocks.append(block)
+        self._size += len(block)
+        return len(block)
+
+    def tell(self) -> int:
+        return self._size
+
+    def take(self) -> bytes:
+        """What was written since the last time."""
+        blocks, self._blocks = self._blocks, []
+        return b"".join(blocks)
+
+
 class FileSystem(ABC):
     """A storage with files, which paths name; picklable and hashable.
 

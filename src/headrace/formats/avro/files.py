@@ -35,20 +35,6 @@ _CHECKSUM_BYTES: Final = 4
 _SIZE_BYTES: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Codec:
-    """One way to compress a block.
-
-    Attributes:
-        compress: gives what is stored of some bytes.
-        decompress: gives the bytes of what is stored. It raises ``OSError``, ``ValueError`` or an error of its own
-            library when that is damaged, or more than so many bytes: see :data:`headrace.formats.compression.DAMAGED`.
-    """
-
-    compress: Callable[[bytes], bytes]
-    decompress: Callable[[bytes, int], bytes]
-
-
 def _deflate(data: bytes) -> bytes:
     packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
     return packer.compress(data) + packer.flush()
@@ -111,16 +97,20 @@ def _of_lz4(data: bytes, most: int) -> bytes:
     return _sized(data[_SIZE_BYTES:], int.from_bytes(data[:_SIZE_BYTES], "little"), most, "lz4_raw")
 
 
-CODECS: Final = {
-    "null": Codec(bytes, lambda data, _: data),
-    "deflate": Codec(_deflate, _inflate),
-    "snappy": Codec(_to_snappy, _of_snappy),
-    "zstandard": Codec(_to_zstandard, _of_zstandard),
-    "bzip2": Codec(bz2.compress, lambda data, most: decompressed_block(data, bz2.BZ2Decompressor(), most)),
-    "xz": Codec(lzma.compress, lambda data, most: decompressed_block(data, xz_decompressor(), most)),
-    "lz4": Codec(_to_lz4, _of_lz4),
+CODECS: Final[Mapping[str, tuple[Callable[[bytes], bytes], Callable[[bytes, int], bytes]]]] = {
+    "null": (bytes, lambda data, _: data),
+    "deflate": (_deflate, _inflate),
+    "snappy": (_to_snappy, _of_snappy),
+    "zstandard": (_to_zstandard, _of_zstandard),
+    "bzip2": (bz2.compress, lambda data, most: decompressed_block(data, bz2.BZ2Decompressor(), most)),
+    "xz": (lzma.compress, lambda data, most: decompressed_block(data, xz_decompressor(), most)),
+    "lz4": (_to_lz4, _of_lz4),
 }
-"""By the names that files have for them; ``lz4`` is no name of the specification, but fastavro has it."""
+"""By the names that files have for them: what compresses a block, and what decompresses it, to so many bytes at most.
+
+The latter raises ``OSError``, ``ValueError`` or an error of its own library when the block is damaged, or larger: see
+:data:`headrace.formats.compression.DAMAGED`. ``lz4`` is no name of the specification, but fastavro has it.
+"""
 
 
 MAGIC: Final = b"Obj\x01"
@@ -139,23 +129,6 @@ _NUMBERS_BYTES: Final = 20
 _MOST_BYTES: Final = 64 << 20
 _MOST_TIMES: Final = 16
 """What a block is decompressed to: at most so many bytes, or so many times its size where that is more."""
-
-
-@dataclass(frozen=True, slots=True)
-class Header:
-    """The header of a file.
-
-    Attributes:
-        schema: the schema of its records, in JSON.
-        codec: how its blocks are compressed.
-        marker: what stands behind each block.
-        end: where the first block begins.
-    """
-
-    schema: str
-    codec: str
-    marker: bytes
-    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +157,7 @@ class AvroFile:
         path: what it is called, for messages.
 
     Attributes:
-        header: what it says of itself.
+        schema: the schema of its records, in JSON.
 
     Raises:
         CorruptFileError: when there is no header.
@@ -194,21 +167,21 @@ class AvroFile:
     def __init__(self, stream: io.RawIOBase | BinaryIO, size: int | None, path: str) -> None:
         self._window = _Window(stream, stream.seek(0, io.SEEK_END) if size is None else size)
         self._path = path
-        self.header = _header(self._window, path)
+        self.schema, self._codec, self._marker, self._first = _header(self._window, path)
 
     def blocks(self, start: int = 0, end: int | None = None) -> Iterator[FileBlock | CorruptFileError]:
         """The blocks that begin in ``[start, end)``, in order; an error in the place of each that is damaged."""
         stop = self._window.size if end is None else min(end, self._window.size)
-        at: int | None = self.header.end
-        if start > self.header.end:
-            at = self._window.behind(self.header.marker, start - MARKER_BYTES)
+        at: int | None = self._first
+        if start > self._first:
+            at = self._window.behind(self._marker, start - MARKER_BYTES)
         while at is not None and at < stop:
             block, at = self._block(at)
             yield block
 
     def _block(self, at: int) -> tuple[FileBlock | CorruptFileError, int | None]:
         """A block, or what is wrong with it, and where the next one begins."""
-        window, marker = self._window, self.header.marker
+        window, marker = self._window, self._marker
         head = window.read(at, _NUMBERS_BYTES)
         try:
             count, place = read_integer(head, 0)
@@ -223,9 +196,9 @@ class AvroFile:
             reason = "there is no marker at its end"
         if reason:
             return self._damaged(at, reason), window.behind(marker, at)
-        stored, codec = window.read(at + place, size), self.header.codec
+        stored, codec = window.read(at + place, size), self._codec
         try:
-            data = CODECS[codec].decompress(stored, max(_MOST_BYTES, _MOST_TIMES * size))
+            data = CODECS[codec][1](stored, max(_MOST_BYTES, _MOST_TIMES * size))
         except DAMAGED as error:
             return self._damaged(at, f"what is compressed with {codec} cannot be read: {error}"), behind
         return FileBlock(at, count, data, behind - at), behind
@@ -241,7 +214,8 @@ def open_avro(file: InputFile) -> Iterator[AvroFile]:
         yield AvroFile(stream, file.size, shown(file.path))
 
 
-def _header(window: "_Window", path: str) -> Header:
+def _header(window: "_Window", path: str) -> tuple[str, str, bytes, int]:
+    """The schema, the codec, what stands behind each block, and where the first one begins."""
     if window.read(0, len(MAGIC)) != MAGIC:
         raise CorruptFileError(f"{path} is not an Avro file{_COMPRESSED.get(window.read(0, 2), '')}")
     length = _WINDOW_BYTES
@@ -263,7 +237,7 @@ def _header(window: "_Window", path: str) -> Header:
     if codec not in CODECS:
         raise CorruptFileError(f"{path} is compressed with {codec!r}; what can be read is {', '.join(CODECS)}")
     schema = metadata["avro.schema"].decode("utf-8", errors="replace")
-    return Header(schema, codec, marker, place + MARKER_BYTES)
+    return schema, codec, marker, place + MARKER_BYTES
 
 
 def _metadata(data: bytes) -> tuple[dict[str, bytes], int]:
@@ -405,7 +379,7 @@ class AvroFormat(SelfDescribingFormat):
         resolved = copy(self)
         try:
             with open_avro(file) as found:
-                resolved._schema = AvroSchema(found.header.schema)
+                resolved._schema = AvroSchema(found.schema)
             resolved._type = resolved._type_of(resolved._schema)
         except (InvalidProgramError, InvalidTypeError) as error:
             raise InvalidTypeError(f"{shown(file.path)}: {error}") from error
@@ -433,7 +407,7 @@ class AvroFormat(SelfDescribingFormat):
     def _reader(self, opened: AvroFile, file: InputFile) -> tuple[AvroReader, Boundaries]:
         assert self._schema is not None
         try:
-            return _reader_of(opened.header.schema, self._schema, self._legacy, self.as_dicts)
+            return _reader_of(opened.schema, self._schema, self._legacy, self.as_dicts)
         except InvalidProgramError as error:
             raise CorruptFileError(
                 f"{shown(file.path)} does not fit the schema that it is read with: {error}"

@@ -213,7 +213,7 @@ BLOCK_BYTES: Final = 1 << 16
 _GIVE_A_SCHEMA: Final = "give a schema to AvroBulkWriters.for_generic_record(), which takes rows as well"
 
 
-class AvroBulkWriters:
+class AvroBulkWriters(BulkWriterFactory):
     """Makes writers of Avro files, under PyFlink's name.
 
     Examples:
@@ -223,6 +223,16 @@ class AvroBulkWriters:
         >>> writers = AvroBulkWriters.for_generic_record(AvroSchema.parse_string(order))
         >>> sink = FileSink.for_bulk_format("/data/out", writers).build()
     """
+
+    def __init__(self, schema: AvroSchema | None, kind: TypeInformation | None, *, legacy: bool, codec: str) -> None:
+        if codec not in CODECS:
+            raise ConfigurationError(f"there is no codec {codec!r} of Avro files: choose one of {', '.join(CODECS)}")
+        self._schema = schema
+        self._type = kind
+        self._legacy = legacy
+        self._codec = codec
+        if schema is not None:
+            self._node(schema)
 
     @staticmethod
     def for_generic_record(schema: GivenSchema, *, codec: str = "null") -> BulkWriterFactory:
@@ -238,7 +248,7 @@ class AvroBulkWriters:
             ConfigurationError: when there is no such codec.
         """
         given = schema_given(schema, "AvroBulkWriters.for_generic_record")
-        return _AvroWriterFactory(given, None, legacy=True, codec=codec)
+        return AvroBulkWriters(given, None, legacy=True, codec=codec)
 
     @staticmethod
     def for_row_type(row_type: TypeInformation | type | None = None, *, codec: str = "snappy") -> BulkWriterFactory:
@@ -254,28 +264,7 @@ class AvroBulkWriters:
         """
         kind = None if row_type is None else Types.of(row_type)
         schema = None if kind is None else avro_schema_of(kind, advice=_GIVE_A_SCHEMA)
-        return _AvroWriterFactory(schema, kind, legacy=False, codec=codec)
-
-
-class _AvroWriterFactory(BulkWriterFactory):
-    """Makes writers of one schema.
-
-    Args:
-        schema: the schema; that of the stream's records when None.
-        kind: the type that the schema was made of.
-        legacy: see :meth:`AvroSchema.node`.
-        codec: how blocks are compressed.
-    """
-
-    def __init__(self, schema: AvroSchema | None, kind: TypeInformation | None, *, legacy: bool, codec: str) -> None:
-        if codec not in CODECS:
-            raise ConfigurationError(f"there is no codec {codec!r} of Avro files: choose one of {', '.join(CODECS)}")
-        self._schema = schema
-        self._type = kind
-        self._legacy = legacy
-        self._codec = codec
-        if schema is not None:
-            self._node(schema)
+        return AvroBulkWriters(schema, kind, legacy=False, codec=codec)
 
     @property
     def suffix(self) -> str:
@@ -368,7 +357,7 @@ class AvroBlocks:
 
     def write(self, count: int, data: bytes) -> None:
         """Write a block of so many records."""
-        stored = CODECS[self._codec].compress(data)
+        stored = CODECS[self._codec][0](data)
         self._begin(stored)
         self._out.write(write_integer(count) + write_integer(len(stored)) + stored + self._marker)
 
@@ -392,7 +381,7 @@ def join(files: Iterable[BinaryIO], out: BinaryIO, *, codec: str) -> Iterator[No
     count, waiting, size = 0, [], 0
     for file in files:
         opened = AvroFile(file, None, "a file that is joined")
-        written = written or AvroBlocks(out, opened.header.schema, codec)
+        written = written or AvroBlocks(out, opened.schema, codec)
         for block in opened.blocks():
             if isinstance(block, CorruptFileError):
                 raise block

@@ -1,7 +1,6 @@
 """Changes of tables as a changelog, whatever the format of the messages: an update is two rows, ``-U`` and ``+U``."""
 
 import enum
-from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NoReturn
@@ -236,6 +235,8 @@ def _typed(field: MetadataField, array: pa.Array) -> pa.Array:
 class ChangesDeserializationSchema(DeserializationSchema):
     """Reads messages that each tell of changes of rows: one message may be several records, or none.
 
+    Messages have the row as it was in ``before``, and as it is in ``after``, where a format does not say otherwise.
+
     Args:
         type_info: the type of the rows of the table, with fields.
         metadata: names of metadata, or fields by name and the metadata that each holds; they follow those of the row.
@@ -304,18 +305,6 @@ class ChangesDeserializationSchema(DeserializationSchema):
             read = read.append_column(f"metadata {place}", column)
         return read
 
-    @abstractmethod
-    def decode(self, messages: pa.Array) -> pa.RecordBatch:
-        """Decode messages to the columns around the rows; raises ``ValueError`` when one cannot be read."""
-
-    @abstractmethod
-    def images(self, read: pa.RecordBatch, messages: pa.Array) -> Images:
-        """The rows before and after each change."""
-
-
-class BeforeAndAfterSchema(ChangesDeserializationSchema):
-    """Messages with two images in ``before`` and ``after``."""
-
     @property
     def _envelope(self) -> TypeInformation:
         return Types.ROW_NAMED(
@@ -323,9 +312,11 @@ class BeforeAndAfterSchema(ChangesDeserializationSchema):
         )
 
     def decode(self, messages: pa.Array) -> pa.RecordBatch:
+        """Decode messages to the columns around the rows; raises ``ValueError`` when one cannot be read."""
         return decoder_of(self._envelope).messages(messages)
 
     def images(self, read: pa.RecordBatch, messages: pa.Array) -> Images:
+        """The rows before and after each change."""
         operations = operations_of(read.column(self.operation_field), self.operations)
         return Images(operations, read.column("before"), read.column("after"), np.arange(len(operations)))
 

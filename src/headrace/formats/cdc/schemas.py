@@ -26,7 +26,6 @@ from headrace.formats.avro.schema import AvroSchema, avro_schema_of
 from headrace.formats.avro.writer import encode_records
 from headrace.formats.bad_records import BadValueError, ColumnarSerializationSchema
 from headrace.formats.cdc.changes import (
-    BeforeAndAfterSchema,
     ChangesDeserializationSchema,
     ChangesSerializationSchema,
     Images,
@@ -194,7 +193,7 @@ _TEXTS: Final = Types.LIST(Types.STRING())
 _INSERT, _UPDATE, _DELETE = Operation.INSERT, Operation.UPDATE, Operation.DELETE
 
 
-class DebeziumJsonDeserializationSchema(BeforeAndAfterSchema):
+class DebeziumJsonDeserializationSchema(ChangesDeserializationSchema):
     """Reads changes as Debezium writes them: ``{"before": ..., "after": ..., "op": "u"}``.
 
     Args:
@@ -255,7 +254,7 @@ class DebeziumJsonDeserializationSchema(BeforeAndAfterSchema):
         return pa.RecordBatch.from_arrays(payload.flatten(), names=["before", "after", "op"])
 
 
-class OggJsonDeserializationSchema(BeforeAndAfterSchema):
+class OggJsonDeserializationSchema(ChangesDeserializationSchema):
     """Reads changes as Oracle GoldenGate writes them: ``{"before": ..., "after": ..., "op_type": "U"}``.
 
     That a table was truncated (``T``) is left out, as in Flink.
@@ -498,7 +497,7 @@ class OggJsonSerializationSchema(ChangesSerializationSchema):
     templates = ('{"before":null,"after":%,"op_type":"I"}', '{"before":%,"after":null,"op_type":"D"}')
 
 
-class DebeziumAvroDeserializationSchema(BeforeAndAfterSchema):
+class DebeziumAvroDeserializationSchema(ChangesDeserializationSchema):
     """Reads changes as Debezium writes them in Avro, each behind the id of its schema in a registry.
 
     Args:

@@ -211,23 +211,23 @@ def json_texts(batch: pa.RecordBatch, kind: TypeInformation, end: str = "}", sty
         style: how values are written.
     """
     if not kind.is_composite:
-        return _null_filled(_column_json(batch.column(0), kind, style).quoted())
+        return _null_filled(_with_quotes(*_column_json(batch.column(0), kind, style)))
     columns = zip(kind.field_names, kind.field_types, batch.columns, strict=False)
-    members = [(string_text(name) + ":", _column_json(array, field, style)) for name, field, array in columns]
-    if style.ignore_null_fields and any(values.texts.null_count for _, values in members):
+    members = [(string_text(name) + ":", *_column_json(array, field, style)) for name, field, array in columns]
+    if style.ignore_null_fields and any(texts.null_count for _, texts, _ in members):
         return _without_nulls(members, end)
     parts, before = [], "{"
-    for name, values in members:
-        parts += [before + name + values.quote, _null_filled(values.texts)]
-        before = values.quote + ","
+    for name, texts, quote in members:
+        parts += [before + name + quote, _null_filled(texts)]
+        before = quote + ","
     return join_text([*parts, before.removesuffix(",") + end])
 
 
-def _without_nulls(members: "Sequence[tuple[str, _JsonColumn]]", end: str) -> pa.Array:
+def _without_nulls(members: Sequence[tuple[str, pa.Array, str]], end: str) -> pa.Array:
     """Objects with those members that have a value."""
     there = [
-        pc.binary_join_element_wise("," + name, values.quoted(), "", null_handling="emit_null")
-        for name, values in members
+        pc.binary_join_element_wise("," + name, _with_quotes(texts, quote), "", null_handling="emit_null")
+        for name, texts, quote in members
     ]
     body = join_text([part.fill_null("") for part in there])
     return join_text(["{", pc.utf8_slice_codeunits(body, 1), end])
@@ -237,22 +237,15 @@ def _null_filled(texts: pa.Array) -> pa.Array:
     return texts.fill_null("null") if texts.null_count else texts
 
 
-@dataclass(frozen=True, slots=True)
-class _JsonColumn:
-    """The values of a column as JSON.
+_JsonColumn = tuple[pa.Array, str]
+"""The values of a column as strings of JSON, null for what is missing, and what belongs before and behind each.
 
-    Attributes:
-        texts: strings, null for what is missing.
-        quote: what belongs before and behind each of them: it is cheaper as part of what else is there. Empty where
-            something is missing.
-    """
+The latter is cheaper as part of what else is there. It is empty where something is missing.
+"""
 
-    texts: pa.Array
-    quote: str = ""
 
-    def quoted(self) -> pa.Array:
-        """The strings with what belongs around them."""
-        return _quoted(self.texts) if self.quote else self.texts
+def _with_quotes(texts: pa.Array, quote: str) -> pa.Array:
+    return _quoted(texts) if quote else texts
 
 
 def _column_json(column: pa.Array, kind: TypeInformation, style: JsonStyle) -> _JsonColumn:
@@ -260,14 +253,14 @@ def _column_json(column: pa.Array, kind: TypeInformation, style: JsonStyle) -> _
     if basic in STRINGS:
         return _strings_json(column)
     if basic == BasicType.BOOLEAN:
-        return _JsonColumn(simple_text(column))
+        return simple_text(column), ""
     if basic in _INTEGERS:
-        return _JsonColumn(whole_number_text(column))
+        return whole_number_text(column), ""
     if basic in FLOATS:
-        return _JsonColumn(_reals_json(column, kind))
+        return _reals_json(column, kind), ""
     values = array_to_values(kind, column)
     texts = [None if value is None else json_text(value, kind, style) for value in values]
-    return _JsonColumn(pa.array(texts, pa.string()))
+    return pa.array(texts, pa.string()), ""
 
 
 def _reals_json(column: pa.Array, kind: TypeInformation) -> pa.Array:
@@ -288,10 +281,10 @@ def _reals_json(column: pa.Array, kind: TypeInformation) -> pa.Array:
 
 def _strings_json(column: pa.Array) -> _JsonColumn:
     if not _has_special(characters_of(column)):
-        return _JsonColumn(_quoted(column)) if column.null_count else _JsonColumn(column, _QUOTE)
+        return (_quoted(column), "") if column.null_count else (column, _QUOTE)
     special = pc.match_substring_regex(column, _SPECIAL)
     escaped = pa.array([string_text(text) for text in column.filter(special).to_pylist()], pa.string())
-    return _JsonColumn(pc.replace_with_mask(_quoted(column), special.fill_null(False), escaped))
+    return pc.replace_with_mask(_quoted(column), special.fill_null(False), escaped), ""
 
 
 def _quoted(column: pa.Array) -> pa.Array:

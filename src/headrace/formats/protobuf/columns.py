@@ -117,69 +117,64 @@ class EnumColumn(FieldColumn):
         return not self._is_closed or pc.index_in(stored, self._numbers).null_count == stored.null_count
 
 
-class ListColumn(FieldColumn):
-    """Repeated fields; one without elements is ``None`` unless defaults are read, as in Flink."""
+class RepeatedColumn(FieldColumn):
+    """Lists; maps, which are stored as lists of keys and values.
+
+    One without elements is ``None`` unless defaults are read, as in Flink.
+
+    Args:
+        elements: the column of the elements of a list; those of the keys and the values of a map.
+        read_defaults: whether defaults are read.
+        null_literal: what is written for null strings.
+    """
 
     zero = None
 
-    def __init__(self, element: FieldColumn, *, read_defaults: bool, null_literal: str) -> None:
-        self.type_info = Types.OBJECT_ARRAY(element.type_info)
-        self._element = element
+    def __init__(self, *elements: FieldColumn, read_defaults: bool, null_literal: str) -> None:
+        types = [element.type_info for element in elements]
+        self._is_map = len(elements) > 1
+        self.type_info = Types.MAP(*types) if self._is_map else Types.OBJECT_ARRAY(*types)
+        self._elements = elements
         self._read_defaults = read_defaults
         self._null_literal = null_literal
 
     def read(self, stored: pa.Array) -> pa.Array:
-        storage = self.type_info.storage_type
         offsets, missing = _bounds(stored, self._read_defaults)
-        return pa.ListArray.from_arrays(offsets, self._element.read(stored.flatten()), type=storage, mask=missing)
+        arrays = [column.read(part) for column, part in zip(self._elements, self._parts(stored), strict=True)]
+        kind = pa.MapArray if self._is_map else pa.ListArray
+        return kind.from_arrays(offsets, *arrays, type=self.type_info.storage_type, mask=missing)
 
     def write(self, values: pa.Array, stored: pa.DataType, where: str) -> pa.Array:
-        offsets, _ = _bounds(values, True)
-        elements = self._element.write(values.flatten(), stored.value_type, f"{where}[]")
-        filled = without_nulls(self._element, elements, self._null_literal)
-        return pa.ListArray.from_arrays(offsets, filled, type=stored)
-
-    def is_plain(self, stored: pa.Array) -> bool:
-        return self._element.is_plain(stored.flatten())
-
-
-class MapColumn(FieldColumn):
-    """Maps, stored as lists of entries; one without entries is ``None`` unless defaults are read, as in Flink."""
-
-    zero = None
-
-    def __init__(self, key: FieldColumn, value: FieldColumn, *, read_defaults: bool, null_literal: str) -> None:
-        self.type_info = Types.MAP(key.type_info, value.type_info)
-        self._key = key
-        self._value = value
-        self._read_defaults = read_defaults
-        self._null_literal = null_literal
-
-    def read(self, stored: pa.Array) -> pa.Array:
-        storage = self.type_info.storage_type
-        offsets, missing = _bounds(stored, self._read_defaults)
-        keys, values = stored.flatten().flatten()
-        arrays = [self._key.read(keys), self._value.read(values)]
-        return pa.MapArray.from_arrays(offsets, *arrays, type=storage, mask=missing)
-
-    def write(self, values: pa.Array, stored: pa.DataType, where: str) -> pa.Array:
-        lists = values.cast(pa.list_(pa.struct([("key", values.type.key_type), ("value", values.type.item_type)])))
-        offsets, _ = _bounds(lists, True)
         entry = stored.value_type
-        parts = []
-        for column, found, kind in zip((self._key, self._value), lists.flatten().flatten(), entry, strict=True):
-            parts.append(without_nulls(column, column.write(found, kind.type, f"{where}[]"), self._null_literal))
-        entries = pa.StructArray.from_arrays(parts, fields=list(entry))
-        return pa.ListArray.from_arrays(offsets, entries, type=stored)
+        if self._is_map:
+            kind = values.type
+            values = values.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
+        offsets, _ = _bounds(values, True)
+        kinds = [field.type for field in entry] if self._is_map else [entry]
+        parts = [
+            without_nulls(column, column.write(part, kind, f"{where}[]"), self._null_literal)
+            for column, part, kind in zip(self._elements, self._parts(values), kinds, strict=True)
+        ]
+        elements = pa.StructArray.from_arrays(parts, fields=list(entry)) if self._is_map else parts[0]
+        return pa.ListArray.from_arrays(offsets, elements, type=stored)
 
     def is_plain(self, stored: pa.Array) -> bool:
-        keys, values = stored.flatten().flatten()
-        if keys.null_count or values.null_count:
+        parts = self._parts(stored)
+        if self._is_map and (any(part.null_count for part in parts) or _repeats(stored, parts[0])):
             return False
-        lengths = pc.fill_null(pc.list_value_length(stored), 0).to_numpy(zero_copy_only=False)
-        rows = pa.array(np.repeat(np.arange(len(stored)), lengths))
-        different = pa.table({"row": rows, "key": keys}).group_by(["row", "key"]).aggregate([]).num_rows
-        return different == len(keys) and self._key.is_plain(keys) and self._value.is_plain(values)
+        return all(column.is_plain(part) for column, part in zip(self._elements, parts, strict=True))
+
+    def _parts(self, lists: pa.Array) -> list[pa.Array]:
+        elements = lists.flatten()
+        return list(elements.flatten()) if self._is_map else [elements]
+
+
+def _repeats(maps: pa.Array, keys: pa.Array) -> bool:
+    """Return whether a map has a key twice."""
+    lengths = pc.fill_null(pc.list_value_length(maps), 0).to_numpy(zero_copy_only=False)
+    rows = pa.array(np.repeat(np.arange(len(maps)), lengths))
+    different = pa.table({"row": rows, "key": keys}).group_by(["row", "key"]).aggregate([]).num_rows
+    return bool(different != len(keys))
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,12 +394,12 @@ class _ColumnBuilder:
     def _column(self, field: FieldDescriptor, inside: tuple[str, ...]) -> FieldColumn:
         message = field.message_type
         if message is not None and message.GetOptions().map_entry:
-            key, value = (self._value(of, inside) for of in message.fields)
-            return MapColumn(key, value, read_defaults=self.read_defaults, null_literal=self.null_literal)
-        value = self._value(field, inside)
-        if not field.is_repeated:
-            return value
-        return ListColumn(value, read_defaults=self.read_defaults, null_literal=self.null_literal)
+            elements = [self._value(of, inside) for of in message.fields]
+        else:
+            elements = [self._value(field, inside)]
+            if not field.is_repeated:
+                return elements[0]
+        return RepeatedColumn(*elements, read_defaults=self.read_defaults, null_literal=self.null_literal)
 
     def _value(self, field: FieldDescriptor, inside: tuple[str, ...]) -> FieldColumn:
         if field.type == _GROUP:
