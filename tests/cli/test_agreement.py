@@ -11,7 +11,7 @@ from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.manifest_folder import manifest_numbers, name_of
 from headrace.cli.checkpoints import state_bytes, watermark_of
 from headrace.client.defaults import submission_defaults
-from headrace.client.displays import QuietListener
+from headrace.client.displays import ProgressListener
 from headrace.common import Configuration, Duration, Types, WatermarkStrategy
 from headrace.common.serialization import Encoder
 from headrace.datastream import StreamExecutionEnvironment
@@ -41,7 +41,7 @@ def said_by_the_directory(checkpoints: Path) -> Said:
     return found.epoch, len(found.pending), watermark_of(found), size, found.counters["numRecordsRead"]
 
 
-def said_by_the_job(listener: QuietListener) -> Said:
+def said_by_the_job(listener: ProgressListener) -> Said:
     (job,) = listener.jobs()
     latest = job.latest
     assert latest is not None
@@ -74,7 +74,7 @@ def test_an_idle_job(tmp_path: Path, console: Console, inline: str) -> None:
     totals = lines.key_by(lambda line: int(line) % 3, Types.LONG()).window(TumblingEventTimeWindows.of(Time.seconds(9)))
     written = totals.aggregate(count()).uid("totals").map(str, Types.STRING()).uid("text")
     written.sink_to(FileSink.for_row_format(tmp_path / "out", Encoder.simple_string_encoder()).build()).uid("out")
-    listener = QuietListener(console)
+    listener = ProgressListener(console)
     with submission_defaults({}, listener):
         client = env.execute_async("totals")
     try:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.client import displays
-from headrace.client.displays import LineListener, PanelListener, QuietListener, listener_for, panel
+from headrace.client.displays import LineListener, PanelListener, ProgressListener, listener_for, panel
 from headrace.client.progress import JobProgress, RateMeter, last_line, progress_line
 from headrace.client.wording import trend
 from headrace.common.constants import MIN_WATERMARK
@@ -300,7 +300,7 @@ def test_a_job_whose_splits_are_all_idle_says_so(job: JobProgress) -> None:
 
 
 def test_quiet_says_beginning_and_end_and_leaves_trouble_to_the_log(console: Console, clock: ManualClock) -> None:
-    listener = QuietListener(console, clock)
+    listener = ProgressListener(console, clock)
     store = told_to(listener)
     store.publish(JobStart("j", "id"))
     clock.now += 100
@@ -314,7 +314,7 @@ def test_quiet_says_beginning_and_end_and_leaves_trouble_to_the_log(console: Con
 
 
 def test_what_a_user_waits_for_is_told_once(console: Console) -> None:
-    listener = QuietListener(console)
+    listener = ProgressListener(console)
     store = told_to(listener)
     store.publish(RuntimeStarting("Spark, master local[2]"))
     store.publish(RuntimeStarting("Spark, master local[2]"))
@@ -373,7 +373,7 @@ def test_the_panel_is_drawn_while_a_job_runs_and_taken_away_at_its_end(terminal:
 
 def test_a_listener_that_starts_tells_who_wants_to_know(console: Console) -> None:
     told = []
-    listener = QuietListener(console)
+    listener = ProgressListener(console)
     store = told_to(listener)
     listener.on_start = lambda: told.append(True)
     store.publish(JobStart("j", "id"))
@@ -384,7 +384,7 @@ def test_the_listener_suits_the_output(console: Console, terminal: Console) -> N
     assert type(listener_for(terminal, progress=None)) is PanelListener
     assert type(listener_for(console, progress=None)) is LineListener
     assert type(listener_for(console, progress=True)) is LineListener
-    assert type(listener_for(terminal, progress=False)) is QuietListener
+    assert type(listener_for(terminal, progress=False)) is ProgressListener
 
 
 def test_a_terminal_that_cannot_redraw_gets_lines(terminal: Console, monkeypatch: pytest.MonkeyPatch) -> None:

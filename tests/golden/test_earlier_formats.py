@@ -167,5 +167,5 @@ def test_a_job_that_runs_is_left_alone(tmp_path: Path, monkeypatch: pytest.Monke
             upgrade(directory, DEADLINE)
     client.stop_with_savepoint(False).result(DEADLINE)
     next_release(monkeypatch)
-    assert upgrade(directory, 0.3).formats == (FORMAT,)
-    assert upgrade(directory, 0.3).formats == ()
+    assert upgrade(directory, 0.3)[1] == (FORMAT,)
+    assert upgrade(directory, 0.3)[1] == ()

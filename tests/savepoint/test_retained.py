@@ -112,4 +112,4 @@ def test_files_of_one_that_is_fixed_may_go(tmp_path: Path) -> None:
     copied = fixed(open_job(manifest, {}))
     for log in logs:
         log.unlink()
-    assert sorted(file.content for file in copied.source_files()) == contents
+    assert sorted(content for _, _, content in copied.source_files()) == contents

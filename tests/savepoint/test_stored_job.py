@@ -77,4 +77,4 @@ def test_a_file_of_a_source_that_goes_while_it_is_copied(tmp_path: Path, monkeyp
         log.write_bytes(content)
     copied = fixed(replace(job, later=later))
     assert copied.manifest.epoch == job.manifest.epoch + 1
-    assert [file.content for file in copied.source_files()] == list(removed.values())
+    assert [content for _, _, content in copied.source_files()] == list(removed.values())

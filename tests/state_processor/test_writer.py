@@ -14,7 +14,6 @@ from headrace.common import Types
 from headrace.common.errors import HeadraceError, SavepointError
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.state_processor import OperatorTransformation, SavepointReader, SavepointWriter, StateTables, compare
-from headrace.state_processor.state_tables import WrittenState
 from headrace.storage.folder import Folder
 from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records
 
@@ -175,7 +174,7 @@ def test_while_one_writes_there_nobody_else_does(place: Place, monkeypatch: pyte
     """Their files have the same names."""
     path, write = place.root / "both", SavepointWriter._write_given
 
-    def met(writer: SavepointWriter, folder: Folder) -> WrittenState:
+    def met(writer: SavepointWriter, folder: Folder) -> Any:
         written = write(writer, folder)
         monkeypatch.undo()
         with pytest.raises(SavepointError, match=r"both holds '_in_progress': choose another place"):

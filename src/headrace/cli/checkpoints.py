@@ -54,13 +54,13 @@ def run_upgrade(location: str, options: Mapping[str, str], timeout: float) -> No
         options: what the client of an object store is told.
         timeout: how many seconds a job that runs there has to say so.
     """
-    done = upgrade(open_storage(location, options=options), timeout)
-    if done.formats:
-        earlier = ", ".join(map(str, done.formats))
+    newest, formats = upgrade(open_storage(location, options=options), timeout)
+    if formats:
+        earlier = ", ".join(map(str, formats))
         told = f"is of format {FORMAT_VERSION} now (before: {earlier})"
     else:
         told = "is of the present format: nothing is to be done"
-    output().print(Text(f"{location}: epoch {done.epoch} of job {done.name!r} {told}"), soft_wrap=True)
+    output().print(Text(f"{location}: epoch {newest.epoch} of job {newest.job_name!r} {told}"), soft_wrap=True)
 
 
 def manifests_table(manifests: list[Manifest], directory: Folder) -> Table:

@@ -59,7 +59,8 @@ def explain_program(
 
 
 def _shown(job: CapturedGraph, fmt: PlanFormat, *, logical: bool) -> str:
+    graph, plan = job
     if fmt is PlanFormat.JSON:
-        document = graph_document(job.graph) if logical else plan_document(job.plan)
+        document = graph_document(graph) if logical else plan_document(plan)
         return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
-    return _DRAWN[fmt](graph_diagram(job.graph) if logical else plan_diagram(job.plan))
+    return _DRAWN[fmt](graph_diagram(graph) if logical else plan_diagram(plan))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from headrace.graph.stream_graph import StreamGraph
@@ -19,13 +19,8 @@ class GraphCaptured(BaseException):
     """Raised by ``execute()`` in a program that is run to see its graph; no ``except Exception`` stops it."""
 
 
-@dataclass(frozen=True, slots=True)
-class CapturedGraph:
-    """A job that would have run."""
-
-    job_name: str
-    graph: StreamGraph
-    plan: JobPlan
+CapturedGraph: TypeAlias = "tuple[StreamGraph, JobPlan]"
+"""A job that would have run."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,7 +132,7 @@ _LOOK_SECONDS: Final = 1.0
 
 
 class ProgressListener:
-    """Says how the jobs that run begin and end, and lets subclasses show more.
+    """Says how the jobs that run begin and end; those that are derived from it say more.
 
     Where the standard error has lines of JSON, they are records of this module's logger instead, and what the log has
     anyway is left out. A program may run several jobs at once.
@@ -226,10 +226,6 @@ class ProgressListener:
         """Print what is logged as well."""
         if not prints_json():
             self.say(line)
-
-
-class QuietListener(ProgressListener):
-    """Says how jobs begin and end; nothing in between."""
 
 
 class LineListener(ProgressListener):
@@ -340,7 +336,7 @@ def listener_for(console: Console, *, progress: bool | None) -> ProgressListener
         progress: whether progress is wanted; None leaves it at the usual, which is yes.
     """
     if progress is False:
-        return QuietListener(console)
+        return ProgressListener(console)
     redraws = console.is_terminal and not console.is_dumb_terminal
     return PanelListener(console) if redraws else LineListener(console)
 

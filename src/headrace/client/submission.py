@@ -6,7 +6,6 @@ import os
 import pickle
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from types import CodeType, FunctionType, MappingProxyType, MethodType
@@ -14,7 +13,7 @@ from typing import Final, TypeAlias
 
 from headrace.checkpoint.directory import has_begun
 from headrace.checkpoint.store import CheckpointStore, TemporaryStore
-from headrace.client.defaults import CapturedGraph, GraphCaptured, current_defaults
+from headrace.client.defaults import GraphCaptured, current_defaults
 from headrace.client.dependencies import check_interpreter, gather
 from headrace.client.job_client import JobClient
 from headrace.common import options
@@ -114,45 +113,32 @@ def _failure(value: object, attempt: _Attempt) -> Exception | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class _FoundAt:
-    """The place at which an object was found.
-
-    Attributes:
-        holder: what of the program it belongs to; empty while nothing of the program was met.
-        path: how it is called there.
-    """
-
-    holder: str = ""
-    path: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.holder} holds it as {self.path}" if self.holder and self.path else ""
-
-
 def _find(value: object, attempt: _Attempt) -> str:
-    """Which variable or field below ``value``, of which an attempt fails, is the innermost of which it does."""
-    place, seen, left = _FoundAt(), {id(value): value}, _MOST_LOOKED_AT
+    """Which variable or field below ``value``, of which an attempt fails, is the innermost of which it does.
+
+    It is named as a part of the function, or of the first object of a class of the program, that it is in.
+    """
+    holder, path, seen, left = "", "", {id(value): value}, _MOST_LOOKED_AT
     while True:
-        place = _entered(value, place)
-        for path, part in _parts(value):
+        entered = _holder(value, is_first=not holder)
+        holder, path = (entered, "") if entered else (holder, path)
+        for name, part in _parts(value):
             left -= 1
             if id(part) not in seen and left >= 0 and _failure(part, attempt) is not None:
                 seen[id(part)] = part  # and kept, or another object could have its id
-                value, place = part, _FoundAt(place.holder, _joined(place.path, path))
+                value, path = part, _joined(path, name)
                 break
         else:
-            return str(place)
+            return f"{holder} holds it as {path}" if holder and path else ""
 
 
-def _entered(value: object, place: _FoundAt) -> _FoundAt:
-    """A function, and the first object of a class of the program, is what holds all that is found below it."""
+def _holder(value: object, *, is_first: bool) -> str:
     site = of_function(value) if isinstance(value, FunctionType | MethodType | functools.partial) else None
     if site is not None:
-        return _FoundAt(f"{site.function} ({site.file}:{site.line})")
+        return f"{site.function} ({site.file}:{site.line})"
     kind = value if isinstance(value, type) else type(value)
     is_of_the_program = kind.__module__.split(".")[0] not in (_OWN, "builtins", "functools")
-    return place if place.holder or not is_of_the_program else _FoundAt(kind.__qualname__)
+    return kind.__qualname__ if is_first and is_of_the_program else ""
 
 
 def _joined(path: str, part: str) -> str:
@@ -224,7 +210,7 @@ def submit(graph: StreamGraph, configuration: Configuration, job_name: str | Non
     configuration = effective_configuration(configuration)
     if defaults.captured is not None:
         plan = plan_graph(graph, configuration, job_name, os.cpu_count() or 1)
-        defaults.captured.append(CapturedGraph(plan.name, graph, plan))
+        defaults.captured.append((graph, plan))
         raise GraphCaptured
     _configure_logging(configuration)
     check_interpreter(configuration)

@@ -40,7 +40,7 @@ from headrace.runtime.task.messages import PartitionContext, SerializedJob
 from headrace.runtime.task.operator_chain import operator_context, task_parameters
 from headrace.savepoint.disposal import dispose
 from headrace.savepoint.metadata import METADATA, SavepointMetadata, TableFile, read_metadata
-from headrace.savepoint.requests import CheckpointPlace, read_checkpoint
+from headrace.savepoint.requests import place_and_number, read_checkpoint
 from headrace.savepoint.tables import copy_in, copy_state_file, named_files, put
 from headrace.savepoint.tasks import import_version, rename_version, tasks_of, versions_of, with_versions
 from headrace.savepoint.uid_mapping import UidMapping
@@ -368,8 +368,8 @@ class SavepointStart:
         self._options = options
         self._claims = claims
         self._uids = UidMapping(uids)
-        self._place = CheckpointPlace.of(self._location)
-        self._directory = open_storage(self._place.directory, options=options)
+        self._place, self._number = place_and_number(self._location)
+        self._directory = open_storage(self._place, options=options)
         self._metadata: SavepointMetadata | None = None
 
     def __str__(self) -> str:
@@ -472,10 +472,10 @@ class SavepointStart:
         try:
             return read_metadata(self._directory)
         except SavepointError:
-            checkpoint = read_checkpoint(self._directory, self._place.number)
+            checkpoint = read_checkpoint(self._directory, self._number)
             if checkpoint is None:
                 raise
-            return SavepointMetadata(checkpoint, "native", directory=self._place.directory)
+            return SavepointMetadata(checkpoint, "native", directory=self._place)
 
     def _import(
         self,

@@ -142,23 +142,10 @@ def _started(pid: int) -> str:
 _MANIFEST: Final = re.compile(r"(.+)/manifests/([0-9]{12})\.json")
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointPlace:
-    """What somebody has named.
-
-    Attributes:
-        directory: the checkpoint directory, or a savepoint.
-        number: of the checkpoint; None for the newest.
-    """
-
-    directory: str
-    number: int | None = None
-
-    @staticmethod
-    def of(location: str) -> "CheckpointPlace":
-        """What a location names: a directory, or a manifest in it."""
-        found = _MANIFEST.fullmatch(location)
-        return CheckpointPlace(location) if found is None else CheckpointPlace(found[1], int(found[2]))
+def place_and_number(location: str) -> tuple[str, int | None]:
+    """The directory that a location names, and of a manifest in it the number; None for the newest one."""
+    found = _MANIFEST.fullmatch(location)
+    return (location, None) if found is None else (found[1], int(found[2]))
 
 
 def read_checkpoint(directory: Folder, number: int | None) -> Manifest | None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 import headrace.operators.run_mergers  # noqa: F401  # state of any job is read here, by whoever has not seen its program
 from headrace.checkpoint.directory import source_folder
@@ -24,7 +24,7 @@ from headrace.savepoint.metadata import (
     read_metadata,
     what_is_there,
 )
-from headrace.savepoint.requests import CheckpointPlace, read_checkpoint
+from headrace.savepoint.requests import place_and_number, read_checkpoint
 from headrace.savepoint.tables import copy_state_file, named_files, read_file, read_table
 from headrace.savepoint.tasks import owner_of
 from headrace.state.backend import STATE_BACKENDS, StateOwner
@@ -44,33 +44,11 @@ _ATTEMPTS: Final = 100
 shorter than a read, and then most attempts come too late."""
 
 
-class TaskTable(NamedTuple):
-    """What a task holds of one state.
+TaskTable = tuple[int, int, ExportedTable]
+"""The stage of a task, the task, and what it holds of one state, to be gone through before the next is asked for."""
 
-    Attributes:
-        stage: the stage of the task.
-        partition: the task.
-        table: the state; to be gone through before the next one is asked for.
-    """
-
-    stage: int
-    partition: int
-    table: ExportedTable
-
-
-class SourceContent(NamedTuple):
-    """A file that a source keeps beside its position.
-
-    Attributes:
-        uid: the source.
-        name: the file.
-        content: what is in it.
-    """
-
-    uid: str
-    name: str
-    content: bytes
-
+SourceContent = tuple[str, str, bytes]
+"""The uid of a source, the name of a file that it keeps beside its position, and what is in it."""
 
 StatePlace = tuple[str, str]
 """The uid of an operator, and the name of the store of one of its states."""
@@ -126,19 +104,18 @@ def open_job(location: str | os.PathLike[str], options: Mapping[str, str]) -> St
         SavepointError: when it is neither, or a damaged one.
         CheckpointError: when the newest manifest is damaged.
     """
-    place = CheckpointPlace.of(os.fspath(location))
-    directory = open_storage(place.directory, options=options)
+    place, number = place_and_number(os.fspath(location))
+    directory = open_storage(place, options=options)
     if is_savepoint(directory):
         return _of_savepoint(directory, read_metadata(directory), options)
-    manifest = read_checkpoint(directory, place.number)
+    manifest = read_checkpoint(directory, number)
     if manifest is None:
         raise SavepointError(
             f"{directory} is neither a savepoint nor a checkpoint directory with a checkpoint in it: "
             f"{what_is_there(directory)}"
         )
-    if place.number is not None:
-        name = name_of(place.number)
-        return _of_files(directory.folder("manifests").locate(name), directory, manifest)
+    if number is not None:
+        return _of_files(directory.folder("manifests").locate(name_of(number)), directory, manifest)
     job = _of_files(str(directory), directory, manifest)
     return replace(job, later=partial(open_job, job.location, options))
 
@@ -208,12 +185,12 @@ def _of_savepoint(directory: Folder, metadata: SavepointMetadata, options: Mappi
 def _read_tables(directory: Folder, metadata: SavepointMetadata, place: StatePlace | None) -> Iterator[TaskTable]:
     for file in metadata.tables:
         if place in (None, (file.uid, file.state)):
-            yield TaskTable(file.stage, file.partition, read_table(directory, file))
+            yield file.stage, file.partition, read_table(directory, file)
 
 
 def _read_source_files(directory: Folder, metadata: SavepointMetadata) -> Iterator[SourceContent]:
     for file in metadata.files:
-        yield SourceContent(file.uid, file.name, read_file(directory, file).to_pybytes())
+        yield file.uid, file.name, read_file(directory, file).to_pybytes()
 
 
 def _of_files(location: str, directory: Folder, manifest: Manifest) -> StoredJob:
@@ -225,12 +202,12 @@ def _of_files(location: str, directory: Folder, manifest: Manifest) -> StoredJob
         for version in job.versions():
             for table in backend.export_tables(state, version, manifest.processing_time):
                 if place in (None, (table.uid, table.store)):
-                    yield TaskTable(version.stage, version.partition, table)
+                    yield version.stage, version.partition, table
 
     def source_files() -> Iterator[SourceContent]:
         for uid, source in manifest.sources.items():
             for name, content in named_files(source, source_folder(directory, uid)):
-                yield SourceContent(uid, name, content)
+                yield uid, name, content
 
     return replace(job, task_tables=task_tables, source_files=source_files)
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import NamedTuple
 
 from headrace.checkpoint.manifest import Manifest, OperatorSnapshot
 from headrace.savepoint.metadata import TableFile
@@ -11,33 +10,11 @@ from headrace.state.backend import StateBackendPlugin, StateOwner
 from headrace.state.state_file import NewVersion, VersionRef
 from headrace.storage.folder import Folder
 
+TaskTables = tuple[NewVersion, tuple[TableFile, ...], Mapping[str, StateOwner]]
+"""Which version the state of one task becomes, of which files, and whose they are."""
 
-class TaskTables(NamedTuple):
-    """What the state of one task is made of.
-
-    Attributes:
-        version: which version it becomes.
-        tables: the files.
-        operators: whose they are.
-    """
-
-    version: NewVersion
-    tables: tuple[TableFile, ...]
-    operators: Mapping[str, StateOwner]
-
-
-class TaskVersion(NamedTuple):
-    """The state of one task, of which some operators are to have other uids.
-
-    Attributes:
-        version: which version it becomes.
-        ref: the version that there is.
-        operators: its operators, by the uids that they have in it.
-    """
-
-    version: NewVersion
-    ref: VersionRef
-    operators: Mapping[str, StateOwner]
+TaskVersion = tuple[NewVersion, VersionRef, Mapping[str, StateOwner]]
+"""Which version the state of one task becomes, the one that there is, and its operators by the uids there."""
 
 
 def export_version(
@@ -65,15 +42,16 @@ def import_version(backend: StateBackendPlugin, state: Folder, savepoint: Folder
     Raises:
         SavepointError: naming the file, when one is missing, damaged or another one.
     """
-    tables = (read_table(savepoint, file) for file in task.tables)
-    return backend.import_tables(state, tables, task.version, task.operators)
+    version, files, operators = task
+    return backend.import_tables(state, (read_table(savepoint, file) for file in files), version, operators)
 
 
 def rename_version(
     backend: StateBackendPlugin, state: Folder, uids: Mapping[str, str], task: TaskVersion
 ) -> VersionRef:
     """Writes a version with new uids by old ones, of which all but the index stays where it is."""
-    return backend.rename_operators(state, task.ref, uids, task.version, task.operators)
+    version, ref, operators = task
+    return backend.rename_operators(state, ref, uids, version, operators)
 
 
 def tasks_of(
@@ -93,14 +71,14 @@ def tasks_of(
             by_task.setdefault((table.stage, table.partition), []).append(table)
     for (stage, partition), found in sorted(by_task.items()):
         version = NewVersion(stage, partition, manifest.epoch, manifest.generation, inline_threshold)
-        yield TaskTables(version, tuple(found), _owners(manifest, stage))
+        yield version, tuple(found), _owners(manifest, stage)
 
 
 def versions_of(manifest: Manifest, epoch: int, generation: int, inline_threshold: int) -> Iterator[TaskVersion]:
     """The versions of a manifest that hold something, each to become another one; arguments as in :func:`tasks_of`."""
     for ref in manifest.versions():
         version = NewVersion(ref.stage, ref.partition, epoch, generation, inline_threshold)
-        yield TaskVersion(version, ref, _owners(manifest, ref.stage))
+        yield version, ref, _owners(manifest, ref.stage)
 
 
 def _owners(manifest: Manifest, stage: int) -> dict[str, StateOwner]:

@@ -1,6 +1,5 @@
 """Checkpoint directories of earlier versions of headrace: what they hold is written in the formats of this one."""
 
-from dataclasses import dataclass
 from functools import partial
 
 from headrace.checkpoint.directory import Generations
@@ -13,22 +12,7 @@ from headrace.state.backend import STATE_BACKENDS
 from headrace.storage.folder import Folder
 
 
-@dataclass(frozen=True, slots=True)
-class Upgrade:
-    """What became of a directory.
-
-    Attributes:
-        name: the job's.
-        epoch: the number of the newest manifest.
-        formats: the earlier formats of the manifests that were written anew; none when nothing was to be done.
-    """
-
-    name: str
-    epoch: int
-    formats: tuple[int, ...] = ()
-
-
-def upgrade(directory: Folder, look_seconds: float) -> Upgrade:
+def upgrade(directory: Folder, look_seconds: float) -> tuple[Manifest, tuple[int, ...]]:
     """Write the manifests of a checkpoint directory in the present format, where they are in an earlier one.
 
     Each is put in the place of the one that says the same, the newest one last: a crash leaves the one or the other.
@@ -40,12 +24,14 @@ def upgrade(directory: Folder, look_seconds: float) -> Upgrade:
         directory: the directory.
         look_seconds: how long a job that runs there has to say so.
 
+    Returns:
+        The newest manifest, and the earlier formats of those that were written anew; none when nothing was to be done.
+
     Raises:
         CheckpointError: when there is none, it is damaged or of a newer version, or a job runs there.
     """
     if is_savepoint(directory):
-        known = read_metadata(directory).checkpoint
-        return Upgrade(known.job_name, known.epoch)
+        return read_metadata(directory).checkpoint, ()
     manifests = _manifests(directory)
     newest = manifests.latest()
     if newest is None:
@@ -58,7 +44,7 @@ def upgrade(directory: Folder, look_seconds: float) -> Upgrade:
         _check(directory, newest, look_seconds)
     for manifest in earlier:
         manifests.replace(manifest)
-    return Upgrade(newest.job_name, newest.epoch, tuple(sorted({manifest.format for manifest in earlier})))
+    return newest, tuple(sorted({manifest.format for manifest in earlier}))
 
 
 def _manifests(directory: Folder) -> ManifestFolder:

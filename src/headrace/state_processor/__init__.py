@@ -3,13 +3,11 @@
 from headrace.state_processor.bootstrap import (
     BootstrapTransformation,
     BroadcastStateBootstrapFunction,
-    KeyedStateBootstrapFunction,
-    StateBootstrapFunction,
-)
-from headrace.state_processor.operator_transformation import (
     KeyedOperatorTransformation,
+    KeyedStateBootstrapFunction,
     OneInputTransformation,
     OperatorTransformation,
+    StateBootstrapFunction,
     WindowedOperatorTransformation,
 )
 from headrace.state_processor.reader import Difference, SavepointReader, StoredTable, compare

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -129,43 +129,27 @@ def _partitions(place: StatePlacement, columns: StateColumns, rows: pa.RecordBat
     return partitions_of_hashes(hashes, place.parallelism, place.max_parallelism)
 
 
-@dataclass(frozen=True, slots=True)
-class GivenRows:
-    """The rows of one state.
+def write_rows(savepoint: Folder, place: StatePlacement, columns: StateColumns, rows: Any) -> list[TableFile]:
+    """Write what :func:`checked_rows` gave into the files of an operator's tasks; a task without rows has no file.
 
-    Attributes:
-        columns: how it is stored.
-        rows: those of this process, checked and stored as backends take them in; or a static DataFrame of Spark, of
-            which nothing comes into this process.
+    Raises:
+        SavepointError: when rows are no such state, or Parquet has no form for a column.
+        OSError: when a file cannot be written.
     """
+    if is_spark_dataframe(rows):
+        from headrace.runtime.spark.dataframe import grouped  # who has such a DataFrame has Spark
 
-    columns: StateColumns
-    rows: Any
-
-    @property
-    def parallelism(self) -> int:
-        """How many tasks they are meant for, unless somebody says it."""
-        return default_parallelism(self.rows)
-
-    def write(self, savepoint: Folder, place: StatePlacement) -> list[TableFile]:
-        """Write them into the files of an operator's tasks; a task without rows has no file.
-
-        Raises:
-            SavepointError: when rows are no such state, or Parquet has no form for a column.
-            OSError: when a file cannot be written.
-        """
-        columns = self.columns
-        if is_spark_dataframe(self.rows):
-            from headrace.runtime.spark.dataframe import grouped  # who has such a DataFrame has Spark
-
-            divide = partial(_divided_batch, place, columns)
-            return grouped(self.rows, place.parallelism, divide, partial(_write_batches, savepoint, place, columns))
-        parts = divided(place, columns, self.rows)
-        return [_write(savepoint, place, columns, number, rows) for number, rows in parts if rows.num_rows]
+        divide = partial(_divided_batch, place, columns)
+        return grouped(rows, place.parallelism, divide, partial(_write_batches, savepoint, place, columns))
+    parts = divided(place, columns, rows)
+    return [_write(savepoint, place, columns, number, part) for number, part in parts if part.num_rows]
 
 
-def given_rows(columns: StateColumns, data: Any) -> GivenRows:
+def checked_rows(columns: StateColumns, data: Any) -> Any:
     """The rows of a table of any library.
+
+    They are in this process, and stored as backends take them in; or a static DataFrame of Spark, of which nothing
+    comes into this process.
 
     Raises:
         SavepointError: when columns are missing or unknown, and where rows of this process are no such state.
@@ -175,12 +159,12 @@ def given_rows(columns: StateColumns, data: Any) -> GivenRows:
         if data.isStreaming:
             raise InvalidTypeError(f"{columns.subject}: expected a static DataFrame, not a streaming one")
         columns.check_names(data.columns)
-        return GivenRows(columns, data)
+        return data
     table = table_of(data)
     columns.check_names(table.column_names)
     rows = columns.stored(table)
     columns.check_identity(rows)
-    return GivenRows(columns, rows)
+    return rows
 
 
 def default_parallelism(data: Any) -> int:
@@ -261,33 +245,6 @@ def of_one_domain(store: str, data: Any) -> Any:
     return found.get(own, table.drop(DOMAIN) if is_spark_dataframe(table) else table.drop_columns([DOMAIN]))
 
 
-@dataclass(frozen=True, slots=True)
-class WriteTarget:
-    """Where the state of an operator is written.
-
-    Attributes:
-        savepoint: the directory of the savepoint.
-        place: the operator in it.
-        configuration: how jobs are run for it.
-    """
-
-    savepoint: Folder
-    place: StatePlacement
-    configuration: Configuration
-
-
-class WrittenState(NamedTuple):
-    """The state of an operator, as it was written.
-
-    Attributes:
-        tables: its files.
-        epochs: how many epochs it took to make it: records that windows hold are numbered by them.
-    """
-
-    tables: list[TableFile]
-    epochs: int = 0
-
-
 class StateTransformation(ABC):
     """What the state of an operator is made of: what :class:`OperatorTransformation` gives.
 
@@ -309,8 +266,18 @@ class StateTransformation(ABC):
         return 1
 
     @abstractmethod
-    def write(self, target: WriteTarget) -> WrittenState:
+    def write(
+        self, savepoint: Folder, place: StatePlacement, configuration: Configuration
+    ) -> tuple[list[TableFile], int]:
         """Write it into a savepoint.
+
+        Args:
+            savepoint: its directory.
+            place: the operator in it.
+            configuration: how jobs are run for it.
+
+        Returns:
+            Its files, and how many epochs it took to make it: records that windows hold are numbered by them.
 
         Raises:
             SavepointError: when something of it cannot be such state.
@@ -347,15 +314,15 @@ class StateTables(StateTransformation):
 
     def __init__(self, key_type: DeclaredType | None = None) -> None:
         self._codec = KeyCodec.for_type(Types.PICKLED_BYTE_ARRAY() if key_type is None else Types.of(key_type))
-        self._states: dict[str, GivenRows] = {}
+        self._states: dict[str, tuple[StateColumns, Any]] = {}
 
     @property
     def parallelism(self) -> int:
-        return max((state.parallelism for state in self._states.values()), default=1)
+        return max((default_parallelism(rows) for _, rows in self._states.values()), default=1)
 
     @property
     def state_kinds(self) -> StateKinds:
-        return frozenset(state.columns.state_kind for state in self._states.values())
+        return frozenset(columns.state_kind for columns, _ in self._states.values())
 
     def with_state(self, descriptor: StateDescriptor, data: Any) -> Self:
         """Give a value, list, map, reducing or aggregating state of keys.
@@ -413,17 +380,19 @@ class StateTables(StateTransformation):
         expect(descriptor, MapStateDescriptor, "with_broadcast_state")
         return self._with(StateColumns.broadcast(descriptor), data)
 
-    def write(self, target: WriteTarget) -> WrittenState:
+    def write(
+        self, savepoint: Folder, place: StatePlacement, configuration: Configuration
+    ) -> tuple[list[TableFile], int]:
         written: list[TableFile] = []
-        for state in self._states.values():
+        for columns, rows in self._states.values():
             try:
-                written += state.write(target.savepoint, target.place)
+                written += write_rows(savepoint, place, columns, rows)
             except HeadraceError as error:
-                raise SavepointError(f"operator {target.place.uid!r}: {error}") from error
-        return WrittenState(written)
+                raise SavepointError(f"operator {place.uid!r}: {error}") from error
+        return written, 0
 
     def _with(self, columns: StateColumns, data: object) -> Self:
         if columns.store in self._states:
             raise InvalidProgramError(f"the {columns.subject} is given twice: put the rows of both into one table")
-        self._states[columns.store] = given_rows(columns, data)
+        self._states[columns.store] = columns, checked_rows(columns, data)
         return self

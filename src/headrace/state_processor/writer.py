@@ -15,7 +15,7 @@ from headrace.common.errors import InvalidProgramError, SavepointError, expect, 
 from headrace.common.job_id import JobID
 from headrace.datastream.streams.stream import checked_text
 from headrace.savepoint.disposal import end_progress, give_up
-from headrace.savepoint.metadata import IN_PROGRESS, METADATA, SavepointMetadata, SourceFile, TableFile
+from headrace.savepoint.metadata import IN_PROGRESS, METADATA, SavepointMetadata, TableFile
 from headrace.savepoint.stored_job import StoredJob, fixed, open_job
 from headrace.savepoint.tables import write_source_file, write_table
 from headrace.savepoint.tasks import with_tables
@@ -26,13 +26,11 @@ from headrace.state.state_file import VersionRef
 from headrace.state_processor.reader import SavepointReader
 from headrace.state_processor.state_columns import StateColumns
 from headrace.state_processor.state_tables import (
-    GivenRows,
     StatePlacement,
     StateTransformation,
-    WriteTarget,
-    WrittenState,
-    given_rows,
+    checked_rows,
     of_one_domain,
+    write_rows,
 )
 from headrace.storage.folder import Folder
 from headrace.storage.locations import open_storage
@@ -69,7 +67,7 @@ class SavepointWriter:
         self._configuration = Configuration()
         self._carried = {uid: uid for uid in known_uids(manifest)}  # by the uid there, that here
         self._given: dict[str, StateTransformation] = {}
-        self._replaced: dict[tuple[str, str], GivenRows] = {}
+        self._replaced: dict[tuple[str, str], tuple[StateColumns, Any]] = {}
 
     @classmethod
     def new_savepoint(
@@ -179,7 +177,7 @@ class SavepointWriter:
         widest = max(stored, key=lambda table: len(table.schema))
         columns = StateColumns.of_stored(widest)
         try:
-            self._replaced[uid, store] = given_rows(columns, of_one_domain(store, data))
+            self._replaced[uid, store] = columns, checked_rows(columns, of_one_domain(store, data))
         except SavepointError as error:
             raise SavepointError(f"operator {uid!r}: {error}") from error
         return self
@@ -245,10 +243,16 @@ class SavepointWriter:
         return path
 
     def _write(self, folder: Folder) -> None:
-        given = self._write_given(folder)
-        tables = [*self._write_carried(folder), *self._write_replaced(folder), *given.tables]
-        files = tuple(self._write_source_files(folder))
-        epoch = max(self._manifest.epoch, given.epochs)
+        given, epochs = self._write_given(folder)
+        tables = [*self._write_carried(folder), *given]
+        for (uid, _), (columns, rows) in self._replaced.items():
+            tables += write_rows(folder, self._place(uid), columns, rows)
+        files = tuple(
+            write_source_file(folder, self._carried[uid], name, content)
+            for uid, name, content in self._job.source_files()
+            if uid in self._carried
+        )
+        epoch = max(self._manifest.epoch, epochs)
         manifest = with_tables(replace(self._manifest, restored_from="", epoch=epoch), tables)
         metadata = SavepointMetadata(manifest, "canonical", tuple(tables), files)
         if not folder.create(METADATA, metadata.to_bytes()):
@@ -260,20 +264,13 @@ class SavepointWriter:
             if uid is not None and (uid, table.store) not in self._replaced:
                 yield write_table(folder, replace(table, uid=uid), stage, partition)
 
-    def _write_replaced(self, folder: Folder) -> Iterator[TableFile]:
-        for (uid, _), rows in self._replaced.items():
-            yield from rows.write(folder, self._place(uid))
-
-    def _write_given(self, folder: Folder) -> WrittenState:
-        targets = {uid: WriteTarget(folder, self._place(uid), self._configuration) for uid in self._given}
-        written = [transformation.write(targets[uid]) for uid, transformation in self._given.items()]
-        epochs = max((state.epochs for state in written), default=0)
-        return WrittenState([table for state in written for table in state.tables], epochs)
-
-    def _write_source_files(self, folder: Folder) -> Iterator[SourceFile]:
-        for uid, name, content in self._job.source_files():
-            if uid in self._carried:
-                yield write_source_file(folder, self._carried[uid], name, content)
+    def _write_given(self, folder: Folder) -> tuple[list[TableFile], int]:
+        tables, epochs = list[TableFile](), 0
+        for uid, transformation in self._given.items():
+            written, taken = transformation.write(folder, self._place(uid), self._configuration)
+            tables += written
+            epochs = max(epochs, taken)
+        return tables, epochs
 
     def _place(self, uid: str) -> StatePlacement:
         return places(self._manifest)[uid]
