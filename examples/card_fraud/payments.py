@@ -100,7 +100,7 @@ def read(log: Log, topic: str) -> list[dict[str, Any]]:
 
 def lag(log: Log, group: str) -> int:
     """How many payments a consumer group has yet to read, by the offsets that it has committed."""
-    return count_of(log) - sum(each.offset for each in log.committed(group).values())
+    return count_of(log) - sum(log.committed(group).values())
 
 
 def produce(log: Log, count: int, rate: int) -> None:

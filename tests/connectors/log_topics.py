@@ -12,7 +12,6 @@ from headrace.common.time import Duration
 from headrace.connectors.partitions import OffsetResetStrategy
 from headrace.datastream.connectors.log import LogSource, LogSourceBuilder
 from headrace.log import Log, Producer, TopicPartition
-from headrace.log.groups import CommittedOffset
 from headrace.log.membership import commit_without_members
 from tests.connectors.partitions.driver import OpenTransaction, TopicDriver, message
 
@@ -53,11 +52,11 @@ class LogTopic(TopicDriver):
         self.log.maintain(fully=True)
 
     def commit_offset(self, group: str, offset: int) -> None:
-        commit_without_members(self.log.journal, group, {TopicPartition(self.name, 0): CommittedOffset(offset)}, {})
+        commit_without_members(self.log.journal, group, {TopicPartition(self.name, 0): offset}, {})
 
     def committed(self, group: str) -> dict[int, int]:
         found = self.log.committed(group)
-        return {partition.partition: each.offset for partition, each in found.items() if partition.topic == self.name}
+        return {partition.partition: offset for partition, offset in found.items() if partition.topic == self.name}
 
     def delete_group(self, group: str) -> None:
         self.log.delete_group(group)

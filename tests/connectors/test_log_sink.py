@@ -282,7 +282,7 @@ def test_topics_keys_and_timestamps(log: Log) -> None:
     writer.prepare_commit()
     log.journal.refresh()
     partition = TopicPartition("odd", 0)
-    records = [r for batch in log.fetch(partition, 0).batches for r in to_records(partition, batch)]
+    records = [r for batch in log.fetch(partition, 0)[0] for r in to_records(partition, batch)]
     assert [(r.key, r.value, r.timestamp) for r in records] == [(b"1", b"1", 5), (b"3", b"3", 77)]
 
 

@@ -44,7 +44,7 @@ def test_from_a_log_to_a_log_by_one_job_after_the_other(tmp_path: Path) -> None:
         sink = LogSink.builder().set_log(topic.log.folder.locate(""))
         lines.sink_to(sink.set_record_serializer(MessageSerializationSchema("copy", ByteArraySchema())).build())
         env.execute("copy")
-    batches = [batch for each in topic.log.partitions_of("copy") for batch in topic.log.fetch(each, 0).batches]
+    batches = [batch for each in topic.log.partitions_of("copy") for batch in topic.log.fetch(each, 0)[0]]
     copied = [value for batch in batches for value in batch.column("value").to_pylist()]
     assert sorted(copied, key=int) == texts(range(300))
 

@@ -72,7 +72,7 @@ def test_a_log_is_maintained_beside_its_producers(log: Log, monkeypatch: pytest.
     assert threads == {f"headrace-rounds {log}"}
     assert len(log.journal.snapshot_versions()) == 2
     assert len(log.journal.state().partition(ONE).segments) < 30
-    (batch,) = Log.open(str(log)).fetch(ONE, 0).batches
+    (batch,) = Log.open(str(log)).fetch(ONE, 0)[0]
     assert batch.column("value").to_pylist() == [b"%d" % number for number in range(40)]
 
 

@@ -61,9 +61,8 @@ def read(log: Log) -> list[tuple[int, str | None, str | None]]:
     start = other.beginning_offsets([ONE])[ONE]
     found = []
     while start < other.end_offsets([ONE])[ONE]:
-        fetched = other.fetch(ONE, start)
-        found += [row for batch in fetched.batches for row in batch.to_pylist()]
-        start = fetched.next_offset
+        batches, start = other.fetch(ONE, start)
+        found += [row for batch in batches for row in batch.to_pylist()]
     return [
         (row["offset"], row["key"] and row["key"].decode(), row["value"] and row["value"].decode()) for row in found
     ]
@@ -209,7 +208,7 @@ def test_who_reads_meanwhile_finds_the_records_elsewhere(log: Log) -> None:
     reader.journal.refresh()
     log.maintain(fully=True)
     assert len(log.journal.chunk_names()) == 1
-    (batch,) = reader.fetch(ONE, 1, 2).batches
+    (batch,) = reader.fetch(ONE, 1, 2)[0]
     assert batch.column("value")[0].as_py().endswith(b"1")
 
 

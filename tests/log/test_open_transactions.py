@@ -37,7 +37,8 @@ def test_what_waits_is_listed_with_its_age_and_size(log: Log, waiting: Producer)
     assert (found.producer, found.sequence, found.outlasts_producer) == ("slow", 1, False)
     assert sorted(found.files) == sorted(set(log.journal.chunk_names()) - log.journal.state().files())
     assert 200_000 < found.size < 210_000
-    assert found.since == log.journal.state().producers["slow"].time
+    assert found.since is not None
+    assert found.since <= log.journal.clock()
     waiting.commit_transaction()
     assert open_transactions(log.journal) == []
 

@@ -65,7 +65,7 @@ def test_a_consumer_that_is_at_it_reads_the_new_one_from_its_beginning(log: Log,
     assert values(consumer) == [b"new%d" % number for number in range(5)]
     consumer.close()
     if group is not None:
-        assert log.committed(group)[TopicPartition("one", 0)].offset == 5
+        assert log.committed(group)[TopicPartition("one", 0)] == 5
 
 
 def test_so_does_one_whose_partitions_were_assigned(log: Log) -> None:

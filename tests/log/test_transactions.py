@@ -46,7 +46,7 @@ def test_a_transaction_is_visible_when_it_is_committed(log: Log, consumer: Consu
         assert [record[:3] for record in consumer.poll()] == [
             (*each, at) for each in (("left", 0), ("right", 1)) for at in (0, 1)
         ]
-        assert log.committed("readers")[TopicPartition("in", 0)].offset == 17
+        assert log.committed("readers")[TopicPartition("in", 0)] == 17
 
 
 def test_nothing_is_left_of_one_that_is_aborted(log: Log, consumer: Consumer) -> None:

@@ -341,11 +341,11 @@ def _lags(log: Log, name: str) -> Iterator[tuple[str, ...]]:
         committed = group.offsets.get(partition)
         is_there = partition.partition < counts.get(partition.topic, 0)
         end = log.end_offsets([partition])[partition] if is_there else None
-        lag = "" if committed is None or end is None else wording.number(end - committed.offset)
+        lag = "" if committed is None or end is None else wording.number(end - committed)
         yield (
             name,
             str(partition),
-            "" if committed is None else str(committed.offset),
+            "" if committed is None else str(committed),
             "" if end is None else str(end),
             lag,
             owners.get(partition, ""),

@@ -15,7 +15,7 @@ from headrace.common.config_options import choice, duration, memory_size
 from headrace.common.errors import ConfigurationError, LogCorruptedError, LogError, UnknownTopicError, expect
 from headrace.common.messages import TopicPartition
 from headrace.common.other_names import alike
-from headrace.log.groups import CommittedOffset, Group, offsets_from_json
+from headrace.log.groups import Group, offsets_from_json
 from headrace.log.records import Placed, Segment
 
 _TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -135,7 +135,7 @@ SUFFIX: Final = "commit"
 
 _NAME: Final = re.compile(rf"([0-9]{{20}})\.{SUFFIX}")
 _MAGIC: Final = b"headrace"
-FORMAT: Final = 2
+FORMAT: Final = 3
 """Raised when a headrace of an older version could not read a commit record or a snapshot."""
 
 _HEADER: Final = struct.Struct("<8sHxxIQ")
@@ -159,16 +159,8 @@ class Author(NamedTuple):
     sequence: int = 0
 
 
-class TopicDescription(NamedTuple):
-    """The description of a topic, without its records.
-
-    Attributes:
-        partitions: how many it has.
-        config: how records are kept.
-    """
-
-    partitions: int
-    config: TopicConfig = TopicConfig()
+TopicDescription = tuple[int, TopicConfig]
+"""How many partitions a topic has, and its settings."""
 
 
 class Replacement(NamedTuple):
@@ -212,7 +204,7 @@ class Commit:
     replaced: tuple[Replacement, ...] = ()
     starts: Mapping[TopicPartition, int] = field(default_factory=dict)
     groups: Mapping[str, Group | None] = field(default_factory=dict)
-    offsets: Mapping[str, Mapping[TopicPartition, CommittedOffset]] = field(default_factory=dict)
+    offsets: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
     oldest_staged: int = 0
     follows: int = 0
 
@@ -253,7 +245,10 @@ class Commit:
             return cls(
                 Author(*document["author"]),
                 document.get("time", 0),
-                {name: topic and _description(*topic) for name, topic in document.get("topics", {}).items()},
+                {
+                    name: topic and (topic[0], TopicConfig(*topic[1]))
+                    for name, topic in document.get("topics", {}).items()
+                },
                 placed_from_json(document.get("appended", ())),
                 tuple(
                     Replacement(TopicPartition(*partition), start, end, tuple(starmap(Segment, segments)))
@@ -283,10 +278,6 @@ def commit_number(name: str) -> int | None:
     """The number of a commit record; None for the name of something else."""
     found = _NAME.fullmatch(name)
     return int(found[1]) if found else None
-
-
-def _description(partitions: int, config: Sequence[Any]) -> TopicDescription:
-    return TopicDescription(partitions, TopicConfig(*config))
 
 
 def framed(document: Mapping[str, object], inlined: bytes = b"") -> bytes:
@@ -406,13 +397,11 @@ class ProducerState(NamedTuple):
     Attributes:
         epoch: its newest; older ones are fenced.
         sequence: that of its last commit.
-        time: when that was, in milliseconds.
         placed: the topic, partition, first offset and number of the records of that, segment by segment.
     """
 
     epoch: int
     sequence: int
-    time: int
     placed: tuple[tuple[str, int, int, int], ...] = ()
 
 
@@ -525,9 +514,10 @@ class LogState:
                 self.topics.pop(name, None)
                 continue
             known = self.topics.get(name)
+            count, config = described
             partitions = known.partitions if known else []
-            partitions += [Partition() for _ in range(described.partitions - len(partitions))]
-            self.topics[name] = Topic(described.config, partitions, known.created if known else self.version + 1)
+            partitions += [Partition() for _ in range(count - len(partitions))]
+            self.topics[name] = Topic(config, partitions, known.created if known else self.version + 1)
 
     def _replace(self, replacement: Replacement) -> None:
         partition = self.partition(replacement.partition)
@@ -549,7 +539,7 @@ class LogState:
             for tp, segment in commit.appended
         )
         self.producers.pop(author.producer, None)  # who has committed last is the last of them
-        self.producers[author.producer] = ProducerState(author.epoch, author.sequence, commit.time, placed)
+        self.producers[author.producer] = ProducerState(author.epoch, author.sequence, placed)
 
     def _forget_producers(self) -> None:
         anonymous = [producer for producer in self.producers if producer.startswith(ANONYMOUS)]
@@ -582,8 +572,8 @@ class LogState:
             document["version"],
             {name: _topic(*values) for name, values in document["topics"].items()},
             {
-                producer_id: ProducerState(epoch, sequence, time, tuple(map(tuple, placed)))
-                for producer_id, (epoch, sequence, time, placed) in document["producers"].items()
+                producer_id: ProducerState(epoch, sequence, tuple(map(tuple, placed)))
+                for producer_id, (epoch, sequence, placed) in document["producers"].items()
             },
             {name: Group.from_json(group) for name, group in document["groups"].items()},
             document["oldest_staged"],

@@ -20,7 +20,7 @@ from headrace.common.errors import (
 )
 from headrace.common.messages import TopicPartition
 from headrace.log.commits import Commit, LogState
-from headrace.log.groups import CommittedOffset, Group, GroupMetadata
+from headrace.log.groups import Group, GroupMetadata
 from headrace.log.log import Log
 from headrace.log.membership import Membership, may_commit
 from headrace.log.records import POLLED, ConsumerRecord, to_records, with_partition
@@ -257,7 +257,7 @@ class Consumer:
         state = self._partitions[partition]
         if state.position is None:
             committed = self._log.committed(self._group).get(partition) if self._group is not None else None
-            state.position = self._reset_offset(partition) if committed is None else committed.offset
+            state.position = self._reset_offset(partition) if committed is None else committed
         return state.position
 
     def offsets_for_times(self, timestamps: dict[TopicPartition, int]) -> dict[TopicPartition, int | None]:
@@ -288,10 +288,9 @@ class Consumer:
         if not offsets:
             return
         metadata = self.group_metadata()
-        committed = self._timed(offsets)
 
         def describe(commit: Commit, state: LogState) -> Commit:
-            return replace(commit, offsets={metadata.group_id: may_commit(metadata, committed, state)})
+            return replace(commit, offsets={metadata.group_id: may_commit(metadata, offsets, state)})
 
         self._log.journal.change(describe)
         for each, offset in offsets.items():
@@ -305,7 +304,7 @@ class Consumer:
             InvalidProgramError: when the consumer is of no group.
         """
         found = self._log.committed(self._needed_group())
-        return {each: found[each].offset if each in found else None for each in partitions}
+        return {each: found.get(each) for each in partitions}
 
     def group_metadata(self) -> GroupMetadata:
         """On whose behalf offsets of this consumer are committed, for :meth:`Producer.send_offsets_to_transaction`.
@@ -452,15 +451,15 @@ class Consumer:
             position = self.position(partition)
             state = self._partitions[partition]
             try:
-                fetched = self._log.fetch(partition, position, max_bytes=_FETCH_BYTES)
+                batches, behind = self._log.fetch(partition, position, max_bytes=_FETCH_BYTES)
             except OffsetOutOfRangeError:
                 if self._reset == "none":
                     raise
                 state.position = self._reset_offset(partition)
                 return []
-            if fetched.batches or fetched.next_offset <= position:
-                return list(fetched.batches)
-            state.position = fetched.next_offset  # all there was has been superseded
+            if batches or behind <= position:
+                return batches
+            state.position = behind  # all there was has been superseded
 
     def _one_by_one(self) -> Iterator[ConsumerRecord]:
         while found := self._poll(self._iteration_timeout, _ITERATED):
@@ -509,7 +508,7 @@ class Consumer:
             self._on_revoke(leaving)
         if set(member.owned) - target:
             positions = self._uncommitted() if self._auto_commit is not None else {}
-            membership.release(self._timed({each: positions[each] for each in leaving if each in positions}))
+            membership.release({each: positions[each] for each in leaving if each in positions})
             group = membership.group()
             member = group.member(me)
         owned = set(member.owned)
@@ -536,7 +535,7 @@ class Consumer:
             return
         found = self._log.committed(self._group) if self._group is not None else {}
         for each in partitions:
-            committed = found[each].offset if each in found else None
+            committed = found.get(each)
             begun = 0 if committed is None and each.topic in known_topics else committed
             self._partitions[each] = PartitionState(begun, committed)
         self._remember_topics()
@@ -559,10 +558,6 @@ class Consumer:
 
     def _uncommitted(self) -> dict[TopicPartition, int]:
         return {each: at for each, at in self._positions().items() if self._partitions[each].committed != at}
-
-    def _timed(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, CommittedOffset]:
-        now = self._log.journal.clock()
-        return {partition: CommittedOffset(offset, now) for partition, offset in offsets.items()}
 
     def _reset_offset(self, partition: TopicPartition) -> int:
         """The offset at which to begin in a partition without a position.

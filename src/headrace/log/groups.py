@@ -29,18 +29,6 @@ class Member(NamedTuple):
     target: tuple[TopicPartition, ...] = ()
 
 
-class CommittedOffset(NamedTuple):
-    """An offset that a group has committed in a partition.
-
-    Attributes:
-        offset: of the next record to read.
-        time: when it was committed, in milliseconds.
-    """
-
-    offset: int
-    time: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class GroupMetadata:
     """On whose behalf offsets are committed, so that a member that was away does not set the group back.
@@ -65,7 +53,7 @@ class GroupMetadata:
         ...     offsets = {TopicPartition("orders", 0): 0}
         ...     producer.send_offsets_to_transaction(offsets, consumer.group_metadata())
         ...     producer.commit_transaction()
-        >>> log.committed("billing")[TopicPartition("orders", 0)].offset
+        >>> log.committed("billing")[TopicPartition("orders", 0)]
         0
     """
 
@@ -88,7 +76,7 @@ class Group:
 
     generation: int = 0
     members: Mapping[str, Member] = field(default_factory=dict)
-    offsets: Mapping[TopicPartition, CommittedOffset] = field(default_factory=dict)
+    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
     assigned: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     def member(self, member_id: str) -> Member:
@@ -140,7 +128,7 @@ class Group:
         """The group when topics have come, gone or grown."""
         return self._with_members(self.members, partitions)
 
-    def committed(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> Group:
+    def committed(self, offsets: Mapping[TopicPartition, int]) -> Group:
         """The group when it has come further."""
         return replace(self, offsets={**self.offsets, **offsets})
 
@@ -188,7 +176,7 @@ class Group:
                 for member_id, (topics, owned, target) in members.items()
             },
             offsets_from_json(offsets),
-            {TopicPartition(*partition): since for partition, since in assigned},
+            offsets_from_json(assigned),
         )
 
 
@@ -228,9 +216,9 @@ def _move_one(found: dict[str, list[TopicPartition]], subscribers: Mapping[str, 
     return False
 
 
-def offsets_from_json(pairs: Iterable[Sequence[Any]]) -> dict[TopicPartition, CommittedOffset]:
+def offsets_from_json(pairs: Iterable[Sequence[Any]]) -> dict[TopicPartition, int]:
     """Decode pairs of partitions and offsets."""
-    return {TopicPartition(*partition): CommittedOffset(*offset) for partition, offset in pairs}
+    return {TopicPartition(*partition): offset for partition, offset in pairs}
 
 
 def _partitions(pairs: Iterable[Sequence[Any]]) -> tuple[TopicPartition, ...]:

@@ -4,7 +4,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from headrace.common.errors import LogCorruptedError, LogError, OffsetOutOfRangeError, TopicExistsError
 from headrace.common.logs import get_logger
 from headrace.common.messages import TopicPartition
-from headrace.log.commits import Commit, LogState, TopicConfig, TopicDescription, checked_partitions, checked_topic
-from headrace.log.groups import CommittedOffset, Group
+from headrace.log.commits import Commit, LogState, TopicConfig, checked_partitions, checked_topic
+from headrace.log.groups import Group
 from headrace.log.journal import CHUNKS, Journal, make_log
 from headrace.log.maintenance import Maintained, maintain, maintain_in_turn
 from headrace.log.records import POLLED, Segment, with_partition
@@ -90,19 +90,6 @@ _SEGMENTS_AT_ONCE: Final = 1000
 
 _TRIES: Final = 20
 """How often records are looked for anew that have been merged into others meanwhile."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fetched:
-    """Records that were read of a partition.
-
-    Attributes:
-        batches: the records, with the columns offset, timestamp, key, value and headers; none without records.
-        next_offset: where to go on. Offsets before it that are not there have been superseded.
-    """
-
-    batches: tuple[pa.RecordBatch, ...]
-    next_offset: int
 
 
 class Log:
@@ -203,7 +190,7 @@ class Log:
             TopicExistsError: when there is such a topic.
             ConfigurationError: when it cannot be as asked for.
         """
-        described = TopicDescription(checked_partitions(partitions), TopicConfig().with_settings(config or {}))
+        described = checked_partitions(partitions), TopicConfig().with_settings(config or {})
         checked_topic(name)
 
         def describe(commit: Commit, state: LogState) -> Commit:
@@ -232,7 +219,7 @@ class Log:
             count = len(topic.partitions) if partitions is None else checked_partitions(partitions)
             if count < len(topic.partitions):
                 raise LogError(f"topic {name!r} has {len(topic.partitions)} partitions, and cannot have fewer: {count}")
-            described = TopicDescription(count, topic.config.with_settings(config or {}))
+            described = count, topic.config.with_settings(config or {})
             return replace(commit, topics={name: described})
 
         self.journal.change(describe)
@@ -302,7 +289,7 @@ class Log:
                 self.journal.refresh()
         raise self._vanishing(partition)
 
-    def committed(self, group: str) -> dict[TopicPartition, CommittedOffset]:
+    def committed(self, group: str) -> dict[TopicPartition, int]:
         """How far a group has come; empty for one that there is not."""
         return self.journal.look(lambda state: dict(state.groups.get(group, Group()).offsets))
 
@@ -332,7 +319,7 @@ class Log:
 
     def fetch(
         self, partition: TopicPartition, offset: int, end: int | None = None, max_bytes: int = 16 << 20
-    ) -> Fetched:
+    ) -> tuple[list[pa.RecordBatch], int]:
         """Records of a partition, as far as this process has taken in what was committed.
 
         Args:
@@ -340,6 +327,9 @@ class Log:
             offset: where to begin.
             end: the offset to stop before; all that there are when left out.
             max_bytes: after how many bytes of keys and values to stop; at least one segment is read.
+
+        Returns:
+            The records, and the offset behind them; of some before that offset there may be nothing left.
 
         Raises:
             OffsetOutOfRangeError: when the offset is none of the partition's: too old, or not there yet.
@@ -353,7 +343,7 @@ class Log:
             except FileNotFoundError:  # merged with others since, or deleted
                 self.journal.refresh()
                 continue
-            return Fetched(tuple(batch for batch in batches if batch.num_rows), behind)
+            return [batch for batch in batches if batch.num_rows], behind
         raise self._vanishing(partition)
 
     def read(self, topic: str) -> pa.RecordBatchReader:
@@ -397,9 +387,8 @@ class Log:
         for partition, end in ends.items():
             offset = self.beginning_offsets([partition])[partition]
             while offset < end:
-                fetched = self.fetch(partition, offset, end)
-                offset = fetched.next_offset
-                yield from (with_partition(partition, batch) for batch in fetched.batches)
+                batches, offset = self.fetch(partition, offset, end)
+                yield from (with_partition(partition, batch) for batch in batches)
 
     def _first_at(self, segments: list[Segment], start: int, timestamp: int) -> int | None:
         for segment in segments:

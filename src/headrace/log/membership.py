@@ -9,7 +9,7 @@ from typing import Final
 from headrace.common.errors import CommitFailedError
 from headrace.common.messages import TopicPartition
 from headrace.log.commits import Commit, LogState
-from headrace.log.groups import CommittedOffset, Group, GroupMetadata
+from headrace.log.groups import Group, GroupMetadata
 from headrace.log.journal import Journal, tag_of
 
 _BEATS_A_SESSION: Final = 3
@@ -80,7 +80,7 @@ class Membership:
         with self._journal.lock:
             return self._journal.state().groups.get(self._group, Group())
 
-    def release(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+    def release(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Release the partitions that others are to read.
 
         Args:
@@ -148,7 +148,7 @@ class Membership:
 def commit_without_members(
     journal: Journal,
     group: str,
-    offsets: Mapping[TopicPartition, CommittedOffset],
+    offsets: Mapping[TopicPartition, int],
     created: Mapping[str, int],
     check: Callable[[Group], object] = lambda _: None,
 ) -> None:
@@ -174,8 +174,8 @@ def commit_without_members(
 
 
 def may_commit(
-    metadata: GroupMetadata, offsets: Mapping[TopicPartition, CommittedOffset], state: LogState
-) -> dict[TopicPartition, CommittedOffset]:
+    metadata: GroupMetadata, offsets: Mapping[TopicPartition, int], state: LogState
+) -> dict[TopicPartition, int]:
     """Check offsets that are committed for a group, and drop those of topics that are gone.
 
     Every way to commit offsets asks this first, in the step that commits them.
@@ -204,7 +204,7 @@ def may_commit(
     return wanted
 
 
-def _check_alone(metadata: GroupMetadata, wanted: Mapping[TopicPartition, CommittedOffset], group: Group) -> None:
+def _check_alone(metadata: GroupMetadata, wanted: Mapping[TopicPartition, int], group: Group) -> None:
     """Check that one who is no member may commit offsets of a group."""
     name = metadata.group_id
     advice = "send_offsets_to_transaction(offsets, consumer.group_metadata())"
@@ -215,18 +215,18 @@ def _check_alone(metadata: GroupMetadata, wanted: Mapping[TopicPartition, Commit
         )
     if metadata.created is not None or not group.generation:
         return
-    for each, committed in wanted.items():
+    for each, offset in wanted.items():
         before = group.offsets.get(each)
-        if before is not None and committed.offset < before.offset:
+        if before is not None and offset < before:
             raise CommitFailedError(
-                f"{each} of group {name!r} is at offset {before.offset}, and {committed.offset} would set it back: a "
+                f"{each} of group {name!r} is at offset {before}, and {offset} would set it back: a "
                 f"member that was away would do so, and there is no telling whether this is one. Say it: {advice}"
             )
 
 
 def of_these_topics(
-    offsets: Mapping[TopicPartition, CommittedOffset], created: Mapping[str, int], state: LogState
-) -> dict[TopicPartition, CommittedOffset]:
+    offsets: Mapping[TopicPartition, int], created: Mapping[str, int], state: LogState
+) -> dict[TopicPartition, int]:
     """Drop offsets of topics that were deleted since, and maybe made again.
 
     Args:

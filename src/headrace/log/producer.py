@@ -30,7 +30,7 @@ from headrace.log.accumulator import (
     merged,
 )
 from headrace.log.commits import ANONYMOUS, Author, Commit, LogState
-from headrace.log.groups import CommittedOffset, GroupMetadata
+from headrace.log.groups import GroupMetadata
 from headrace.log.journal import StagedFor, tag_of
 from headrace.log.log import Log
 from headrace.log.membership import may_commit
@@ -124,7 +124,7 @@ class Producer:
         self._author = Author(transactional_id or f"{ANONYMOUS}{uuid.uuid4().hex}")
         self._is_initialised = False
         self._in_transaction = False
-        self._offsets: list[tuple[GroupMetadata, dict[TopicPartition, CommittedOffset]]] = []
+        self._offsets: list[tuple[GroupMetadata, dict[TopicPartition, int]]] = []
         """How far groups come with the transaction, and on whose behalf."""
         self._delivering = threading.RLock()
         """Only the holder may write and commit."""
@@ -299,8 +299,7 @@ class Producer:
             OSError: when the log cannot be read.
         """
         self._check_transaction()
-        metadata, now = GroupMetadata(group) if isinstance(group, str) else group, self._clock()
-        self._offsets.append((metadata, {each: CommittedOffset(offset, now) for each, offset in offsets.items()}))
+        self._offsets.append((GroupMetadata(group) if isinstance(group, str) else group, dict(offsets)))
         self._journal.look(self._checked_offsets)
 
     def commit_transaction(self) -> None:
@@ -334,13 +333,13 @@ class Producer:
             self._end_transaction()
             discard(self._journal, staged)
 
-    def _checked_offsets(self, state: LogState) -> dict[str, dict[TopicPartition, CommittedOffset]]:
+    def _checked_offsets(self, state: LogState) -> dict[str, dict[TopicPartition, int]]:
         """By group, how far it comes with the transaction.
 
         Raises:
             CommitFailedError: when others have a partition by now.
         """
-        found = dict[str, dict[TopicPartition, CommittedOffset]]()
+        found = dict[str, dict[TopicPartition, int]]()
         for group, offsets in self._offsets:
             found.setdefault(group.group_id, {}).update(may_commit(group, offsets, state))
         return found

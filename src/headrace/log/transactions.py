@@ -12,7 +12,6 @@ from headrace.common.errors import LogError
 from headrace.common.logs import get_logger
 from headrace.common.messages import TopicPartition
 from headrace.log.commits import HEADER_BYTES, Author, Commit, LogState, ProducerState, commit_name, placed_from_json
-from headrace.log.groups import CommittedOffset
 from headrace.log.journal import Journal, StagedFor, abandoned, may_be_gone, new_chunk, read_name, tag_of
 from headrace.log.records import Placed, Segment, encode, inlined
 
@@ -180,7 +179,7 @@ def publish(
     journal: Journal,
     author: Author,
     staged: Sequence[Staged],
-    offsets: Callable[[LogState], Mapping[str, Mapping[TopicPartition, CommittedOffset]]] = lambda _: {},
+    offsets: Callable[[LogState], Mapping[str, Mapping[TopicPartition, int]]] = lambda _: {},
 ) -> ProducerState:
     """Make staged records visible, all at once.
 

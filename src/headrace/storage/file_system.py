@@ -19,7 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, ClassVar, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Final, NamedTuple, cast
 
 import pyarrow as pa
 
@@ -89,19 +89,15 @@ class MappedFile:
         """
 
 
-class ContentDigest:
-    """The digest by which names know content: 64 bits of SHA-256, which processors compute themselves."""
+def new_digest() -> Any:
+    """Begin the digest by which names know content: 64 bits of SHA-256, which processors compute themselves."""
+    return hashlib.sha256(usedforsecurity=False)
 
-    def __init__(self) -> None:
-        self._hash = hashlib.sha256(usedforsecurity=False)
 
-    def update(self, block: Buffer) -> None:
-        """Add the next bytes of the content."""
-        self._hash.update(block)
-
-    def text(self) -> str:
-        """The digest of the content so far."""
-        return self._hash.hexdigest()[:16]
+def digest_text(digest: Any) -> str:
+    """A digest as names have it."""
+    text: str = digest.hexdigest()[:16]
+    return text
 
 
 class StagedFile(io.RawIOBase):
@@ -496,12 +492,12 @@ class _ReopenedFile(StagedFile):
 
     def finish(self) -> tuple[int, str]:
         self._spill(durable=True)
-        digest, size = ContentDigest(), 0
+        digest, size = new_digest(), 0
         with self._path.open("rb") as file:  # as it is on the disk
             while block := file.read(_BUFFER_BYTES):
                 digest.update(block)
                 size += len(block)
-        return size, digest.text()
+        return size, digest_text(digest)
 
     def keep(self, path: str) -> None:
         move(self._path, Path(path))

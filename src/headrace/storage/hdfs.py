@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from headrace.common.durable import Permissions
 from headrace.common.errors import CheckpointStorageError
 from headrace.storage.file_system import Entry, EntryKind
-from headrace.storage.remote import PIECE, FetchedStream, PassingChunks, RemoteFileSystem, is_panic
+from headrace.storage.remote import PIECE, FetchedStream, RemoteFileSystem, gathered, is_panic
 from headrace.storage.settings import FAMILY, KEYTAB, NAME_NODES, PRINCIPAL, TICKET_CACHE, umask_of
 
 if TYPE_CHECKING:
@@ -359,9 +359,9 @@ class HdfsFileSystem(RemoteFileSystem):
         self, path: str, chunks: Iterable[Buffer], permissions: Permissions = Permissions.UMASK, *, durable: bool = True
     ) -> None:
         self._is_obsolete(path)
-        passing = PassingChunks(chunks)
-        self.replace(self.write_beside(path, passing, permissions, durable=durable), path)
-        self._is_written(path, passing.content)
+        content, written = gathered(chunks)
+        self.replace(self.write_beside(path, written, permissions, durable=durable), path)
+        self._is_written(path, content)
 
     def write_new(self, path: str, blocks: Iterable[bytes]) -> None:
         try:

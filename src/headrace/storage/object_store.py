@@ -18,14 +18,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import lru_cache, partial
-from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from headrace.common.config_options import duration
 from headrace.common.durable import Permissions
 from headrace.common.errors import CheckpointStorageError
 from headrace.storage.file_system import Entry, EntryKind
-from headrace.storage.remote import PIECE, FetchedStream, RemoteFileSystem, is_panic
+from headrace.storage.remote import PIECE, FetchedStream, RemoteFileSystem, gathered, is_panic
 from headrace.storage.settings import check_credentials, is_of_hdfs, shown_option
 
 if TYPE_CHECKING:
@@ -428,11 +427,9 @@ class ObjectStore(RemoteFileSystem):
     def put(
         self, path: str, chunks: Iterable[Buffer], permissions: Permissions = Permissions.UMASK, *, durable: bool = True
     ) -> None:
-        views = (memoryview(chunk).cast("B") for chunk in chunks)
-        first, is_all = _first_views(views, _SINGLE_PUT_BYTES)
         self._is_obsolete(path)
-        content = b"".join(first) if is_all else None
-        self._put(path, chain(first, views) if content is None else content)
+        content, written = gathered(chunks, _SINGLE_PUT_BYTES)
+        self._put(path, written if content is None else content)
         self._is_written(path, content)
 
     def write_new(self, path: str, blocks: Iterable[bytes]) -> None:
@@ -537,14 +534,3 @@ def _entry(found: Mapping[str, Any]) -> Entry:
         version = f'"{version}"'
     digest = int.from_bytes(hashlib.blake2b(version.encode(), digest_size=8).digest()) % _NANOS
     return Entry(found["path"].rpartition("/")[2], EntryKind.FILE, found["size"], seconds * _NANOS + digest)
-
-
-def _first_views(views: Iterator[memoryview], most: int) -> tuple[list[memoryview], bool]:
-    """The first chunks of a file, up to more than so many bytes; and whether these are all."""
-    first, size = [], 0
-    for view in views:
-        first.append(view)
-        size += view.nbytes
-        if size > most:
-            return first, False
-    return first, True

@@ -12,11 +12,12 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from io import FileIO
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
 
-from headrace.storage.file_system import ContentDigest, FileSystem, MappedFile, StagedFile
+from headrace.storage.file_system import FileSystem, MappedFile, StagedFile, digest_text, new_digest
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -212,31 +213,17 @@ class WrittenFiles:
             return content
 
 
-class PassingChunks:
-    """The chunks of a file that is written, which are kept as they pass unless they are many.
-
-    Args:
-        chunks: the chunks.
-        limit: the bytes of the largest file that is kept.
-    """
-
-    def __init__(self, chunks: Iterable[Buffer], limit: int = _KEPT_BYTES) -> None:
-        self._chunks = chunks
-        self._limit = limit
-        self._kept: bytearray | None = bytearray()
-
-    def __iter__(self) -> Iterator[Buffer]:
-        for chunk in self._chunks:
-            if self._kept is not None:
-                self._kept += memoryview(chunk).cast("B")
-                if len(self._kept) > self._limit:
-                    self._kept = None
-            yield chunk
-
-    @property
-    def content(self) -> bytes | None:
-        """The whole file, once all chunks have passed; None where it is larger than the limit."""
-        return None if self._kept is None else bytes(self._kept)
+def gathered(chunks: Iterable[Buffer], most: int = _KEPT_BYTES) -> tuple[bytes | None, Iterator[Buffer]]:
+    """The content of a file, unless it has more than so many bytes, and what there is to write of it."""
+    views = (memoryview(chunk).cast("B") for chunk in chunks)
+    first, size = list[memoryview](), 0
+    for view in views:
+        first.append(view)
+        size += view.nbytes
+        if size > most:
+            return None, chain(first, views)
+    content = b"".join(first)
+    return content, iter([content])
 
 
 _FIRST_READ_BYTES: Final = 1 << 16
@@ -312,7 +299,7 @@ class SpooledFile(StagedFile):
 
     def __init__(self, put: Callable[[str, io.BufferedIOBase, int], None]) -> None:
         self._put = put
-        self._digest = ContentDigest()
+        self._digest = new_digest()
         self._size = 0
         self._spool: Any = tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES)  # noqa: SIM115
 
@@ -328,7 +315,7 @@ class SpooledFile(StagedFile):
         return self._size
 
     def finish(self) -> tuple[int, str]:
-        return self._size, self._digest.text()
+        return self._size, digest_text(self._digest)
 
     def keep(self, path: str) -> None:
         self._spool.seek(0)

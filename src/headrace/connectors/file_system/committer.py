@@ -13,7 +13,7 @@ from headrace.connectors.file_system.rolling import PartsInProgress
 from headrace.connectors.file_system.staging import Part, PartChunk, Staging
 from headrace.connectors.sink import Committer, Json, RunInTasks, run_here
 from headrace.formats.file_format import joined
-from headrace.storage.file_system import ContentDigest, FileSystem
+from headrace.storage.file_system import FileSystem, digest_text, new_digest
 
 _IN_MEMORY_BYTES: Final = 8 << 20
 """A file up to this size is held in memory while it is joined with others, a larger one in an unnamed file."""
@@ -79,11 +79,11 @@ def checked_blocks(file_system: FileSystem, path: str, chunk: PartChunk) -> Iter
     Raises:
         CommitRefusedError: when it is not.
     """
-    digest = ContentDigest()
+    digest = new_digest()
     for block in file_system.blocks(path):
         digest.update(block)
         yield block
-    if digest.text() != chunk.digest:
+    if digest_text(digest) != chunk.digest:
         raise CommitRefusedError(
             f"{file_system.locate(path)} is damaged: its content is not what a task wrote; put it back as it was"
         )

@@ -22,7 +22,7 @@ from headrace.common.messages import array_to_headers
 from headrace.connectors.kafka.clients import ClientErrors, ClientSettings, delivery_error, error_of
 from headrace.connectors.messages import OutgoingMessages
 from headrace.connectors.sink import Json, SinkWriter, WriterContext, WriterEpoch
-from headrace.storage.file_system import ContentDigest
+from headrace.storage.file_system import digest_text, new_digest
 from headrace.storage.folder import Folder
 
 Encode = Callable[[Batch], Iterator[OutgoingMessages]]
@@ -381,9 +381,9 @@ def remove_staged_before(folder: Folder, generation: int) -> None:
 
 
 def _digest(content: bytes | pa.Buffer) -> str:
-    digest = ContentDigest()
+    digest = new_digest()
     digest.update(content)
-    return digest.text()
+    return digest_text(digest)
 
 
 _STAGED_TOGETHER: Final = 32 << 20

@@ -37,7 +37,7 @@ from headrace.connectors.source import (
     SplitEnumerator,
 )
 from headrace.connectors.topic_builders import DISCOVERY, GROUP, RESET, TopicSource, TopicSourceBuilder
-from headrace.log.groups import CommittedOffset, Group
+from headrace.log.groups import Group
 from headrace.log.log import Log
 from headrace.log.membership import commit_without_members
 
@@ -95,16 +95,14 @@ class EmbeddedPartitionedLog(PartitionedLog):
 
     def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         known = {} if self._group is None else self._log.committed(self._group)
-        return {each: known[each].offset for each in partitions if each in known}
+        return {each: known[each] for each in partitions if each in known}
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         if self._group is None or offsets == self._committed:
             return
-        now = self._log.journal.clock()
-        found = {each: CommittedOffset(offset, now) for each, offset in offsets.items()}
         try:
             commit_without_members(
-                self._log.journal, self._group, found, self._created, lambda group: self._check_alone(group, offsets)
+                self._log.journal, self._group, offsets, self._created, lambda group: self._check_alone(group, offsets)
             )
             self._committed = dict(offsets)
         except (CommitFailedError, OSError) as error:
@@ -120,7 +118,7 @@ class EmbeddedPartitionedLog(PartitionedLog):
             CommitFailedError: when it has.
         """
         for each, offset in offsets.items() if self._committed else ():
-            there = group.offsets[each].offset if each in group.offsets else 0
+            there = group.offsets.get(each, 0)
             if there > offset and there != self._committed.get(each):
                 raise CommitFailedError(f"another process has committed {there} of {each}; this job is at {offset}")
 
@@ -171,14 +169,13 @@ class LogReader(SourceReader):
         self._check(self._log, partition, end)
         while offset < end:
             try:
-                fetched = self._log.fetch(partition, offset, end)
+                batches, offset = self._log.fetch(partition, offset, end)
             except (OffsetOutOfRangeError, UnknownTopicError) as error:
                 raise SourceChangedError(
                     f"{error}: records were deleted after they were found, and before they were read"
                 ) from error
-            for batch in fetched.batches:
+            for batch in batches:
                 yield self._decoder.decode(self._messages(partition, batch))
-            offset = fetched.next_offset
 
     def _check(self, log: Log, partition: TopicPartition, end: int) -> None:
         """Check that a partition is the one that it was, and has records up to an offset."""
