@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from headrace.cli.state import ExportFormat, export
+from headrace.cli.state import export
 from headrace.common import Types
 from headrace.common.errors import SavepointError
 from headrace.datastream.state import ValueStateDescriptor
@@ -47,7 +47,7 @@ def test_a_plain_name_is_that_of_its_folder(written: str) -> None:
 
 
 def test_exported_each_has_a_file_of_its_own(written: str, tmp_path: Path) -> None:
-    export(written, tmp_path / "exported", fmt=ExportFormat.JSON)
+    export(written, tmp_path / "exported", fmt="json")
     files = (tmp_path / "exported").iterdir()
     assert sorted(json.loads(file.read_text())["value"] for file in files) == sorted(NAMES)
 

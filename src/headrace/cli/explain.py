@@ -19,9 +19,9 @@ from headrace.graph.diagram_svg import draw_svg
 from headrace.plan.explain import plan_diagram, plan_document
 
 _DRAWN: Final[Mapping[PlanFormat, Callable[[Diagram], str]]] = {
-    PlanFormat.TEXT: draw_text,
-    PlanFormat.MERMAID: draw_mermaid,
-    PlanFormat.SVG: draw_svg,
+    "text": draw_text,
+    "mermaid": draw_mermaid,
+    "svg": draw_svg,
 }
 
 
@@ -60,7 +60,7 @@ def explain_program(
 
 def _shown(job: CapturedGraph, fmt: PlanFormat, *, logical: bool) -> str:
     graph, plan = job
-    if fmt is PlanFormat.JSON:
+    if fmt == "json":
         document = graph_document(graph) if logical else plan_document(plan)
         return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
     return _DRAWN[fmt](graph_diagram(graph) if logical else plan_diagram(plan))

@@ -6,9 +6,8 @@ import contextlib
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal
 
 import typer
 from rich.console import Console
@@ -42,11 +41,8 @@ TopicSettings = Annotated[
 ]
 
 
-class RecordFormat(StrEnum):
-    """How records are shown."""
-
-    TEXT = "text"
-    JSON = "json"
+RecordFormat = Literal["text", "json"]
+"""How records are shown."""
 
 
 @log_app.command()
@@ -99,16 +95,14 @@ def tail(
     count: Annotated[int, typer.Option("-n", "--records", min=0, help="How many of the last records to show.")] = 10,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on as records come.")] = False,
     beginning: Annotated[bool, typer.Option("--from-beginning", help="Show all there are.")] = False,
-    form: Annotated[
-        RecordFormat, typer.Option("--format", help="Values alone, or all of a record.")
-    ] = RecordFormat.TEXT,
+    form: Annotated[RecordFormat, typer.Option("--format", help="Values alone, or all of a record.")] = "text",
     define: Definitions = None,
 ) -> None:
     """Show the last records of a topic, those of its partitions by their timestamps."""
     from headrace.log.consumer import Consumer
 
     log = _open(location, define)
-    write = _write_json if form is RecordFormat.JSON else _write_values
+    write = _write_json if form == "json" else _write_values
     consumer = Consumer(log, auto_offset_reset="earliest")
     ends = log.end_offsets(log.partitions_of(topic))
     consumer.assign(ends)

@@ -192,7 +192,7 @@ def run(  # noqa: PLR0913, PLR0917 - an option is an argument
 def explain(  # noqa: PLR0913, PLR0917 - as above
     script: Script,
     args: Arguments = None,
-    fmt: Annotated[PlanFormat, typer.Option("--format", help="How to show it.")] = PlanFormat.TEXT,
+    fmt: Annotated[PlanFormat, typer.Option("--format", help="How to show it.")] = "text",
     logical: Annotated[
         bool, typer.Option("--logical/--physical", help="What the program asked for, or how it would be run.")
     ] = False,
@@ -252,7 +252,7 @@ def savepoint(
             raise typer.BadParameter("it removes the savepoint DIR: give nothing else", param_hint="--dispose")
         run_dispose(directory, configuration)
         return
-    request = JobRequest("", (kind or SavepointKind.CANONICAL).value, needs_savepoint=True)
+    request = JobRequest("", kind or "canonical", needs_savepoint=True)
     run_savepoint(directory, target, request, configuration, timeout)
 
 
@@ -282,9 +282,7 @@ def stop(
     from headrace.savepoint.requests import JobRequest
 
     configuration = Configuration.from_dict(job_settings(define, properties_file))
-    wants_one = kind is not None
-    kind = kind or SavepointKind.CANONICAL
-    request = JobRequest("", kind.value, stops=True, drains=drain, needs_savepoint=wants_one)
+    request = JobRequest("", kind or "canonical", stops=True, drains=drain, needs_savepoint=kind is not None)
     run_savepoint(directory, savepoint_path, request, configuration, timeout)
 
 

@@ -1,9 +1,9 @@
 """From the options of a command to the configuration of a job."""
 
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
+from typing import Literal
 
 import typer
 
@@ -12,21 +12,11 @@ from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError
 from headrace.runtime.spark.settings import read_spark_defaults
 
+PlanFormat = Literal["text", "mermaid", "svg", "json"]
+"""How ``explain`` shows a job."""
 
-class PlanFormat(StrEnum):
-    """How ``explain`` shows a job."""
-
-    TEXT = "text"
-    MERMAID = "mermaid"
-    SVG = "svg"
-    JSON = "json"
-
-
-class SavepointKind(StrEnum):
-    """What a savepoint consists of."""
-
-    CANONICAL = "canonical"
-    NATIVE = "native"
+SavepointKind = Literal["canonical", "native"]
+"""What a savepoint consists of."""
 
 
 def job_settings(

@@ -11,10 +11,9 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from enum import StrEnum
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import pyarrow as pa
 import typer
@@ -56,19 +55,11 @@ _ROWS_AT_ONCE: Final = 1 << 14
 _NOT_FINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
-class RowFormat(StrEnum):
-    """How rows are shown."""
+RowFormat = Literal["table", "json"]
+"""How rows are shown."""
 
-    TABLE = "table"
-    JSON = "json"
-
-
-class ExportFormat(StrEnum):
-    """What files are written."""
-
-    PARQUET = "parquet"
-    CSV = "csv"
-    JSON = "json"
+ExportFormat = Literal["parquet", "csv", "json"]
+"""What files are written."""
 
 
 @state_app.command("list")
@@ -89,9 +80,7 @@ def show(
         str | None, typer.Option("--key", metavar="TEXT", help="Show what one key has, as the table shows the key.")
     ] = None,
     limit: Limit = 50,
-    form: Annotated[
-        RowFormat, typer.Option("--format", help="A table, or a line of JSON for each row.")
-    ] = RowFormat.TABLE,
+    form: Annotated[RowFormat, typer.Option("--format", help="A table, or a line of JSON for each row.")] = "table",
     define: Definitions = None,
 ) -> None:
     """Show what a state holds."""
@@ -105,7 +94,7 @@ def show(
     if key is not None and not shown:
         _tell_no_key(rows, key)
     console = output()
-    if form is RowFormat.JSON:
+    if form == "json":
         for row in shown[:limit]:
             console.out(_as_line(row), highlight=False)
         return
@@ -152,7 +141,7 @@ def export(
     place: Place,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder for the files, which must not exist.")],
     uid: Annotated[str | None, typer.Option("--uid", metavar="UID", help="Those of one operator alone.")] = None,
-    fmt: Annotated[ExportFormat, typer.Option("--format", help="What files to write.")] = ExportFormat.PARQUET,
+    fmt: Annotated[ExportFormat, typer.Option("--format", help="What files to write.")] = "parquet",
     define: Definitions = None,
 ) -> None:
     """Write each state to a file."""
@@ -272,7 +261,7 @@ def _key_text(value: object) -> str:
 
 
 _FORMS: Final[dict[ExportFormat, Callable[[pa.Table], Iterable[Buffer]]]] = {
-    ExportFormat.PARQUET: _as_parquet,
-    ExportFormat.CSV: _as_csv,
-    ExportFormat.JSON: _as_json,
+    "parquet": _as_parquet,
+    "csv": _as_csv,
+    "json": _as_json,
 }

@@ -346,6 +346,11 @@ def whole_number_text(column: pa.Array) -> pa.Array:
     return pc.replace_with_mask(column, is_hexadecimal.fill_null(False), pa.array(digits, pa.string()))
 
 
+def whole(column: pa.ChunkedArray) -> pa.Array:
+    """A column of a table as one array."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
 def join_text(parts: Sequence[pa.Array | str]) -> pa.Array:
     """The strings of several columns, and fixed ones between them, put together row by row."""
     return pc.binary_join_element_wise(*parts, "", null_handling="replace", null_replacement="")

@@ -59,12 +59,8 @@ class PendingTimer(NamedTuple):
 Found = TypeVar("Found", StoredWindow, PendingTimer)
 
 
-class _Subtask(NamedTuple):
-    """One subtask of an operator, at the beginning of an epoch; the operator is not open."""
-
-    operator: Operator
-    context: OperatorContext
-    watermark: int
+_Subtask = tuple[Operator, OperatorContext, int]
+"""The operator of one subtask, which is not open, its context, and its watermark, at the beginning of an epoch."""
 
 
 class StoredState:
@@ -88,10 +84,10 @@ class StoredState:
         """
         planned = self._operator(uid)
         found: list[StoredWindow] = []
-        for subtask in self._subtasks(planned):
-            if not isinstance(subtask.operator, WindowStateReader):
+        for operator, context, watermark in self._subtasks(planned):
+            if not isinstance(operator, WindowStateReader):
                 raise InvalidProgramError(f"operator {planned.label} has no windows")
-            found.extend(subtask.operator.held_windows(subtask.context, subtask.watermark))
+            found.extend(operator.held_windows(context, watermark))
         return _by_time_and_key(found, lambda held: (held.window.max_timestamp(), held.key))
 
     def timers(self, uid: str) -> list[PendingTimer]:
@@ -101,7 +97,7 @@ class StoredState:
             InvalidProgramError: when there is no such operator, or it can have no timers.
         """
         planned = self._operator(uid)
-        found = [timer for subtask in self._subtasks(planned) for timer in _timers(subtask)]
+        found = [timer for subtask in self._subtasks(planned) for timer in _timers(*subtask[:2])]
         return _by_time_and_key(found, lambda timer: (timer.time, timer.key))
 
     def _operator(self, uid: str) -> PlannedOperator:
@@ -124,14 +120,14 @@ class StoredState:
                 context = operator_context(self._plan, planned, number, states)
                 context.state.begin_epoch(MIN_WATERMARK, self._manifest.processing_time)
                 task = task_parameters(self._plan, self._blob, number, KeptClients())
-                yield _Subtask(planned.create_operator(task), context, watermark)
+                yield planned.create_operator(task), context, watermark
             finally:
                 states.close()
 
 
-def _timers(subtask: _Subtask) -> Iterator[PendingTimer]:
+def _timers(operator: Operator, context: OperatorContext) -> Iterator[PendingTimer]:
     """Lets all timers come due; nobody stores that they have."""
-    timers, operator = subtask.context.state.timers, subtask.operator
+    timers = context.state.timers
     for domain, queue in ((TimeDomain.EVENT_TIME, timers.event), (TimeDomain.PROCESSING_TIME, timers.processing)):
         for timer in queue.pop_due(MAX_WATERMARK):
             window = None

@@ -183,7 +183,7 @@ class BucketAssigner:
         Raises:
             InvalidProgramError: when the pattern or the time zone is unknown, or folders would be hidden.
         """
-        return _ProcessingTime(_DateFolders(_template_of(format_str), timezone_id))
+        return _ByTime(_template_of(format_str), timezone_id, is_event_time=False)
 
     @staticmethod
     def event_time_bucket_assigner(format_str: str = "yyyy-MM-dd--HH", timezone_id: str = "UTC") -> BucketAssigner:
@@ -196,7 +196,7 @@ class BucketAssigner:
         Raises:
             InvalidProgramError: when the pattern or the time zone is unknown, or folders would be hidden.
         """
-        return _EventTime(_DateFolders(_template_of(format_str), timezone_id))
+        return _ByTime(_template_of(format_str), timezone_id, is_event_time=True)
 
     @staticmethod
     def field_bucket_assigner(*fields: str | Expression) -> BucketAssigner:
@@ -228,22 +228,32 @@ class _BasePath(BucketAssigner):
 
 
 @dataclass(frozen=True, slots=True)
-class _DateFolders:
-    """Names folders after moments.
+class _ByTime(BucketAssigner):
+    """Names folders after moments: those of the records, or that of the epoch, in which the clock stands still.
 
     Attributes:
         template: a template of :meth:`str.format`, for a moment and its milliseconds.
         zone: the time zone that moments are told in; None for the machine's.
+        is_event_time: whether the moments are those of the records.
     """
 
     template: str
     zone: str | None
+    is_event_time: bool
 
     def __post_init__(self) -> None:
         self._time_zone()
-        _check_visible(check_bucket(self.name(0)))  # numbers aside, all moments have the same name
+        _check_visible(check_bucket(self._name(0)))  # numbers aside, all moments have the same name
 
-    def name(self, millis: int) -> str:
+    def get_bucket_id(self, element: Any, context: BucketContext) -> str:
+        if not self.is_event_time:
+            return self._name(context.processing_time)
+        return self._names(np.array([NO_TIMESTAMP if context.event_time is None else context.event_time]))[0]
+
+    def bucket_ids(self, batch: Batch, processing_time: int) -> str | list[str]:
+        return self._names(batch.timestamps) if self.is_event_time else self._name(processing_time)
+
+    def _name(self, millis: int) -> str:
         seconds, rest = divmod(millis, 1000)
         try:
             moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC).replace(microsecond=rest * 1000)
@@ -253,10 +263,14 @@ class _DateFolders:
                 f"{millis} ms is not within the years 1 to 9999, so it names no bucket"
             ) from error
 
-    def names(self, times: npt.NDArray[np.int64]) -> list[str]:
-        """The name of each of at least one moment."""
+    def _names(self, times: npt.NDArray[np.int64]) -> list[str]:
+        if (times == NO_TIMESTAMP).any():
+            raise InvalidProgramError(
+                "a record has no event time, after which its bucket is named: call assign_timestamps_and_watermarks() "
+                "before sink_to()"
+            )
         steps, which = np.unique(times // (step := self._step(times)), return_inverse=True)
-        names = np.array([self.name(number * step) for number in steps.tolist()], dtype=object)
+        names = np.array([self._name(number * step) for number in steps.tolist()], dtype=object)
         found: list[str] = names[which].tolist()
         return found
 
@@ -267,38 +281,6 @@ class _DateFolders:
 
     def _time_zone(self) -> datetime.tzinfo | None:
         return None if self.zone is None else time_zone(self.zone)
-
-
-@dataclass(frozen=True, slots=True)
-class _ProcessingTime(BucketAssigner):
-    """All records of an epoch go to one bucket, since the clock stands still during an epoch."""
-
-    folders: _DateFolders
-
-    def get_bucket_id(self, element: Any, context: BucketContext) -> str:
-        return self.folders.name(context.processing_time)
-
-    def bucket_ids(self, batch: Batch, processing_time: int) -> str:
-        return self.folders.name(processing_time)
-
-
-@dataclass(frozen=True, slots=True)
-class _EventTime(BucketAssigner):
-    folders: _DateFolders
-
-    def get_bucket_id(self, element: Any, context: BucketContext) -> str:
-        return self._names(np.array([NO_TIMESTAMP if context.event_time is None else context.event_time]))[0]
-
-    def bucket_ids(self, batch: Batch, processing_time: int) -> list[str]:
-        return self._names(batch.timestamps)
-
-    def _names(self, times: npt.NDArray[np.int64]) -> list[str]:
-        if (times == NO_TIMESTAMP).any():
-            raise InvalidProgramError(
-                "a record has no event time, after which its bucket is named: call assign_timestamps_and_watermarks() "
-                "before sink_to()"
-            )
-        return self.folders.names(times)
 
 
 @dataclass(frozen=True, slots=True)

@@ -254,12 +254,8 @@ class FileCompactor:
         return parts[0]._replace(chunks=chunks, boundaries=tuple(starts), delimiter=self.delimiter.decode("latin-1"))
 
 
-class Compaction(NamedTuple):
-    """A strategy, which tells when to compact, and a compactor, which does it."""
-
-    strategy: FileCompactStrategy
-    compactor: FileCompactor
-
+Compaction = tuple[FileCompactStrategy, FileCompactor]
+"""A strategy, which tells when to compact, and a compactor, which does it."""
 
 _QUIET_MILLIS: Final = 1_000
 """Epochs are counted so often while nothing comes."""
@@ -300,7 +296,7 @@ class FilePreCommit(PreCommit):
         waiting = PartsInProgress.of(in_progress)
         ends = ((part.chunks[0].written, part.chunks[-1].written) for part in waiting.growing)
         times = [time for first, last in ends if (time := self._policy.complete_at(first, last)) is not None]
-        if waiting.compacting and (self._compaction is None or self._compaction.strategy.num_checkpoints is not None):
+        if waiting.compacting and (self._compaction is None or self._compaction[0].num_checkpoints is not None):
             times.append(waiting.looked_at + _QUIET_MILLIS)
         return min(times, default=None)
 

@@ -183,7 +183,7 @@ class FileSink(Sink[T_contra]):
 
     def create_committer(self, context: CommitterContext) -> Committer:
         staging = self._staging(context)
-        tasks = 1 if self._compaction is None else self._compaction.strategy.num_compact_threads
+        tasks = 1 if self._compaction is None else self._compaction[0].num_compact_threads
         return FileCommitter(staging, context.generation, context.run_in_tasks, tasks=tasks)
 
     def check_output(self, context: CommitterContext) -> None:
@@ -243,7 +243,7 @@ class _FileSinkBuilder(Generic[T]):
         """Put files of a bucket together, those of all subtasks, before they become visible."""
         expect(strategy, FileCompactStrategy, "enable_compact")
         expect(compactor, FileCompactor, "enable_compact")
-        self._compaction = Compaction(strategy, compactor)
+        self._compaction = strategy, compactor
         return self
 
     def disable_compact(self) -> Self:

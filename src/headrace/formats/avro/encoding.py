@@ -153,7 +153,8 @@ def of_stored(node: Primitive | Fixed, array: pa.Array) -> pa.Array:
     if isinstance(node, Primitive) and node.kind in STORED and array.type != STORED[node.kind]:
         array = array.cast(STORED[node.kind], safe=False)  # integers may lose digits as floats, as elsewhere
     if node.logical == "decimal":
-        return pa.array([_each(_decimal_text, value, node.scale) for value in array.to_pylist()], storage)
+        values = array.to_pylist()
+        return pa.array([None if value is None else _decimal_text(value, node.scale) for value in values], storage)
     if node.logical in _MICROS:
         return _in_micros(array.cast(pa.int64()), _MICROS[node.logical]).view(storage)
     return array if array.type == storage else array.view(storage)
@@ -195,10 +196,6 @@ def to_stored(node: Primitive | Fixed, array: pa.Array, where: str) -> pa.Array:
         return array
     assert isinstance(node, Primitive)
     return counted.cast(STORED[node.kind])
-
-
-def _each(convert: Callable[[bytes, int], str], value: bytes | None, scale: int) -> str | None:
-    return None if value is None else convert(value, scale)
 
 
 def _decimal_text(value: bytes, scale: int) -> str:

@@ -123,6 +123,7 @@ _COMPRESSED: Final[Mapping[bytes, str]] = dict.fromkeys(
 """By how other files begin, what to do about them."""
 
 _WINDOW_BYTES: Final = 1 << 20
+_HEADER_BYTES: Final = 1 << 16
 _NUMBERS_BYTES: Final = 20
 """Of the two numbers in front of a block, at most."""
 
@@ -164,44 +165,92 @@ class AvroFile:
         OSError: when the file is gone, or on a passing fault.
     """
 
-    def __init__(self, stream: io.RawIOBase | BinaryIO, size: int | None, path: str) -> None:
-        self._window = _Window(stream, stream.seek(0, io.SEEK_END) if size is None else size)
+    def __init__(self, stream: BinaryIO | io.BufferedReader, size: int | None, path: str) -> None:
+        self._stream = stream
+        self._size = stream.seek(0, io.SEEK_END) if size is None else size
         self._path = path
-        self.schema, self._codec, self._marker, self._first = _header(self._window, path)
+        self.schema, self._codec, self._marker, self._first = self._header()
 
     def blocks(self, start: int = 0, end: int | None = None) -> Iterator[FileBlock | CorruptFileError]:
         """The blocks that begin in ``[start, end)``, in order; an error in the place of each that is damaged."""
-        stop = self._window.size if end is None else min(end, self._window.size)
+        stop = self._size if end is None else min(end, self._size)
         at: int | None = self._first
         if start > self._first:
-            at = self._window.behind(self._marker, start - MARKER_BYTES)
+            at = self._behind_marker(start - MARKER_BYTES)
         while at is not None and at < stop:
             block, at = self._block(at)
             yield block
 
+    def _header(self) -> tuple[str, str, bytes, int]:
+        """The schema, the codec, what stands behind each block, and where the first one begins."""
+        if self._read(0, len(MAGIC)) != MAGIC:
+            raise CorruptFileError(f"{self._path} is not an Avro file{_COMPRESSED.get(self._read(0, 2), '')}")
+        metadata, place = self._metadata()
+        marker = self._read(place, MARKER_BYTES)
+        codec = metadata.get("avro.codec", b"null").decode("latin-1")
+        if "avro.schema" not in metadata or len(marker) < MARKER_BYTES:
+            raise CorruptFileError(f"{self._path} is damaged: its header has no schema, or was cut")
+        if codec not in CODECS:
+            raise CorruptFileError(
+                f"{self._path} is compressed with {codec!r}; what can be read is {', '.join(CODECS)}"
+            )
+        schema = metadata["avro.schema"].decode("utf-8", errors="replace")
+        return schema, codec, marker, place + MARKER_BYTES
+
+    def _metadata(self) -> tuple[dict[str, bytes], int]:
+        length = _HEADER_BYTES
+        while True:
+            data = self._read(0, length)
+            try:
+                return _metadata(data)
+            except IndexError:
+                if len(data) < length:
+                    raise CorruptFileError(f"{self._path} is damaged: it ends within its header") from None
+                length *= 2
+            except ValueError as error:
+                raise CorruptFileError(f"{self._path} is damaged: its header cannot be read: {error}") from None
+
     def _block(self, at: int) -> tuple[FileBlock | CorruptFileError, int | None]:
         """A block, or what is wrong with it, and where the next one begins."""
-        window, marker = self._window, self._marker
-        head = window.read(at, _NUMBERS_BYTES)
+        head = self._read(at, _NUMBERS_BYTES)
         try:
             count, place = read_integer(head, 0)
             size, place = read_integer(head, place)
         except (IndexError, ValueError):
-            return self._damaged(at, "it does not say how long it is"), window.behind(marker, at)
+            return self._damaged(at, "it does not say how long it is"), self._behind_marker(at)
         behind = at + place + size + MARKER_BYTES
-        reason = ""
-        if count < 0 or size < 0 or behind > window.size:
+        if count < 0 or size < 0 or behind > self._size:
             reason = "it says that it is longer than the file, or it was cut"
-        elif window.read(behind - MARKER_BYTES, MARKER_BYTES) != marker:
-            reason = "there is no marker at its end"
-        if reason:
-            return self._damaged(at, reason), window.behind(marker, at)
-        stored, codec = window.read(at + place, size), self._codec
+            return self._damaged(at, reason), self._behind_marker(at)
+        stored = self._read(at + place, size + MARKER_BYTES)
+        if not stored.endswith(self._marker):
+            return self._damaged(at, "there is no marker at its end"), self._behind_marker(at)
         try:
-            data = CODECS[codec][1](stored, max(_MOST_BYTES, _MOST_TIMES * size))
+            data = CODECS[self._codec][1](stored[:size], max(_MOST_BYTES, _MOST_TIMES * size))
         except DAMAGED as error:
-            return self._damaged(at, f"what is compressed with {codec} cannot be read: {error}"), behind
+            return self._damaged(at, f"what is compressed with {self._codec} cannot be read: {error}"), behind
         return FileBlock(at, count, data, behind - at), behind
+
+    def _behind_marker(self, start: int) -> int | None:
+        """The place behind the first marker that begins at or after a place; None when there is none."""
+        while start < self._size:
+            data = self._read(start, _WINDOW_BYTES)
+            found = data.find(self._marker)
+            if found >= 0:
+                return start + found + MARKER_BYTES
+            if len(data) < _WINDOW_BYTES:
+                return None
+            start += len(data) - MARKER_BYTES + 1
+        return None
+
+    def _read(self, start: int, length: int) -> bytes:
+        """So many bytes from a place on, fewer at the end of the file."""
+        wanted = max(min(length, self._size - start), 0)
+        self._stream.seek(start)
+        data = self._stream.read(wanted)
+        if len(data) < wanted:
+            raise OSError(errno.EIO, f"the file ends {wanted - len(data)} bytes too early")
+        return data
 
     def _damaged(self, at: int, reason: str) -> CorruptFileError:
         return CorruptFileError(f"{self._path} is damaged: in the block at byte {at}, {reason}")
@@ -210,34 +259,8 @@ class AvroFile:
 @contextmanager
 def open_avro(file: InputFile) -> Iterator[AvroFile]:
     """Open a file; errors as of :class:`AvroFile`."""
-    with file.open() as stream:
-        yield AvroFile(stream, file.size, shown(file.path))
-
-
-def _header(window: "_Window", path: str) -> tuple[str, str, bytes, int]:
-    """The schema, the codec, what stands behind each block, and where the first one begins."""
-    if window.read(0, len(MAGIC)) != MAGIC:
-        raise CorruptFileError(f"{path} is not an Avro file{_COMPRESSED.get(window.read(0, 2), '')}")
-    length = _WINDOW_BYTES
-    while True:
-        data = window.read(0, length)
-        try:
-            metadata, place = _metadata(data)
-            break
-        except IndexError:
-            if len(data) < length:
-                raise CorruptFileError(f"{path} is damaged: it ends within its header") from None
-            length *= 2
-        except ValueError as error:
-            raise CorruptFileError(f"{path} is damaged: its header cannot be read: {error}") from None
-    marker = window.read(place, MARKER_BYTES)
-    codec = metadata.get("avro.codec", b"null").decode("latin-1")
-    if "avro.schema" not in metadata or len(marker) < MARKER_BYTES:
-        raise CorruptFileError(f"{path} is damaged: its header has no schema, or was cut")
-    if codec not in CODECS:
-        raise CorruptFileError(f"{path} is compressed with {codec!r}; what can be read is {', '.join(CODECS)}")
-    schema = metadata["avro.schema"].decode("utf-8", errors="replace")
-    return schema, codec, marker, place + MARKER_BYTES
+    with file.open() as raw:
+        yield AvroFile(io.BufferedReader(raw, _WINDOW_BYTES), file.size, shown(file.path))
 
 
 def _metadata(data: bytes) -> tuple[dict[str, bytes], int]:
@@ -260,52 +283,6 @@ def _binary(data: bytes, place: int) -> tuple[bytes, int]:
     if length < 0 or place + length > len(data):
         raise IndexError
     return data[place : place + length], place + length
-
-
-class _Window:
-    """Any bytes of a file; those that follow each other are read together.
-
-    Args:
-        stream: the file.
-        size: how many of its bytes are looked at.
-    """
-
-    def __init__(self, stream: io.RawIOBase | BinaryIO, size: int) -> None:
-        self._stream = stream
-        self.size = size
-        self._start = 0
-        self._data = b""
-
-    def read(self, start: int, length: int) -> bytes:
-        """So many bytes from a place on, fewer at the end of the file."""
-        end = min(start + length, self.size)
-        if start < self._start or end > self._start + len(self._data):
-            self._load(start, end)
-        return self._data[start - self._start : end - self._start]
-
-    def behind(self, marker: bytes, start: int) -> int | None:
-        """The place behind the first marker that begins at or after a place; None when there is none."""
-        while start < self.size:
-            data = self.read(start, _WINDOW_BYTES)
-            found = data.find(marker)
-            if found >= 0:
-                return start + found + len(marker)
-            if len(data) < _WINDOW_BYTES:
-                return None
-            start += len(data) - len(marker) + 1
-        return None
-
-    def _load(self, start: int, end: int) -> None:
-        kept = self._data[start - self._start :] if self._start <= start < self._start + len(self._data) else b""
-        self._stream.seek(start + len(kept))
-        parts, left = [kept], min(max(end, start + _WINDOW_BYTES), self.size) - start - len(kept)
-        while left > 0:
-            data = self._stream.read(left)
-            if not data:
-                raise OSError(errno.EIO, f"the file ends {left} bytes too early")
-            parts.append(data)
-            left -= len(data)
-        self._start, self._data = start, b"".join(parts)
 
 
 _BATCH_BYTES: Final = 4 << 20

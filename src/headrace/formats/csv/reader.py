@@ -26,7 +26,7 @@ from headrace.common.types import Row
 from headrace.common.values import basic_handler_of
 from headrace.formats.bad_records import inside_field
 from headrace.formats.csv.schema import CsvColumn, CsvSchema
-from headrace.formats.file_format import Decoded, bytes_of, join_text
+from headrace.formats.file_format import Decoded, bytes_of, join_text, whole
 from headrace.formats.lines import (
     BOM,
     DEFAULT_MAX_LINE_BYTES,
@@ -296,7 +296,7 @@ class CsvDecoder:
             raise ValueError(self._reason(str(error))) from error
         if table.num_rows != records:
             raise ValueError(_UNCLOSED)
-        columns = [self._typed(_whole(table.column(column.name)), column) for column in self._schema.columns]
+        columns = [self._typed(whole(table.column(column.name)), column) for column in self._schema.columns]
         return pa.RecordBatch.from_arrays(columns, schema=self._arrow_schema)
 
     def _read(self, data: bytes) -> pa.Table:
@@ -484,10 +484,6 @@ def _may_be_hexadecimal(data: bytes) -> bool:
 def _blank_lines(data: bytes) -> int:
     """Count the empty lines of data that ends with a newline."""
     return sum(1 for _ in _BLANK.finditer(data)) - 1  # `$` also matches after the last newline
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:

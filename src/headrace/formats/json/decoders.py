@@ -16,7 +16,7 @@ from headrace.common.garbage import gc_paused
 from headrace.common.type_variables import T_co
 from headrace.common.typeinfo import CompositeTypeInfo, SequenceTypeInfo, TypeInformation, Types
 from headrace.formats.bad_records import BadValueError
-from headrace.formats.file_format import Decoded
+from headrace.formats.file_format import Decoded, whole
 from headrace.formats.json.columns import BLANKS, MAX_DEPTH, RecordReader, document_of, reader_of, refuse_deep
 from headrace.formats.lines import BOM, LineDecoder, LineFormat, type_of_fields
 
@@ -123,7 +123,7 @@ class JsonDecoder:
         if table.num_rows != len(starts):
             raise ValueError("there is not one JSON object, and nothing else")
         assert isinstance(self._reader, RecordReader)
-        columns = [reader.of_raw(_whole(table.column(name))) for name, reader in self._reader.fields.items()]
+        columns = [reader.of_raw(whole(table.column(name))) for name, reader in self._reader.fields.items()]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
 
@@ -208,10 +208,6 @@ def _are_braced(data: pa.Buffer, starts: Places, ends: Places) -> bool:
         return False
     characters = np.frombuffer(data, np.uint8)
     return bool((characters[starts] == ord("{")).all() and (characters[ends - 1] == ord("}")).all())
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 class JsonLinesFormat(LineFormat[T_co]):
