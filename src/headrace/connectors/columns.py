@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from headrace.common.batch import Kinds
 from headrace.common.typeinfo import TypeInformation
-from headrace.connectors.ranges import RangeEnumerator, RangeReader
+from headrace.connectors.ranges import RangeEnumerator, reader_of_ranges
 from headrace.connectors.source import (
     Boundedness,
     EnumeratorContext,
@@ -45,7 +45,7 @@ class ColumnsSource(Source[object]):
         return RangeEnumerator(_SPLIT, self._columns.num_rows, size)
 
     def create_reader(self) -> SourceReader:
-        return RangeReader(partial(_part_of, self._columns, self._kinds))
+        return reader_of_ranges(partial(_part_of, self._columns, self._kinds))
 
     def __repr__(self) -> str:
         return f"ColumnsSource({self._columns.num_rows} rows of {self._type})"

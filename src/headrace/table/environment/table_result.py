@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from headrace.common.batch import Kinds
 from headrace.common.columns import layout_of
 from headrace.common.errors import InvalidProgramError
 from headrace.common.typeinfo import TypeInformation
-from headrace.connectors.driver_sink import DriverSink, EncodedRecords, Receiver
+from headrace.connectors.driver_sink import DriverSink, EncodedRecords
 from headrace.datastream.streams.sinks import CloseableIterator, Handover
 from headrace.table.environment.tableau import tableau
 from headrace.table.logical.schema import Schema
@@ -52,28 +53,20 @@ class Changes:
     kinds: Kinds | None = None
 
 
-class _ChangesReceiver(Receiver):
-    """Takes the rows of a job, epoch by epoch."""
-
-    def __init__(self, handover: Handover) -> None:
-        super().__init__()
-        self._handover = handover
-
-    def take(self, records: Sequence[EncodedRecords], type_: TypeInformation) -> None:
-        parts = (
-            Changes(part.as_columns(type_), np.frombuffer(part.kinds, np.int8) if part.kinds else None)
-            for part in records
-        )
-        self._handover.put([part for part in parts if part.columns.num_rows])
-
-
 class ResultSink(DriverSink):
     """Hands the rows of a query over to the program."""
 
     keeps_times = False
 
     def __init__(self, handover: Handover) -> None:
-        super().__init__(_ChangesReceiver(handover))
+        super().__init__(partial(_give_changes, handover))
+
+
+def _give_changes(handover: Handover, records: Sequence[EncodedRecords], type_: TypeInformation) -> None:
+    parts = (
+        Changes(part.as_columns(type_), np.frombuffer(part.kinds, np.int8) if part.kinds else None) for part in records
+    )
+    handover.put([part for part in parts if part.columns.num_rows])
 
 
 class TableResult:
