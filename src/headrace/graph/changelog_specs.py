@@ -223,6 +223,36 @@ class TemporalSortSpec(ChangelogSpec):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SortSpec(ChangelogSpec):
+    """All rows, or the first of them, in an order, once the input has ended; all of them have one key.
+
+    Attributes:
+        order: what rows are ordered by.
+        offset: how many rows are left out before.
+        limit: how many there are at most; None for all.
+    """
+
+    kind: ClassVar[str] = "Sort"
+    order: tuple[SortField, ...]
+    offset: int = 0
+    limit: int | None = None
+
+    def why_insertions_only(self, inputs: Sequence[InputSchema]) -> str:
+        return "rows are ordered once, at the end of the input"
+
+    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        return False
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.changelog.event_time import SortOperator
+
+        schema = parameters.inputs[0]
+        return SortOperator(
+            schema.record_type, codec_of(schema), order=self.order, offset=self.offset, limit=self.limit
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OverAggregateSpec(ChangelogSpec):
     """Functions over the rows around each row, in columns behind those of the record; all over one window.
 

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from headrace.common.batch import Batch
 from headrace.common.columns import schema_of
+from headrace.common.constants import MAX_WATERMARK
 from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext
 from headrace.operators.changelog.order import SortField, millis_of, order_codes
 from headrace.operators.changelog.pending_rows import DueRows, PendingRows
@@ -134,6 +135,43 @@ class TemporalSortOperator(EventTimeOperator):
     def handle(self, due: DueRows) -> None:
         codes = order_codes(due.rows, self._order)
         self.emit(self._type, due, [], np.lexsort((due.arrivals, *codes[::-1], due.times, due.watermarks)))
+
+
+class SortOperator(EventTimeOperator):
+    """Emits all rows, or the first of them, in an order, once the input has ended.
+
+    Args:
+        type_: the type of the records.
+        codec: how keys are stored; all rows have the same.
+        order: what rows are ordered by; of rows that tie the one that came first is first.
+        offset: how many rows are left out before.
+        limit: how many there are at most; None for all.
+    """
+
+    def __init__(
+        self,
+        type_: TypeInformation,
+        codec: KeyCodec,
+        *,
+        order: tuple[SortField, ...],
+        offset: int = 0,
+        limit: int | None = None,
+    ) -> None:
+        super().__init__(type_, codec, 0)
+        self._order = order
+        self._offset = offset
+        self._limit = limit
+
+    def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
+        self._pending.add(batch, np.full(len(batch), MAX_WATERMARK - 1))
+
+    def handle(self, due: DueRows) -> None:
+        codes = order_codes(due.rows, self._order)
+        order = np.lexsort((due.arrivals, *codes[::-1]))
+        end = None if self._limit is None else self._offset + self._limit
+        chosen = order[self._offset : end]
+        if len(chosen):
+            self.emit(self._type, due, [], chosen)
 
 
 def keys_of_due(due: DueRows) -> tuple[KeyColumn, Segments]:

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from headrace.graph.changelog_specs import RankSpec, TemporalSortSpec
+from headrace.graph.changelog_specs import RankSpec, SortSpec, TemporalSortSpec
 from headrace.operators.changelog.rank import RankRange, RankStrategy
 from headrace.table.logical import relations as logical
 from headrace.table.logical.scalars import SortKey
 from headrace.table.logical.schema import Schema, TimeAttribute
-from headrace.table.physical.basic import Exchange
+from headrace.table.physical.basic import Exchange, ValuesScan
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, UpdateKind, never
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
 from headrace.table.physical.errors import PlanningError
-from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms
+from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, with_unique_names
 from headrace.table.physical.ranks import order_text, sort_fields
 from headrace.table.physical.translation import GraphBuilder, by_key
 
@@ -100,18 +100,46 @@ class Limit(SortLimit):
 _NO_LIMIT = 2**31 - 1
 
 
+@dataclass(frozen=True)
+class Sort(PhysicalNode):
+    """All rows, or the first of them, in an order, at the end of the input: in batch mode."""
+
+    name: ClassVar[str] = "Sort"
+    input: PhysicalNode
+    keys: tuple[SortKey, ...]
+    offset: int = 0
+    limit: int | None = None
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+    def terms(self, text: ScalarText) -> Terms:
+        yield "orderBy", order_text(self.keys, self.schema)
+
+    def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
+        spec = SortSpec(order=sort_fields(self.keys), offset=self.offset, limit=self.limit)
+        return builder.add(spec, self.name, by_key(inputs[0], self.schema, ()))
+
+
 @conversion_rule(logical.Sort)
 def _sort(sort: logical.Sort, context: ConversionContext) -> PhysicalNode:
+    if sort.limit == 0:
+        return ValuesScan((), with_unique_names(sort.schema))
     source = Exchange(converted(sort.input, context), ())
+    if context.is_batch and sort.keys:
+        return Sort(source, sort.keys, sort.offset, sort.limit)
     strategy = RankStrategy.RETRACT if context.does(source) else RankStrategy.APPEND
     if not sort.keys:
         limit = _NO_LIMIT if sort.limit is None else sort.limit
         return Limit(source, (), sort.offset, limit, strategy)
     if sort.limit is not None:
         return SortLimit(source, sort.keys, sort.offset, sort.limit, strategy)
+    return _by_time(source, sort)
+
+
+def _by_time(source: PhysicalNode, sort: logical.Sort) -> PhysicalNode:
     first = sort.keys[0]
-    if context.is_batch:
-        raise PlanningError("ORDER BY without LIMIT cannot be executed in batch mode yet")
     if source.schema[first.index].time is None:
         raise PlanningError("Sort on a non-time-attribute field is not supported: add a LIMIT")
     if first.descending:

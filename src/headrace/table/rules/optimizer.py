@@ -8,7 +8,7 @@ from headrace.table.rules.filters import with_filters_below
 from headrace.table.rules.normalize import with_normalized_sources
 from headrace.table.rules.over import with_over_aggregates
 from headrace.table.rules.rank import with_ranks
-from headrace.table.rules.set_operations import with_distinct_unions
+from headrace.table.rules.set_operations import with_simple_unions
 
 
 def optimized(relation: Relation, is_upsert: Callable[[Scan], bool]) -> Relation:
@@ -18,6 +18,6 @@ def optimized(relation: Relation, is_upsert: Callable[[Scan], bool]) -> Relation
         relation: what a statement means.
         is_upsert: whether a table gives upserts, of which a changelog has to be made.
     """
-    relation = with_filters_below(with_distinct_unions(with_normalized_sources(relation, is_upsert)))
+    relation = with_filters_below(with_simple_unions(with_normalized_sources(relation, is_upsert)))
     ranked = with_ranks(with_filters_below(with_over_aggregates(pruned(relation))))
     return pruned(ranked, through_watermarks=False)

@@ -1,19 +1,94 @@
-"""Set operations on distinct rows, by aggregates over ``UNION ALL``."""
+"""Set operations, by aggregates over ``UNION ALL``."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
 
-from headrace.table.logical.relations import Aggregate, Relation, SetOperation, SetOperator
+from headrace.common.logical_types import AtomicType, TypeRoot, bigint
+from headrace.table.logical.relations import Aggregate, Filter, Project, Relation, SetOperation, SetOperator
+from headrace.table.logical.scalars import AggregateCall, Call, InputRef, Literal, Scalar
+from headrace.table.logical.schema import Schema
+from headrace.table.rules.conditions import all_of
+
+_BOOLEAN: Final = AtomicType(TypeRoot.BOOLEAN)
+_COUNT: Final = bigint().not_null()
 
 
-def with_distinct_unions(relation: Relation) -> Relation:
-    """The relation in which ``UNION`` is ``DISTINCT`` of ``UNION ALL``."""
-    return relation.transform(_distinct)
+@dataclass(frozen=True)
+class ReplicateRows(Relation):
+    """Each row as often as its first column says, without that column."""
+
+    input: Relation
+
+    @cached_property
+    def schema(self) -> Schema:
+        return Schema(self.input.schema.fields[1:])
+
+
+def with_simple_unions(relation: Relation) -> Relation:
+    """The relation in which all operations of sets are ``UNION ALL``, but for those that are joins."""
+    return relation.transform(_simple)
+
+
+def _simple(relation: Relation) -> Relation:
+    if not isinstance(relation, SetOperation):
+        return relation
+    if relation.operator is SetOperator.UNION:
+        return relation if relation.is_all else _distinct(replace(relation, is_all=True))
+    if not relation.is_all or len(relation.arms) != 2:
+        return relation
+    return _intersected(relation) if relation.operator is SetOperator.INTERSECT else _subtracted(relation)
 
 
 def _distinct(relation: Relation) -> Relation:
-    if not isinstance(relation, SetOperation) or relation.operator is not SetOperator.UNION or relation.is_all:
-        return relation
     columns = tuple(range(len(relation.schema)))
-    return Aggregate(replace(relation, is_all=True), columns, (), relation.schema.names, (columns,))
+    return Aggregate(relation, columns, (), relation.schema.names, (columns,))
+
+
+def _marked(operation: SetOperation, markers: Sequence[Sequence[tuple[str, Scalar]]]) -> SetOperation:
+    """The rows of all arms, with columns behind that say which arm they are of."""
+    arms = []
+    for arm, added in zip(operation.arms, markers, strict=True):
+        columns = tuple(arm.column(index) for index in range(len(arm.schema)))
+        names = (*operation.columns.names, *(name for name, _ in added))
+        arms.append(Project(arm, (*columns, *(marker for _, marker in added)), names))
+    behind = tuple(marker.as_field(name) for name, marker in markers[0])
+    schema = Schema((*operation.columns, *(field.as_nullable() for field in behind)))
+    return SetOperation(SetOperator.UNION, tuple(arms), True, schema)
+
+
+def _subtracted(operation: SetOperation) -> Relation:
+    """``EXCEPT ALL``: rows of the left count 1, those of the right -1."""
+    width = len(operation.schema)
+    markers = [[("vcol_marker", Literal(number, type=_COUNT))] for number in (1, -1)]
+    union = _marked(operation, markers)
+    keys = tuple(range(width))
+    call = AggregateCall("SUM", (width,), bigint())
+    summed = Aggregate(union, keys, (call,), (*operation.schema.names, "sum_vcol_marker"), (keys,))
+    total = summed.column(width)
+    positive = Call(">", (total, Literal(0, type=_COUNT)), type=_BOOLEAN)
+    return _replicated(Filter(summed, positive), total, width)
+
+
+def _intersected(operation: SetOperation) -> Relation:
+    """``INTERSECT ALL``: a row is there as often as in the input that has fewer of it."""
+    width = len(operation.schema)
+    yes, nothing = Literal(True, type=_BOOLEAN), Literal(None, type=_BOOLEAN)
+    names = ("vcol_left_marker", "vcol_right_marker")
+    union = _marked(operation, [list(zip(names, each, strict=True)) for each in ((yes, nothing), (nothing, yes))])
+    keys = tuple(range(width))
+    calls = tuple(AggregateCall("COUNT", (width + side,), _COUNT) for side in (0, 1))
+    counted = Aggregate(union, keys, calls, (*operation.schema.names, "vcol_left_cnt", "vcol_right_cnt"), (keys,))
+    left, right = counted.column(width), counted.column(width + 1)
+    there = [Call(">=", (each, Literal(1, type=_COUNT)), type=_BOOLEAN.not_null()) for each in (left, right)]
+    fewer = Call("IF", (Call(">", (left, right), type=_BOOLEAN.not_null()), right, left), type=_COUNT)
+    return _replicated(Filter(counted, all_of(there)), fewer, width)
+
+
+def _replicated(relation: Relation, count: Scalar, width: int) -> Relation:
+    columns = tuple(InputRef(index, type=relation.schema[index].type) for index in range(width))
+    names = ("$count", *relation.schema.names[:width])
+    return ReplicateRows(Project(relation, (count, *columns), names))

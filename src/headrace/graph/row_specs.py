@@ -1,0 +1,76 @@
+"""Specs of operators that make several rows of one."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from headrace.common.typeinfo import TypeInformation
+from headrace.expressions import Bound
+from headrace.graph.specs import InputSchema, OperatorParameters, OperatorSpec
+from headrace.operators.base import Operator
+from headrace.operators.unnest import CollectionKind
+
+
+@dataclass(frozen=True, slots=True)
+class UnnestSpec(OperatorSpec):
+    """A row for each element of a collection, with the columns of the row that it is of before it.
+
+    Attributes:
+        collection: gives the collections.
+        collection_kind: what they are.
+        result_type: the type of the rows.
+        with_ordinality: whether the place of the element is the last column.
+        keeps_empty: whether a row without elements is kept, with nulls in their place.
+        condition: which rows with their elements are there.
+    """
+
+    kind: ClassVar[str] = "Unnest"
+    ignores_event_time: ClassVar[bool] = True
+    collection: Bound
+    collection_kind: CollectionKind
+    result_type: TypeInformation
+    with_ordinality: bool = False
+    keeps_empty: bool = False
+    condition: Bound | None = None
+
+    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
+        return self.result_type
+
+    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        return inputs[0].has_changes
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.unnest import UnnestOperator
+
+        return UnnestOperator(
+            self.collection,
+            self.collection_kind,
+            self.result_type,
+            with_ordinality=self.with_ordinality,
+            keeps_empty=self.keeps_empty,
+            condition=self.condition,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicateRowsSpec(OperatorSpec):
+    """Each row as often as its first column says, without that column.
+
+    Attributes:
+        result_type: the type of the rows.
+    """
+
+    kind: ClassVar[str] = "ReplicateRows"
+    ignores_event_time: ClassVar[bool] = True
+    result_type: TypeInformation
+
+    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
+        return self.result_type
+
+    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        return inputs[0].has_changes
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.unnest import ReplicateRowsOperator
+
+        return ReplicateRowsOperator(self.result_type)

@@ -1,0 +1,163 @@
+"""Rows that are made of one row: ``UNNEST``, and rows as often as a count says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar
+
+from headrace.common.logical_types import ArrayType, LogicalType, MapType, MultisetType, RowType
+from headrace.graph.row_specs import ReplicateRowsSpec, UnnestSpec
+from headrace.operators.unnest import CollectionKind
+from headrace.table.logical import relations as logical
+from headrace.table.logical.relations import Relation
+from headrace.table.logical.scalars import BOOLEAN, CorrelatedRef, InputRef, Literal, Scalar
+from headrace.table.logical.schema import Field, Schema
+from headrace.table.physical.basic import ValuesScan
+from headrace.table.physical.calcs import filtered, projected
+from headrace.table.physical.compilation import compiled
+from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
+from headrace.table.physical.errors import PlanningError
+from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, with_unique_names
+from headrace.table.physical.translation import GraphBuilder, record_type
+from headrace.table.rules.set_operations import ReplicateRows
+
+
+@dataclass(frozen=True)
+class Correlate(PhysicalNode):
+    """A row for each element of a collection of each row.
+
+    Attributes:
+        collection: gives the collection of a row.
+        columns: what elements are.
+        keeps_empty: whether a row without elements is kept.
+        condition: of the row with the element, where it is kept without one that meets it.
+    """
+
+    name: ClassVar[str] = "Correlate"
+    input: PhysicalNode
+    collection: Scalar
+    columns: Schema
+    with_ordinality: bool = False
+    keeps_empty: bool = False
+    condition: Scalar | None = None
+
+    @cached_property
+    def schema(self) -> Schema:
+        columns = [field.as_nullable() if self.keeps_empty else field for field in self.columns]
+        return with_unique_names(Schema((*self.input.schema, *columns)))
+
+    def terms(self, text: ScalarText) -> Terms:
+        call = f"$UNNEST_ROWS$1({text(self.collection, self.input.schema.names)})"
+        yield "invocation", call
+        yield "correlate", f"table({call})"
+        yield "select", ",".join(self.schema.names)
+        yield "joinType", "LEFT" if self.keeps_empty else "INNER"
+
+    def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
+        spec = UnnestSpec(
+            compiled(self.collection, self.input.schema, builder),
+            collection_kind(self.collection.type),
+            record_type(self.schema),
+            self.with_ordinality,
+            self.keeps_empty,
+            None if self.condition is None else compiled(self.condition, self.schema, builder),
+        )
+        return builder.add(spec, self.name, *inputs)
+
+
+def collection_kind(kind: LogicalType) -> CollectionKind:
+    """What the values of a type are as collections.
+
+    Raises:
+        PlanningError: when they are none.
+    """
+    if isinstance(kind, ArrayType):
+        return CollectionKind.ROWS if isinstance(kind.element, RowType) else CollectionKind.ARRAY
+    if isinstance(kind, MultisetType):
+        return CollectionKind.MULTISET
+    if isinstance(kind, MapType):
+        return CollectionKind.MAP
+    raise PlanningError(f"UNNEST takes an array, a map or a multiset, and not {kind}")
+
+
+@conversion_rule(logical.Correlate)
+def _correlate(correlate: logical.Correlate, context: ConversionContext) -> PhysicalNode:
+    return _joined(converted(correlate.left, context), correlate.right, correlate)
+
+
+def _joined(left: PhysicalNode, right: Relation, correlate: logical.Correlate) -> PhysicalNode:
+    """The rows of the right relation for each row of the left one, with this one's columns before."""
+    width, keeps_empty = len(left.schema), correlate.kind is logical.JoinKind.LEFT
+    if isinstance(right, logical.Unnest) and len(right.operands) == 1:
+        collection = _of_row(right.operands[0], correlate.correlation)
+        return Correlate(left, collection, right.columns, right.with_ordinality, keeps_empty)
+    if isinstance(right, logical.Project):
+        below = _joined(left, right.input, correlate)
+        columns = [_column(below, index) for index in range(width)]
+        made = [_moved(each, width, correlate.correlation) for each in right.expressions]
+        return projected(below, [*columns, *made], [*left.schema.names, *right.names])
+    if isinstance(right, logical.Filter):
+        below = _joined(left, right.input, correlate)
+        condition = _moved(right.condition, width, correlate.correlation)
+        if not keeps_empty:
+            return filtered(below, condition)
+        if isinstance(below, Correlate) and below.condition is None:
+            return replace(below, condition=condition)
+    raise PlanningError(f"a lateral join with {type(right).__name__} cannot be executed yet")
+
+
+def _column(node: PhysicalNode, index: int) -> InputRef:
+    field = node.schema[index]
+    return InputRef(index, type=field.type, time=field.time)
+
+
+def _of_row(scalar: Scalar, correlation: str) -> Scalar:
+    """A scalar of the outer row as one over its columns."""
+
+    def column(node: Scalar) -> Scalar:
+        if isinstance(node, CorrelatedRef) and node.correlation == correlation:
+            return InputRef(node.index, type=node.type, time=node.time)
+        return node
+
+    return scalar.transform(column)
+
+
+def _moved(scalar: Scalar, width: int, correlation: str) -> Scalar:
+    """A scalar over the columns of the right relation, as one over those of both."""
+    shifted = scalar.transform(
+        lambda node: replace(node, index=node.index + width) if isinstance(node, InputRef) else node
+    )
+    return _of_row(shifted, correlation)
+
+
+@conversion_rule(logical.Unnest)
+def _unnest(unnest: logical.Unnest, _: ConversionContext) -> PhysicalNode:
+    """A constant collection: that of one row."""
+    if len(unnest.operands) != 1:
+        raise PlanningError("UNNEST of several collections cannot be executed yet")
+    row = ValuesScan(((Literal(True, type=BOOLEAN),),), Schema((Field("$one", BOOLEAN),)))
+    node = Correlate(row, unnest.operands[0], unnest.columns, unnest.with_ordinality)
+    columns = [_column(node, index) for index in range(1, len(node.schema))]
+    return projected(node, columns, unnest.columns.names)
+
+
+@dataclass(frozen=True)
+class Replicate(PhysicalNode):
+    """Each row as often as its first column says."""
+
+    name: ClassVar[str] = "Correlate"
+    input: PhysicalNode
+
+    @cached_property
+    def schema(self) -> Schema:
+        return Schema(self.input.schema.fields[1:])
+
+    def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
+        return builder.add(ReplicateRowsSpec(record_type(self.schema)), "ReplicateRows", *inputs)
+
+
+@conversion_rule(ReplicateRows)
+def _replicate(relation: ReplicateRows, context: ConversionContext) -> PhysicalNode:
+    return Replicate(converted(relation.input, context))
