@@ -35,7 +35,10 @@ if _MissingModules not in sys.meta_path:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, *(name for name in ("common", "datastream", "expressions", "testing") if name in globals())]
+    return [
+        *__all__,
+        *(name for name in ("common", "datastream", "expressions", "table", "testing") if name in globals()),
+    ]
 
 
 if not TYPE_CHECKING:  # a name that is not there is an error to type checkers

@@ -121,7 +121,7 @@ def test_modules_that_define_nothing_are_those_that_pyflink_s_names_need() -> No
     told = {name for row in rows for name in re.findall(r"`([a-z_.]+)`", row)}
     found = {
         ".".join(path.relative_to(package).with_suffix("").parts)
-        for folder in ("common", "datastream", "expressions", "formats", "connectors", "testing")
+        for folder in ("common", "datastream", "expressions", "formats", "connectors", "table", "testing")
         for path in (package / folder).rglob("*.py")
         if path.name != "__init__.py" and not _defined(path)
     }
@@ -152,7 +152,13 @@ def test_a_program_loads_no_pandas_and_no_connector_that_it_does_not_import() ->
         "headrace.connectors.file_system",
         "headrace.formats.avro",
         "headrace.storage.hdfs",
+        "headrace.table",
     }
     program = f"import sys, headrace.datastream; print({unwanted} & set(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
     assert loaded == "set()\n"
+
+
+def test_tables_need_neither_spark_nor_pandas() -> None:
+    program = "import sys, headrace.table; assert not {'pyspark', 'py4j', 'pandas'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -222,7 +222,7 @@ def test_a_program_ends_with_the_answer() -> None:
 
 
 def test_dir_of_the_package_shows_the_public_packages() -> None:
-    assert dir(headrace) == ["__version__", "common", "datastream", "expressions", "testing"]
+    assert dir(headrace) == ["__version__", "common", "datastream", "expressions", "table", "testing"]
 
 
 def test_the_package_itself_stays_small() -> None:

@@ -221,10 +221,33 @@ _OF_WINDOW_MODULE: Final = {
 _OF_ENVIRONMENTS: Final = {
     **dict.fromkeys(("read", "readStream", "read_csv", "read_text_file"), "use from_source(FileSource..., ...)"),
     **dict.fromkeys(("createDataFrame", "from_elements", "parallelize"), "use from_collection([...], type_info)"),
-    **dict.fromkeys(("sql", "sql_query", "table"), "there is no SQL yet: use expressions, docs/expressions.md"),
+    **dict.fromkeys(("sql", "sql_query", "table"), "use execute_sql() of a TableEnvironment, from headrace.table"),
     "range": "use from_sequence(start, end), both included",
 }
 """Methods of a Spark session, asked of an environment."""
+
+_OF_TABLE_ENVIRONMENTS: Final = {
+    **dict.fromkeys(("sql", "execute", "query"), "use execute_sql(statement)"),
+    "table": "use sql_query('SELECT * FROM t')",
+}
+"""Methods of a Spark session and of DuckDB, asked of an environment of tables."""
+
+_OF_TABLES: Final = {
+    **dict.fromkeys(("show", "print"), "use execute().print()"),
+    "collect": "use execute().collect()",
+    **dict.fromkeys(("toPandas", "df"), "use to_pandas()"),
+    "toArrow": "use to_arrow()",
+    **dict.fromkeys(("schema", "columns", "dtypes"), "use get_resolved_schema()"),
+}
+"""Methods of DataFrames, asked of a table."""
+
+_OF_TABLE_RESULTS: Final = {
+    **dict.fromkeys(("show", "pretty"), "use print()"),
+    **dict.fromkeys(("fetchall", "fetchone", "fetchmany"), "use collect(), which gives the rows one by one"),
+    **dict.fromkeys(("toPandas", "df"), "use to_pandas()"),
+    "await_": "use wait()",
+}
+"""Methods of DataFrames and of DB-API's cursors, asked of the result of a statement."""
 
 # --- columns of PySpark, pandas and Polars ----------------------------------------------------------------------------
 
@@ -346,6 +369,10 @@ OTHER_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
         "set_partitions": "streams are read, with all partitions of their topics: set_stream_ids({...})",
         "set_unbounded": "it does not end, unless set_bounded() is called",
     },
+    "TableEnvironment": _OF_TABLE_ENVIRONMENTS,
+    "Table": _OF_TABLES,
+    "TableConfig": _NOTHING,
+    "TableResult": _OF_TABLE_RESULTS,
     "headrace.datastream.aggregates": _OF_AGGREGATES,
     "headrace.datastream.window": _OF_WINDOW_MODULE,
 }

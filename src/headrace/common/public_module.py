@@ -37,6 +37,7 @@ _PACKAGES: Final = (
     "headrace.datastream.connectors",
     "headrace.datastream.formats",
     "headrace.metrics",
+    "headrace.table",
 )
 """Packages whose modules are public, among others."""
 
@@ -65,7 +66,16 @@ CALLED_BY_TASKS: Final = frozenset(
 WITHOUT_ERRORS: Final = frozenset(
     {
         *("Checkpoint", "Column", "ConfigOption", "Duration", "FailureOrigin", "HashMapStateBackend"),
-        *("IngestionTimeAssigner", "JobExecutionResult", "JobFailure", "JobID", "JobStatus", "Time"),
+        *(
+            "ChangelogMode",
+            "ExplainDetail",
+            "IngestionTimeAssigner",
+            "JobExecutionResult",
+            "JobFailure",
+            "JobID",
+            "JobStatus",
+            "Time",
+        ),
     }
 )
 """Plain values."""
@@ -262,7 +272,14 @@ def missing_name(module: str, name: str) -> Missing | None:
         return MODULES[path]
     if name in NAMES.get(module, {}):
         return NAMES[module][name]
-    return next((names[name] for names in NAMES.values() if name in names), None)
+    of_tables = _is_of_tables(module)
+    others = (names for owner, names in NAMES.items() if _is_of_tables(owner) == of_tables)
+    return next((names[name] for names in others if name in names), None)
+
+
+def _is_of_tables(module: str) -> bool:
+    """Whether a module is of the API of tables, which has names that the API of streams has for other things."""
+    return module.partition(".")[0] == "table"
 
 
 def _is_importing(frame: FrameType) -> bool:

@@ -48,10 +48,18 @@ _SYSTEM: Final = Missing(
 )
 _OLD_KAFKA_SINK: Final = _never("CO-02", "Flink has given it up: use KafkaSink")
 _OLD_KAFKA: Final = _never("CO-01", "Flink has given it up: use KafkaSource")
-_SQL: Final = Missing(
-    "SQ-01",
-    "write the query with streams and expressions, docs/expressions.md, and Types of headrace.common for DataTypes",
-)
+_TABLE_API: Final = Missing("SQ-02", "write the query in SQL: sql_query() or execute_sql()")
+_TABLE_WINDOWS: Final = _of("SQ-03", _TABLE_API)
+_CATALOG: Final = Missing("SQ-07", "write CREATE, ALTER, DROP, USE, SHOW or DESCRIBE for execute_sql()")
+_MODULES: Final = Missing("SQ-07", "leave it out: all functions are in one module")
+_FUNCTIONS: Final = Missing("SQ-44", "use functions of SQL, or a function of a stream before or behind the query")
+_AGGREGATES: Final = _of("SQ-45", _FUNCTIONS)
+_VIEWS_OF_STATE: Final = _of("SQ-46", _FUNCTIONS)
+_MODELS: Final = Missing("SQ-49", "ask the model by an asynchronous function of a stream: AsyncDataStream")
+_PLANS: Final = Missing("SQ-55", "keep the statements: operators have the same uid whenever they are planned again")
+_DATA_TYPES: Final = Missing("SQ-08", "write the type as SQL does, as a text: 'DECIMAL(10, 2)'")
+_TABLE_SCHEMA: Final = _never("SQ-02", "Flink has given it up: use get_resolved_schema()")
+_DIALECT: Final = _never("SQ-02", "there is one dialect, Flink's own")
 _OLD_SOURCE: Final = _never("DS-64", "Flink has given it up: use from_source(source, watermark_strategy, name)")
 _OLD_SINK: Final = _never("DS-64", "Flink has given it up: use sink_to(sink)")
 _INTERNAL: Final = _never("DS-14", "PyFlink has it for itself, between Python and Java")
@@ -61,7 +69,25 @@ _UID: Final = Missing("DS-28", "give the operator a uid() instead")
 # --- modules ---------------------------------------------------------------------------------------------------------
 
 MODULES: Final[dict[str, Missing]] = {
-    "table": _SQL,
+    "table.compiled_plan": _PLANS,
+    "table.plan_reference": _PLANS,
+    "table.data_view": _VIEWS_OF_STATE,
+    "table.descriptors": _never("SQ-02", "Flink has given it up: use CREATE TABLE"),
+    "table.expression": _TABLE_API,
+    "table.expressions": _TABLE_API,
+    "table.resolved_expression": _INTERNAL,
+    "table.model_descriptor": _MODELS,
+    "table.module": _MODULES,
+    "table.schema": _TABLE_API,
+    "table.serializers": _INTERNAL,
+    "table.sql_dialect": _DIALECT,
+    "table.statement_set": Missing("SQ-05", "write EXECUTE STATEMENT SET BEGIN ... END"),
+    "table.table_descriptor": _TABLE_API,
+    "table.table_pipeline": _TABLE_API,
+    "table.table_schema": _TABLE_SCHEMA,
+    "table.types": _DATA_TYPES,
+    "table.udf": _FUNCTIONS,
+    "table.window": _TABLE_WINDOWS,
     "cep": Missing("CE-01", "match patterns in a KeyedProcessFunction, with states and timers"),
     "util": _never("DS-14", "it serves PyFlink's own code; errors are in headrace.common.errors"),
     "common.input_dependency_constraint": _never("DS-64", "Flink has given it up: leave it out"),
@@ -136,6 +162,39 @@ NAMES: Final[dict[str, dict[str, Missing]]] = {
             _INTERNAL,
         ),
     },
+    "table": {
+        **_each("AsyncScalarFunction FunctionContext ScalarFunction TableFunction", _FUNCTIONS),
+        **_each("AggregateFunction TableAggregateFunction", _AGGREGATES),
+        **_each("DataView ListView MapView", _VIEWS_OF_STATE),
+        **_each("CompiledPlan PlanReference", _PLANS),
+        **_each("DataTypes UserDefinedType", _DATA_TYPES),
+        **_each("Expression FormatDescriptor GroupedTable Schema TableDescriptor TablePipeline", _TABLE_API),
+        **_each("GroupWindowedTable OverWindowedTable WindowGroupedTable", _TABLE_WINDOWS),
+        **_each("Module ModuleEntry", _MODULES),
+        "SqlDialect": _DIALECT,
+        "StatementSet": MODULES["table.statement_set"],
+        "StreamTableEnvironment": Missing("SQ-04", "use TableEnvironment, whose tables streams cannot read yet"),
+        "TableSchema": _TABLE_SCHEMA,
+    },
+    "table.catalog": {
+        **_each(
+            "Catalog CatalogBaseTable CatalogColumnStatistics CatalogDatabase CatalogDescriptor CatalogFunction "
+            "CatalogModel CatalogPartition CatalogPartitionSpec CatalogTableStatistics Column ComputedColumn "
+            "Constraint MetadataColumn ObjectIdentifier ObjectPath PhysicalColumn ResolvedSchema UniqueConstraint "
+            "WatermarkSpec HiveCatalog JdbcCatalog",
+            _CATALOG,
+        ),
+        "Procedure": Missing("SQ-48", "call a function of Python before the statements"),
+    },
+    "table.functions": _each(
+        "AvgAggFunction Count1AggFunction CountAggFunction DecimalSum0AggFunction FirstValueAggFunction "
+        "FirstValueWithRetractAggFunction FloatSum0AggFunction IntSum0AggFunction LastValueAggFunction "
+        "LastValueWithRetractAggFunction ListAggFunction ListAggWithRetractAggFunction "
+        "ListAggWsWithRetractAggFunction MaxAggFunction MaxWithRetractAggFunction MinAggFunction "
+        "MinWithRetractAggFunction Sum0AggFunction SumAggFunction SumWithRetractAggFunction WelfordM2AggFunction",
+        _INTERNAL,
+    ),
+    "table.table": _each("AggregatedTable FlatAggregateTable", _TABLE_API),
 }
 """By module below ``headrace`` and name. Other modules of the same packages give the same answers."""
 
@@ -153,6 +212,58 @@ MEMBERS: Final[dict[str, dict[str, Missing]]] = {
         "add_source": _OLD_SOURCE,
     },
     "JobClient": {},
+    "Table": {
+        **_each(
+            "add_columns add_or_replace_columns aggregate alias distinct drop_columns fetch filter flat_aggregate "
+            "flat_map from_changelog full_outer_join group_by insert_into intersect intersect_all join join_lateral "
+            "left_outer_join left_outer_join_lateral limit map minus minus_all offset order_by rename_columns "
+            "right_outer_join select to_changelog union union_all where",
+            _TABLE_API,
+        ),
+        **_each("over_window window", _TABLE_WINDOWS),
+        **_each("execute_insert explain print_explain print_schema", _TABLE_API),
+        "get_schema": _TABLE_SCHEMA,
+    },
+    "TableConfig": {
+        **_each("get_sql_dialect set_sql_dialect", _DIALECT),
+        **_each(
+            "get_idle_state_retention set_idle_state_retention",
+            _never("SQ-02", "Flink has given it up: set table.exec.state.ttl"),
+        ),
+        **_each("get_max_generated_code_length set_max_generated_code_length", _never("SQ-02", "no code is generated")),
+        **_each("get_python_executable set_python_executable", _never("SQ-02", "set it where Spark's workers start")),
+        **_each("add_configuration get_default to_map", Missing("SQ-01", "use get_configuration()")),
+    },
+    "TableEnvironment": {
+        **_each("compile_plan_sql execute_plan load_plan", _PLANS),
+        **_each("create_java_function create_java_temporary_function", _NO_JAVA),
+        "create_java_temporary_system_function": _NO_JAVA,
+        **_each(
+            "create_temporary_function create_temporary_system_function drop_temporary_function "
+            "drop_temporary_system_function drop_function",
+            _FUNCTIONS,
+        ),
+        **_each(
+            "create_model create_temporary_model drop_model drop_temporary_model list_models list_temporary_models",
+            _MODELS,
+        ),
+        **_each("list_full_modules list_modules load_module unload_module use_modules", _MODULES),
+        **_each("from_descriptor from_elements from_pandas from_path create_table create_temporary_table", _TABLE_API),
+        "list_materialized_tables": Missing("SQ-54", "write INSERT INTO, which keeps a table up to date as well"),
+        **_each(
+            "create_catalog create_temporary_view create_view drop_table drop_temporary_table drop_temporary_view "
+            "drop_view get_catalog get_current_catalog get_current_database list_catalogs list_databases "
+            "list_functions list_tables list_temporary_tables list_temporary_views list_user_defined_functions "
+            "list_views register_catalog use_catalog use_database",
+            _CATALOG,
+        ),
+        "create_statement_set": MODULES["table.statement_set"],
+        **_each(
+            "add_python_archive add_python_file set_python_requirements",
+            Missing("SQ-44", "call it on a StreamExecutionEnvironment"),
+        ),
+    },
+    "TableResult": {"get_table_schema": _TABLE_SCHEMA},
 }
 """By class and name: attributes and methods, of instances and of those of subclasses."""
 
@@ -177,7 +288,8 @@ PLAIN: Final[dict[str, Missing]] = {
         _never("DS-66", "use Types.STRING() and the like"),
     ),
     **_each(
-        "ConfigOptions.OptionBuilder ConfigOptions.TypedConfigOptionBuilder FileSink.BaseBuilder "
+        "ConfigOptions.OptionBuilder ConfigOptions.TypedConfigOptionBuilder EnvironmentSettings.Builder "
+        "FileSink.BaseBuilder "
         "FileSink.BulkFormatBuilder FileSink.RowFormatBuilder",
         _never("DS-14", "a method of the outer class makes it; nothing calls it by name"),
     ),

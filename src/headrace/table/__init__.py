@@ -8,11 +8,25 @@
 """
 
 from headrace.common.public_module import public_module
+from headrace.common.types import Row, RowKind
+from headrace.table.connectors.changelog_mode import ChangelogMode
 from headrace.table.environment.settings import EnvironmentSettings, TableConfig
 from headrace.table.environment.table import Table
 from headrace.table.environment.table_environment import TableEnvironment
 from headrace.table.environment.table_result import ResultKind, TableResult
+from headrace.table.parse.tree.statements import ExplainDetail
 
-__all__ = ["EnvironmentSettings", "ResultKind", "Table", "TableConfig", "TableEnvironment", "TableResult"]
+__all__ = [
+    "ChangelogMode",
+    "EnvironmentSettings",
+    "ExplainDetail",
+    "ResultKind",
+    "Row",
+    "RowKind",
+    "Table",
+    "TableConfig",
+    "TableEnvironment",
+    "TableResult",
+]
 
 public_module(__name__)

@@ -48,6 +48,14 @@ class EnvironmentSettings:
         """Whether statements run as streams."""
         return self.is_streaming
 
+    def get_built_in_catalog_name(self) -> str:
+        """The name of the first catalog."""
+        return self.catalog
+
+    def get_built_in_database_name(self) -> str:
+        """The name of the first database."""
+        return self.database
+
     def get_configuration(self) -> Configuration:
         """The settings to begin with."""
         return self.configuration

@@ -198,6 +198,10 @@ class CollectedRows:
     def __next__(self) -> Row:
         return next(self._rows)
 
+    def next(self) -> Row:
+        """The next row, as PyFlink names it."""
+        return next(self)
+
     def close(self) -> None:
         """Cancel the job if these rows were all that it was for."""
         self._result.close()

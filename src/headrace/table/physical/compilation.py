@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from headrace.common.configuration import Configuration
 from headrace.expressions.evaluation import Bound
-from headrace.table.expressions import ExpressionCompiler
+from headrace.table.evaluation import ExpressionCompiler
 from headrace.table.logical.scalars import Scalar
 from headrace.table.logical.schema import Schema
 from headrace.table.physical.scalar_text import infix_text

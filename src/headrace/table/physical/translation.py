@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from functools import cache
 
 import pyarrow as pa
 
@@ -77,7 +77,7 @@ def column(schema: Schema, index: int) -> BoundColumn:
 def by_key(edges: Edges, schema: Schema, keys: Sequence[int]) -> Edges:
     """The edges with their records keyed by some columns, of which any may be null; without columns all are one key."""
     if not keys:
-        return tuple(replace(edge, partitioning=HASH, key=_ONE_KEY) for edge in edges)
+        return tuple(replace(edge, partitioning=HASH, key=_one_key()) for edge in edges)
     columns = tuple(column(schema, index) for index in keys)
     key_type = Types.TUPLE([each.type for each in columns])
     names = tuple(each.text for each in columns)
@@ -92,11 +92,13 @@ def by_key(edges: Edges, schema: Schema, keys: Sequence[int]) -> Edges:
     return tuple(replace(edge, partitioning=HASH, key=selection) for edge in edges)
 
 
-_ONE_KEY: Final = KeySelection(
-    codec=KeyCodec.for_type(Types.INT()),
-    selector=None,
-    fields=None,
-    expression=BoundConstant("()", Types.INT(), pa.scalar(0, pa.int32())),
-    names=(),
-)
-"""The key of all records where there is but one."""
+@cache
+def _one_key() -> KeySelection:
+    """The key of all records where there is but one."""
+    return KeySelection(
+        codec=KeyCodec.for_type(Types.INT()),
+        selector=None,
+        fields=None,
+        expression=BoundConstant("()", Types.INT(), pa.scalar(0, pa.int32())),
+        names=(),
+    )

@@ -195,4 +195,5 @@ TEXT: Final = pa.string()
 
 BOOLEAN: Final = pa.bool_()
 
-EMPTY: Final = pa.scalar("", TEXT)
+EMPTY: Final = ""
+"""Not a scalar of Arrow: the first one that is made imports pandas."""

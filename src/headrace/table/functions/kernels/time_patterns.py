@@ -6,7 +6,7 @@ A pattern is made into pieces once. Columns are written piece by piece; texts ar
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final
 
 import numpy as np
@@ -113,11 +113,13 @@ _NUMBERS: Final[dict[str, Callable[[Moments], Numbers]]] = {
 def digits(values: Numbers, width: int) -> pa.Array:
     """Numbers that are not negative, with zeros before them."""
     if width == 2 and len(values) and int(values.max()) < 100 and int(values.min()) >= 0:
-        return _TWO_DIGITS.take(pa.array(values))
+        return _two_digits().take(pa.array(values))
     return pc.utf8_lpad(pa.array(values, pa.int64()).cast(TEXT), width=width, padding="0")
 
 
-_TWO_DIGITS: Final = pa.array([f"{number:02}" for number in range(100)])
+@cache
+def _two_digits() -> pa.Array:
+    return pa.array([f"{number:02}" for number in range(100)])
 
 
 def _year(values: Numbers, width: int) -> pa.Array:

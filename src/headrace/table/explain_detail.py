@@ -1,0 +1,8 @@
+"""What else plans say."""
+
+from headrace.common.public_module import public_module
+from headrace.table.parse.tree.statements import ExplainDetail
+
+__all__ = ["ExplainDetail"]
+
+public_module(__name__)

@@ -1,0 +1,8 @@
+"""Whether statements give rows."""
+
+from headrace.common.public_module import public_module
+from headrace.table.environment.table_result import ResultKind
+
+__all__ = ["ResultKind"]
+
+public_module(__name__)

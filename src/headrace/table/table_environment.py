@@ -1,0 +1,8 @@
+"""Where statements are executed."""
+
+from headrace.common.public_module import public_module
+from headrace.table.environment.table_environment import TableEnvironment
+
+__all__ = ["TableEnvironment"]
+
+public_module(__name__)
