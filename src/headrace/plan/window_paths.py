@@ -187,7 +187,9 @@ def _first_met(obstacles: Iterable[Obstacle], windows: WindowDefinition) -> str 
 
 
 def columnar_spec(spec: AggregatedWindowSpec) -> ColumnarWindowSpec | None:
-    """The same windows column by column; None where that cannot be."""
+    """The same windows column by column; None where that cannot be, or is so already."""
+    if isinstance(spec, ColumnarWindowSpec):
+        return None
     path, windows = path_of(spec), _as_arithmetic(spec.definition.assigner)
     if path is None or path.reason is not None or windows is None:
         return None

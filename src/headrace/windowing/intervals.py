@@ -272,6 +272,49 @@ class GrowingWindows(RegularWindows):
 
 
 @dataclass(frozen=True, slots=True)
+class GivenWindows(RegularWindows):
+    """Windows that records say themselves: the timestamp of each is the last moment of its only window.
+
+    Attributes:
+        windows: what follows from the end of a window.
+    """
+
+    windows: RegularWindows
+
+    @property
+    def per_timestamp(self) -> int:
+        return 1
+
+    @property
+    def reach(self) -> int:
+        return self.windows.reach
+
+    @property
+    def pane(self) -> None:
+        return None
+
+    @property
+    def stretch(self) -> int:
+        return 1
+
+    @property
+    def shape(self) -> dict[str, int | str]:
+        return self.windows.shape
+
+    def assign(self, timestamps: Longs) -> Assignment:
+        return Assignment(np.arange(len(timestamps)), timestamps + 1, True)
+
+    def starts_of(self, ends: Times) -> Times:
+        return self.windows.starts_of(ends)
+
+    def first_ends(self, timestamps: Times) -> Times:
+        return timestamps + 1
+
+    def last_ends(self, timestamps: Times) -> Times:
+        return timestamps + 1
+
+
+@dataclass(frozen=True, slots=True)
 class CountPanes:
     """Windows of so many records of which one begins at every so many, and the panes that they share.
 

@@ -116,11 +116,20 @@ def _constant(scalar: Scalar) -> Any:
 @conversion_rule(logical.Aggregate)
 def _aggregate(aggregate: logical.Aggregate, context: ConversionContext) -> PhysicalNode:
     source = converted(aggregate.input, context)
+    make = _grouped if context.is_batch else _grouped_or_windowed
     if any(call.is_distinct and len(call.operands) > 1 and call.function == "COUNT" for call in aggregate.calls):
         raise PlanningError("COUNT(DISTINCT ...) of several columns has no plan: count the different ROW(...) of them")
     if has_grouping(aggregate):
-        return with_grouping_sets(aggregate, source, _grouped)
-    return _grouped(source, aggregate.group, aggregate.calls, aggregate.names)
+        return with_grouping_sets(aggregate, source, make)
+    return make(source, aggregate.group, aggregate.calls, aggregate.names)
+
+
+def _grouped_or_windowed(
+    source: PhysicalNode, group: tuple[int, ...], calls: tuple[AggregateCall, ...], names: tuple[str, ...]
+) -> PhysicalNode:
+    from headrace.table.physical.windows import window_aggregate
+
+    return window_aggregate(source, group, calls, names) or _grouped(source, group, calls, names)
 
 
 def _grouped(

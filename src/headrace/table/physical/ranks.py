@@ -29,6 +29,7 @@ from headrace.table.physical.node import (
 )
 from headrace.table.physical.over import bounded_rank
 from headrace.table.physical.translation import GraphBuilder, by_key
+from headrace.table.physical.windows import window_rank
 from headrace.table.rules import rank as rules
 
 
@@ -145,6 +146,9 @@ def _rank(rank: rules.Rank, context: ConversionContext) -> PhysicalNode:
         return bounded_rank(rank, source)
     if rank.function != "ROW_NUMBER":
         raise PlanningError(f"{rank.function}() of streams is not supported: ROW_NUMBER() is")
+    windowed = window_rank(source, rank)
+    if windowed is not None:
+        return windowed
     is_one = (rank.start, rank.end) == (1, 1)
     node = Rank(
         Exchange(source, rank.partition_by),

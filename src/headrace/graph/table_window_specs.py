@@ -1,0 +1,189 @@
+"""Specs of windows over rows that have their time, or their window, in a column."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Self
+
+from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot
+from headrace.common.typeinfo import RowTypeInfo, TypeInformation
+from headrace.common.typeinfo.types import type_of_logical
+from headrace.graph.changelog_specs import ChangelogSpec, codec_of
+from headrace.graph.specs import InputSchema, OperatorParameters, OperatorSpec
+from headrace.graph.window_specs import ColumnarWindowSpec
+from headrace.operators.base import Operator
+from headrace.operators.changelog.order import SortField
+from headrace.operators.changelog.rank import RankRange
+from headrace.windowing.intervals import RegularWindows
+
+if TYPE_CHECKING:
+    from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+
+WINDOW_NAMES = ("window_start", "window_end", "window_time")
+
+_CLOCK = AtomicType(TypeRoot.TIMESTAMP, 3)
+
+
+def with_windows(type_: TypeInformation, names: Sequence[str], time: LogicalType) -> TypeInformation:
+    """A type with the columns of a window behind: start, end, and last moment, which is of the type of the time."""
+    added = [type_of_logical(_CLOCK)] * 2 + [type_of_logical(time.as_nullable())]
+    return RowTypeInfo((*type_.field_types, *added), (*type_.field_names, *names))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowTableFunctionSpec(OperatorSpec):
+    """Each row with each of its windows.
+
+    Attributes:
+        windows: the windows.
+        time_field: the position of the column of times.
+        time_type: its type.
+        zone: the time zone by whose clock windows begin; None where times are those of the clock already.
+        names: the names of the columns of the window.
+    """
+
+    kind: ClassVar[str] = "WindowTableFunction"
+    ignores_event_time: ClassVar[bool] = True
+    windows: RegularWindows
+    time_field: int
+    time_type: LogicalType
+    zone: str | None = None
+    names: tuple[str, ...] = WINDOW_NAMES
+
+    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
+        return with_windows(inputs[0].record_type, self.names, self.time_type)
+
+    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        return inputs[0].has_changes
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.window.table.local_time import LocalTime
+        from headrace.operators.window.table.table_function import WindowTableFunctionOperator
+
+        output = self.output_type(parameters.inputs)
+        assert output is not None
+        name = parameters.inputs[0].record_type.field_names[self.time_field]
+        return WindowTableFunctionOperator(self.windows, self.time_field, name, LocalTime(self.zone), output)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableWindowSpec(ColumnarWindowSpec):
+    """Aggregates over windows whose time, or end, is in a column.
+
+    Attributes:
+        time_field: the position of the column of times, or of ends of windows.
+        time_type: the type of the last moment of a window.
+        is_end: whether the column says the end of the row's window.
+        zone: the time zone by whose clock windows begin; None where times are those of the clock already.
+        retracts: whether records may be taken back.
+        names: the names of the columns of the window.
+        order: in which order windows of different keys come out that end together.
+    """
+
+    time_field: int
+    time_type: LogicalType
+    is_end: bool = False
+    zone: str | None = None
+    retracts: bool = False
+    names: tuple[str, ...] = WINDOW_NAMES
+
+    @property
+    def regular_windows(self) -> RegularWindows | None:
+        return None  # senders know timestamps, and not what is in a column
+
+    def resolved(self, inputs: Sequence[InputSchema]) -> Self:
+        return replace(self, known_layout=self.layout(inputs[0]).complete())
+
+    def layout(self, records: InputSchema) -> ColumnarWindowLayout:
+        from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+
+        if self.known_layout is not None:
+            return self.known_layout
+        key = records.key
+        assert key is not None, "the graph takes keyed records only"
+        return ColumnarWindowLayout.of(
+            records.record_type,
+            key.codec,
+            self.aggregates,
+            key.fields,
+            key.names,
+            ("$window_start", "$window_end"),
+            retracts=self.retracts,
+        )
+
+    def why_insertions_only(self, inputs: Sequence[InputSchema]) -> str:
+        return "" if self.retracts else "what a window has taken in is not taken out again"
+
+    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
+        layout = self.layout(inputs[0])
+        inner, keys = layout.output_type, len(layout.key_names)
+        types = (*inner.field_types[:keys], *inner.field_types[keys + 2 :])
+        names = (*inner.field_names[:keys], *inner.field_names[keys + 2 :])
+        return with_windows(RowTypeInfo(types, names), self.names, self.time_type)
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.window.columnar.time_windows import columnar_operator
+        from headrace.operators.window.table.aggregate import TableWindowOperator, WindowTime
+        from headrace.operators.window.table.local_time import LocalTime
+
+        layout = self.operator_layout(parameters)
+        inner = columnar_operator(layout, self.definition, self.windows, self.interval)
+        name = parameters.inputs[0].record_type.field_names[self.time_field]
+        time = WindowTime(self.time_field, name, self.is_end, LocalTime(self.zone))
+        output = self.output_type(parameters.inputs)
+        assert output is not None
+        return TableWindowOperator(inner, time, len(layout.key_names), output)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowRankSpec(ChangelogSpec):
+    """The first rows of each window and key in an order, once the window has ended.
+
+    Attributes:
+        end_field: the position of the column with the end of each row's window.
+        order: what rows are ordered by.
+        ranks: which ranks are emitted.
+        zone: the time zone by whose clock windows end; None where times are those of the clock already.
+        last_of_equal: whether of rows that tie the one that came last is first.
+        rank_name: the name of the column of ranks.
+    """
+
+    kind: ClassVar[str] = "WindowRank"
+    end_field: int
+    order: tuple[SortField, ...]
+    ranks: RankRange
+    zone: str | None = None
+    last_of_equal: bool = False
+    rank_name: str = "w0$o0"
+
+    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
+        from headrace.common.typeinfo import Types
+
+        type_ = inputs[0].record_type
+        if not self.ranks.shows_rank:
+            return type_
+        return RowTypeInfo((*type_.field_types, Types.LONG()), (*type_.field_names, self.rank_name))
+
+    def why_insertions_only(self, inputs: Sequence[InputSchema]) -> str:
+        return "ranks of a window that has ended are not taken back"
+
+    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        return False
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.window.table.local_time import LocalTime
+        from headrace.operators.window.table.rank import WindowOrder, WindowRankOperator
+
+        schema = parameters.inputs[0]
+        output = self.output_type(parameters.inputs)
+        assert output is not None
+        return WindowRankOperator(
+            schema.record_type,
+            output,
+            codec_of(schema),
+            end_field=self.end_field,
+            clock=LocalTime(self.zone),
+            order=WindowOrder(self.order, self.last_of_equal),
+            ranks=self.ranks,
+        )

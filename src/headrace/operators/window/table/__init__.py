@@ -1,0 +1,1 @@
+"""Windows over rows that have their time, or their window, in a column."""

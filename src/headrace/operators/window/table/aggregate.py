@@ -1,0 +1,169 @@
+"""Aggregates over windows whose time, or end, is in a column of the row: the columnar windows, seen through columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.common.batch import Batch
+from headrace.common.columns import schema_of
+from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext
+from headrace.operators.changelog.order import millis_of
+from headrace.operators.window.table.local_time import LocalTime
+from headrace.operators.window.table.table_function import window_columns
+
+if TYPE_CHECKING:
+    from headrace.common.typeinfo import TypeInformation
+
+Longs = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class WindowTime:
+    """Where the time of a row is found.
+
+    Attributes:
+        field: the position of the column.
+        name: its name, for errors.
+        is_end: whether it says the end of the row's window, and not a time within.
+        clock: the clock by which windows begin and end.
+    """
+
+    field: int
+    name: str
+    is_end: bool
+    clock: LocalTime
+
+    def of(self, batch: Batch) -> Longs:
+        """A local time within the window of each row."""
+        millis = millis_of(batch.columns.column(self.field), self.name)
+        return millis - 1 if self.is_end else self.clock.of(millis)
+
+
+class FiringOrder(Protocol):
+    """In which order windows of different keys come out that end together."""
+
+    def open(self, context: OperatorContext) -> None:
+        """Takes up what is stored."""
+
+    def begin_epoch(self, scope: EpochScope) -> None:
+        """Start of an epoch."""
+
+    def sorted(self, batch: KeyedBatch | None, watermark: int, fired: list[Batch]) -> list[Batch]:
+        """What has been fired by records and then a watermark, in the order in which it comes out."""
+
+    def end_epoch(self) -> None:
+        """Puts what it knows into state."""
+
+
+class TableWindowOperator(KeyedOperator):
+    """Has another operator compute windows over local times that it takes from a column, and shows what comes of it.
+
+    Results have the columns of the key, then those of the aggregates, then start, end and last moment of the window.
+
+    Args:
+        inner: computes the windows; its results have start and end of the window behind the columns of the key.
+        time: where the time of a row is found.
+        keys: how many columns the key has.
+        output_type: the type of what is emitted.
+        order: in which order windows come out that end together; None for the order of ``inner``.
+    """
+
+    def __init__(
+        self,
+        inner: KeyedOperator,
+        time: WindowTime,
+        keys: int,
+        output_type: TypeInformation,
+        order: FiringOrder | None = None,
+    ) -> None:
+        super().__init__()
+        self._inner, self._time, self._keys, self._output_type = inner, time, keys, output_type
+        self._order = order
+        inner.counters = self.counters
+
+    def restore_state(self, context: OperatorContext) -> None:
+        self._inner.restore_state(context)
+
+    def open(self, context: OperatorContext, output: object) -> None:
+        if self._order is not None:
+            self._order.open(context)
+        super().open(context, output)  # type: ignore[arg-type]
+        self._fired: list[Batch] = []
+        self._inner.open(context, _Results(self._fired))
+
+    def begin_epoch(self, scope: EpochScope) -> None:
+        self._watermarks = np.array([scope.watermark])
+        if self._order is not None:
+            self._order.begin_epoch(scope)
+        local = self._time.clock.reached(self._watermarks)[0]
+        self._inner.begin_epoch(EpochScope(scope.epoch, scope.processing_time, int(local)))
+
+    def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
+        stamps = self._reached(batch.watermarks)
+        moved = batch.with_times(self._time.of(batch), stamps)
+        self._inner.process(0, moved)
+        self._emit(moved, int(stamps[-1]))
+
+    def advance_watermark(self, watermark: int) -> None:
+        local = int(self._reached(np.array([watermark]))[0])
+        self._inner.advance_watermark(local)
+        self._emit(None, local)
+        super().advance_watermark(watermark)
+
+    def finish(self) -> None:
+        self._inner.finish()
+        self._emit(None, int(self._watermarks[-1]))
+
+    def end_epoch(self) -> None:
+        self._inner.end_epoch()
+        if self._order is not None:
+            self._order.end_epoch()
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def _reached(self, watermarks: Longs) -> Longs:
+        self._watermarks = np.unique(np.concatenate((self._watermarks, watermarks)))
+        return self._time.clock.reached(watermarks)
+
+    def _emit(self, batch: KeyedBatch | None, watermark: int) -> None:
+        fired, self._fired[:] = list(self._fired), []
+        if self._order is not None:
+            fired = self._order.sorted(batch, watermark, fired)
+        for each in fired:
+            self.output.emit(self._shown(each))
+
+    def _shown(self, fired: Batch) -> Batch:
+        columns, keys = fired.columns.columns, self._keys
+        starts, ends = (np.asarray(column) for column in columns[keys : keys + 2])
+        schema, clock = schema_of(self._output_type), self._time.clock
+        shown = [*columns[:keys], *columns[keys + 2 :], *window_columns(starts, ends, clock, schema)]
+        made = pa.RecordBatch.from_arrays(shown, schema=schema)
+        stamps = fired.watermarks
+        if not clock.is_plain:
+            known = clock.reached(self._watermarks)
+            stamps = self._watermarks[np.maximum(np.searchsorted(known, stamps, side="right") - 1, 0)]
+        return Batch(self._output_type, clock.back(ends - 1), stamps, columns=made, kinds=fired.kinds)
+
+
+class _Results:
+    """Keeps what an operator emits."""
+
+    def __init__(self, fired: list[Batch]) -> None:
+        self._fired = fired
+
+    def emit(self, batch: Batch) -> None:
+        """Results."""
+        if len(batch):
+            self._fired.append(batch)
+
+    def emit_side(self, tag_id: str, batch: Batch) -> None:
+        """There are no side outputs."""
+
+    def advance_watermark(self, watermark: int) -> None:
+        """Whoever asks for results knows how far event time is."""

@@ -1,0 +1,94 @@
+"""The first rows of each window and key in an order, once the window has ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.operators.changelog.event_time import EventTimeOperator, keys_of_due
+from headrace.operators.changelog.order import SortField, millis_of, order_codes
+from headrace.operators.window.table.local_time import LocalTime
+
+if TYPE_CHECKING:
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.operators.base import KeyedBatch
+    from headrace.operators.changelog.pending_rows import DueRows
+    from headrace.operators.changelog.rank import RankRange
+    from headrace.state.keys import KeyCodec
+
+Longs = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class WindowOrder:
+    """What the rows of a window are ordered by.
+
+    Attributes:
+        fields: the columns.
+        last_of_equal: whether of rows that tie the one that came last is first.
+    """
+
+    fields: tuple[SortField, ...]
+    last_of_equal: bool = False
+
+
+class WindowRankOperator(EventTimeOperator):
+    """Keeps the rows of windows until they end, and emits those whose rank lies in a range.
+
+    Args:
+        type_: the type of the records.
+        output_type: the type of what is emitted.
+        codec: how keys are stored.
+        end_field: the position of the column with the end of each row's window.
+        clock: the clock by which windows end.
+        order: what rows are ordered by.
+        ranks: which ranks are emitted.
+    """
+
+    def __init__(
+        self,
+        type_: TypeInformation,
+        output_type: TypeInformation,
+        codec: KeyCodec,
+        *,
+        end_field: int,
+        clock: LocalTime,
+        order: WindowOrder,
+        ranks: RankRange,
+    ) -> None:
+        super().__init__(type_, codec, end_field)
+        self._output_type, self._clock = output_type, clock
+        self._order, self._last_of_equal, self._ranks = order.fields, order.last_of_equal, ranks
+
+    def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
+        name = self._type.field_names[self._time_field]
+        ends = millis_of(batch.columns.column(self._time_field), name)
+        self.count("numLateRecordsDropped", self._pending.add(batch, self._clock.back(ends - 1)))
+
+    def handle(self, due: DueRows) -> None:
+        _, segments = keys_of_due(due)
+        ids = segments.ids
+        codes = order_codes(due.rows, self._order)
+        arrivals = -due.arrivals if self._last_of_equal else due.arrivals
+        order = np.lexsort((arrivals, *codes[::-1], due.times, ids))
+        is_first = np.ones(len(order), np.bool_)
+        is_first[1:] = (np.diff(ids[order]) != 0) | (np.diff(due.times[order]) != 0)
+        starts = np.flatnonzero(is_first)
+        places = np.arange(len(order)) - np.repeat(starts, np.diff(starts, append=len(order))) + 1
+        end = len(order) if self._ranks.end is None else self._ranks.end
+        kept = (places >= self._ranks.start) & (places <= end)
+        self._emit_ranked(due.take(order), places, kept, starts)
+
+    def _emit_ranked(self, due: DueRows, places: Longs, kept: npt.NDArray[np.bool_], starts: Longs) -> None:
+        # Windows that end together come out in the order in which their keys came.
+        lengths = np.diff(starts, append=len(due))
+        came = np.repeat(np.minimum.reduceat(due.arrivals, starts), lengths)
+        order = np.lexsort((places, came, due.times, due.watermarks))
+        chosen = order[kept[order]]
+        more = [pa.array(places)] if self._ranks.shows_rank else []
+        if len(chosen):
+            self.emit(self._output_type, due, more, chosen)
