@@ -143,6 +143,8 @@ class GroupBinder(ExpressionBinder):
             if type(key) is type(node) and not is_aggregate(node) and self._is_same(node, key, scalar):
                 return self._group_column(scalar)
         if isinstance(node, sql.Identifier):
+            if len(node.names) == 1 and node.names[0].text in self.aliases:
+                return self.aliases[node.names[0].text]
             found = self.inner.bind(node)
             if any(isinstance(each, InputRef) for each in found.walk()):
                 raise self.context.error(

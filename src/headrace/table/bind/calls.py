@@ -179,6 +179,11 @@ class CallBinder(ABC):
             raise self.context.error(call.filter, "OVER takes no FILTER")
         window = self._window(node.window)
         operands = self.over_operands(call)
+        for operand, argument in zip(operands, call.arguments, strict=False):
+            if any(isinstance(each, OverCall) for each in operand.walk()):
+                raise self.context.error(
+                    argument, "OVER calls cannot be nested", "Compute the inner one in a subquery."
+                )
         signature = function.types(CallShape(operands, is_grouped=True))
         if signature is None:
             self._not_applicable(function, operands, call)

@@ -47,6 +47,10 @@ class BindContext:
         """The error at a node."""
         return invalid(self.source, node, reason, advice)
 
+    def unplanned(self, node: SqlNode, reason: str, advice: str | None = None) -> SqlPlanError:
+        """The error of a valid statement that cannot be executed as things are."""
+        return SqlPlanError(reason, self.source, node.start, node.end, advice)
+
     def missing_table(self, node: SqlNode, path: ObjectPath, word: str = "table or view") -> SqlValidationError:
         """The error of a table that is not there."""
         known: list[str] = []
@@ -60,7 +64,7 @@ class BindContext:
 
     def defer(self, node: SqlNode, reason: str, advice: str | None = None) -> None:
         """Note an error that is none before the statement is planned."""
-        self.deferred.append(SqlPlanError(reason, self.source, node.start, node.end, advice))
+        self.deferred.append(self.unplanned(node, reason, advice))
 
     def of_text(self, text: str) -> "BindContext":
         """The context of a part that was written elsewhere: a view, a computed column."""

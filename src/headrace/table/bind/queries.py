@@ -24,7 +24,7 @@ from headrace.table.logical.relations import (
     Sort,
     Values,
 )
-from headrace.table.logical.scalars import InputRef, Literal, Scalar, SortKey, Subquery
+from headrace.table.logical.scalars import InputRef, Literal, OverCall, Scalar, SortKey, Subquery
 from headrace.table.logical.schema import Field, Schema
 from headrace.table.parse.parser import parse_expression, parse_statement
 from headrace.table.parse.tree import expressions as sqle
@@ -93,10 +93,6 @@ class QueryBinder:
         inner = QueryBinder(self.context.of_text(text))
         scope = Scope((Source(None, schema),), schema, self.context.correlation())
         return ExpressionBinder(inner, scope, "the expression").bind(parse_expression(text))
-
-    def correlate_filter(self, relation: Relation, condition: Scalar, node: SqlNode) -> Relation:
-        """A lateral join with a condition."""
-        return Filter(relation, condition)
 
     # --- SELECT ------------------------------------------------------------------------------------------------------
 
@@ -178,6 +174,9 @@ class QueryBinder:
             self.context.defer(node, "WITH RECURSIVE cannot be executed")
         inner = QueryBinder(self.context, self)
         for item in node.items:
+            if node.is_recursive and isinstance(item.query, sql.SetOperation):
+                # What the recursion begins with says which columns it has.
+                inner._with[item.name.text] = Values((), inner.query(item.query.left, parent).schema)
             relation = inner.query(item.query, parent)
             if item.columns:
                 if len(item.columns) != len(relation.schema):
@@ -251,7 +250,7 @@ class _SelectBinder:
             self.binder = self.groups
         items = list(self._items())
         having = None if node.having is None else self._clause("HAVING", node.having)
-        qualify = None if node.qualify is None else self._clause("QUALIFY", node.qualify)
+        qualify = self._qualify(items)
         self.binder.clause = "ORDER BY"
         keys, extra = self._order_keys(items, order_by)
         hints = tuple(Hint(hint.name.text.upper(), hint.options, hint.items) for hint in node.hints)
@@ -260,10 +259,9 @@ class _SelectBinder:
             relation = self.groups.relation(relation, names, hints)
         if having is not None:
             relation = filtered(relation, having, self.scope.correlation.name)
-        relation = self._qualified(relation, qualify)
         names_of = unique_names([*(name for _, name in items), *("EXPR$0" for _ in extra)])
         expressions = (*(scalar for scalar, _ in items), *extra)
-        relation = self._projected(relation, expressions, names_of, hints)
+        relation = self._qualified(relation, qualify, expressions, names_of, hints)
         if node.quantifier is sqle.Quantifier.DISTINCT:
             relation = self._distinct(relation, len(items))
         return Selected(relation, len(items), keys)
@@ -293,11 +291,39 @@ class _SelectBinder:
         group = tuple(range(width))
         return Aggregate(relation, group, (), relation.schema.names, (group,))
 
-    def _qualified(self, relation: Relation, condition: Scalar | None) -> Relation:
-        """QUALIFY: a filter over what OVER calls give, in columns of their own."""
+    def _qualify(self, items: Sequence[tuple[Scalar, str]]) -> Scalar | None:
+        """The condition of QUALIFY, which may name what is selected."""
+        if self.node.qualify is None:
+            return None
+        named = {item.alias.text for item in self.node.items if item.alias is not None}
+        self.binder.aliases = {name: scalar for scalar, name in items if name in named}
+        condition = self._clause("QUALIFY", self.node.qualify)
+        self.binder.aliases = {}
+        return condition
+
+    def _qualified(
+        self,
+        relation: Relation,
+        condition: Scalar | None,
+        expressions: tuple[Scalar, ...],
+        names: tuple[str, ...],
+        hints: tuple[Hint, ...],
+    ) -> Relation:
+        """The projection, and above it QUALIFY, over what its condition needs in columns behind."""
         if condition is None:
-            return relation
-        return filtered(relation, condition, None)
+            return self._projected(relation, expressions, names, hints)
+        columns = list(expressions)
+        columns += [each for each in dict.fromkeys(_needed(condition, expressions)) if each not in expressions]
+        added = unique_names([*names, *("QualifyExpression" for _ in columns[len(names) :])])
+        inner = Project(relation, tuple(columns), added, hints)
+
+        def as_column(scalar: Scalar) -> Scalar:
+            return inner.column(columns.index(scalar)) if scalar in columns else scalar
+
+        filtered_rows = Filter(inner, _replaced(condition, as_column))
+        if len(columns) == len(expressions):
+            return filtered_rows
+        return Project(filtered_rows, tuple(map(inner.column, range(len(names)))), names)
 
     # --- what is selected --------------------------------------------------------------------------------------------
 
@@ -383,6 +409,23 @@ class _SelectBinder:
             if node.names[0].text in aliases:
                 return next(at for at, (_, name) in enumerate(items) if name == node.names[0].text)
         return index
+
+
+def _needed(scalar: Scalar, known: Sequence[Scalar]) -> Iterator[Scalar]:
+    """The parts of a condition that it can be computed from: what is known, OVER calls, and columns."""
+    if scalar in known or isinstance(scalar, OverCall | InputRef):
+        yield scalar
+        return
+    for part in scalar.children:
+        yield from _needed(part, known)
+
+
+def _replaced(scalar: Scalar, rule: Callable[[Scalar], Scalar]) -> Scalar:
+    """The scalar in which the rule has replaced what it can, the largest parts first."""
+    found = rule(scalar)
+    if found is not scalar:
+        return found
+    return scalar.with_parts(Scalar, [_replaced(part, rule) for part in scalar.children])
 
 
 def ordinal(context: BindContext, node: sqle.SqlExpression, width: int) -> int | None:

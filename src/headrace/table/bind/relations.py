@@ -12,9 +12,21 @@ from headrace.table.bind.scopes import Correlation, Scope, Shared, Source
 from headrace.table.bind.table_functions import TableFunctionBinder, unnested
 from headrace.table.bind.tables import table_relation
 from headrace.table.catalog.objects import CatalogTable, CatalogView, ObjectPath
-from headrace.table.functions.types import BOOLEAN
-from headrace.table.logical.relations import Correlate, Hint, Join, JoinKind, Project, Relation, Unnest, Values
-from headrace.table.logical.scalars import Literal, Scalar
+from headrace.table.functions.types import BOOLEAN, TIMESTAMPS, is_in
+from headrace.table.logical.relations import (
+    Correlate,
+    Filter,
+    Hint,
+    Join,
+    JoinKind,
+    Project,
+    Relation,
+    Sample,
+    Snapshot,
+    Unnest,
+    Values,
+)
+from headrace.table.logical.scalars import Call, CorrelatedRef, InputRef, Literal, Scalar, conjuncts, input_refs
 from headrace.table.logical.schema import Schema
 from headrace.table.parse.tree import queries as sql
 from headrace.table.parse.tree.node import Name, Path, SqlNode
@@ -117,6 +129,24 @@ class RelationBinder:
             relation = renamed(relation, schema.names)
         return FromItem(relation, (Source(node.alias.text, schema),))
 
+    def _snapshot(self, node: sql.Snapshot) -> FromItem:
+        """A table at a time of the row to the left."""
+        item = self.bind(node.relation)
+        period = ExpressionBinder(self.queries, self._call_scope(), "FOR SYSTEM_TIME AS OF").bind(node.time)
+        if not is_in(period.type, TIMESTAMPS):
+            raise self.context.error(node.time, f"FOR SYSTEM_TIME AS OF expects a timestamp, and not {period.type}")
+        return replace(item, relation=Snapshot(item.relation, period))
+
+    def _sample(self, node: sql.TableSample) -> FromItem:
+        item = self.bind(node.relation)
+        sample = Sample(item.relation, node.is_bernoulli, str(node.percentage), node.seed)
+        return replace(item, relation=sample)
+
+    def _pivot(self, node: sql.Pivot | sql.Unpivot) -> FromItem:
+        self.bind(node.relation)
+        word = type(node).__name__.upper()
+        raise self.context.unplanned(node, f"{word} is not supported")
+
     # --- table functions ---------------------------------------------------------------------------------------------
 
     def _table_function(self, node: sql.TableFunction) -> FromItem:
@@ -148,6 +178,7 @@ class RelationBinder:
         scope = Scope(sources, pairs, self.context.correlation(), self.parent)
         shared, condition = self._join_condition(node, left, right, scope)
         if correlation.is_used:
+            self._check_temporal(node, right.relation, condition, width)
             relation = self._correlated(node, left.relation, right.relation, kind, correlation, condition)
         else:
             relation = Join(left.relation, right.relation, kind, condition)
@@ -194,8 +225,39 @@ class RelationBinder:
     ) -> Relation:
         if kind not in (JoinKind.INNER, JoinKind.LEFT):
             raise self.context.error(node, f"a lateral relation cannot be on the right of a {node.kind.value} JOIN")
-        relation = Correlate(left, right, correlation.name, kind, tuple(sorted(correlation.columns)))
-        return relation if condition == TRUE else self.queries.correlate_filter(relation, condition, node)
+        if condition != TRUE:
+            right = Filter(right, _inside(condition, left, correlation))
+        return Correlate(left, right, correlation.name, kind, tuple(sorted(correlation.columns)))
+
+    def _check_temporal(self, node: sql.JoinRelation, right: Relation, condition: Scalar, width: int) -> None:
+        """A temporal join needs a column of either side that are equal."""
+        if isinstance(right, Snapshot) and not any(_is_equality(each, width) for each in conjuncts(condition)):
+            self.context.defer(
+                node, "a temporal join needs columns of both sides that are equal", "Write ON left.key = right.key."
+            )
+
+
+def _is_equality(condition: Scalar, width: int) -> bool:
+    if not isinstance(condition, Call) or condition.function != "=":
+        return False
+    sides = [{index < width for index in input_refs(operand)} for operand in condition.operands]
+    return sorted(map(sorted, sides)) == [[False], [True]]
+
+
+def _inside(condition: Scalar, left: Relation, correlation: Correlation) -> Scalar:
+    """The condition of a lateral join, over the rows on the right alone."""
+    width = len(left.schema)
+
+    def moved(scalar: Scalar) -> Scalar:
+        if not isinstance(scalar, InputRef):
+            return scalar
+        if scalar.index >= width:
+            return replace(scalar, index=scalar.index - width)
+        correlation.columns.add(scalar.index)
+        name = left.schema[scalar.index].name
+        return CorrelatedRef(correlation.name, scalar.index, name, type=scalar.type, time=scalar.time)
+
+    return condition.transform(moved)
 
 
 def _takes_alias(node: sql.Relation) -> bool:
@@ -231,4 +293,8 @@ _RULES: Final[dict[type, _Rule]] = {
     sql.JoinRelation: RelationBinder._join,
     sql.TableFunction: RelationBinder._table_function,
     sql.Unnest: RelationBinder._unnest,
+    sql.Snapshot: RelationBinder._snapshot,
+    sql.TableSample: RelationBinder._sample,
+    sql.Pivot: RelationBinder._pivot,
+    sql.Unpivot: RelationBinder._pivot,
 }

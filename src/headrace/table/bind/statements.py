@@ -1,5 +1,7 @@
 """Statements that are planned: queries, and INSERT with what the sink wants of its rows."""
 
+from dataclasses import replace
+
 from headrace.table.bind.context import BindContext
 from headrace.table.bind.errors import misspelt
 from headrace.table.bind.expressions import ExpressionBinder
@@ -8,7 +10,7 @@ from headrace.table.bind.relations import RelationBinder
 from headrace.table.bind.scopes import Scope
 from headrace.table.catalog.objects import CatalogTable, CatalogView, Column, ColumnKind, ObjectPath
 from headrace.table.functions.casts import is_implicitly_castable
-from headrace.table.functions.types import with_nullability
+from headrace.table.functions.types import to_external, with_nullability
 from headrace.table.logical.relations import MetadataRead, Project, Relation, Sink
 from headrace.table.logical.scalars import Cast, InputRef, Literal, Scalar
 from headrace.table.logical.schema import Schema
@@ -23,6 +25,11 @@ def bind_query(context: BindContext, node: QueryExpression) -> Relation:
         SqlValidationError: when it names what is not there, or its types do not fit.
     """
     return QueryBinder(context).query(node)
+
+
+def result_schema(relation: Relation) -> Schema:
+    """The columns of a query's result, whose intervals have no fields of their own any more."""
+    return Schema(tuple(replace(column, type=to_external(column.type)) for column in relation.schema))
 
 
 def bind_insert(context: BindContext, node: Insert) -> Sink:

@@ -13,8 +13,15 @@ from headrace.common.logical_types import (
 from headrace.table.bind.errors import misspelt
 from headrace.table.bind.expressions import ExpressionBinder
 from headrace.table.bind.scopes import Scope
-from headrace.table.functions.types import INT, TIMESTAMPS, is_in, timestamp
-from headrace.table.logical.relations import Relation, Unnest, WindowKind, WindowTableFunction
+from headrace.table.functions.types import CHARACTERS, INT, TIMESTAMPS, is_in, timestamp
+from headrace.table.logical.relations import (
+    FromChangelog,
+    Relation,
+    ToChangelog,
+    Unnest,
+    WindowKind,
+    WindowTableFunction,
+)
 from headrace.table.logical.scalars import Literal
 from headrace.table.logical.schema import Field, Schema, TimeAttribute
 from headrace.table.parse.tree import expressions as sql
@@ -30,6 +37,7 @@ _PARAMETERS: Final = {
     "CUMULATE": ("DATA", "TIMECOL", "STEP", "SIZE", "OFFSET"),
     "SESSION": ("DATA", "TIMECOL", "GAP"),
 }
+_CHANGELOGS: Final = frozenset({"TO_CHANGELOG", "FROM_CHANGELOG"})
 _OPTIONAL: Final = "OFFSET"
 _STEPS: Final = ("SLIDE", "STEP")
 _MILLISECOND: Final = 1000
@@ -52,9 +60,52 @@ class TableFunctionBinder:
         """The rows that a call gives."""
         if node.name in _PARAMETERS:
             return self._window(node)
+        if node.name in _CHANGELOGS:
+            return self._changelog(node)
         raise self.context.error(
-            node.function, f"no table function '{node.function}' is known", misspelt(node.name, _PARAMETERS)
+            node.function,
+            f"no table function '{node.function}' is known",
+            misspelt(node.name, (*_PARAMETERS, *_CHANGELOGS)),
         )
+
+    # --- changelogs --------------------------------------------------------------------------------------------------
+
+    def _changelog(self, node: sql.Call) -> Relation:
+        """``TO_CHANGELOG(input => TABLE t)`` and ``FROM_CHANGELOG``."""
+        arguments = self._changelog_arguments(node)
+        source, partition_by = self._rows(node, arguments["input"])
+        if partition_by:
+            raise self.context.error(node, f"{node.name} takes rows one by one, without PARTITION BY")
+        column = self._kind_column(arguments.get("op"))
+        if node.name == "TO_CHANGELOG":
+            return ToChangelog(source, column)
+        if column not in source.schema.names:
+            raise self.context.error(node, f"column '{column}' not found", misspelt(column, source.schema.names))
+        index = source.schema.names.index(column)
+        kind = source.schema[index].type
+        if not is_in(kind, CHARACTERS):
+            raise self.context.error(node, f"column '{column}' is {kind}, and no text that says the kind of change")
+        return FromChangelog(source, index)
+
+    def _changelog_arguments(self, node: sql.Call) -> dict[str, sql.SqlExpression]:
+        found: dict[str, sql.SqlExpression] = {}
+        for argument, name in zip(node.arguments, ("input", "op", *map(str, range(len(node.arguments)))), strict=False):
+            is_named = isinstance(argument, sql.NamedArgument)
+            key = argument.name.text.lower() if isinstance(argument, sql.NamedArgument) else name
+            if key not in ("input", "op"):
+                advice = misspelt(key, ("input", "op")) if is_named else None
+                raise self.context.error(argument, f"{node.name} takes 'input' and 'op', and not this", advice)
+            found[key] = argument.value if isinstance(argument, sql.NamedArgument) else argument
+        if "input" not in found:
+            raise self.context.error(node, f"{node.name} needs a table", f"Write {node.name}(input => TABLE t).")
+        return found
+
+    def _kind_column(self, argument: sql.SqlExpression | None) -> str:
+        if argument is None:
+            return "op"
+        if not isinstance(argument, sql.Descriptor) or len(argument.columns) != 1:
+            raise self.context.error(argument, "op expects DESCRIPTOR(column)")
+        return argument.columns[0].names[-1].text
 
     # --- windows -----------------------------------------------------------------------------------------------------
 

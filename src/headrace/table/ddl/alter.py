@@ -8,7 +8,7 @@ from headrace.table.bind.context import BindContext
 from headrace.table.bind.errors import misspelt
 from headrace.table.catalog.objects import CatalogTable, CatalogView, Column, ColumnKind, ObjectPath, PrimaryKey
 from headrace.table.ddl.columns import TableBinder
-from headrace.table.ddl.tables import view_of
+from headrace.table.ddl.tables import view_of, without_watermark
 from headrace.table.parse.parser import parse_expression
 from headrace.table.parse.tree import definitions as sql
 from headrace.table.parse.tree.expressions import Identifier
@@ -123,7 +123,7 @@ class _Alteration:
             return replace(self.table, primary_key=None)
         if action.part is sql.DroppedPart.WATERMARK:
             self.expect(action, self.table.watermark, "watermark")
-            return self.without_watermark()
+            return without_watermark(self.table)
         self.expect(action, self.table.distribution, "distribution")
         return replace(self.table, distribution=None)
 
@@ -168,7 +168,7 @@ class _Alteration:
                 self.table = replace(self.table, primary_key=None)
             elif isinstance(element, sql.Watermark):
                 self.expect(element, self.table.watermark, "watermark")
-                self.table = self.without_watermark()
+                self.table = without_watermark(self.table)
             elif isinstance(element, sql.TableDistribution):
                 self.expect(element, self.table.distribution, "distribution")
 
@@ -191,13 +191,6 @@ class _Alteration:
         rest = [column for column in self.table.columns if column is not moved]
         at = 0 if place.after is None else rest.index(self.existing(place.after)) + 1
         self.table = replace(self.table, columns=(*rest[:at], moved, *rest[at:]))
-
-    def without_watermark(self) -> CatalogTable:
-        """The table without its watermark, whose column is no time attribute then."""
-        assert self.table.watermark is not None
-        rowtime = self.table.watermark.column
-        columns = tuple(replace(each, time=None) if each.name == rowtime else each for each in self.table.columns)
-        return replace(self.table, columns=columns, watermark=None)
 
     def expect(self, node: SqlNode, part: object, word: str) -> None:
         """Refuse an action on what the table does not have."""

@@ -64,7 +64,8 @@ def use_catalog(context: BindContext, node: st.UseCatalog) -> None:
     """``USE CATALOG``: its first database becomes the current one."""
     catalogs, name = context.catalogs, node.catalog.text
     if name not in catalogs.catalogs:
-        raise context.missing_catalog(node.catalog, name)
+        advice = misspelt(name, catalogs.catalogs)
+        raise context.unplanned(node.catalog, f"catalog '{name}' does not exist", advice)
     catalogs.catalog = name
     catalogs.database = next(iter(catalogs.catalogs[name].databases()), None)
 
@@ -128,10 +129,10 @@ def drop_database(context: BindContext, node: sql.Drop) -> None:
             return
         existing_database(context, node.path)
     if (catalog, name) == (context.catalogs.catalog, context.catalogs.database):
-        raise context.error(node.path, f"database '{name}' is in use", "USE another one first.")
+        raise context.unplanned(node.path, f"database '{name}' is in use", "USE another one first.")
     found = context.catalogs.catalogs[catalog]
     if found.tables(name) and not node.cascade:
-        raise context.error(node.path, f"database '{catalog}.{name}' is not empty", "Write CASCADE to drop all in it.")
+        raise context.unplanned(node.path, f"database '{name}' is not empty", "Write CASCADE to drop all in it.")
     found.drop_database(name)
 
 

@@ -132,6 +132,9 @@ def like(context: BindContext, node: sql.CreateTable) -> CatalogTable:
     strategies = _strategies(context, node.like)
     taken = _taken(base, strategies)
     _check_conflicts(context, node, taken, strategies)
+    overwrites = strategies[sql.LikeFeature.WATERMARKS] is sql.MergingStrategy.OVERWRITING
+    if overwrites and any(isinstance(element, sql.Watermark) for element in node.elements):
+        taken = without_watermark(taken)
     binder = TableBinder(context, taken)
     binder.create(node)
     return replace(
@@ -164,8 +167,8 @@ def _taken(base: CatalogTable, strategies: dict[sql.LikeFeature, sql.MergingStra
     kinds = {ColumnKind.COMPUTED: sql.LikeFeature.GENERATED, ColumnKind.METADATA: sql.LikeFeature.METADATA}
     columns = tuple(column for column in base.columns if kinds.get(column.kind) not in out)
     if sql.LikeFeature.WATERMARKS in out:
-        rowtime = base.watermark.column if base.watermark is not None else None
-        columns = tuple(replace(each, time=None) if each.name == rowtime else each for each in columns)
+        names = {column.name for column in columns}
+        columns = tuple(each for each in without_watermark(base).columns if each.name in names)
     distribution: Distribution | None = None if sql.LikeFeature.DISTRIBUTION in out else base.distribution
     return replace(
         base,
@@ -177,6 +180,13 @@ def _taken(base: CatalogTable, strategies: dict[sql.LikeFeature, sql.MergingStra
         partition_keys=() if sql.LikeFeature.PARTITIONS in out else base.partition_keys,
         distribution=distribution,
     )
+
+
+def without_watermark(table: CatalogTable) -> CatalogTable:
+    """The table without its watermark, whose column is no time attribute then."""
+    rowtime = table.watermark.column if table.watermark is not None else None
+    columns = tuple(replace(each, time=None) if each.name == rowtime else each for each in table.columns)
+    return replace(table, columns=columns, watermark=None)
 
 
 def _check_conflicts(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from headrace.table.bind import result_schema
 from headrace.table.logical.relations import Relation
 from headrace.table.logical.schema import Schema
 
@@ -30,7 +31,7 @@ class Table:
 
     def get_resolved_schema(self) -> Schema:
         """The columns of its rows."""
-        return self._relation.schema
+        return result_schema(self._relation)
 
     def execute(self) -> TableResult:
         """Run the query."""

@@ -11,7 +11,7 @@ from headrace.datastream.streams.sinks import CloseableIterator, Handover
 from headrace.graph.specs import SinkSpec
 from headrace.graph.stream_graph import StreamGraph
 from headrace.table.bind.context import BindContext
-from headrace.table.bind.statements import bind_query
+from headrace.table.bind.statements import bind_query, result_schema
 from headrace.table.catalog.manager import CatalogManager
 from headrace.table.catalog.objects import CatalogTable
 from headrace.table.environment.explaining import plan_text
@@ -157,7 +157,7 @@ class TableEnvironment:
         rows: CloseableIterator[Changes] = CloseableIterator(handover)
         client = submit(graph, self._job_configuration(), None)
         rows.begin(client, is_alone=True)
-        return TableResult(relation.schema, record_type(plan[0].schema), rows, client=client, handover=rows)
+        return TableResult(result_schema(relation), record_type(plan[0].schema), rows, client=client, handover=rows)
 
     def run_inserts(self, relations: Sequence[Relation]) -> TableResult:
         """Start one job of statements that write into tables.

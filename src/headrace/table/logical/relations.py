@@ -6,7 +6,7 @@ from enum import Enum
 from functools import cached_property
 from typing import Any
 
-from headrace.common.logical_types import LogicalType
+from headrace.common.logical_types import LogicalType, string
 from headrace.table.logical.node import LogicalNode, Part, transform, walk
 from headrace.table.logical.scalars import (
     AggregateCall,
@@ -338,6 +338,54 @@ class Snapshot(Relation):
     @property
     def schema(self) -> Schema:
         return self.input.schema
+
+
+@dataclass(frozen=True)
+class Sample(Relation):
+    """``TABLESAMPLE``: rows by chance, each with the same probability, or in blocks.
+
+    Attributes:
+        percentage: how many of a hundred rows, as a text.
+        seed: of ``REPEATABLE``.
+    """
+
+    input: Relation
+    is_bernoulli: bool
+    percentage: str
+    seed: int | None = None
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+
+@dataclass(frozen=True)
+class ToChangelog(Relation):
+    """``TO_CHANGELOG``: every change as an appended row, with its kind as a text in a column before the others."""
+
+    input: Relation
+    kind_column: str = "op"
+
+    @cached_property
+    def schema(self) -> Schema:
+        return Schema((Field(self.kind_column, string()), *map(Field.materialized, self.input.schema)))
+
+
+@dataclass(frozen=True)
+class FromChangelog(Relation):
+    """``FROM_CHANGELOG``: appended rows as the changes that a column of theirs says they are.
+
+    Attributes:
+        kind_column: the index of that column, which the result does not have.
+    """
+
+    input: Relation
+    kind_column: int
+
+    @cached_property
+    def schema(self) -> Schema:
+        fields = [field for at, field in enumerate(self.input.schema) if at != self.kind_column]
+        return Schema(tuple(fields))
 
 
 # --- several inputs --------------------------------------------------------------------------------------------------
