@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -15,7 +16,7 @@ from headrace.common.config_options import ConfigOption, boolean
 from headrace.common.logical_types import AtomicType, LogicalType, MapType, RowType, TypeRoot, bigint, string
 from headrace.common.typeinfo import TypeInformation
 from headrace.common.typeinfo.types import type_of_logical
-from headrace.connectors.driver_sink import DriverSink, EncodedRecords, Receiver
+from headrace.connectors.driver_sink import DriverSink, EncodedRecords
 from headrace.connectors.sink import Sink
 from headrace.connectors.source import (
     Boundedness,
@@ -150,17 +151,13 @@ class OracleTableSink(TableSink):
         return METADATA
 
     def create_sink(self, metadata: Sequence[str]) -> Sink:
-        return DriverSink(_Recorded(self.table))
+        return DriverSink(partial(_record, SCRIPT.sinks.setdefault(self.table, [])))
 
 
-class _Recorded(Receiver):
-    def __init__(self, table: str) -> None:
-        super().__init__()
-        self._rows = SCRIPT.sinks.setdefault(table, [])
-
-    def take(self, records: Sequence[EncodedRecords], type_: TypeInformation) -> None:
-        for part in records:
-            self._rows.append((part.as_columns(type_), np.frombuffer(part.kinds, np.int8) if part.kinds else None))
+def _record(
+    rows: list[tuple[pa.RecordBatch, Kinds | None]], records: Sequence[EncodedRecords], type_: TypeInformation
+) -> None:
+    rows += [(part.as_columns(type_), np.frombuffer(part.kinds, np.int8) if part.kinds else None) for part in records]
 
 
 class OracleSource(Source[Any]):
