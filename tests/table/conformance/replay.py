@@ -80,7 +80,7 @@ def _step(tables: TableEnvironment, case: Case, statement: str, one_by_one: bool
         return _outcome(tables, case, statement, result, script)
     except HeadraceError as error:
         if phase != "runtime":
-            is_plan = isinstance(error, PlanningError | SqlPlanError)
+            is_plan = isinstance(error, PlanningError)
             phase = "parse" if isinstance(error, SqlParseError) else "plan" if is_plan else "validate"
         return {"kind": "error", "phase": phase, "message": f"{type(error).__name__}: {error}"}
 
