@@ -15,7 +15,6 @@ from headrace.common.errors import HeadraceError
 from headrace.common.logical_types import LogicalType
 from headrace.common.types import RowKind
 from headrace.table import EnvironmentSettings, TableEnvironment
-from headrace.table.bind.errors import SqlPlanError
 from headrace.table.logical.schema import Schema
 from headrace.table.parse import SqlParseError
 from headrace.table.physical.errors import PlanningError
