@@ -48,6 +48,20 @@ def is_aggregate(node: SqlNode) -> bool:
     return isinstance(node, json.JsonObject | json.JsonArray) and node.is_aggregate
 
 
+def _is_window_part(node: SqlNode) -> bool:
+    """Return whether a node asks for a part of a group window: ``TUMBLE_START(...)``."""
+    if not isinstance(node, sql.Call):
+        return False
+    window, _, part = node.name.partition("_")
+    return part in GROUP_WINDOW_PARTS and window in GROUP_WINDOWS
+
+
+def _has_window_part(node: SqlNode) -> bool:
+    return _is_window_part(node) or (
+        not isinstance(node, QueryExpression) and any(map(_has_window_part, children(node)))
+    )
+
+
 class GroupBinder(ExpressionBinder):
     """Binds expressions over the rows of an aggregation.
 
@@ -154,8 +168,8 @@ class GroupBinder(ExpressionBinder):
         return super().bind(node)
 
     def function_call(self, node: sql.Call) -> Scalar:
-        window, _, part = node.name.partition("_")
-        if part in GROUP_WINDOW_PARTS and window in GROUP_WINDOWS:
+        if _is_window_part(node):
+            window, _, part = node.name.partition("_")
             return self._window_part(node, window, part)
         return super().function_call(node)
 
@@ -176,7 +190,7 @@ class GroupBinder(ExpressionBinder):
     def _is_same(self, node: sql.SqlExpression, key: sql.SqlExpression, scalar: Scalar) -> bool:
         if node == key:
             return True
-        return not has_aggregate(node) and self.inner.bind(node) == scalar
+        return not has_aggregate(node) and not _has_window_part(node) and self.inner.bind(node) == scalar
 
     def _group_column(self, scalar: Scalar) -> Scalar:
         index = self.inputs.index(scalar)

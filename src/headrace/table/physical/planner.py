@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from headrace.common.configuration import Configuration
 from headrace.graph.stream_graph import StreamGraph
 from headrace.table.logical.relations import Relation
-from headrace.table.physical import aggregates, correlates, over, ranks, sorts, windows  # noqa: F401 - their conversions
+from headrace.table.physical import (  # noqa: F401 - their conversions
+    aggregates,
+    correlates,
+    group_windows,
+    over,
+    ranks,
+    sorts,
+    windows,
+)
 from headrace.table.physical.changelog import ChangelogInference, infer_sink
 from headrace.table.physical.changelog_rules import UpdateKind
 from headrace.table.physical.changes import DropUpdateBefore

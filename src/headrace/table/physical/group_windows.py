@@ -1,0 +1,162 @@
+"""Physical nodes for ``GROUP BY TUMBLE(...)`` and its like."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar, Final
+
+from headrace.common.config_options import boolean, duration
+from headrace.graph.table_window_specs import TableWindowSpec
+from headrace.table.logical.relations import WindowKind
+from headrace.table.logical.scalars import AggregateCall, Call, InputRef, Scalar
+from headrace.table.logical.schema import Field, Schema, TimeAttribute
+from headrace.table.physical.aggregates import GroupAggregate, call_text, operation
+from headrace.table.physical.basic import Calc, Exchange
+from headrace.table.physical.changelog_rules import ChangelogRule, Modify, with_before
+from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
+from headrace.table.physical.errors import PlanningError
+from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text, unique_names
+from headrace.table.physical.translation import GraphBuilder, by_key
+from headrace.table.physical.windows import Window, WindowTableFunction
+from headrace.table.rules import group_windows as rules
+from headrace.windowing.definition import AccumulationMode
+
+_PARTS: Final = ("w$start", "w$end", "w$rowtime", "w$proctime")
+_NAMES: Final = {
+    WindowKind.TUMBLE: "TumblingGroupWindow",
+    WindowKind.HOP: "SlidingGroupWindow",
+    WindowKind.SESSION: "SessionGroupWindow",
+}
+
+
+@dataclass(frozen=True)
+class GroupWindowAggregate(PhysicalNode):
+    """Aggregates of the rows of each window and group; start, end and last moment of the window come behind.
+
+    Attributes:
+        window: the windows.
+        time_column: the column of times.
+        group: the columns that rows are grouped by beside their window.
+        lateness: for how many milliseconds after its end a window takes late rows, and shows its result again.
+    """
+
+    name: ClassVar[str] = "GroupWindowAggregate"
+    changelog: ClassVar[ChangelogRule] = ChangelogRule(
+        lambda node, _: Modify.UPDATE if node.lateness else Modify.INSERT, needs=with_before, adapts=True
+    )
+    input: PhysicalNode
+    window: Window
+    time_column: int
+    group: tuple[int, ...]
+    calls: tuple[AggregateCall, ...]
+    names: tuple[str, ...]
+    columns: tuple[Field, ...]
+    lateness: int
+
+    @cached_property
+    def schema(self) -> Schema:
+        given = self.input.schema
+        fields = [given[index] for index in self.group] + [Field("", call.type) for call in self.calls]
+        return Schema((*fields, *self.columns)).renamed(unique_names((*self.names, *_PARTS[:3])))
+
+    def terms(self, text: ScalarText) -> Terms:
+        names = self.input.schema.names
+        keys = [names[index] for index in self.group]
+        if keys:
+            yield "groupBy", names_text(keys)
+        sizes = [self.window.size] if self.window.step is None else [self.window.size, self.window.step]
+        shown = ", ".join(["'w$", names[self.time_column], *map(str, sizes)])
+        yield "window", f"{_NAMES[self.window.kind]}({shown})"
+        yield "properties", names_text(_PARTS)
+        calls = zip(self.calls, self.names[len(self.group) :], strict=True)
+        selected = [f"{call_text(call, names, retracts=False)} AS {name}" for call, name in calls]
+        parts = [f"{part}('w$) AS w${part}" for part in ("start", "end", "rowtime", "proctime")]
+        yield "select", names_text([*keys, *selected, *parts])
+
+    def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
+        width, names = len(self.group), self.schema.names
+        definition = self.window.definition
+        if self.lateness:
+            mode = AccumulationMode.ACCUMULATING_AND_RETRACTING
+            definition = replace(definition, allowed_lateness=self.lateness, accumulation_mode=mode)
+        called = names[width : width + len(self.calls)]
+        spec = TableWindowSpec(
+            definition,
+            tuple(operation(call, name, self.input) for call, name in zip(self.calls, called, strict=True)),
+            windows=self.window.columnar,
+            time_field=self.time_column,
+            time_type=self.columns[2].type,
+            zone=self.window.zone(builder),
+            retracts=not self.input.mode.is_insert_only,
+            names=names[-3:],
+        )
+        return builder.add(spec, self.name, by_key(inputs[0], self.input.schema, self.group))
+
+
+@conversion_rule(rules.GroupWindowAggregate)
+def _group_window(relation: rules.GroupWindowAggregate, context: ConversionContext) -> PhysicalNode:
+    if relation.problem:
+        raise PlanningError(relation.problem)
+    source = converted(relation.input, context)
+    time = source.schema[relation.time_column]
+    if time.time is TimeAttribute.PROCTIME:
+        raise PlanningError(f"windows of processing time cannot be executed yet: {time.name} is a processing time")
+    window = Window(relation.kind, relation.size, relation.step, 0, time.type)
+    keys = tuple(index for place, index in enumerate(relation.group) if place != relation.window)
+    names = tuple(name for place, name in enumerate(relation.names) if place != relation.window)
+    end, row_time, _ = relation.parts_columns
+    columns = (end, end, row_time)
+    if context.is_batch:
+        return _with_parts(relation, _bounded(source, window, relation, keys, names, columns), len(keys))
+    node = GroupWindowAggregate(
+        Exchange(source, keys), window, relation.time_column, keys, relation.calls, names, columns, _lateness(context)
+    )
+    return _with_parts(relation, node, len(keys))
+
+
+def _bounded(
+    source: PhysicalNode,
+    window: Window,
+    relation: rules.GroupWindowAggregate,
+    keys: tuple[int, ...],
+    names: tuple[str, ...],
+    columns: tuple[Field, ...],
+) -> PhysicalNode:
+    """Aggregates by the windows of rows that are all there, in the order of those of :class:`GroupWindowAggregate`."""
+    if window.is_session:
+        raise PlanningError("Unaligned windows like session are not supported in batch mode yet.")
+    named = tuple(field.named(name) for field, name in zip(columns, _PARTS, strict=False))
+    function = WindowTableFunction(source, window, relation.time_column, named)
+    width = len(source.schema)
+    group = (*keys, width, width + 1, width + 2)
+    grouped = GroupAggregate(
+        Exchange(function, group), group, relation.calls, (*names[: len(keys)], *_PARTS[:3], *names[len(keys) :])
+    )
+    places = [*range(len(keys)), *range(len(keys) + 3, len(group) + len(relation.calls)), *range(len(keys), len(group))]
+    fields = [grouped.schema[place] for place in places]
+    refs = tuple(InputRef(at, type=field.type, time=field.time) for at, field in zip(places, fields, strict=True))
+    return Calc(grouped, refs, tuple(field.name for field in fields))
+
+
+def _lateness(context: ConversionContext) -> int:
+    settings = context.settings
+    if boolean(settings.get_string("table.exec.emit.early-fire.enabled", "false")):
+        raise PlanningError("table.exec.emit.early-fire.enabled: windows cannot show results before they end yet")
+    is_late = boolean(settings.get_string("table.exec.emit.late-fire.enabled", "false"))
+    lateness = settings.get_string("table.exec.emit.allow-lateness", "0 ms")
+    return duration(lateness) if is_late and not context.is_batch else 0
+
+
+def _with_parts(relation: rules.GroupWindowAggregate, node: PhysicalNode, keys: int) -> PhysicalNode:
+    """The columns of the relation, of which the node has those of the window behind the others."""
+    width, schema = keys + len(relation.calls), relation.schema
+    places = [*range(width)]
+    places.insert(relation.window, width)
+    places += [width + 1, width + 2]
+    columns: list[Scalar] = [
+        InputRef(place, type=schema[at].type, time=schema[at].time) for at, place in enumerate(places)
+    ]
+    columns.append(Call("PROCTIME", (), type=schema[-1].type, time=TimeAttribute.PROCTIME))
+    return Calc(node, tuple(columns), unique_names((*relation.names, *_PARTS[1:])))
