@@ -71,5 +71,5 @@ class BindContext:
         return replace(self, source=SqlSource(text), expansions=Expansions(), view_depth=self.view_depth + 1)
 
     def correlation(self) -> Correlation:
-        """A new name for rows that subqueries refer to."""
-        return Correlation(f"$cor{next(self.numbers)}")
+        """How subqueries refer to the rows of a scope."""
+        return Correlation(self.numbers)

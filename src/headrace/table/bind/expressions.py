@@ -25,6 +25,7 @@ from headrace.table.functions.types import (
     root_of,
     with_nullability,
 )
+from headrace.table.logical.relations import Project
 from headrace.table.logical.scalars import (
     Branch,
     Call,
@@ -299,6 +300,8 @@ class ExpressionBinder(CallBinder):
     def _exists(self, node: sql.Exists) -> Scalar:
         relation = self.queries.subquery(node.query, self.scope)
         kind = SubqueryKind.UNIQUE if node.is_unique else SubqueryKind.EXISTS
+        if kind is SubqueryKind.EXISTS and isinstance(relation, Project):
+            relation = relation.input  # whatever is selected, the rows are there
         return Subquery(kind, relation, type=BOOLEAN.not_null())
 
     def _scalar_query(self, node: sql.ScalarQuery) -> Scalar:

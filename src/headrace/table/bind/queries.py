@@ -10,7 +10,7 @@ from headrace.table.bind.context import BindContext
 from headrace.table.bind.expansion import place
 from headrace.table.bind.expressions import ExpressionBinder
 from headrace.table.bind.relations import FromItem, RelationBinder, renamed
-from headrace.table.bind.scopes import Scope, Source
+from headrace.table.bind.scopes import Correlation, Scope, Source
 from headrace.table.catalog.objects import CatalogView, ObjectPath
 from headrace.table.functions.types import INT, least_restrictive, root_of, with_nullability
 from headrace.table.logical.relations import (
@@ -101,19 +101,20 @@ class QueryBinder:
 
     def select(self, node: sql.SelectQuery, parent: Scope | None, order_by: Sequence[sqle.OrderItem]) -> Selected:
         """SELECT with what its ORDER BY needs."""
-        item = self._from(node.relation, parent)
+        hints = tuple(Hint(hint.name.text.upper(), hint.options, hint.items) for hint in node.hints)
+        item = self._from(node.relation, parent, hints)
         correlation = self.context.correlation()
         scope = Scope(item.sources, item.relation.schema, correlation, parent, item.shared)
         relation = item.relation
         if node.where is not None:
             condition = ExpressionBinder(self, scope, "WHERE").condition(node.where)
-            relation = filtered(relation, condition, correlation.name)
+            relation = filtered(relation, condition, correlation)
         windows = {window.name.text: window.window for window in node.windows}
         return _SelectBinder(self, node, scope, windows).bind(relation, order_by)
 
-    def _from(self, node: sql.Relation | None, parent: Scope | None) -> FromItem:
+    def _from(self, node: sql.Relation | None, parent: Scope | None, hints: tuple[Hint, ...] = ()) -> FromItem:
         if node is not None:
-            return RelationBinder(self, parent).bind(node)
+            return RelationBinder(self, parent, hints).bind(node)
         one = Values(((Literal(0, type=INT.not_null()),),), Schema((Field("ZERO", INT.not_null()),)))
         return FromItem(one, (Source(None, Schema(())),))
 
@@ -258,7 +259,7 @@ class _SelectBinder:
             names = {scalar.index: name for scalar, name in reversed(items) if isinstance(scalar, InputRef)}
             relation = self.groups.relation(relation, names, hints)
         if having is not None:
-            relation = filtered(relation, having, self.scope.correlation.name)
+            relation = filtered(relation, having, self.scope.correlation)
         names_of = unique_names([*(name for _, name in items), *("EXPR$0" for _ in extra)])
         expressions = (*(scalar for scalar, _ in items), *extra)
         relation = self._qualified(relation, qualify, expressions, names_of, hints)
@@ -283,7 +284,8 @@ class _SelectBinder:
         """The projection; above an aggregation none that would change nothing but names."""
         if isinstance(relation, Aggregate) and _is_identity(expressions, len(relation.schema)):
             return replace(relation, names=names)
-        return Project(relation, expressions, names, hints if self.groups is None else ())
+        correlation = correlation_of(expressions, self.scope.correlation)
+        return Project(relation, expressions, names, hints if self.groups is None else (), correlation=correlation)
 
     def _distinct(self, relation: Relation, width: int) -> Relation:
         if len(relation.schema) > width:
@@ -437,12 +439,17 @@ def ordinal(context: BindContext, node: sqle.SqlExpression, width: int) -> int |
     return node.value - 1
 
 
-def filtered(relation: Relation, condition: Scalar, correlation: str | None) -> Relation:
+def filtered(relation: Relation, condition: Scalar, correlation: Correlation) -> Relation:
     """The rows of which a condition is true; all of them where it always is."""
     if isinstance(condition, Literal) and condition.value is True:
         return relation
-    correlated = any(isinstance(each, Subquery) for each in condition.walk())
-    return Filter(relation, condition, correlation if correlated else None)
+    return Filter(relation, condition, correlation_of((condition,), correlation))
+
+
+def correlation_of(scalars: Sequence[Scalar], correlation: Correlation) -> str | None:
+    """The name by which subqueries in these scalars refer to the row; None when none does."""
+    subqueries = any(isinstance(each, Subquery) for scalar in scalars for each in scalar.walk())
+    return correlation.name if subqueries and correlation.is_used else None
 
 
 def refuse_null(context: BindContext, node: SqlNode, scalar: Scalar) -> None:

@@ -22,6 +22,7 @@ from headrace.table.logical.relations import (
     Project,
     Relation,
     Sample,
+    Scan,
     Snapshot,
     Unnest,
     Values,
@@ -46,6 +47,11 @@ _KINDS: Final = {
 }
 
 
+_JOIN_HINTS: Final = frozenset(
+    {"BROADCAST", "SHUFFLE_HASH", "SHUFFLE_MERGE", "NEST_LOOP", "LOOKUP", "MULTI_JOIN", "STATE_TTL"}
+)
+
+
 @dataclass(frozen=True)
 class FromItem:
     """A relation of FROM with the names of its columns."""
@@ -61,10 +67,12 @@ class RelationBinder:
     Args:
         queries: what binds queries.
         parent: the scope of the query around.
+        hints: of SELECT, of which joins have those that are for them.
     """
 
-    def __init__(self, queries: "QueryBinder", parent: Scope | None) -> None:
+    def __init__(self, queries: "QueryBinder", parent: Scope | None, hints: tuple[Hint, ...] = ()) -> None:
         self.queries = queries
+        self.hints = tuple(hint for hint in hints if hint.name in _JOIN_HINTS)
         self.context: BindContext = queries.context
         self.parent = parent
 
@@ -117,6 +125,8 @@ class RelationBinder:
     def _aliased(self, node: sql.AliasedRelation) -> FromItem:
         item = self.bind(node.relation)
         relation, schema = item.relation, item.relation.schema
+        if isinstance(relation, Scan) and any(hint.name != "STATE_TTL" for hint in self.hints):
+            relation = replace(relation, hints=(*relation.hints, Hint("ALIAS", items=(node.alias.text,))))
         if node.columns:
             if len(node.columns) != len(schema):
                 raise self.context.error(
@@ -167,7 +177,9 @@ class RelationBinder:
         left = self.bind(node.left)
         correlation = self.context.correlation()
         outer = Scope(left.sources, left.relation.schema, correlation, self.parent, left.shared)
-        right = RelationBinder(self.queries, outer if _may_correlate(node.right) else self.parent).bind(node.right)
+        right = RelationBinder(self.queries, outer if _may_correlate(node.right) else self.parent, self.hints).bind(
+            node.right
+        )
         return self._joined(node, left, right, correlation)
 
     def _joined(self, node: sql.JoinRelation, left: FromItem, right: FromItem, correlation: Correlation) -> FromItem:
@@ -181,7 +193,7 @@ class RelationBinder:
             self._check_temporal(node, right.relation, condition, width)
             relation = self._correlated(node, left.relation, right.relation, kind, correlation, condition)
         else:
-            relation = Join(left.relation, right.relation, kind, condition)
+            relation = Join(left.relation, right.relation, kind, condition, self.hints)
         moved = tuple(replace(each, left=each.left + width, right=each.right + width) for each in right.shared)
         return FromItem(relation, sources, left.shared + moved + shared)
 
@@ -227,7 +239,7 @@ class RelationBinder:
             raise self.context.error(node, f"a lateral relation cannot be on the right of a {node.kind.value} JOIN")
         if condition != TRUE:
             right = Filter(right, _inside(condition, left, correlation))
-        return Correlate(left, right, correlation.name, kind, tuple(sorted(correlation.columns)))
+        return Correlate(left, right, correlation.name, kind, tuple(sorted(correlation.columns)), self.hints)
 
     def _check_temporal(self, node: sql.JoinRelation, right: Relation, condition: Scalar, width: int) -> None:
         """A temporal join needs a column of either side that are equal."""

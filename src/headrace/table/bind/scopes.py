@@ -1,7 +1,7 @@
 """Scopes: which columns a name may stand for, here and in the queries around."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from headrace.table.bind.errors import invalid, misspelt
 from headrace.table.catalog.objects import ObjectPath
@@ -37,13 +37,29 @@ class Source:
         return self.path is not None and self.alias == self.path.name and names == self.path[-len(names) :]
 
 
-@dataclass(slots=True)
 class Correlation:
-    """The name by which subqueries refer to rows of a scope, once they do."""
+    """How subqueries refer to rows of a scope: it gets its name when the first one does.
 
-    name: str
-    is_used: bool = False
-    columns: set[int] = field(default_factory=set)
+    Attributes:
+        columns: the columns of the row that they refer to.
+    """
+
+    def __init__(self, numbers: Iterator[int]) -> None:
+        self._numbers = numbers
+        self._name: str | None = None
+        self.columns: set[int] = set()
+
+    @property
+    def is_used(self) -> bool:
+        """Return whether a subquery refers to the row."""
+        return self._name is not None
+
+    @property
+    def name(self) -> str:
+        """The name by which they refer to it."""
+        if self._name is None:
+            self._name = f"$cor{next(self._numbers)}"
+        return self._name
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +160,6 @@ def _resolved(scope: Scope, source: SqlSource, node: SqlNode, texts: tuple[str, 
             index, taken = matches[0]
             if outer is scope:
                 return Found(scope.column(index), taken, scope.source_of(index))
-            outer.correlation.is_used = True
             outer.correlation.columns.add(index)
             column = outer.row[index]
             name = outer.correlation.name

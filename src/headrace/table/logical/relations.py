@@ -142,6 +142,7 @@ class Project(Relation):
 
     Attributes:
         is_of_table: whether it gives the columns of a table that its connector does not: it belongs to the table.
+        correlation: the name by which subqueries in the expressions refer to the row; None when they do not.
     """
 
     input: Relation
@@ -149,6 +150,7 @@ class Project(Relation):
     names: tuple[str, ...]
     hints: tuple[Hint, ...] = ()
     is_of_table: bool = False
+    correlation: str | None = None
 
     @cached_property
     def schema(self) -> Schema:

@@ -45,6 +45,8 @@ def _scan(scan: logical.Scan) -> Terms:
     if scan.metadata:
         parts = [_table([*scan.path, f"metadata=[{', '.join(read.key for read in scan.metadata)}]"])]
     yield "table", ", ".join(parts)
+    if scan.hints:
+        yield "hints", f"[{', '.join(_hint(hint, '[]') for hint in scan.hints)}]"
 
 
 def _values(values: logical.Values) -> Terms:
@@ -59,6 +61,8 @@ def _watermark(assigner: logical.WatermarkAssigner) -> Terms:
 
 def _project(project: logical.Project) -> Terms:
     yield from zip(unique_names(project.names), map(_text, project.expressions), strict=True)
+    if project.correlation is not None:
+        yield "variablesSet", f"[{project.correlation}]"
 
 
 def _filter(relation: logical.Filter) -> Terms:
@@ -130,6 +134,35 @@ def _table_function(scan: logical.TableFunctionScan) -> Terms:
 def _join(join: logical.Join) -> Terms:
     yield "condition", _text(join.condition)
     yield "joinType", join.kind.value
+    for hint in join.hints:
+        yield ("stateTtlHints" if hint.name == "STATE_TTL" else "joinHints"), f"[{_hint(hint, '[0]')}]"
+
+
+def _hint(hint: logical.Hint, path: str) -> str:
+    pairs = ", ".join(f"{key}={value}" for key, value in sorted(hint.options))
+    given = f"{{{pairs}}}" if hint.options else f"[{', '.join(hint.items)}]"
+    return f"[{hint.name} inheritPath:{path} options:{given}]"
+
+
+def _to_changelog(node: logical.ToChangelog) -> Terms:
+    yield "invocation", f"TO_CHANGELOG(TABLE(#0), {_defaults(node.kind_column, 4)})"
+    yield "rowType", f"[{_row_type(node)}]"
+
+
+def _from_changelog(node: logical.FromChangelog) -> Terms:
+    yield "invocation", f"FROM_CHANGELOG(TABLE(#0), {_defaults(node.input.schema.names[node.kind_column], 4)})"
+    yield "rowType", f"[{_row_type(node)}]"
+
+
+def _defaults(column: str, count: int) -> str:
+    first = "DEFAULT()" if column == "op" else f"DESCRIPTOR(_UTF-16LE'{column}')"
+    return ", ".join([first, *["DEFAULT()"] * (count - 1)])
+
+
+def _sample(sample: logical.Sample) -> Terms:
+    yield "mode", "bernoulli" if sample.is_bernoulli else "system"
+    yield "rate", f"{float(sample.percentage) / 100}"
+    yield "repeatableSeed", "-" if sample.seed is None else str(sample.seed)
 
 
 def _correlate(correlate: logical.Correlate) -> Terms:
@@ -164,5 +197,8 @@ _TERMS: Final[dict[type[Relation], tuple[str, Callable[[Any], Terms]]]] = {
     logical.Join: ("LogicalJoin", _join),
     logical.Correlate: ("LogicalCorrelate", _correlate),
     logical.SetOperation: ("LogicalUnion", _all),
+    logical.ToChangelog: ("LogicalTableFunctionScan", _to_changelog),
+    logical.FromChangelog: ("LogicalTableFunctionScan", _from_changelog),
+    logical.Sample: ("Sample", _sample),
     logical.Sink: ("LogicalSink", _sink),
 }

@@ -95,6 +95,8 @@ class CalciteText:
         return self.literal(operand)
 
     def _cast(self, cast: Cast) -> str:
+        if cast.is_implicit:
+            return self(cast.operand)
         name = "TRY_CAST" if cast.is_try else "CAST"
         return f"{name}({self(cast.operand)}):{calcite_type(cast.type, nullability=True)}"
 
@@ -168,6 +170,8 @@ def calcite_text(scalar: Scalar, names: Sequence[str]) -> str:
 
 class _PhysicalText(CalciteText):
     def _cast(self, cast: Cast) -> str:
+        if cast.is_implicit:
+            return self(cast.operand)
         name = "TRY_CAST" if cast.is_try else "CAST"
         return f"{name}({self(cast.operand)} AS {cast_type(cast.type)})"
 
@@ -199,6 +203,8 @@ def _infix_case(case: Case, text: Text) -> str:
 
 
 def _infix_cast(cast: Cast, text: Text) -> str:
+    if cast.is_implicit:
+        return text(cast.operand)
     return f"{'TRY_CAST' if cast.is_try else 'CAST'}({text(cast.operand)} AS {cast_type(cast.type)})"
 
 
