@@ -468,11 +468,11 @@ class RecordTimesSpec(OperatorSpec):
 
     @property
     def is_deterministic(self) -> bool:
-        return RecordTime.PROCESSING_TIME not in self.times
+        return not {RecordTime.PROCESSING_TIME, RecordTime.RANDOM} & set(self.times)
 
     def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
         given = inputs[0].record_type
-        added = tuple(Types.TIMESTAMP_LTZ() for _ in self.times)
+        added = tuple(Types.LONG() if time is RecordTime.RANDOM else Types.TIMESTAMP_LTZ() for time in self.times)
         return RowTypeInfo((*given.field_types, *added), (*given.field_names, *self.names))
 
     def has_changes(self, inputs: Sequence[InputSchema]) -> bool:

@@ -1,8 +1,9 @@
-"""The times that a record is processed at, as columns behind those of the record."""
+"""What a record meets where it is processed, as columns behind those of the record: times, and random bits."""
 
 from collections.abc import Sequence
 from enum import Enum
 
+import numpy as np
 import pyarrow as pa
 
 from headrace.common.batch import Batch
@@ -19,6 +20,8 @@ class RecordTime(Enum):
     """That of the clock, read once for each epoch."""
     WATERMARK = "watermark"
     """The event time that the record meets; null before the first watermark."""
+    RANDOM = "random"
+    """No time, but 64 random bits; the same ones when the same epoch is processed again."""
 
 
 class RecordTimesOperator(Operator):
@@ -37,6 +40,8 @@ class RecordTimesOperator(Operator):
     def begin_epoch(self, scope: EpochScope) -> None:
         super().begin_epoch(scope)
         self._processing_time = scope.processing_time
+        uid = int.from_bytes(self.context.uid.encode())
+        self._random = np.random.default_rng([scope.epoch, self.context.subtask, uid])
 
     def process(self, input_index: int, batch: Batch) -> None:
         schema = layout_of(self._output_type).schema
@@ -49,5 +54,7 @@ class RecordTimesOperator(Operator):
     def _column(self, time: RecordTime, batch: Batch) -> pa.Array:
         if time is RecordTime.PROCESSING_TIME:
             return pa.repeat(pa.scalar(self._processing_time, pa.timestamp("ms", "UTC")), len(batch))
+        if time is RecordTime.RANDOM:
+            return pa.array(self._random.integers(0, 1 << 64, len(batch), np.uint64).view(np.int64))
         watermarks = batch.watermarks
         return pa.array(watermarks, mask=watermarks == MIN_WATERMARK).cast(pa.timestamp("ms", "UTC"))

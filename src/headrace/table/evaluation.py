@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from headrace.common.errors import EvaluationError
+from headrace.common.errors import EvaluationError, InvalidProgramError
 from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot
 from headrace.common.typeinfo.types import type_of_logical
 from headrace.expressions.evaluation import (
@@ -25,9 +25,10 @@ from headrace.expressions.evaluation import (
     Datum,
     no_value,
 )
-from headrace.table.functions.kernels.casts import cast
+from headrace.table.functions.kernels.casts import cast, has_cast
 from headrace.table.functions.kernels.kernel import Invocation, Kernel
 from headrace.table.functions.table import kernel_of
+from headrace.table.functions.types import NUMERICS, is_in, root_of
 from headrace.table.logical.scalars import Branch, Call, Case, Cast, FieldAccess, InputRef, Literal, Scalar
 
 
@@ -91,7 +92,11 @@ class ExpressionCompiler:
     time_zone: str = "UTC"
 
     def compile(self, scalar: Scalar) -> Bound:
-        """The bound expression of a scalar."""
+        """The bound expression of a scalar.
+
+        Raises:
+            InvalidProgramError: when there is nothing that computes it.
+        """
         return self._compilers[type(scalar)](scalar)
 
     @cached_property
@@ -126,6 +131,8 @@ class ExpressionCompiler:
 
     def _cast(self, scalar: Cast) -> Bound:
         argument = self.compile(scalar.operand)
+        if not has_cast(scalar.operand.type, scalar.type):
+            raise InvalidProgramError(_no_cast(self.describe(scalar), scalar.operand.type, scalar.type))
         options = (("is_try", True),) if scalar.is_try else ()
         invocation = self._invocation(scalar.type, (scalar.operand,), options)
         return SqlCast(self.describe(scalar), type_of_logical(scalar.type), invocation, argument)
@@ -151,6 +158,23 @@ class ExpressionCompiler:
     def _field(self, scalar: FieldAccess) -> Bound:
         argument = self.compile(scalar.operand)
         return BoundField(self.describe(scalar), type_of_logical(scalar.type), argument, scalar.index)
+
+
+_INSTEAD: Final[dict[tuple[bool, TypeRoot | None], str]] = {
+    (True, TypeRoot.TIMESTAMP_LTZ): "write TO_TIMESTAMP_LTZ(number, precision)",
+    (True, TypeRoot.TIMESTAMP): "write TO_TIMESTAMP(FROM_UNIXTIME(seconds))",
+    (False, TypeRoot.TIMESTAMP): "write UNIX_TIMESTAMP(CAST(time AS STRING))",
+}
+"""By whether the time is made, and which: what to write in place of a cast between a number and a time."""
+
+
+def _no_cast(text: str, source: LogicalType, target: LogicalType) -> str:
+    told = f"{text}: a value of type {source} cannot be cast to {target}"
+    advice = None
+    if is_in(source, NUMERICS) or is_in(target, NUMERICS):
+        moment = target if is_in(source, NUMERICS) else source
+        advice = _INSTEAD.get((moment is target, root_of(moment)))
+    return f"{told}: {advice}" if advice else told
 
 
 def _if(call: Call) -> Case:

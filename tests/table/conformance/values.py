@@ -22,6 +22,7 @@ from headrace.common.logical_types import (
     StructuredType,
     TypeRoot,
 )
+from headrace.table.functions.kernels.bitmaps import unpacked
 
 Json = Any
 
@@ -142,6 +143,7 @@ def _moment_text(value: int, kind: AtomicType) -> str:
 _WRITERS: Final[dict[TypeRoot, Callable[[Any, AtomicType], Json]]] = {
     **dict.fromkeys((TypeRoot.BINARY, TypeRoot.VARBINARY), lambda value, _: f"0x{value.hex()}"),
     TypeRoot.DECIMAL: lambda value, _: f"{value:f}",
+    TypeRoot.BITMAP: lambda value, _: "{" + ",".join(map(str, unpacked(value).view(np.uint32).tolist())) + "}",
     TypeRoot.FLOAT: lambda value, _: _float(float(str(np.float32(value)))),
     TypeRoot.DOUBLE: lambda value, _: _float(value),
     TypeRoot.DATE: lambda value, _: _date(value),

@@ -11,7 +11,16 @@ from headrace.table.bind.scopes import Scope
 from headrace.table.functions.casts import is_castable
 from headrace.table.functions.definitions import CallShape, FunctionDefinition, FunctionKind
 from headrace.table.functions.table import FUNCTIONS
-from headrace.table.functions.types import BOOLEAN, CHARACTERS, NUMERICS, is_in, root_of, to_external, with_nullability
+from headrace.table.functions.types import (
+    BOOLEAN,
+    CHARACTERS,
+    NUMERICS,
+    STRING,
+    is_in,
+    root_of,
+    to_external,
+    with_nullability,
+)
 from headrace.table.logical.scalars import (
     Call,
     Cast,
@@ -122,6 +131,8 @@ class CallBinder(ABC):
 
     def function_call(self, node: sql.Call) -> Scalar:
         """A call as it is written."""
+        if node.name == "CURRENT_DATABASE":
+            return Literal(self.context.catalogs.database, type=STRING.not_null())
         function = self.lookup(node)
         if function.kind is FunctionKind.AGGREGATE:
             return self.aggregate(node, function)

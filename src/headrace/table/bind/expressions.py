@@ -186,7 +186,7 @@ class ExpressionBinder(CallBinder):
                 raise self.context.error(node, str(error)) from None
         found = self._literal(node)
         assert isinstance(found, Literal)
-        return Literal(-found.value, type=found.type)
+        return Literal(-found.value if found.value else found.value, type=found.type)
 
     def _binary(self, node: sql.Binary) -> Scalar:
         first, rest = node.chain()

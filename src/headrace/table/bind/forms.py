@@ -32,8 +32,17 @@ def json_path_call(binder: CallBinder, node: json.JsonPathCall) -> Scalar:
     for name, behavior in (("on_empty", node.on_empty), ("on_error", node.on_error)):
         if behavior is not None:
             options.append((name, behavior.kind))
-            operands.extend(() if behavior.default is None else (binder.bind(behavior.default),))
+            operands.extend(() if behavior.default is None else (_default(binder, behavior.default),))
     return binder.call(node.function.value, tuple(operands), node, tuple(options))
+
+
+def _default(binder: CallBinder, node: sql.SqlExpression) -> Scalar:
+    found = binder.bind(node)
+    if root_of(found.type) is R.NULL:
+        raise binder.context.error(
+            node, "a NULL without a type cannot be used here", "Write NULL ON EMPTY or NULL ON ERROR."
+        )
+    return found
 
 
 def _returned(binder: CallBinder, node: json.JsonPathCall, kind: LogicalType) -> LogicalType:

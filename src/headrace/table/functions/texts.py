@@ -4,7 +4,7 @@ from typing import Final
 
 from headrace.common.logical_types import ArrayType, LogicalType, MapType
 from headrace.table.functions.definitions import CallShape, Determinism, FunctionDefinition, Signature, TypeRule
-from headrace.table.functions.kernels import encodings, formatting, patterns, texts
+from headrace.table.functions.kernels import encodings, formatting, patterns, randomness, texts
 from headrace.table.functions.kernels.kernel import Kernel
 from headrace.table.functions.rules import (
     A_BIGINT,
@@ -151,7 +151,7 @@ _WORDS: Final = (
         "OVERLAY(text PLACING other FROM start [FOR length])",
     ),
     _of_text("ASCII", gives(INT), texts.ascii_code),
-    _define("CHR", takes(INTEGER, result=_STRING), texts.chr_, "CHR(code)"),
+    _define("CHR", takes(INTEGER, result=maybe(STRING)), texts.chr_, "CHR(code)"),
     _define("SPLIT", takes(TEXT, TEXT, result=gives(_TEXTS)), texts.split, "SPLIT(text, delimiter)"),
     _define(
         "SPLIT_INDEX",
@@ -219,6 +219,7 @@ _ENCODED: Final = (
     _define("DECODE", takes(BINARY, TEXT, result=_STRING), encodings.decode, "DECODE(bytes, charset)"),
     _define("TO_BASE64", takes(TEXT_OR_BINARY, result=_STRING), encodings.to_base64, "TO_BASE64(text)"),
     _define("FROM_BASE64", takes(TEXT_OR_BINARY, result=_STRING), encodings.from_base64, "FROM_BASE64(text)"),
+    _of_text("HASH_CODE", gives(INT), encodings.hash_code),
     _hash("MD5", 32),
     _hash("SHA1", 40),
     _hash("SHA224", 56),
@@ -235,7 +236,7 @@ _ENCODED: Final = (
     _define("HEX", takes(_TEXT_OR_INTEGER, result=_STRING), encodings.hex_, "HEX(number), HEX(text)"),
     _define("UNHEX", takes(TEXT, result=maybe(BYTES)), encodings.unhex, "UNHEX(text)"),
     FunctionDefinition(
-        "UUID", takes(result=always(char(36))), determinism=Determinism.NEVER, kernel=encodings.uuid, usage="UUID()"
+        "UUID", takes(result=always(char(36))), determinism=Determinism.NEVER, kernel=randomness.uuid, usage="UUID()"
     ),
 )
 

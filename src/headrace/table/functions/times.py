@@ -141,7 +141,7 @@ TIMES: Final = (
         "(time, time or interval) OVERLAPS (time, time or interval)",
     ),
     _define("TIMESTAMPADD", _added, "TIMESTAMPADD(unit, count, time)"),
-    _define("TIMESTAMPDIFF", takes(CALENDAR, CALENDAR, result=gives(INT)), "TIMESTAMPDIFF(unit, from, to)"),
+    _define("TIMESTAMPDIFF", takes(DATETIME, DATETIME, result=gives(INT)), "TIMESTAMPDIFF(unit, from, to)"),
     *(
         _define(name, takes(CALENDAR, result=gives(BIGINT)), f"{name}(time)")
         for name in ("YEAR", "QUARTER", "MONTH", "WEEK", "DAYOFYEAR", "DAYOFMONTH", "DAYOFWEEK")

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headrace.common.configuration import Configuration
+from headrace.common.errors import InvalidProgramError
 from headrace.expressions.evaluation import Bound
 from headrace.table.evaluation import ExpressionCompiler
 from headrace.table.logical.scalars import Scalar
 from headrace.table.logical.schema import Schema
+from headrace.table.physical.errors import PlanningError
 from headrace.table.physical.scalar_text import infix_text
 
 if TYPE_CHECKING:
@@ -22,7 +24,14 @@ def compiled(scalar: Scalar, schema: Schema, builder: GraphBuilder) -> Bound:
 
 
 def compiled_all(scalars: Sequence[Scalar], schema: Schema, settings: Configuration) -> list[Bound]:
-    """Scalars over columns as expressions of the graph."""
+    """Scalars over columns as expressions of the graph.
+
+    Raises:
+        PlanningError: when there is nothing that computes one.
+    """
     zone = settings.get_string("table.local-time-zone", "UTC")
     compiler = ExpressionCompiler(lambda scalar: infix_text(scalar, schema.names), zone)
-    return [compiler.compile(scalar) for scalar in scalars]
+    try:
+        return [compiler.compile(scalar) for scalar in scalars]
+    except InvalidProgramError as error:
+        raise PlanningError(str(error)) from error

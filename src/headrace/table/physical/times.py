@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count
 from typing import Final
 
 from headrace.common.logical_types import AtomicType, TypeRoot
@@ -16,6 +17,9 @@ from headrace.table.physical.translation import GraphBuilder
 
 _INSTANT: Final = AtomicType(TypeRoot.TIMESTAMP_LTZ, 6)
 
+_BITS: Final = AtomicType(TypeRoot.BIGINT, nullable=False)
+_RANDOM: Final = ("RAND", "RAND_INTEGER", "UUID")
+
 _FUNCTIONS: Final = {
     **dict.fromkeys(
         (
@@ -27,10 +31,12 @@ _FUNCTIONS: Final = {
             "LOCALTIME",
             "CURRENT_TIME",
             "CURRENT_DATE",
+            "UNIX_TIMESTAMP",
         ),
         RecordTime.PROCESSING_TIME,
     ),
     "CURRENT_WATERMARK": RecordTime.WATERMARK,
+    **dict.fromkeys(_RANDOM, RecordTime.RANDOM),
 }
 
 
@@ -47,15 +53,16 @@ class UsedTimes:
     @staticmethod
     def of(scalars: Sequence[Scalar]) -> UsedTimes:
         """The times that scalars read."""
-        calls = (node.function for each in scalars for node in each.walk() if isinstance(node, Call))
-        return UsedTimes(tuple(dict.fromkeys(_FUNCTIONS[name] for name in calls if name in _FUNCTIONS)))
+        read = (_read_by(node) for each in scalars for node in each.walk())
+        return UsedTimes(tuple(dict.fromkeys(time for time in read if time is not None)))
 
     def added(self, builder: GraphBuilder, edges: Edges, schema: Schema) -> tuple[Edges, Schema]:
         """The edges of rows with columns of these times behind, and their schema."""
         if not self.times:
             return edges, schema
         names = tuple(f"${time.value}" for time in self.times)
-        widened = Schema((*schema, *(Field(name, _INSTANT) for name in names)))
+        columns = (Field(name, _type_of(time)) for name, time in zip(names, self.times, strict=True))
+        widened = Schema((*schema, *columns))
         return builder.add(RecordTimesSpec(self.times, names), "RecordTimes", edges), widened
 
     def read(self, scalar: Scalar, schema: Schema) -> Scalar:
@@ -67,11 +74,31 @@ class UsedTimes:
         """
         if not self.times:
             return scalar
+        numbers = count()
 
         def column(node: Scalar) -> Scalar:
-            if not isinstance(node, Call) or node.function not in _FUNCTIONS:
+            time = _read_by(node)
+            if not isinstance(node, Call) or time is None:
                 return node
-            place = len(schema) + self.times.index(_FUNCTIONS[node.function])
-            return Cast(InputRef(place, type=_INSTANT), type=node.type)
+            read = InputRef(len(schema) + self.times.index(time), type=_type_of(time))
+            if time is RecordTime.RANDOM:  # calls of one row have other numbers, though they read the same bits
+                options = (*node.options, ("call", next(numbers)))
+                return replace(node, operands=(read, *node.operands), options=options)
+            return replace(node, operands=(read,)) if node.function in _OF_TIME else Cast(read, type=node.type)
 
         return scalar.transform(column)
+
+
+_OF_TIME: Final = frozenset({"UNIX_TIMESTAMP"})
+"""Functions that are computed of the time, and not only another type of it."""
+
+
+def _read_by(node: Scalar) -> RecordTime | None:
+    """What a call reads itself."""
+    if not isinstance(node, Call) or (node.function in _OF_TIME and node.operands):
+        return None
+    return _FUNCTIONS.get(node.function)
+
+
+def _type_of(time: RecordTime) -> AtomicType:
+    return _BITS if time is RecordTime.RANDOM else _INSTANT

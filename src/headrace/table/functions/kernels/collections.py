@@ -75,6 +75,8 @@ def map_(call: Invocation, *entries: Datum) -> Datum:
 def _of_pairs(pairs: Any) -> Pairs:
     made: dict[Hashable, tuple[Any, Any]] = {}
     for key, value in pairs:
+        if key is None:
+            raise ValueError("a key of a map is NULL")
         made[hashable(key)] = (key, value)
     return list(made.values())
 

@@ -153,11 +153,15 @@ def is_value(*, value: bool, negated: bool = False) -> Kernel:
 
 def greatest(_: Invocation, *operands: Datum) -> Datum:
     """The largest operand, NULL when one is NULL."""
+    if pa.types.is_boolean(operands[0].type):
+        return reduce(pc.or_, operands)
     return pc.max_element_wise(*together(operands), skip_nulls=False)
 
 
 def least(_: Invocation, *operands: Datum) -> Datum:
     """The smallest operand, NULL when one is NULL."""
+    if pa.types.is_boolean(operands[0].type):
+        return reduce(pc.and_, operands)
     return pc.min_element_wise(*together(operands), skip_nulls=False)
 
 

@@ -18,6 +18,7 @@ def nullif(call: Invocation, value: Datum, other: Datum) -> Datum:
     return pc.if_else(same, pa.scalar(None, value.type), value)
 
 
-def type_of(call: Invocation, *_: Datum) -> Datum:
-    """The type of a value, as Flink shows it."""
-    return constant(str(call.operands[0]), TEXT)
+def type_of(call: Invocation, _: Datum, in_full: Datum | None = None) -> Datum:
+    """The type of a value, as Flink shows it, or as DDL has it."""
+    kind = call.operands[0]
+    return constant(kind.as_sql() if in_full is not None and in_full.as_py() else str(kind), TEXT)

@@ -22,7 +22,7 @@ from headrace.table.functions.kernels.kernel import (
 WIDEST: Final = 76
 """The most digits that Arrow computes with."""
 
-EXACT: Final = Context(prec=200, rounding=ROUND_HALF_UP)
+EXACT: Final = Context(prec=800, rounding=ROUND_HALF_UP)
 """In which sums and products of decimals are exact."""
 
 DIVISION: Final = Context(prec=38, rounding=ROUND_HALF_UP)

@@ -5,7 +5,6 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import quote_plus, unquote_plus, urlsplit
-from uuid import UUID
 
 from headrace.table.functions.kernels.kernel import Kernel, by_row
 
@@ -62,9 +61,6 @@ def _unhex(text: str | bytes) -> bytes | None:
 
 hex_: Final = by_row(_hex)
 unhex: Final = by_row(_unhex)
-uuid: Final = by_row(
-    lambda seed: str(UUID(bytes=hashlib.sha256(seed.to_bytes(8, signed=True)).digest()[:16], version=4))
-)
 bin_: Final = by_row(lambda value: f"{value & 0xFFFF_FFFF_FFFF_FFFF:b}")
 
 
@@ -85,6 +81,17 @@ def hashed(name: str) -> Kernel:
     make: Callable[..., Any] = getattr(hashlib, name)
     return by_row(lambda value: make(value.encode() if isinstance(value, str) else value).hexdigest())
 
+
+def _hash_code(text: str) -> int:
+    """``hashCode()`` of Java's text, whose letters are units of UTF-16."""
+    units = text.encode("utf-16-le")
+    found = 0
+    for place in range(0, len(units), 2):
+        found = (31 * found + int.from_bytes(units[place : place + 2], "little")) & 0xFFFF_FFFF
+    return found - (1 << 32) if found >> 31 else found
+
+
+hash_code: Final = by_row(_hash_code)
 
 _SHA2: Final = {224: hashlib.sha224, 256: hashlib.sha256, 384: hashlib.sha384, 512: hashlib.sha512}
 

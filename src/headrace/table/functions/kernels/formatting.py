@@ -51,7 +51,7 @@ def _value(value: Any, flags: str, precision: str | None, conversion: str, width
     if conversion in "bB":
         return str(value if isinstance(value, bool) else True).lower()
     if conversion in "cC":
-        return chr(value) if isinstance(value, int) else str(value)
+        return chr(value)
     if conversion in _WHOLE + _REAL:
         return _number(value, flags, precision, conversion, width)
     raise ValueError(f"the format of PRINTF has no conversion %{conversion}")

@@ -13,7 +13,7 @@ import pyarrow as pa
 from headrace.common.logical_types import LogicalType, MapType, MultisetType, RowType
 from headrace.table.functions.kernels.json_paths import JsonPath, PathError, json_path
 from headrace.table.functions.kernels.kernel import Datum, Invocation, Kernel, by_row, map_rows
-from headrace.table.functions.kernels.spelling import double_text
+from headrace.table.functions.kernels.spelling import double_text, float_text
 
 
 def parsed(text: str) -> Any:
@@ -208,16 +208,23 @@ def plain_value(value: Any, kind: LogicalType) -> Any:
         return {str(key): count for key, count in value}
     if isinstance(value, list):
         return [plain_value(each, kind.children[0]) for each in value]
-    return _plain_atom(value)
+    return _plain_atom(value, kind)
 
 
-def _plain_atom(value: Any) -> Any:
+def _plain_atom(value: Any, kind: LogicalType) -> Any:
+    if isinstance(value, float):
+        return Decimal((float_text if str(kind).startswith("FLOAT") else double_text)(value))
     if isinstance(value, bytes):
         return b64encode(value).decode()
     if isinstance(value, datetime):
-        text = value.replace(tzinfo=None).isoformat(sep="T")
+        text = value.replace(tzinfo=None).isoformat(timespec=_timespec(value.microsecond))
         return text if value.tzinfo is None else f"{text}Z"
     return value.isoformat() if isinstance(value, date | time) else value
+
+
+def _timespec(micros: int) -> str:
+    """As many digits behind the second as Java's times show: none, three or six."""
+    return "seconds" if not micros else "microseconds" if micros % 1000 else "milliseconds"
 
 
 def _embedded(call: Invocation, values: tuple[Any, ...], first: int) -> list[Any]:

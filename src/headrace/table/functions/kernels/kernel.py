@@ -102,7 +102,7 @@ def map_rows(function: RowFunction, storage: pa.DataType, *operands: Datum, is_s
 def _mapped(function: RowFunction, columns: Sequence[Any], is_strict: bool) -> list[Any]:
     if len(columns) == 1 and is_strict:
         return [None if value is None else function(value) for value in columns[0]]
-    rows = zip(*columns, strict=False)
+    rows = zip(*columns, strict=False) if columns else iter([()])
     if is_strict:
         return [None if any(value is None for value in row) else function(*row) for row in rows]
     return [function(*row) for row in rows]

@@ -1,5 +1,6 @@
 """Functions of doubles, and rounding."""
 
+import math
 from collections.abc import Callable
 from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal
 from typing import Final
@@ -63,7 +64,7 @@ atan: Final = of_doubles(np.arctan)
 atan2: Final = of_doubles(np.arctan2)
 sinh: Final = of_doubles(np.sinh)
 cosh: Final = of_doubles(np.cosh)
-tanh: Final = of_doubles(np.tanh)
+tanh: Final = of_doubles(np.vectorize(math.tanh, otypes=[np.float64]))
 degrees: Final = of_doubles(_degrees)
 radians: Final = of_doubles(_radians)
 exp: Final = of_doubles(np.exp)

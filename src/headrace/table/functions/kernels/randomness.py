@@ -1,11 +1,13 @@
 """Random numbers, made from bits that each row is given: the same epoch gives the same ones."""
 
+import hashlib
 from typing import Final
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.table.functions.kernels.kernel import Datum, Invocation, Numbers, numeric
+from headrace.table.functions.kernels.kernel import Datum, Invocation, Numbers, map_rows, numeric
 
 _GAMMA: Final = np.uint64(0x9E3779B97F4A7C15)
 _FIRST: Final = np.uint64(0xBF58476D1CE4E5B9)
@@ -23,20 +25,39 @@ def mixed(bits: Numbers, seed: Numbers | int = 0) -> Numbers:
     return found
 
 
-def rand(_: Invocation, bits: Datum, seed: Datum | None = None) -> Datum:
+def rand(call: Invocation, bits: Datum, seed: Datum | None = None) -> Datum:
     """A double from 0 to 1, without 1."""
-    seeds = [] if seed is None else [seed.cast(pa.int64())]
-    return numeric(lambda *values: (mixed(*values) >> np.uint64(11)) * _DOUBLE_UNIT, pa.float64(), bits, *seeds)
+    return numeric(lambda *values: _mixed(call, *values) * _DOUBLE_UNIT, pa.float64(), bits, *_seeds(seed))
 
 
-def rand_integer(_: Invocation, bits: Datum, *more: Datum) -> Datum:
+def rand_integer(call: Invocation, bits: Datum, *more: Datum) -> Datum:
     """An integer from 0 to the last operand, without it; there may be a seed before it."""
     *seeds, bound = (operand.cast(pa.int64()) for operand in more)
-    return numeric(_below, pa.int64(), bits, bound, *seeds).cast(pa.int32())
+
+    def below(values: Numbers, limits: Numbers, *others: Numbers) -> Numbers:
+        if np.any(limits <= 0):
+            raise pa.ArrowInvalid("the bound of RAND_INTEGER is not positive")
+        return _mixed(call, values, *others) % limits
+
+    return numeric(below, pa.int64(), bits, bound, *seeds).cast(pa.int32())
 
 
-def _below(bits: Numbers, bound: Numbers, *seeds: Numbers) -> Numbers:
-    if np.any(bound <= 0):
-        raise pa.ArrowInvalid("the bound of RAND_INTEGER is not positive")
-    found: Numbers = (mixed(bits, *seeds) % bound.astype(np.uint64)).astype(np.int64)
-    return found
+def uuid(call: Invocation, bits: Datum) -> Datum:
+    """A random UUID of version 4."""
+    number = int(call.option("call", 0))
+    return map_rows(lambda seed: _uuid(seed, number), call.storage, bits)
+
+
+def _uuid(seed: int, number: int) -> str:
+    digest = hashlib.sha256(f"{seed} {number}".encode()).digest()
+    return str(UUID(bytes=digest[:16], version=4))
+
+
+def _seeds(seed: Datum | None) -> list[Datum]:
+    return [] if seed is None else [seed.cast(pa.int64())]
+
+
+def _mixed(call: Invocation, bits: Numbers, *seeds: Numbers) -> Numbers:
+    """53 bits of those of each row, of the number of the call in the row, and of a seed."""
+    found = mixed(mixed(bits, int(call.option("call", 0))), *seeds) >> np.uint64(11)
+    return found.astype(np.int64)

@@ -1,11 +1,23 @@
 """Numbers as Java writes them."""
 
+import re
 from typing import Final
 
 import numpy as np
 
 _PLAIN_BELOW: Final = 10_000_000
 _PLAIN_FROM: Final = 1e-3
+
+_REAL: Final = re.compile(r"[+-]?(NaN|Infinity|(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[fFdD]?)", re.ASCII)
+_HEXADECIMAL: Final = re.compile(r"[+-]?0[xX][0-9a-fA-F]*\.?[0-9a-fA-F]*[pP][+-]?\d+[fFdD]?", re.ASCII)
+
+
+def double_of(text: str) -> float | None:
+    """The double that a text says, as Java reads it; None when it says none."""
+    word = text.strip()
+    if _REAL.fullmatch(word):
+        return float(word if word.endswith(("NaN", "Infinity")) else word.rstrip("fFdD"))
+    return float.fromhex(word.rstrip("fFdD")) if _HEXADECIMAL.fullmatch(word) else None
 
 
 def double_text(value: float) -> str:

@@ -223,6 +223,8 @@ def _between(call: Invocation, left: Datum, right: Datum) -> Datum:
 def timestampadd(call: Invocation, amount: Datum, time: Datum) -> Datum:
     """A time so many units later; the unit is an option."""
     unit = str(call.option("unit"))
+    if pa.types.is_date(time.type) and pa.types.is_timestamp(call.storage):
+        time = time.cast(call.storage)
     if unit in MONTHS:
         return _moved(call, time, pc.multiply(amount.cast(pa.int32()), constant(MONTHS[unit], pa.int32())), 1)
     micros = pc.multiply(amount.cast(pa.int64()), constant(MICROS[unit], pa.int64()))

@@ -1,31 +1,38 @@
 """Functions of text. Positions and lengths count characters, which are code points."""
 
 import re
+from functools import reduce
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.table.functions.kernels.kernel import (
-    EMPTY,
     TEXT,
     Datum,
     Invocation,
     Kernel,
+    any_true,
     by_row,
     by_row_with_nulls,
     is_constant,
     map_rows,
     plain,
 )
+from headrace.table.functions.kernels.spelling import double_of
 
 _SPACE: Final = " "
 
 
-def _java_upper(text: Datum) -> Datum:
-    upper = pc.utf8_upper(text)
-    # Arrow has one capital for each letter, where some have two.
-    return pc.replace_substring(pc.replace_substring(upper, "\u1e9e", "SS"), "ß", "SS")
+def _cased(vectorized: Any, single: Any) -> Any:
+    """Arrow has one capital for each letter, where some have two: it is asked for letters of ASCII only."""
+
+    def compute(text: Datum) -> Datum:
+        if isinstance(text, pa.Array) and pc.all(pc.string_is_ascii(text)).as_py() is not False:
+            return vectorized(text)
+        return map_rows(single, TEXT, text)
+
+    return compute
 
 
 def _initcap(text: str) -> str:
@@ -36,8 +43,8 @@ def _initcap(text: str) -> str:
     return "".join(made)
 
 
-upper: Final = plain(_java_upper)
-lower: Final = plain(pc.utf8_lower)
+upper: Final = plain(_cased(pc.ascii_upper, str.upper))
+lower: Final = plain(_cased(pc.ascii_lower, str.lower))
 initcap: Final = by_row(_initcap)
 reverse: Final = plain(pc.utf8_reverse)
 
@@ -54,14 +61,17 @@ def concat(_: Invocation, *parts: Datum) -> Datum:
     return pc.binary_join_element_wise(*(part.cast(kind) for part in parts), separator)
 
 
-def concat_ws(_: Invocation, separator: Datum, *parts: Datum) -> Datum:
+def concat_ws(call: Invocation, separator: Datum, *parts: Datum) -> Datum:
     """Texts with another between them; NULL ones are left out."""
-    if is_constant(separator, *parts):
-        return pc.binary_join_element_wise(
-            *(pa.array([each.as_py()], TEXT) for each in (*parts, separator)), null_handling="skip"
-        )[0]
+    if is_constant(separator, *parts) or any_true(reduce(pc.and_, map(pc.is_null, parts))):
+        # Arrow gives no row at all where all parts are NULL.
+        return map_rows(_joined, call.storage, separator, *parts, is_strict=False)
     joined = pc.binary_join_element_wise(*parts, pc.fill_null(separator, ""), null_handling="skip")
     return pc.if_else(pc.is_valid(separator), joined, pa.scalar(None, TEXT))
+
+
+def _joined(separator: str | None, *parts: str | None) -> str | None:
+    return None if separator is None else separator.join(part for part in parts if part is not None)
 
 
 def _substring(text: str, start: int, length: int | None = None) -> str | None:
@@ -276,25 +286,12 @@ def _says(test: Any) -> Kernel:
     return compute
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return "_" not in text
-
-
 is_alpha: Final = _says(str.isalpha)
 is_digit: Final = _says(str.isdecimal)
-is_decimal: Final = _says(_is_number)
+is_decimal: Final = _says(lambda text: double_of(text) is not None)
 
 
 def fitted(text: Datum, length: int, *, pads: bool) -> Datum:
     """A text cut to a length, and padded with spaces to it where that is asked."""
     cut = pc.utf8_slice_codeunits(text, 0, length)
     return pc.utf8_rpad(cut, width=length, padding=_SPACE) if pads else cut
-
-
-def joined(*parts: Datum) -> Datum:
-    """Columns of text one after the other."""
-    return pc.binary_join_element_wise(*parts, EMPTY)

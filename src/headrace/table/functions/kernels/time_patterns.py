@@ -83,18 +83,31 @@ def _written_piece(piece: _Piece, at: Moments, offsets: Numbers | None, dialect:
         return _year(values, piece.width) if piece.letter in "yuY" else digits(values, piece.width)
     if piece.letter in _WORDS:
         return _WORDS[piece.letter](at, piece.width)
-    if piece.letter in "XxZz":
-        return _offset(piece, np.zeros_like(at.micros) if offsets is None else offsets)
-    raise pa.ArrowInvalid(f"patterns of dates have no letter {piece.letter!r}")
+    if piece.letter in "XxZz" and offsets is not None:
+        return _offset(piece, offsets)
+    why = "a time without a zone has no" if piece.letter in "XxZz" else "patterns of dates have no letter"
+    raise pa.ArrowInvalid(f"{why} {piece.letter!r}")
+
+
+def _week_of_month(at: Moments) -> Numbers:
+    """The week of a month, from 1, where weeks begin on Sunday and the first one may be short."""
+    found: Numbers = (at.day + 5 - (at.weekday + 1) % 7) // 7 + 1
+    return found
+
+
+def _saturday(at: Moments) -> Moments:
+    """The end of the week, which says the year that the week belongs to."""
+    return Moments((at.days + (5 - at.weekday) % 7) * MICROS_PER_DAY, None)
 
 
 _NUMBERS: Final[dict[str, Callable[[Moments], Numbers]]] = {
     "y": lambda at: np.where(at.year > 0, at.year, 1 - at.year),
     "u": lambda at: at.year,
-    "Y": lambda at: at.iso[0],
+    "Y": lambda at: _saturday(at).year,
     "D": lambda at: at.day_of_year,
     "d": lambda at: at.day,
-    "w": lambda at: at.iso[1],
+    "w": lambda at: (_saturday(at).day_of_year - 1) // 7 + 1,
+    "W": _week_of_month,
     "H": lambda at: at.of_day // MICROS["HOUR"],
     "k": lambda at: (at.of_day // MICROS["HOUR"] + 23) % 24 + 1,
     "K": lambda at: at.of_day // MICROS["HOUR"] % 12,
@@ -160,19 +173,12 @@ _WORDS: Final[dict[str, Callable[[Moments, int], pa.Array]]] = {
 }
 
 
-def _us_week(day_of_period: Numbers, weekday: Numbers) -> Numbers:
-    """The week of a year or a month, from 1, where weeks begin on Sunday and the first one may be short."""
-    found: Numbers = (day_of_period - 1 - (weekday + 1) % 7 + 6) // 7 + 1
-    return found
-
-
 SIMPLE_DATE_FORMAT: Final[Dialect] = {
     "u": lambda at, width: digits(at.weekday + 1, width),
-    "w": lambda at, width: digits(_us_week(at.day_of_year, at.weekday), width),
-    "W": lambda at, width: digits(_us_week(at.day, at.weekday), width),
+    "y": lambda at, width: digits(at.year % 100 if width == 2 else np.abs(at.year), width),
     "S": lambda at, width: digits(at.of_day % MICROS["SECOND"] // 1000, width),
 }
-"""The letters of Java's old class, which ``FROM_UNIXTIME`` is written with."""
+"""The letters of Java's old class, which ``FROM_UNIXTIME`` and ``DATE_FORMAT`` of texts are written with."""
 
 
 def _offset(piece: _Piece, offsets: Numbers) -> pa.Array:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Final
 
 import numpy as np
@@ -21,6 +22,7 @@ from headrace.table.functions.kernels.kernel import (
     Invocation,
     Numbers,
     constant,
+    from_numpy,
     map_rows,
     null_mask,
     numeric,
@@ -28,13 +30,20 @@ from headrace.table.functions.kernels.kernel import (
     to_numpy,
 )
 from headrace.table.functions.kernels.temporal import MICROS
-from headrace.table.functions.kernels.time_patterns import DEFAULT, SIMPLE_DATE_FORMAT, micros_of, reader, written
+from headrace.table.functions.kernels.time_patterns import (
+    DEFAULT,
+    SIMPLE_DATE_FORMAT,
+    Dialect,
+    micros_of,
+    reader,
+    written,
+)
 from headrace.table.functions.kernels.zones import known_zone, offsets_of, to_local, to_utc
 
 _SMALLEST: Final = np.iinfo(np.int64).min
 
 _DATE: Final = re.compile(r"\s*(\d{1,4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?")
-_TIME: Final = re.compile(r"(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d+))?)?")
+_TIME: Final = re.compile(r"(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d+))?)?)?")
 
 
 def date_of(text: str) -> int | None:
@@ -51,7 +60,7 @@ def time_of(text: str) -> int | None:
     found = _TIME.fullmatch(text.strip())
     if found is None:
         return None
-    hour, minute, second = int(found[1]), int(found[2]), int(found[3] or 0)
+    hour, minute, second = int(found[1]), int(found[2] or 0), int(found[3] or 0)
     if hour > 23 or minute > 59 or second > 59:
         return None
     return ((hour * 60 + minute) * 60 + second) * MICROS["SECOND"] + int(((found[4] or "") + "000000")[:6])
@@ -84,18 +93,19 @@ def timestamp_of(text: str) -> int | None:
 
 def date_format(call: Invocation, value: Datum, pattern: Datum) -> Datum:
     """A point in time, or a text that says one, as a text of a pattern."""
-    if not is_temporal(value):
-        value = map_rows(lambda text: _lenient(text, DEFAULT), pa.int64(), value).cast(pa.timestamp("us"))
+    if is_temporal(value):
+        return _formatted(call, value, pattern, None)
+    times = map_rows(lambda text: _lenient(text, DEFAULT), pa.int64(), value).cast(pa.timestamp("us"))
+    return _formatted(call, times, pattern, SIMPLE_DATE_FORMAT)
+
+
+def _formatted(call: Invocation, value: Datum, pattern: Datum, dialect: Dialect | None) -> Datum:
     if not isinstance(pattern, pa.Scalar):
-        return _each_pattern(lambda *row: date_format(call, *row), value, pattern)
+        return _each_pattern(lambda time, shape: _formatted(call, time, shape, dialect), value, pattern)
     if not pattern.is_valid:
         return constant(None, TEXT)
-    return on_arrays(lambda column: _formatted(column, pattern.as_py(), call.time_zone))(value)
-
-
-def _formatted(column: pa.Array, pattern: str, zone: str) -> pa.Array:
-    at = moments_of(column, zone)
-    return written(at, pattern, at.micros - to_utc(at.micros, zone) if zone != "UTC" else None)
+    shape, zone = pattern.as_py(), call.time_zone
+    return on_arrays(lambda column: written(moments_of(column, zone), shape, dialect=dialect))(value)
 
 
 def _each_pattern(function: Callable[..., Datum], *operands: Datum) -> Datum:
@@ -183,6 +193,8 @@ def _date_by_pattern(text: str, pattern: str) -> int | None:
 
 def unix_timestamp(call: Invocation, text: Datum, pattern: Datum | None = None) -> Datum:
     """The seconds since 1970 of a text in the session's zone; the smallest number where it says no time."""
+    if is_temporal(text):
+        return on_arrays(_unix_seconds)(text)
     patterns = [constant(DEFAULT, TEXT) if pattern is None else pattern]
     local = map_rows(_lenient_or_smallest, pa.int64(), text, *patterns)
 
@@ -191,6 +203,10 @@ def unix_timestamp(call: Invocation, text: Datum, pattern: Datum | None = None) 
         return found
 
     return numeric(compute, pa.int64(), local)
+
+
+def _unix_seconds(column: pa.Array) -> pa.Array:
+    return from_numpy(moments_of(column, "UTC").micros // MICROS["SECOND"], pa.int64(), null_mask(column))
 
 
 def _utc_seconds(micros: Numbers, zone: str) -> Numbers:
@@ -210,10 +226,13 @@ def to_timestamp_ltz(call: Invocation, value: Datum, *more: Datum) -> Datum:
     return map_rows(_ltz_micros, pa.int64(), value, precision).cast(call.storage)
 
 
-def _ltz_micros(number: float, precision: int) -> int:
+def _ltz_micros(number: float | Decimal, precision: int) -> int:
+    """A double has a fraction, up to the digits of the result; a decimal has none, as in Flink."""
     if not 0 <= precision <= 9:
         raise ValueError(f"TO_TIMESTAMP_LTZ counts seconds (0) to nanoseconds (9), not {precision}")
-    micros: int = int(number) * MICROS["SECOND"] // 10**precision
+    digits = max(precision, 3)
+    whole = number if isinstance(number, float) else int(number)
+    micros: int = int(whole * 10 ** (digits - precision)) * MICROS["SECOND"] // 10**digits
     return micros
 
 

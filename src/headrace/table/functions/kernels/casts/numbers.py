@@ -69,13 +69,6 @@ def _micros_text(micros: int) -> str:
     return f"{sign}{day} {hour:02}:{minute:02}:{second:02}.{rest // MICROS_PER_MILLI:03}"
 
 
-def interval_to_number(call: Invocation, value: Datum) -> Datum:
-    """Months, or milliseconds."""
-    if pa.types.is_duration(value.type):
-        value = pc.divide(value.cast(pa.int64()), constant(MICROS_PER_MILLI, pa.int64()))
-    return numbers.converted(value, call.storage)
-
-
 def number_to_interval(call: Invocation, value: Datum) -> Datum:
     """So many months, or milliseconds."""
     if not pa.types.is_duration(call.storage):

@@ -17,6 +17,7 @@ from headrace.common.logical_types import (
     TypeRoot,
     string,
 )
+from headrace.table.functions.kernels.bitmaps import bitmap_to_string
 from headrace.table.functions.kernels.casts import collections, numbers, temporal, texts
 from headrace.table.functions.kernels.kernel import Datum, Invocation, any_true, constant
 
@@ -62,6 +63,7 @@ _FAMILIES: Final = {
     "time": (TypeRoot.TIME,),
     "timestamp": (TypeRoot.TIMESTAMP,),
     "instant": (TypeRoot.TIMESTAMP_LTZ,),
+    "bitmap": (TypeRoot.BITMAP,),
 }
 
 _FAMILY_OF: Final = {root: family for family, roots in _FAMILIES.items() for root in roots}
@@ -73,7 +75,6 @@ _RULES: Final[dict[tuple[str, str], CastRule]] = {
     ("boolean", "text"): CastRule(_spelled(numbers.boolean_to_text)),
     ("number", "text"): CastRule(_spelled(numbers.number_to_text)),
     ("interval", "text"): CastRule(_spelled(numbers.interval_to_text)),
-    ("interval", "number"): CastRule(numbers.interval_to_number),
     ("number", "interval"): CastRule(numbers.number_to_interval),
     ("interval", "interval"): CastRule(numbers.interval_to_interval),
     ("text", "text"): CastRule(texts.to_text),
@@ -85,6 +86,7 @@ _RULES: Final[dict[tuple[str, str], CastRule]] = {
     ("text", "instant"): CastRule(texts.to_timestamp, may_fail=True),
     ("text", "bytes"): CastRule(texts.to_bytes),
     ("bytes", "bytes"): CastRule(texts.to_bytes),
+    ("bitmap", "text"): CastRule(_spelled(bitmap_to_string)),
     ("bytes", "text"): CastRule(texts.bytes_to_text),
     **{
         (source, target): CastRule(temporal.to_temporal)
@@ -98,10 +100,6 @@ _RULES: Final[dict[tuple[str, str], CastRule]] = {
     **{
         (source, "text"): CastRule(_spelled(temporal.to_text)) for source in ("date", "time", "timestamp", "instant")
     },
-    ("number", "instant"): CastRule(temporal.number_to_timestamp),
-    ("number", "timestamp"): CastRule(temporal.number_to_timestamp),
-    ("instant", "number"): CastRule(temporal.timestamp_to_number),
-    ("timestamp", "number"): CastRule(temporal.timestamp_to_number),
 }  # fmt: skip
 """By the families of source and target. Types of one family that differ in nothing but nullability are not here."""
 
@@ -123,6 +121,17 @@ def _rule(source: LogicalType, target: LogicalType) -> CastRule | None:
             return CastRule(_spelled(lambda call, value: collections.to_text(call, value, cast)))
         return CastRule(lambda call, value: collections.to_collection(call, value, cast)) if one == other else None
     return _RULES.get((one, other))
+
+
+def has_cast(source: LogicalType, target: LogicalType) -> bool:
+    """Return whether there is a cast from one type to another."""
+    if source.as_nullable() == target.as_nullable() or source.as_nullable() == AtomicType(TypeRoot.NULL):
+        return True
+    if _rule(source, target) is None:
+        return False
+    if _family(source) != _family(target) or not source.children:
+        return all(has_cast(part, string()) for part in source.children)
+    return all(map(has_cast, source.children, target.children))
 
 
 def cast(call: Invocation, value: Datum) -> Datum:

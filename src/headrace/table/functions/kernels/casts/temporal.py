@@ -2,13 +2,11 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pyarrow as pa
 
 from headrace.common.logical_types import AtomicType, LogicalType
 from headrace.table.functions.kernels.calendar import Moments, column_of, moments_of
-from headrace.table.functions.kernels.kernel import Datum, Invocation, Numbers, on_arrays
-from headrace.table.functions.kernels.temporal import MICROS
+from headrace.table.functions.kernels.kernel import Datum, Invocation, on_arrays
 from headrace.table.functions.kernels.time_patterns import DEFAULT, written
 
 
@@ -39,24 +37,3 @@ def to_text(call: Invocation, value: Datum) -> Datum:
     if digits and pattern != "yyyy-MM-dd":
         pattern += "." + "S" * digits
     return on_arrays(lambda column: written(moments_of(column, call.time_zone), pattern))(value)
-
-
-def number_to_timestamp(call: Invocation, value: Datum) -> Datum:
-    """So many seconds since 1970."""
-    return on_arrays(lambda column: _of_seconds(column, call.storage))(value)
-
-
-def _of_seconds(column: pa.Array, storage: pa.DataType) -> pa.Array:
-    seconds: Numbers = column.fill_null(0).cast(pa.int64(), safe=False).to_numpy()
-    mask = column.is_null().to_numpy(zero_copy_only=False)
-    return column_of(Moments(seconds * np.int64(MICROS["SECOND"]), mask), storage, "UTC")
-
-
-def timestamp_to_number(call: Invocation, value: Datum) -> Datum:
-    """The seconds since 1970."""
-
-    def compute(column: pa.Array) -> pa.Array:
-        at = moments_of(column, "UTC")
-        return pa.array(at.micros // MICROS["SECOND"], pa.int64(), mask=at.mask).cast(call.storage, safe=False)
-
-    return on_arrays(compute)(value)

@@ -12,13 +12,12 @@ from headrace.common.logical_types import MAX_LENGTH, AtomicType
 from headrace.table.functions.kernels import decimals, texts, times
 from headrace.table.functions.kernels.calendar import MICROS_PER_DAY
 from headrace.table.functions.kernels.kernel import TEXT, Datum, Invocation, map_rows
+from headrace.table.functions.kernels.spelling import double_of
 from headrace.table.functions.kernels.zones import to_utc
 
-_WHOLE: Final = re.compile(r"\s*([+-]?\d+)(?:\.\d*)?\s*", re.ASCII)
+_WHOLE: Final = re.compile(r"\s*([+-]?)(?:(\d+)(?:\.\d*)?|\.\d+)\s*", re.ASCII)
 _TRUE: Final = frozenset({"t", "true", "y", "yes", "1"})
 _FALSE: Final = frozenset({"f", "false", "n", "no", "0"})
-_SPECIAL: Final = {"NaN", "Infinity", "+Infinity", "-Infinity"}
-_REAL: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[fFdD]?", re.ASCII)
 
 
 def to_boolean(_: Invocation, text: Datum) -> Datum:
@@ -39,12 +38,12 @@ def to_number(call: Invocation, text: Datum) -> Datum:
         return map_rows(lambda value: _integer(value, int(limits.min), int(limits.max)), storage, text)
     if pa.types.is_decimal(storage):
         return map_rows(lambda value: _decimal(value, storage), storage, text)
-    return map_rows(_double, pa.float64(), text).cast(storage, safe=False)
+    return map_rows(double_of, pa.float64(), text).cast(storage, safe=False)
 
 
 def _integer(text: str, low: int, high: int) -> int | None:
     found = _WHOLE.fullmatch(text)
-    number = None if found is None else int(found[1])
+    number = None if found is None else int(found[1] + (found[2] or "0"))
     return number if number is not None and low <= number <= high else None
 
 
@@ -53,13 +52,6 @@ def _decimal(text: str, storage: pa.DataType) -> Decimal | None:
         return decimals.fitted(Decimal(text.strip()), storage)
     except InvalidOperation:
         return None
-
-
-def _double(text: str) -> float | None:
-    word = text.strip()
-    if word in _SPECIAL:
-        return float(word)
-    return float(word.rstrip("fFdD")) if _REAL.fullmatch(word) else None
 
 
 def to_date(call: Invocation, text: Datum) -> Datum:
