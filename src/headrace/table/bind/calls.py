@@ -1,7 +1,8 @@
 """Calls: a function and its arguments, to a scalar of the type that the function's rule gives."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final, NoReturn
 
 from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot
@@ -140,16 +141,11 @@ class CallBinder(ABC):
             raise self.context.error(node, f"{function.name} needs OVER (...)")
         self._no_clauses(node)
         operands, options = self.arguments(node)
-        if function.name == "TYPEOF":
-            return self._type_of(node, operands)
-        return self.call(function.name, operands, node, options)
-
-    def _type_of(self, node: sql.Call, operands: tuple[Scalar, ...]) -> Scalar:
-        """``TYPEOF(value[, in_full])``, which is known before any row is."""
-        checked = self.call("TYPEOF", operands, node)
-        in_full = len(operands) == 2 and isinstance(operands[1], Literal) and operands[1].value is True
-        kind = to_external(operands[0].type)
-        return Literal(kind.as_sql() if in_full else str(kind), type=checked.type)
+        constant = _CONSTANTS.get(function.name)
+        if function.name == "CURRENT_WATERMARK" and operands[:1] and operands[0].time is not TimeAttribute.ROWTIME:
+            raise self.context.error(node, "CURRENT_WATERMARK takes a row time: a column with a watermark")
+        found = self.call(function.name, operands, node, options)
+        return found if constant is None else constant(self.context, operands, found)
 
     def arguments(self, node: sql.Call) -> tuple[tuple[Scalar, ...], Options]:
         """The values among the arguments, and what is said beside them."""
@@ -263,6 +259,30 @@ class CallBinder(ABC):
 
     def _bound(self, bound: sql.FrameBound) -> FrameBound:
         return FrameBound(FrameBoundKind(bound.kind.value), None if bound.offset is None else self.bind(bound.offset))
+
+
+def _type_of(_: BindContext, operands: tuple[Scalar, ...], call: Scalar) -> Scalar:
+    """``TYPEOF(value[, in_full])``."""
+    in_full = len(operands) == 2 and isinstance(operands[1], Literal) and operands[1].value is True
+    kind = to_external(operands[0].type)
+    return Literal(kind.as_sql() if in_full else str(kind), type=call.type)
+
+
+def _database(context: BindContext, _: tuple[Scalar, ...], call: Scalar) -> Scalar:
+    return Literal(context.catalogs.database or "", type=call.type)
+
+
+def _without_digits(_: BindContext, __: tuple[Scalar, ...], call: Scalar) -> Scalar:
+    """``CURRENT_TIME(3)``: the digits are those of the type."""
+    return replace(call, operands=()) if isinstance(call, Call) else call
+
+
+_CONSTANTS: Final[dict[str, Callable[[BindContext, tuple[Scalar, ...], Scalar], Scalar]]] = {
+    "TYPEOF": _type_of,
+    "CURRENT_DATABASE": _database,
+    **dict.fromkeys(("CURRENT_TIME", "LOCALTIME", "CURRENT_TIMESTAMP", "LOCALTIMESTAMP"), _without_digits),
+}
+"""What is known of a call, in whole or in part, when it is bound."""
 
 
 def _time(name: str, operands: tuple[Scalar, ...], result: LogicalType) -> TimeAttribute | None:

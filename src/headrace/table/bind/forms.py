@@ -68,7 +68,11 @@ def on_null(*, absent: bool) -> Options:
 def json_object(binder: CallBinder, node: json.JsonObject) -> Scalar:
     """``JSON_OBJECT``: names and values in turn."""
     parts = [part for entry in node.entries for part in (entry.key, entry.value)]
-    return _json(binder, node, "JSON_OBJECT", binder.bind_all(parts), node.absent_on_null, is_absent=False)
+    operands = binder.bind_all(parts)
+    for operand, entry in zip(operands[::2], node.entries, strict=True):
+        if operand.type.nullable:
+            raise binder.context.error(entry.key, "a key of JSON must not be NULL", "Write COALESCE(key, '').")
+    return _json(binder, node, "JSON_OBJECT", operands, node.absent_on_null, is_absent=False)
 
 
 def json_array(binder: CallBinder, node: json.JsonArray) -> Scalar:

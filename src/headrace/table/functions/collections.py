@@ -8,9 +8,9 @@ from headrace.table.functions.kernels import bitmaps, collections, dispatch, var
 from headrace.table.functions.kernels.kernel import Kernel
 from headrace.table.functions.rules import (
     A_STRING,
+    AN_INT,
     BINARY,
     CONDITION,
-    CONDITION_RESULT,
     INTEGER,
     TEXT,
     Result,
@@ -23,11 +23,13 @@ from headrace.table.functions.rules import (
     gives,
     like_argument,
     maybe,
+    same_as,
     takes,
     uniform,
 )
 from headrace.table.functions.types import (
     BIGINT,
+    BOOLEAN,
     BYTES,
     INT,
     STRING,
@@ -126,41 +128,52 @@ def _texts(kind: LogicalType) -> LogicalType | None:
     return kind if isinstance(kind, ArrayType) and TEXT(kind.element) is not None else None
 
 
+def _sortable(kind: LogicalType) -> LogicalType | None:
+    """An array of elements that have an order."""
+    is_sortable = isinstance(kind, ArrayType) and not isinstance(kind.element, RowType | MapType | StructuredType)
+    return kind if is_sortable else None
+
+
+def _known(_: CallShape, types: tuple[LogicalType, ...]) -> LogicalType:
+    """NULL when the array is: an element that is NULL is looked for like others."""
+    return with_nullability(BOOLEAN, types[0].nullable)
+
+
 _SAME: Final = like_argument()
 
 _ARRAYS: Final = (
     _define("ITEM", _item, dispatch.item, "array[index from 1], map[key], variant[index or name]"),
-    _define("ELEMENT", takes(an_array, result=_element), collections.element, "ELEMENT(array)"),
+    _define(
+        "ELEMENT", takes(either(an_array, a_multiset), result=_element), collections.element, "ELEMENT(collection)"
+    ),
     _define(
         "CARDINALITY",
         takes(either(an_array, a_map, a_multiset), result=gives(INT)),
         collections.cardinality,
         "CARDINALITY(array), CARDINALITY(map)",
     ),
-    _define(
-        "ARRAY_CONTAINS", _with_element(CONDITION_RESULT), collections.array_contains, "ARRAY_CONTAINS(array, value)"
-    ),
+    _define("ARRAY_CONTAINS", _with_element(_known), collections.array_contains, "ARRAY_CONTAINS(array, value)"),
     _define("ARRAY_POSITION", _with_element(gives(INT)), collections.array_position, "ARRAY_POSITION(array, value)"),
     _define("ARRAY_APPEND", _with_element(_array_with), collections.array_append, "ARRAY_APPEND(array, value)"),
     _define("ARRAY_PREPEND", _with_element(_array_with), collections.array_prepend, "ARRAY_PREPEND(array, value)"),
-    _define("ARRAY_REMOVE", _with_element(_SAME), collections.array_remove, "ARRAY_REMOVE(array, value)"),
+    _define("ARRAY_REMOVE", _with_element(same_as()), collections.array_remove, "ARRAY_REMOVE(array, value)"),
     _define("ARRAY_DISTINCT", takes(an_array, result=_SAME), collections.array_distinct, "ARRAY_DISTINCT(array)"),
     _define("ARRAY_REVERSE", takes(an_array, result=_SAME), collections.array_reverse, "ARRAY_REVERSE(array)"),
     _define("ARRAY_CONCAT", _arrays, collections.array_concat, "ARRAY_CONCAT(array, ...)"),
     _define("ARRAY_UNION", _two_arrays, collections.array_union, "ARRAY_UNION(array, array)"),
     _define("ARRAY_INTERSECT", _two_arrays, collections.array_intersect, "ARRAY_INTERSECT(array, array)"),
     _define("ARRAY_EXCEPT", _two_arrays, collections.array_except, "ARRAY_EXCEPT(array, array)"),
-    _define("ARRAY_MAX", takes(an_array, result=_maybe_element), collections.array_max, "ARRAY_MAX(array)"),
-    _define("ARRAY_MIN", takes(an_array, result=_maybe_element), collections.array_min, "ARRAY_MIN(array)"),
+    _define("ARRAY_MAX", takes(_sortable, result=_maybe_element), collections.array_max, "ARRAY_MAX(array)"),
+    _define("ARRAY_MIN", takes(_sortable, result=_maybe_element), collections.array_min, "ARRAY_MIN(array)"),
     _define(
         "ARRAY_SORT",
-        takes(an_array, CONDITION, CONDITION, optional=2, result=_SAME),
+        takes(_sortable, CONDITION, CONDITION, optional=2, result=_SAME),
         collections.array_sort,
         "ARRAY_SORT(array[, ascending[, nulls first]])",
     ),
     _define(
         "ARRAY_SLICE",
-        takes(an_array, INTEGER, INTEGER, optional=1, result=_SAME),
+        takes(an_array, AN_INT, AN_INT, optional=1, result=_SAME),
         collections.array_slice,
         "ARRAY_SLICE(array, start[, end])",
     ),

@@ -6,7 +6,7 @@ from headrace.common.logical_types import AtomicType, LogicalType
 from headrace.table.functions.definitions import CallShape, FunctionDefinition, Signature, TypeRule
 from headrace.table.functions.kernels import dispatch, json_values
 from headrace.table.functions.kernels.kernel import Kernel
-from headrace.table.functions.rules import TEXT, always, gives, maybe, takes
+from headrace.table.functions.rules import A_TEXT, TEXT, always, gives, maybe, takes
 from headrace.table.functions.types import BOOLEAN, STRING, R, with_nullability
 
 
@@ -63,9 +63,9 @@ JSON_FUNCTIONS: Final = (
         "JSON_ARRAY(value, ...)",
     ),
     _define("JSON_STRING", takes(_value, result=gives(STRING)), dispatch.json_string, "JSON_STRING(value)"),
-    _define("JSON_QUOTE", takes(TEXT, result=gives(STRING)), json_values.json_quote, "JSON_QUOTE(text)"),
-    _define("JSON_UNQUOTE", takes(TEXT, result=gives(STRING)), json_values.json_unquote, "JSON_UNQUOTE(text)"),
+    _define("JSON_QUOTE", takes(A_TEXT, result=gives(STRING)), json_values.json_quote, "JSON_QUOTE(text)"),
+    _define("JSON_UNQUOTE", takes(A_TEXT, result=gives(STRING)), json_values.json_unquote, "JSON_UNQUOTE(text)"),
     _define(
-        "JSON", takes(TEXT, result=gives(STRING)), json_values.json_text, "JSON(text), in JSON_OBJECT and JSON_ARRAY"
+        "JSON", takes(A_TEXT, result=gives(STRING)), json_values.json_text, "JSON(text), in JSON_OBJECT and JSON_ARRAY"
     ),
 )

@@ -29,6 +29,7 @@ from headrace.table.functions.types import (
     R,
     common_type,
     decimal,
+    least_restrictive,
     root_of,
     size_of,
     with_nullability,
@@ -118,23 +119,26 @@ def _coalesced(shape: CallShape) -> Signature | None:
 
 
 def _ifnull(shape: CallShape) -> Signature | None:
-    return _coalesced(shape) if len(shape.operands) == 2 else None
+    """A value that is never NULL keeps its type."""
+    found = _coalesced(shape) if len(shape.operands) == 2 else None
+    if found is None or shape.types[0].nullable:
+        return found
+    kind = shape.types[0]
+    return Signature((kind, with_nullability(kind, shape.types[1].nullable)), kind)
 
 
 def _if(shape: CallShape) -> Signature | None:
     if len(shape.operands) != 3 or CONDITION(shape.types[0]) is None:
         return None
-    kind = common_type(shape.types[1:])
-    if kind is None:
+    kind = least_restrictive(shape.types[1:])
+    if kind is None or R.NULL in (root_of(each) for each in shape.types[1:]):
         return None
     types = tuple(with_nullability(kind, each.nullable) for each in shape.types[1:])
     return Signature((shape.types[0], *types), with_nullability(kind, anyone_nullable(shape)))
 
 
 def _nullif(shape: CallShape) -> Signature | None:
-    if len(shape.operands) != 2 or common_type(shape.types) is None:
-        return None
-    return Signature(shape.types, shape.types[0].as_nullable())
+    return Signature(shape.types, shape.types[0].as_nullable()) if len(shape.operands) == 2 else None
 
 
 _EXTREME: Final = uniform(lambda shape, types: with_nullability(types[0], anyone_nullable(shape)))

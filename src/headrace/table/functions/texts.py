@@ -8,7 +8,7 @@ from headrace.table.functions.kernels import encodings, formatting, patterns, ra
 from headrace.table.functions.kernels.kernel import Kernel
 from headrace.table.functions.rules import (
     A_BIGINT,
-    AN_INT,
+    A_TEXT,
     ANY,
     BINARY,
     CONDITION_RESULT,
@@ -24,6 +24,7 @@ from headrace.table.functions.rules import (
     gives,
     like_argument,
     maybe,
+    one_of,
     takes,
     uniform,
 )
@@ -62,7 +63,7 @@ def _overlaid(shape: CallShape, types: tuple[LogicalType, ...]) -> LogicalType:
 
 def _element(shape: CallShape) -> Signature | None:
     """``ELT(n, a, b, ...)``: texts or bytes of one kind."""
-    if len(shape.operands) < 2 or AN_INT(shape.types[0]) is None:
+    if len(shape.operands) < 2 or INTEGER(shape.types[0]) is None:
         return None
     rest = CallShape(shape.operands[1:])
     found = uniform(lambda _, types: types[0].as_nullable())(rest)
@@ -74,6 +75,7 @@ def _element(shape: CallShape) -> Signature | None:
 _NUMBER_OR_TEXT: Final = either(TEXT, NUMERIC)
 _TEXT_OR_INTEGER: Final = either(TEXT, INTEGER)
 _TEXTS: Final = ArrayType(STRING)
+_PAIRS: Final = MapType(STRING, STRING)
 _STRING: Final = gives(STRING)
 
 
@@ -121,7 +123,7 @@ _WORDS: Final = (
     ),
     _define("LTRIM", takes(TEXT, TEXT, optional=1, result=_varying_like), texts.ltrim, "LTRIM(text[, characters])"),
     _define("RTRIM", takes(TEXT, TEXT, optional=1, result=_varying_like), texts.rtrim, "RTRIM(text[, characters])"),
-    _define("BTRIM", takes(TEXT, TEXT, optional=1, result=_STRING), texts.btrim, "BTRIM(text[, characters])"),
+    _define("BTRIM", takes(A_TEXT, A_TEXT, optional=1, result=_STRING), texts.btrim, "BTRIM(text[, characters])"),
     _define(
         "POSITION", takes(TEXT, TEXT, INTEGER, optional=1, result=gives(INT)), texts.position, "POSITION(part IN text)"
     ),
@@ -161,7 +163,7 @@ _WORDS: Final = (
     ),
     _define(
         "STR_TO_MAP",
-        takes(TEXT, TEXT, TEXT, optional=2, result=maybe(MapType(STRING, STRING))),
+        one_of(takes(TEXT, result=maybe(_PAIRS)), takes(TEXT, TEXT, TEXT, result=maybe(_PAIRS))),
         texts.str_to_map,
         "STR_TO_MAP(text[, between pairs, between key and value])",
     ),
@@ -211,7 +213,8 @@ _REGEX: Final = (
 
 
 def _hash(name: str, length: int) -> FunctionDefinition:
-    return _of_text(name, gives(char(length)), encodings.hashed(name.lower()))
+    rule = takes(TEXT_OR_BINARY, result=gives(char(length)))
+    return _define(name, rule, encodings.hashed(name.lower()), f"{name}(text)")
 
 
 _ENCODED: Final = (
@@ -227,14 +230,14 @@ _ENCODED: Final = (
     _hash("SHA384", 96),
     _hash("SHA512", 128),
     _define("SHA2", takes(TEXT, INTEGER, result=gives(varchar(128))), encodings.sha2, "SHA2(text, bits)"),
-    _of_text("URL_ENCODE", maybe(STRING), encodings.url_encode),
-    _of_text("URL_DECODE", maybe(STRING), encodings.url_decode),
+    _define("URL_ENCODE", takes(A_TEXT, result=maybe(STRING)), encodings.url_encode, "URL_ENCODE(text)"),
+    _define("URL_DECODE", takes(A_TEXT, result=maybe(STRING)), encodings.url_decode, "URL_DECODE(text)"),
     _of_text("PARSE_URL", maybe(STRING), encodings.parse_url, TEXT, TEXT, optional=1),
-    _of_text("INET_ATON", maybe(BIGINT), encodings.inet_aton),
+    _define("INET_ATON", takes(A_TEXT, result=maybe(BIGINT)), encodings.inet_aton, "INET_ATON(text)"),
     _define("INET_NTOA", takes(A_BIGINT, result=maybe(STRING)), encodings.inet_ntoa, "INET_NTOA(number)"),
     _define("BIN", takes(INTEGER, result=_STRING), encodings.bin_, "BIN(number)"),
     _define("HEX", takes(_TEXT_OR_INTEGER, result=_STRING), encodings.hex_, "HEX(number), HEX(text)"),
-    _define("UNHEX", takes(TEXT, result=maybe(BYTES)), encodings.unhex, "UNHEX(text)"),
+    _define("UNHEX", takes(A_TEXT, result=maybe(BYTES)), encodings.unhex, "UNHEX(text)"),
     FunctionDefinition(
         "UUID", takes(result=always(char(36))), determinism=Determinism.NEVER, kernel=randomness.uuid, usage="UUID()"
     ),

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from headrace.common.logical_types import LogicalType
+from headrace.common.logical_types import AtomicType, LogicalType
 from headrace.table.functions.definitions import (
     CallShape,
     Determinism,
@@ -14,7 +14,6 @@ from headrace.table.functions.definitions import (
 from headrace.table.functions.kernels.table import TIMES as KERNELS
 from headrace.table.functions.rules import (
     A_BIGINT,
-    A_STRING,
     A_TIME,
     CALENDAR,
     DATETIME,
@@ -53,8 +52,27 @@ from headrace.table.logical.scalars import Literal
 _MOMENT: Final = timestamp_ltz(3)
 
 
-def _now(name: str, kind: LogicalType, determinism: Determinism = Determinism.WITHIN_QUERY) -> FunctionDefinition:
-    return FunctionDefinition(name, takes(result=always(kind)), determinism=determinism, usage=name)
+def _now(
+    name: str,
+    kind: AtomicType,
+    determinism: Determinism = Determinism.WITHIN_QUERY,
+    *,
+    takes_digits: bool = False,
+) -> FunctionDefinition:
+    rule = one_of(takes(result=always(kind)), _with_digits(kind)) if takes_digits else takes(result=always(kind))
+    return FunctionDefinition(name, rule, determinism=determinism, usage=f"{name}[(digits)]" if takes_digits else name)
+
+
+def _with_digits(kind: AtomicType) -> TypeRule:
+    """``CURRENT_TIME(3)``: so many digits of a second."""
+
+    def rule(shape: CallShape) -> Signature | None:
+        (digits,) = shape.operands if len(shape.operands) == 1 else (None,)
+        if not isinstance(digits, Literal) or not isinstance(digits.value, int):
+            return None
+        return Signature(shape.types, AtomicType(kind.root, min(digits.value, 9), nullable=False))
+
+    return rule
 
 
 def _planner(name: str, rule: TypeRule, usage: str) -> FunctionDefinition:
@@ -108,16 +126,16 @@ _WINDOW: Final = takes(MOMENT, an_interval, either(an_interval, A_TIME), A_TIME,
 
 TIMES: Final = (
     _now("CURRENT_DATE", DATE),
-    _now("CURRENT_TIME", TIME),
-    _now("LOCALTIME", TIME),
-    _now("CURRENT_TIMESTAMP", _MOMENT),
+    _now("CURRENT_TIME", TIME, takes_digits=True),
+    _now("LOCALTIME", TIME, takes_digits=True),
+    _now("CURRENT_TIMESTAMP", _MOMENT, takes_digits=True),
     _now("NOW", _MOMENT),
-    _now("LOCALTIMESTAMP", timestamp(3)),
+    _now("LOCALTIMESTAMP", timestamp(3), takes_digits=True),
     _now("CURRENT_ROW_TIMESTAMP", _MOMENT, Determinism.NEVER),
     FunctionDefinition("PROCTIME", takes(result=always(_MOMENT)), determinism=Determinism.NEVER, usage="PROCTIME()"),
     _define(
         "UNIX_TIMESTAMP",
-        one_of(takes(result=always(BIGINT)), takes(A_STRING, A_STRING, optional=1, result=gives(BIGINT))),
+        one_of(takes(result=always(BIGINT)), takes(TEXT, TEXT, optional=1, result=gives(BIGINT))),
         "UNIX_TIMESTAMP([text[, format]])",
     ),
     _define(
@@ -142,11 +160,13 @@ TIMES: Final = (
     ),
     _define("TIMESTAMPADD", _added, "TIMESTAMPADD(unit, count, time)"),
     _define("TIMESTAMPDIFF", takes(DATETIME, DATETIME, result=gives(INT)), "TIMESTAMPDIFF(unit, from, to)"),
+    *(_define(name, takes(DATETIME, result=gives(BIGINT)), f"{name}(time)") for name in ("YEAR", "QUARTER", "MONTH")),
     *(
-        _define(name, takes(CALENDAR, result=gives(BIGINT)), f"{name}(time)")
-        for name in ("YEAR", "QUARTER", "MONTH", "WEEK", "DAYOFYEAR", "DAYOFMONTH", "DAYOFWEEK")
+        _define(name, takes(either(DATETIME, an_interval), result=gives(BIGINT)), f"{name}(time)")
+        for name in ("WEEK", "DAYOFYEAR", "DAYOFMONTH", "DAYOFWEEK", "HOUR", "MINUTE", "SECOND")
     ),
-    *(_define(name, takes(DATETIME, result=gives(BIGINT)), f"{name}(time)") for name in ("HOUR", "MINUTE", "SECOND")),
+    _planner("SOURCE_WATERMARK", takes(result=maybe(_MOMENT)), "SOURCE_WATERMARK()"),
+    _planner("CURRENT_DATABASE", takes(result=always(STRING)), "CURRENT_DATABASE()"),
     _define("CURRENT_WATERMARK", takes(MOMENT, result=nullable_like()), "CURRENT_WATERMARK(time)"),
     *(_planner(f"${name}", _WINDOW, f"{name}(time, interval)") for name in ("TUMBLE", "HOP", "SESSION")),
 )
