@@ -97,7 +97,10 @@ class ExpressionCompiler:
         Raises:
             InvalidProgramError: when there is nothing that computes it.
         """
-        return self._compilers[type(scalar)](scalar)
+        compiler = self._compilers.get(type(scalar))
+        if compiler is None:
+            raise InvalidProgramError(f"{self.describe(scalar)} cannot be executed yet where it stands")
+        return compiler(scalar)
 
     @cached_property
     def _compilers(self) -> dict[type[Scalar], Callable[[Any], Bound]]:
