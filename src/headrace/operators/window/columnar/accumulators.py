@@ -199,6 +199,14 @@ class Accumulators:
         return Accumulators(chunk.ends[first], chunk.hashes[first], gather(chunk.keys, first), columns)
 
     @staticmethod
+    def taken_back(aggregators: AggregatorList, chunk: Chunk) -> Accumulators:
+        """What takes back the records of a chunk, of each key and window, once it is merged."""
+        groups = group_rows(chunk.ends, chunk.hashes, chunk.keys)
+        first = groups.first_rows
+        columns = aggregators.retract(GroupedRows(chunk.columns, chunk.arrivals, groups))
+        return Accumulators(chunk.ends[first], chunk.hashes[first], gather(chunk.keys, first), columns)
+
+    @staticmethod
     def merged(
         aggregators: AggregatorList, pieces: Sequence[Accumulators], known: KeyDictionary | None = None
     ) -> Accumulators:

@@ -57,6 +57,7 @@ class ColumnarWindowLayout:
         aggregates: what is computed.
         window_names: the names of the columns in the output that say which window it is.
         renamed: which fields of the records have other names than in what is stored.
+        retracts: whether records may be taken back.
     """
 
     codec: KeyCodec
@@ -65,6 +66,7 @@ class ColumnarWindowLayout:
     aggregates: tuple[BoundAggregate, ...]
     window_names: tuple[str, ...] = TimeWindowSerializer.names
     renamed: RenamedFields = NOTHING_RENAMED
+    retracts: bool = False
 
     @staticmethod
     def of(
@@ -104,6 +106,7 @@ class ColumnarWindowLayout:
             () if is_kept_as_is else tuple(fields),
             tuple(aggregate.bind(input_type, retracts=retracts) for aggregate in aggregates),
             window_names,
+            retracts=retracts,
         )
         assert layout.output_type.is_composite  # made now, so that its names are checked here and not in a task
         return layout

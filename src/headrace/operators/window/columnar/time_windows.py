@@ -17,6 +17,8 @@ import pyarrow as pa
 
 from headrace.common.batch import Batch
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
+from headrace.common.errors import UnsupportedOperationError
+from headrace.common.types import RowKind
 from headrace.operators.arrays import fixed_width
 from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, Operator, OperatorContext
 from headrace.operators.window.columnar.accumulators import MOST_PAIRS, Accumulators, Arrivals, Chunk, accumulators_of
@@ -160,11 +162,22 @@ class AlignedWindowOperator(KeyedOperator):
     def _add_records(self, batch: KeyedBatch) -> None:
         """Adds records to those of their windows that have not fired, and fires what is due until the last of them."""
         chunk, (on_time, again) = self._chunk(batch), self._judged(batch)
-        self._store.add(chunk.spread(on_time))
+        self._add(batch, chunk, on_time)
         late = chunk.spread(again) if len(again.ends) else None
         self._advance(batch.watermarks, again, late)
         if late is not None and keeps_contents(self._mode):
             self._store.add_accumulators(Accumulators.of_chunk(self._layout.aggregators, late))
+
+    def _add(self, batch: KeyedBatch, chunk: Chunk, pairs: Assignment) -> None:
+        """Adds records to windows, or takes them back."""
+        kinds = batch.kinds if self._layout.retracts else None
+        if kinds is None:
+            self._store.add(chunk.spread(pairs))
+            return
+        takes_back = np.isin(kinds, _TAKE_BACK)[pairs.records]
+        self._store.add(chunk.spread(pairs.where(~takes_back)))
+        taken = chunk.spread(pairs.where(takes_back))
+        self._store.add_accumulators(Accumulators.taken_back(self._layout.aggregators, taken))
 
     def _judged(self, batch: KeyedBatch) -> tuple[Assignment, Assignment]:
         """The windows of records, by whether they have fired; late records without any window are sent away."""
@@ -203,6 +216,8 @@ class AlignedWindowOperator(KeyedOperator):
         """
         last = int(watermarks[-1])
         blocks = self._store.due(passed_end(self._watermark), passed_end(last))
+        if self._layout.retracts:
+            blocks = (block.where(fixed_width(block.columns[0]) > 0) for block in blocks)
         due = (Emission.of_due(block, self._watermark, watermarks) for block in blocks)
         if late is None or again is None:
             for emission in due:
@@ -297,6 +312,8 @@ class UntimedWindowOperator(AlignedWindowOperator):
         self._store.forget(upto)
 
 
+_TAKE_BACK: Final = (RowKind.UPDATE_BEFORE.value, RowKind.DELETE.value)
+
 _STEP_ROWS: Final = 1 << 17
 """Windows fire once for so many records: what is late for none of its windows may be added long before they fire."""
 
@@ -309,7 +326,7 @@ def columnar_window(
     mode: AccumulationMode = AccumulationMode.ACCUMULATING,
 ) -> AlignedWindowOperator:
     """The operator for built-in aggregates over such windows."""
-    panes = Panes.of(assigner)
+    panes = None if layout.retracts else Panes.of(assigner)
     if panes is None:
         return AlignedWindowOperator(layout, assigner, lateness, late_tag, mode)
     return PanedWindowOperator(layout, assigner, panes, lateness, late_tag, mode)
@@ -434,6 +451,8 @@ def columnar_operator(
     lateness, late_tag, mode = definition.allowed_lateness, definition.late_tag_id, definition.applied_mode
     if isinstance(windows, CountPanes):
         return CountWindowOperator(layout, windows)
+    if isinstance(windows, SessionGap) and layout.retracts:
+        raise UnsupportedOperationError("sessions whose records are taken back cannot be aggregated yet")
     if isinstance(windows, SessionGap):
         discards = mode is AccumulationMode.DISCARDING
         return SessionWindowOperator(layout, windows.gap, late_tag, lateness, discards=discards)

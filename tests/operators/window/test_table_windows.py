@@ -1,0 +1,141 @@
+"""Windows over rows that have their time, or their window, in a column."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.common import Types
+from headrace.common.logical_types import AtomicType, TypeRoot, bigint, string
+from headrace.datastream.window import EventTimeSessionWindows, TumblingEventTimeWindows
+from headrace.graph.table_window_specs import TableWindowSpec, WindowRankSpec, WindowTableFunctionSpec
+from headrace.operators.aggregates.calls import AggregateCall
+from headrace.operators.changelog.order import SortField
+from headrace.operators.changelog.rank import RankRange
+from headrace.operators.window.table.local_time import LocalTime
+from headrace.windowing.definition import WindowDefinition
+from headrace.windowing.intervals import AlignedWindows, GivenWindows, GrowingWindows, SessionGap
+from headrace.windowing.triggers import EventTimeTrigger
+from tests.draws import draws
+from tests.operators.changelog.driven import run
+
+TIMESTAMP = AtomicType(TypeRoot.TIMESTAMP, 3)
+BIDS = Types.ROW_NAMED(["id", "item", "ts"], [Types.INT(), Types.STRING(), Types.SQL_TIMESTAMP()])
+EPOCH = datetime(1970, 1, 1)
+CALLS = (
+    AggregateCall("COUNT", (), bigint(), "c"),
+    AggregateCall("LISTAGG", (1,), string(), "l"),
+)
+
+
+def at(second: float) -> datetime:
+    return EPOCH + timedelta(seconds=second)
+
+
+def window_spec(windows: Any, **more: Any) -> TableWindowSpec:
+    assigner: Any = TumblingEventTimeWindows.of(10_000)
+    if isinstance(windows, SessionGap):
+        assigner = EventTimeSessionWindows.with_gap(windows.gap)
+    definition = WindowDefinition(assigner, EventTimeTrigger())
+    return TableWindowSpec(
+        definition, more.pop("calls", CALLS), windows=windows, time_field=2, time_type=TIMESTAMP, **more
+    )
+
+
+def events(rows: list[tuple[str, int, str, float]], delay: float = 2) -> list[Any]:
+    found: list[Any] = []
+    for symbol, id_, item, second in rows:
+        found += [(symbol, (id_, item, at(second))), int((second - delay) * 1000)]
+    return [*found, 10**9]
+
+
+def test_each_row_has_all_its_windows() -> None:
+    hop = WindowTableFunctionSpec(windows=AlignedWindows(10_000, 5_000), time_field=2, time_type=TIMESTAMP)
+    found = run(hop, BIDS, (), [("+I", (1, "a", at(7))), ("-D", (1, "a", at(7)))])
+    assert [(kind, row[3:]) for kind, row in found] == [
+        (kind, (at(start), at(start + 10), at(start + 9.999))) for kind in ("+I", "-D") for start in (5, 0)
+    ]
+    grow = WindowTableFunctionSpec(windows=GrowingWindows(10_000, 5_000), time_field=2, time_type=TIMESTAMP)
+    assert [row[4] for _, row in run(grow, BIDS, (), [("+I", (1, "a", at(2)))])] == [at(5), at(10)]
+
+
+def test_rows_that_are_taken_back_leave_their_window() -> None:
+    rows = [
+        ("+I", 1, "a", 1),
+        ("+I", 2, "b", 2),
+        ("-U", 1, "a", 1),
+        ("+U", 1, "c", 3),
+        ("-D", 9, "z", 14),
+        ("+I", 9, "z", 14),
+    ]
+    found = run(window_spec(AlignedWindows(10_000, 10_000), retracts=True), BIDS, (), events(rows), cuts=[3, 5])
+    assert found == [("+I", (2, "b,c", at(0), at(10), at(9.999)))]
+    found = run(window_spec(AlignedWindows(10_000, 5_000), retracts=True), BIDS, (), events(rows[:4]), cuts=[3])
+    assert [row[1] for _, row in found] == ["b,c", "b,c"]
+
+
+def test_windows_that_rows_say_themselves() -> None:
+    spec = window_spec(GivenWindows(AlignedWindows(10_000, 5_000)), is_end=True)
+    rows = [("+I", 1, "a", 15), ("+I", 2, "b", 10), ("+I", 3, "c", 15)]
+    assert run(spec, BIDS, (), events(rows, 15)) == [
+        ("+I", (1, "b", at(0), at(10), at(9.999))),
+        ("+I", (2, "a,c", at(5), at(15), at(14.999))),
+    ]
+
+
+def test_first_rows_of_windows() -> None:
+    spec = WindowRankSpec(
+        end_field=2, order=(SortField(0, is_descending=True),), ranks=RankRange(1, 2, shows_rank=True)
+    )
+    rows = [("+I", 1, "a", 10), ("+I", 2, "a", 10), ("+I", 3, "b", 10), ("+I", 4, "a", 10), ("+I", 5, "a", 20)]
+    found = run(spec, BIDS, ("item",), events(rows, 15), cuts=[5])
+    assert [(row[0], row[3]) for _, row in found] == [(4, 1), (2, 2), (3, 1), (5, 1)]
+
+
+@pytest.mark.parametrize(
+    ("zone", "moment", "shown"),
+    [
+        ("Europe/Berlin", "2024-03-31T00:59:59", "2024-03-31T01:59:59"),
+        ("Europe/Berlin", "2024-03-31T01:00:00", "2024-03-31T03:00:00"),
+        ("Asia/Kolkata", "2024-01-01T00:00:00", "2024-01-01T05:30:00"),
+        ("UTC", "2024-01-01T00:00:00", "2024-01-01T00:00:00"),
+    ],
+)
+def test_what_the_clock_shows(zone: str, moment: str, shown: str) -> None:
+    clock = LocalTime(zone)
+    moments, local = (np.array([text], "M8[ms]").view(np.int64) for text in (moment, shown))
+    assert clock.of(moments).tolist() == local.tolist()
+    assert clock.back(local).tolist() == moments.tolist()
+
+
+def test_windows_of_an_hour_that_the_clock_shows_twice_end_the_second_time() -> None:
+    clock = LocalTime("Europe/Berlin")
+    texts = ["2024-10-26T23:30", "2024-10-27T00:30", "2024-10-27T01:30"]
+    watermarks = np.array(texts, "M8[ms]").view(np.int64)
+    reached = clock.reached(watermarks).view("M8[ms]").astype(str).tolist()
+    assert reached == ["2024-10-27T01:30:00.000", "2024-10-27T01:59:59.999", "2024-10-27T02:30:00.000"]
+
+
+@settings(max_examples=draws(10), deadline=None)
+@given(
+    rows=st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 40)), max_size=25),
+    cuts=st.lists(st.integers(0, 50), max_size=3),
+    size=st.sampled_from([5, 10]),
+)
+def test_aggregates_of_windows_of_each_key(rows: list[Any], cuts: list[int], size: int) -> None:
+    watermark, expected = -(10**6), dict[Any, list[int]]()
+    for place, (item, second) in enumerate(rows):
+        for end in range(second // 5 * 5 + 5, second + size + 1, 5):
+            if second >= end - size and end * 1000 - 1 > watermark:
+                expected.setdefault((item, end), []).append(place)
+        watermark = max(watermark, (second - 2) * 1000)
+    calls = (AggregateCall("ARRAY_AGG", (0,), Types.LIST(Types.INT()).logical_type, "ids"),)
+    spec = window_spec(AlignedWindows(size * 1000, 5_000), calls=calls)
+    given_rows = [("+I", place, item, float(second)) for place, (item, second) in enumerate(rows)]
+    found = run(spec, BIDS, ("item",), events(given_rows), cuts)
+    assert {(row[0], int((row[3] - EPOCH).total_seconds())): row[1] for _, row in found} == expected
