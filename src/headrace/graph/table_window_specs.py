@@ -15,10 +15,11 @@ from headrace.graph.window_specs import ColumnarWindowSpec
 from headrace.operators.base import Operator
 from headrace.operators.changelog.order import SortField
 from headrace.operators.changelog.rank import RankRange
-from headrace.windowing.intervals import RegularWindows
+from headrace.windowing.intervals import AlignedWindows, GivenWindows, GrowingWindows, RegularWindows
 
 if TYPE_CHECKING:
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+    from headrace.operators.window.table.firing_order import TimerFiringOrder
 
 WINDOW_NAMES = ("window_start", "window_end", "window_time")
 
@@ -78,7 +79,8 @@ class TableWindowSpec(ColumnarWindowSpec):
         zone: the time zone by whose clock windows begin; None where times are those of the clock already.
         retracts: whether records may be taken back.
         names: the names of the columns of the window.
-        order: in which order windows of different keys come out that end together.
+        timers_wait: whether windows have timers only once a slice of theirs has ended, as window table functions do in
+            Flink; else from their first record on.
     """
 
     time_field: int
@@ -87,6 +89,7 @@ class TableWindowSpec(ColumnarWindowSpec):
     zone: str | None = None
     retracts: bool = False
     names: tuple[str, ...] = WINDOW_NAMES
+    timers_wait: bool = True
 
     @property
     def regular_windows(self) -> RegularWindows | None:
@@ -133,7 +136,18 @@ class TableWindowSpec(ColumnarWindowSpec):
         time = WindowTime(self.time_field, name, self.is_end, LocalTime(self.zone))
         output = self.output_type(parameters.inputs)
         assert output is not None
-        return TableWindowOperator(inner, time, len(layout.key_names), output)  # type: ignore[arg-type]
+        order = self._firing_order(parameters.inputs[0], len(layout.key_names))
+        return TableWindowOperator(inner, time, len(layout.key_names), output, order)  # type: ignore[arg-type]
+
+    def _firing_order(self, records: InputSchema, keys: int) -> TimerFiringOrder | None:
+        from headrace.operators.window.table.firing_order import TimerFiringOrder, TimersOfWindows
+
+        windows = self.windows
+        base = windows.windows if isinstance(windows, GivenWindows) else windows
+        if not isinstance(windows, RegularWindows) or not isinstance(base, AlignedWindows | GrowingWindows):
+            return None
+        step = base.slide if isinstance(base, AlignedWindows) else base.step
+        return TimerFiringOrder(TimersOfWindows(windows, step, base.offset, self.timers_wait), codec_of(records), keys)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

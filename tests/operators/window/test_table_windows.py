@@ -17,7 +17,9 @@ from headrace.graph.table_window_specs import TableWindowSpec, WindowRankSpec, W
 from headrace.operators.aggregates.calls import AggregateCall
 from headrace.operators.changelog.order import SortField
 from headrace.operators.changelog.rank import RankRange
+from headrace.operators.window.table import firing_order
 from headrace.operators.window.table.local_time import LocalTime
+from headrace.operators.window.table.timers import TimerQueue
 from headrace.windowing.definition import WindowDefinition
 from headrace.windowing.intervals import AlignedWindows, GivenWindows, GrowingWindows, SessionGap
 from headrace.windowing.triggers import EventTimeTrigger
@@ -139,3 +141,33 @@ def test_aggregates_of_windows_of_each_key(rows: list[Any], cuts: list[int], siz
     given_rows = [("+I", place, item, float(second)) for place, (item, second) in enumerate(rows)]
     found = run(spec, BIDS, ("item",), events(given_rows), cuts)
     assert {(row[0], int((row[3] - EPOCH).total_seconds())): row[1] for _, row in found} == expected
+
+
+def test_timers_of_one_time_leave_as_they_leave_a_heap() -> None:
+    queue = TimerQueue[str]()
+    for name in "abcda":
+        queue.add(9, name)
+    queue.add(3, "early")
+    assert [queue.poll()[1] for _ in range(len(queue))] == ["early", "b", "d", "c", "a"]
+
+
+@pytest.mark.parametrize("most", [4096, 3])
+@settings(max_examples=draws(10), deadline=None)
+@given(
+    rows=st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(0, 40)), max_size=30),
+    cuts=st.lists(st.integers(0, 60), max_size=4),
+    batch_size=st.integers(1, 8),
+    windows=st.sampled_from(
+        [AlignedWindows(5_000, 5_000), AlignedWindows(10_000, 5_000), GrowingWindows(10_000, 5_000)]
+    ),
+    waits=st.booleans(),
+)
+def test_the_order_of_results_does_not_depend_on_the_cut(
+    most: int, rows: Any, cuts: list[int], batch_size: int, windows: Any, waits: bool
+) -> None:
+    given_rows = events([("+I", place, item, float(second)) for place, (item, second) in enumerate(rows)])
+    spec = window_spec(windows, timers_wait=waits)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(firing_order, "_MOST_TIMERS", most)
+        whole = run(spec, BIDS, ("item",), given_rows)
+        assert run(spec, BIDS, ("item",), given_rows, cuts, batch_size) == whole

@@ -108,13 +108,17 @@ class RowsOfKeys:
             arrays.append(pa.array(np.full(len(of_keys), self._now + self._ttl)))
         self._table.append(pa.RecordBatch.from_arrays(arrays, schema=self._schema), self._watermark)
 
-    def stored(self) -> tuple[KeyColumn, pa.RecordBatch]:
-        """All rows that are there, with their keys; what was written in this epoch is put into state first."""
-        self.end_epoch()
+    def before(self) -> tuple[KeyColumn, pa.RecordBatch]:
+        """All rows that were there when the epoch began, with their keys."""
         found = self._table.stored()
         columns = found.columns[3 : 3 + len(self._row_schema)]
         keys = KeyColumn(found.column(KEY), fixed_width(found.column(HASH)))
         return keys, pa.RecordBatch.from_arrays(columns, schema=self._row_schema)
+
+    def stored(self) -> tuple[KeyColumn, pa.RecordBatch]:
+        """All rows that are there, with their keys; what was written in this epoch is put into state first."""
+        self.end_epoch()
+        return self.before()
 
     def end_epoch(self) -> None:
         """Puts what was written into state."""

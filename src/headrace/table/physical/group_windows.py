@@ -91,6 +91,7 @@ class GroupWindowAggregate(PhysicalNode):
             zone=self.window.zone(builder),
             retracts=not self.input.mode.is_insert_only,
             names=names[-3:],
+            timers_wait=False,
         )
         return builder.add(spec, self.name, by_key(inputs[0], self.input.schema, self.group))
 

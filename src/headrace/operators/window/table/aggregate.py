@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from headrace.common.batch import Batch
 from headrace.common.columns import schema_of
-from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext
+from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext, Output
 from headrace.operators.changelog.order import millis_of
+from headrace.operators.window.table.firing_order import STORE, TimerFiringOrder
 from headrace.operators.window.table.local_time import LocalTime
 from headrace.operators.window.table.table_function import window_columns
 
@@ -44,22 +45,6 @@ class WindowTime:
         return millis - 1 if self.is_end else self.clock.of(millis)
 
 
-class FiringOrder(Protocol):
-    """In which order windows of different keys come out that end together."""
-
-    def open(self, context: OperatorContext) -> None:
-        """Takes up what is stored."""
-
-    def begin_epoch(self, scope: EpochScope) -> None:
-        """Start of an epoch."""
-
-    def sorted(self, batch: KeyedBatch | None, watermark: int, fired: list[Batch]) -> list[Batch]:
-        """What has been fired by records and then a watermark, in the order in which it comes out."""
-
-    def end_epoch(self) -> None:
-        """Puts what it knows into state."""
-
-
 class TableWindowOperator(KeyedOperator):
     """Has another operator compute windows over local times that it takes from a column, and shows what comes of it.
 
@@ -79,7 +64,7 @@ class TableWindowOperator(KeyedOperator):
         time: WindowTime,
         keys: int,
         output_type: TypeInformation,
-        order: FiringOrder | None = None,
+        order: TimerFiringOrder | None = None,
     ) -> None:
         super().__init__()
         self._inner, self._time, self._keys, self._output_type = inner, time, keys, output_type
@@ -87,14 +72,21 @@ class TableWindowOperator(KeyedOperator):
         inner.counters = self.counters
 
     def restore_state(self, context: OperatorContext) -> None:
-        self._inner.restore_state(context)
-
-    def open(self, context: OperatorContext, output: object) -> None:
+        self._inner.restore_state(self._of_inner(context))
         if self._order is not None:
             self._order.open(context)
-        super().open(context, output)  # type: ignore[arg-type]
+
+    def open(self, context: OperatorContext, output: Output) -> None:
+        if self._order is not None:
+            self._order.open(context)
+        self.context, self.output = context, output
         self._fired: list[Batch] = []
-        self._inner.open(context, _Results(self._fired))
+        self._inner.open(self._of_inner(context), _Results(self._fired))
+
+    def _of_inner(self, context: OperatorContext) -> OperatorContext:
+        """The context without what is stored of the order."""
+        states: Any = context.optional_state
+        return context if self._order is None else replace(context, optional_state=_StatesOfWindows(states))
 
     def begin_epoch(self, scope: EpochScope) -> None:
         self._watermarks = np.array([scope.watermark])
@@ -149,6 +141,20 @@ class TableWindowOperator(KeyedOperator):
             known = clock.reached(self._watermarks)
             stamps = self._watermarks[np.maximum(np.searchsorted(known, stamps, side="right") - 1, 0)]
         return Batch(self._output_type, clock.back(ends - 1), stamps, columns=made, kinds=fired.kinds)
+
+
+class _StatesOfWindows:
+    """The states of an operator without those of the order in which windows come out."""
+
+    def __init__(self, states: Any) -> None:
+        self._states = states
+
+    def stored(self) -> list[str]:
+        """The names of the stores that have something."""
+        return [name for name in self._states.stored() if name != STORE]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._states, name)
 
 
 class _Results:

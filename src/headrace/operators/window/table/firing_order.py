@@ -1,0 +1,235 @@
+"""In which order windows of different keys come out that end together: that of Flink's timers.
+
+Flink's windows come out as their timers do, and timers of one time leave their heap in an order that only the heap
+knows: neither that of arrival nor that of keys. To give what Flink gives, the heap is kept as long as there are few
+timers. Where there are many, it would take more time than the windows, and nobody reads such results one by one: they
+come out by hash and key then, until all windows that were open have ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.common.batch import Batch, concat
+from headrace.common.constants import MIN_WATERMARK
+from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
+from headrace.operators.changelog.rows_of_keys import RowsOfKeys, StoredRows
+from headrace.operators.window.table.timers import TimerQueue
+from headrace.state.keys import KeyColumn
+from headrace.state.runs.grouping import group_rows
+from headrace.windowing.intervals import GrowingWindows, RegularWindows
+
+if TYPE_CHECKING:
+    from headrace.state.keys import KeyCodec
+
+Longs = npt.NDArray[np.int64]
+
+STORE: Final = "firing-order"
+_MOST_TIMERS: Final = 4096
+_TIMER, _WAITING, _QUIET = range(3)
+_SCHEMA: Final = pa.schema([("place", pa.int64()), ("end", pa.int64()), ("kind", pa.int8())])
+
+Pane = tuple[int, Any]
+"""The end of a window, or of a slice of windows, and a key."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimersOfWindows:
+    """Which timers windows have.
+
+    Attributes:
+        windows: the windows.
+        step: how far apart their ends are.
+        offset: by how much their ends are shifted.
+        waits: whether records wait until a slice of windows has ended, and timers are only made then: of one end at a
+            time, since the next one follows when a window has come out. Else each record has a timer in each window.
+    """
+
+    windows: RegularWindows
+    step: int
+    offset: int
+    waits: bool
+
+    def slices(self, times: Longs) -> Longs:
+        """The ends of the first windows of times, or of the slices that they are in."""
+        return self.windows.first_ends(times)
+
+    def following(self, end: int) -> int | None:
+        """The end of the next window that shares records with one that has come out; None when there is none."""
+        if not self.waits:
+            return None
+        if isinstance(self.windows, GrowingWindows):
+            return end + self.step if end < self.windows.last_ends(end - 1) else None
+        return end + self.step if self.windows.per_timestamp > 1 else None
+
+
+class TimerFiringOrder:
+    """Follows the timers of windows, and sorts what they show.
+
+    Args:
+        timers: which timers windows have.
+        codec: how keys are stored.
+        keys: how many columns results begin with that make the key.
+    """
+
+    def __init__(self, timers: TimersOfWindows, codec: KeyCodec, keys: int) -> None:
+        self._timers, self._codec, self._keys = timers, codec, keys
+
+    def open(self, context: OperatorContext) -> None:
+        """Takes up what is stored."""
+        self._rows = RowsOfKeys(context, STORE, "the timers of windows", self._codec, _SCHEMA)
+
+    def begin_epoch(self, scope: EpochScope) -> None:
+        """Start of an epoch."""
+        self._rows.begin_epoch(scope.processing_time)
+        self._watermark = scope.watermark
+        keys, rows = self._rows.before()
+        self._stored, self._is_changed = keys, False
+        self._any_key: Any = keys.values[0].as_py() if len(keys) else None
+        found = sorted(zip(*(column.to_pylist() for column in rows.columns), keys.values.to_pylist(), strict=True))
+        self._queue = TimerQueue[Pane]([(end - 1, (end, key)) for _, end, kind, key in found if kind == _TIMER])
+        self._waiting: dict[Pane, None] = {(end, key): None for _, end, kind, key in found if kind == _WAITING}
+        self._quiet_until = max((end for _, end, kind, _ in found if kind == _QUIET), default=MIN_WATERMARK)
+
+    def sorted(self, batch: KeyedBatch | None, watermark: int, fired: list[Batch]) -> list[Batch]:
+        """What has been fired by records and then a watermark, in the order in which it comes out."""
+        shown = concat(fired) if fired else None
+        panes = [] if shown is None else self._panes_of(shown)
+        was_quiet = self._is_quiet
+        order = list(self._followed(batch, watermark, set(panes)))
+        if shown is None or was_quiet or self._is_quiet:
+            return fired
+        places = {pane: place for place, pane in enumerate(order)}
+        if len(set(panes)) < len(panes) or any(pane not in places for pane in panes):
+            return fired  # some are shown again, as late records have them
+        return [shown.take(np.argsort([places[pane] for pane in panes], kind="stable"))]
+
+    def end_epoch(self) -> None:
+        """Puts what it knows into state."""
+        if self._is_changed:
+            self._write()
+        self._rows.end_epoch()
+
+    @property
+    def _is_quiet(self) -> bool:
+        return self._quiet_until != MIN_WATERMARK
+
+    def _panes_of(self, shown: Batch) -> list[Pane]:
+        columns = shown.columns.columns
+        ends = columns[self._keys + 1].to_pylist()
+        return list(zip(ends, self._canonical(columns[: self._keys], len(shown)), strict=True))
+
+    def _canonical(self, columns: list[pa.Array], count: int) -> list[Any]:
+        if not columns:
+            return [0] * count
+        fields = list(self._codec.type.storage_type)
+        found: list[Any] = self._codec.from_array(pa.StructArray.from_arrays(columns, fields=fields)).values.to_pylist()
+        return found
+
+    def _followed(self, batch: KeyedBatch | None, watermark: int, shown: set[Pane]) -> Iterator[Pane]:
+        """The windows whose timers are due on the way, in order."""
+        if batch is not None and len(batch):
+            self._any_key = batch.keys.values[0].as_py()  # a mark of no key has to be with some key
+            self._grow_quiet(batch)
+            for reached, panes in self._arrivals(batch):
+                yield from self._advance(reached, shown)
+                self._add(panes)
+        yield from self._advance(watermark, shown)
+
+    def _arrivals(self, batch: KeyedBatch) -> Iterator[tuple[int, list[Pane]]]:
+        """The slices of records and their keys, each once, between two watermarks at which a window may end."""
+        stamps = batch.watermarks
+        if self._is_quiet:
+            return
+        records, ends = self._assigned(batch)
+        steps = (stamps + 1 - self._timers.offset) // self._timers.step
+        on_time = ends - 1 > stamps[records]
+        records, ends = records[on_time], ends[on_time]
+        keys = batch.keys.take(records)
+        groups = group_rows(ends, keys.hashes, keys.values)
+        numbers = np.empty(len(records), np.int64)
+        numbers[groups.order] = groups.segments.ids
+        stretch = np.cumsum(np.append(0, np.diff(steps) != 0))[records]
+        _, firsts = np.unique(stretch * (len(groups.segments) + 1) + numbers, return_index=True)
+        firsts = np.sort(firsts)
+        if len(firsts) > _MOST_TIMERS:
+            self._become_quiet(int(ends.max()))
+            return
+        values = keys.values.take(pa.array(firsts)).to_pylist()
+        found = zip(
+            stretch[firsts].tolist(), stamps[records[firsts]].tolist(), ends[firsts].tolist(), values, strict=True
+        )
+        for _, same in groupby(found, key=lambda each: each[0]):
+            panes = list(same)
+            yield panes[0][1], [(end, key) for _, _, end, key in panes]
+
+    def _assigned(self, batch: KeyedBatch) -> tuple[Longs, Longs]:
+        if self._timers.waits:
+            return np.arange(len(batch)), self._timers.slices(batch.timestamps)
+        pairs = self._timers.windows.assign(batch.timestamps)
+        return pairs.records, pairs.ends
+
+    def _add(self, panes: list[Pane]) -> None:
+        if self._is_quiet:
+            return
+        self._is_changed = True
+        if self._timers.waits:
+            self._waiting.update(dict.fromkeys(panes))
+        else:
+            for end, key in panes:
+                self._queue.add(end - 1, (end, key))
+        if len(self._queue) + len(self._waiting) > _MOST_TIMERS:
+            ends = [end for end, _ in self._waiting] + [time + 1 for time, _ in self._queue.timers]
+            self._become_quiet(max(ends))
+
+    def _advance(self, watermark: int, shown: set[Pane]) -> Iterator[Pane]:
+        self._watermark = max(self._watermark, watermark)
+        if self._is_quiet:
+            if self._watermark >= self._quiet_until:
+                self._quiet_until, self._is_changed = MIN_WATERMARK, True
+            return
+        if self._waiting and min(end for end, _ in self._waiting) - 1 <= watermark:
+            for end, key in self._waiting:
+                self._queue.add(end - 1, (end, key))
+            self._waiting, self._is_changed = {}, True
+        while len(self._queue) and self._queue.first <= watermark:
+            _, (end, key) = self._queue.poll()
+            self._is_changed = True
+            following = self._timers.following(end) if (end, key) in shown else None
+            if following is not None:
+                self._queue.add(following - 1, (following, key))
+            yield end, key
+
+    def _become_quiet(self, until: int) -> None:
+        self._quiet_until, self._is_changed = max(until, self._quiet_until), True
+        self._queue, self._waiting = TimerQueue(), {}
+
+    def _grow_quiet(self, batch: KeyedBatch) -> None:
+        if self._is_quiet and len(batch):
+            last = int(self._timers.windows.last_ends(batch.timestamps).max())
+            if last > self._quiet_until:
+                self._quiet_until, self._is_changed = last, True
+
+    def _write(self) -> None:
+        rows = [(place, end, _TIMER, key) for place, (_, (end, key)) in enumerate(self._queue.timers)]
+        rows += [(place, end, _WAITING, key) for place, (end, key) in enumerate(self._waiting)]
+        if self._is_quiet:
+            rows.append((0, self._quiet_until, _QUIET, self._any_key))
+        canonical = self._codec.arrow_type
+        keys = KeyColumn(pa.concat_arrays([pa.array([row[3] for row in rows], canonical), self._stored.values]))
+        groups = group_rows(np.zeros(len(keys), np.int64), keys.hashes, keys.values)
+        numbers = np.empty(len(keys), np.int64)
+        numbers[groups.order] = groups.segments.ids
+        mine = numbers[: len(rows)]
+        order = np.argsort(mine, kind="stable")
+        columns = [pa.array([row[at] for row in rows], field.type) for at, field in enumerate(_SCHEMA)]
+        batch = pa.RecordBatch.from_arrays(columns, schema=_SCHEMA).take(pa.array(order))
+        gone = np.setdiff1d(np.arange(len(groups.segments)), mine)
+        self._rows.write(keys.take(groups.first_rows), StoredRows(mine[order], batch), gone)
