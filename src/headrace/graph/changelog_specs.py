@@ -114,6 +114,24 @@ class ChangelogNormalizeSpec(ChangelogSpec):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UpsertMaterializeSpec(ChangelogSpec):
+    """What a table with a key shows of rows that come and go under other keys.
+
+    Attributes:
+        unique_key: the positions of columns by which rows are told apart; all columns when there is no such key.
+    """
+
+    kind: ClassVar[str] = "UpsertMaterialize"
+    unique_key: tuple[int, ...] = ()
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.changelog.materialize import UpsertMaterializeOperator
+
+        schema = parameters.inputs[0]
+        return UpsertMaterializeOperator(schema.record_type, codec_of(schema), unique_key=self.unique_key, ttl=self.ttl)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeduplicateSpec(ChangelogSpec):
     """The last row of each key, of rows that only come, as a changelog; or the first one.
 

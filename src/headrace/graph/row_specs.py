@@ -1,4 +1,4 @@
-"""Specs of operators that make several rows of one."""
+"""Specs of operators that look at one row: that make several of it, or see whether a table takes it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,8 +6,9 @@ from typing import ClassVar
 
 from headrace.common.typeinfo import TypeInformation
 from headrace.expressions import Bound
-from headrace.graph.specs import InputSchema, OperatorParameters, OperatorSpec
+from headrace.graph.specs import InputSchema, OperatorParameters, OperatorSpec, PassingSpec
 from headrace.operators.base import Operator
+from headrace.operators.constraints import Enforcement, LengthLimit
 from headrace.operators.unnest import CollectionKind
 
 
@@ -50,6 +51,30 @@ class UnnestSpec(OperatorSpec):
             keeps_empty=self.keeps_empty,
             condition=self.condition,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ConstraintsSpec(PassingSpec):
+    """Sees to it that rows meet the demands of a table.
+
+    Attributes:
+        required: the positions of the columns that must not be null.
+        of_nulls: what becomes of rows with a null there.
+        limits: the lengths of columns.
+        of_lengths: what becomes of rows whose values are of another length.
+    """
+
+    kind: ClassVar[str] = "ConstraintEnforcer"
+    ignores_event_time: ClassVar[bool] = True
+    required: tuple[int, ...]
+    of_nulls: Enforcement
+    limits: tuple[LengthLimit, ...] = ()
+    of_lengths: Enforcement = Enforcement.TRIM_PAD
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.constraints import ConstraintsOperator
+
+        return ConstraintsOperator(self.required, self.of_nulls, self.limits, self.of_lengths)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,8 @@ from headrace.table.parse import parse_statement
 from headrace.table.parse.source import SqlSource
 from headrace.table.parse.tree.statements import QueryStatement
 from headrace.table.physical.planner import Planner
-from headrace.table.physical.translation import record_type
+from headrace.table.physical.sinks import with_constraints
+from headrace.table.physical.translation import GraphBuilder, record_type
 
 
 class TableEnvironment:
@@ -153,7 +154,8 @@ class TableEnvironment:
         plan = planner.plan([relation], is_collected=True)
         graph, (edges,) = planner.graph(plan)
         handover = Handover()
-        graph.add(SinkSpec(ResultSink(handover)), "Collect", edges)
+        builder = GraphBuilder(graph, self.is_batch, planner.settings)
+        builder.add(SinkSpec(ResultSink(handover)), "Collect", with_constraints(builder, edges, relation.schema))
         rows: CloseableIterator[Changes] = CloseableIterator(handover)
         client = submit(graph, self._job_configuration(), None)
         rows.begin(client, is_alone=True)

@@ -14,9 +14,9 @@ from headrace.connectors.columns import ColumnsSource
 from headrace.graph.specs import ColumnFilterSpec, SourceSpec, TimestampsSpec
 from headrace.table.connectors.table_source import TableSource
 from headrace.table.logical.relations import Scan
-from headrace.table.logical.scalars import InputRef, Literal, Scalar
+from headrace.table.logical.scalars import InputRef, Literal, Scalar, input_refs
 from headrace.table.logical.schema import Field, Schema, TimeAttribute
-from headrace.table.physical.changelog_rules import ChangelogRule, modify_of
+from headrace.table.physical.changelog_rules import ChangelogRule, UpdateKind, forwarded, modify_of
 from headrace.table.physical.compilation import compiled
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text, with_unique_names
 from headrace.table.physical.times import UsedTimes
@@ -52,6 +52,9 @@ class Calc(PhysicalNode):
     """Computes columns of the rows of which a condition is true."""
 
     name: ClassVar[str] = "Calc"
+    changelog: ClassVar[ChangelogRule] = ChangelogRule(
+        forwarded, needs=lambda node, _index, wanted: None if node.splits_updates(wanted) else wanted
+    )
     input: PhysicalNode
     expressions: tuple[Scalar, ...]
     names: tuple[str, ...]
@@ -73,6 +76,18 @@ class Calc(PhysicalNode):
             isinstance(each, InputRef) and each.index == index and self.names[index] == self.input.schema.names[index]
             for index, each in enumerate(self.expressions)
         )
+
+    def splits_updates(self, wanted: UpdateKind) -> bool:
+        """Return whether its condition may keep what was before an update and drop what is after it.
+
+        Then whoever knows only what is after it never hears that the row is gone.
+        """
+        from headrace.table.physical.keys import upsert_keys
+
+        if self.condition is None or wanted is not UpdateKind.ONLY_AFTER:
+            return False
+        read = set(input_refs(self.condition))
+        return not any(read <= key for key in upsert_keys(self.input))
 
     def terms(self, text: ScalarText) -> Terms:
         names, given = self.schema.names, self.input.schema.names

@@ -12,11 +12,9 @@ from dataclasses import replace
 
 from headrace.common.types import RowKind
 from headrace.table.connectors.changelog_mode import ChangelogMode
-from headrace.table.connectors.table_sink import TableSink
-from headrace.table.physical.changelog_rules import PASSING, Modify, UpdateKind, mode_of, modify_of
+from headrace.table.physical.changelog_rules import PASSING, Modify, UpdateKind, mode_of
 from headrace.table.physical.errors import PlanningError
 from headrace.table.physical.node import PhysicalNode
-from headrace.table.physical.sinks import Sink
 
 
 class ChangelogInference:
@@ -96,6 +94,7 @@ class ChangelogInference:
     def _satisfied(self, node: PhysicalNode, wanted: UpdateKind) -> PhysicalNode | None:
         """The node with its mode and those below it; None when its updates cannot come as wanted."""
         modify, rule = self.modify(node), node.changelog
+        wanted = wanted if Modify.UPDATE in modify else UpdateKind.NONE
         without = rule.skipped(node, wanted)
         if without is not None:
             return self._satisfied(without, wanted)
@@ -114,9 +113,7 @@ class ChangelogInference:
 
     def _child(self, node: PhysicalNode, index: int, child: PhysicalNode, wanted: UpdateKind) -> PhysicalNode | None:
         needed = node.changelog.needs(node, index, wanted)
-        if needed is None:
-            return None
-        return self._satisfied(child, needed)
+        return None if needed is None else self._satisfied(child, needed)
 
     def _leaf(self, node: PhysicalNode, modify: Modify, wanted: UpdateKind) -> PhysicalNode | None:
         given = leaf_mode(node)
@@ -134,22 +131,3 @@ def leaf_mode(node: PhysicalNode) -> ChangelogMode:
     """The row kinds of a node that reads from no other."""
     source = getattr(node, "source", None)
     return source.changelog_mode if source is not None else ChangelogMode.INSERT
-
-
-def infer_sink(inference: ChangelogInference, root: Sink, sink: TableSink) -> PhysicalNode:
-    """The plan of a statement that writes into a table.
-
-    Raises:
-        PlanningError: when the table does not take what the query does.
-    """
-    child = root.input
-    given = inference.modify(child)
-    taken = sink.changelog_mode(mode_of(given, UpdateKind.BEFORE_AND_AFTER))
-    inference.check(root, child, modify_of(taken))
-    if Modify.UPDATE not in given:
-        kinds = [UpdateKind.NONE]
-    elif taken.takes_update_before:
-        kinds = [UpdateKind.BEFORE_AND_AFTER]
-    else:
-        kinds = [UpdateKind.ONLY_AFTER, UpdateKind.BEFORE_AND_AFTER]
-    return replace(root, input=inference.infer(child, kinds))

@@ -17,13 +17,14 @@ from headrace.table.physical import (  # noqa: F401 - their conversions
     sorts,
     windows,
 )
-from headrace.table.physical.changelog import ChangelogInference, infer_sink
+from headrace.table.physical.changelog import ChangelogInference
 from headrace.table.physical.changelog_rules import UpdateKind
 from headrace.table.physical.changes import DropUpdateBefore
 from headrace.table.physical.conversion import ConversionContext, converted
 from headrace.table.physical.explain import node_line
 from headrace.table.physical.node import Edges, PhysicalNode
 from headrace.table.physical.scalar_text import calcite_text
+from headrace.table.physical.sink_changes import infer_sink
 from headrace.table.physical.sinks import Sink
 from headrace.table.physical.translation import GraphBuilder
 from headrace.table.rules.optimizer import optimized
@@ -53,12 +54,15 @@ class Planner:
         """
         context = ConversionContext(self.is_batch, self.settings)
         roots = [converted(optimized(relation, context.is_upsert), context) for relation in relations]
-        return roots if self.is_batch else [self._with_modes(root, is_collected=is_collected) for root in roots]
+        if self.is_batch:
+            return roots
+        pairs = zip(roots, relations, strict=True)
+        return [self._with_modes(root, relation, is_collected=is_collected) for root, relation in pairs]
 
-    def _with_modes(self, root: PhysicalNode, *, is_collected: bool) -> PhysicalNode:
+    def _with_modes(self, root: PhysicalNode, relation: Relation, *, is_collected: bool) -> PhysicalNode:
         inference = ChangelogInference(DropUpdateBefore, _described)
         if isinstance(root, Sink):
-            return infer_sink(inference, root, root.sink)
+            return infer_sink(inference, root, self.settings, relation)
         wanted = [UpdateKind.BEFORE_AND_AFTER, UpdateKind.ONLY_AFTER]
         return inference.infer(root, wanted if is_collected else reversed(wanted))
 

@@ -4,26 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Final
 
+from headrace.common.configuration import Configuration
+from headrace.common.errors import ConfigurationError
+from headrace.common.logical_types import MAX_LENGTH, AtomicType, TypeRoot
+from headrace.graph.changelog_specs import UpsertMaterializeSpec
+from headrace.graph.row_specs import ConstraintsSpec
 from headrace.graph.specs import SinkSpec
+from headrace.operators.constraints import Enforcement, LengthLimit
 from headrace.table.connectors.changelog_mode import ChangelogMode
 from headrace.table.connectors.table_sink import TableSink
 from headrace.table.logical.relations import Sink as LogicalSink
 from headrace.table.logical.schema import Schema
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text
-from headrace.table.physical.translation import GraphBuilder
+from headrace.table.physical.translation import GraphBuilder, by_key
 
 
 @dataclass(frozen=True)
 class Sink(PhysicalNode):
-    """Writes rows into a table."""
+    """Writes rows into a table.
+
+    Attributes:
+        materializes: whether rows are remembered, since they come and go under other keys than the table's.
+        unique_key: then, the columns by which they are told apart; none when all of them are.
+    """
 
     name: ClassVar[str] = "Sink"
     mode: ChangelogMode = field(default=ChangelogMode(frozenset()), kw_only=True)
     input: PhysicalNode
     target: LogicalSink
     sink: TableSink
+    materializes: bool = False
+    unique_key: tuple[int, ...] = ()
 
     @property
     def schema(self) -> Schema:
@@ -37,7 +50,47 @@ class Sink(PhysicalNode):
     def terms(self, text: ScalarText) -> Terms:
         yield "table", ".".join(self.target.path)
         yield "fields", names_text(self.input.schema.names)
+        if self.materializes:
+            yield "upsertMaterialize", "true"
+        if self.target.on_conflict is not None:
+            yield "conflictStrategy", self.target.on_conflict
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
+        edges = with_constraints(builder, inputs[0], self.target.columns)
+        if self.materializes:
+            keyed = by_key(edges, self.input.schema, self.target.primary_key)
+            spec = UpsertMaterializeSpec(unique_key=self.unique_key, ttl=builder.state_ttl)
+            edges = builder.add(spec, "SinkMaterializer", keyed)
         sink = self.sink.create_sink([read.key for read in self.target.metadata])
-        return builder.add(SinkSpec(sink), f"Sink: {self.target.path[-1]}", *inputs)
+        return builder.add(SinkSpec(sink), f"Sink: {self.target.path[-1]}", edges)
+
+
+def with_constraints(builder: GraphBuilder, edges: Edges, columns: Schema) -> Edges:
+    """The edges of rows that meet what columns demand."""
+    required = tuple(index for index, kind in enumerate(columns.types) if not kind.nullable)
+    of_nulls = _enforcement(builder.settings, "table.exec.sink.not-null-enforcer", ("ERROR", "DROP"))
+    of_lengths = _enforcement(builder.settings, "table.exec.sink.type-length-enforcer", ("IGNORE", "TRIM_PAD", "ERROR"))
+    limits = () if of_lengths is None else tuple(_limits(columns))
+    if not required and not limits:
+        return edges
+    spec = ConstraintsSpec(required, of_nulls or Enforcement.ERROR, limits, of_lengths or Enforcement.TRIM_PAD)
+    return builder.add(spec, "ConstraintEnforcer", edges)
+
+
+def _enforcement(settings: Configuration, key: str, known: Sequence[str]) -> Enforcement | None:
+    value = settings.get_string(key, known[0]).upper()
+    if value not in known:
+        raise ConfigurationError(f"{key} is {' or '.join(known)}, and not {value!r}")
+    return None if value == "IGNORE" else Enforcement(value)
+
+
+_FIXED: Final = (TypeRoot.CHAR, TypeRoot.BINARY)
+_LIMITED: Final = (*_FIXED, TypeRoot.VARCHAR, TypeRoot.VARBINARY)
+
+
+def _limits(columns: Schema) -> list[LengthLimit]:
+    return [
+        LengthLimit(index, kind.size, kind.root in _FIXED)
+        for index, kind in enumerate(columns.types)
+        if isinstance(kind, AtomicType) and kind.root in _LIMITED and kind.size not in (None, MAX_LENGTH)
+    ]
