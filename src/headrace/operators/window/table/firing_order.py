@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -70,6 +69,21 @@ class TimersOfWindows:
         return end + self.step if self.windows.per_timestamp > 1 else None
 
 
+@dataclass(frozen=True, slots=True)
+class _Arrived:
+    """Records between two watermarks at which a window may end: the slices and keys that they have, each once.
+
+    Attributes:
+        watermark: the watermark that they meet.
+        ends: the ends of the slices.
+        keys: the keys.
+    """
+
+    watermark: int
+    ends: Longs
+    keys: pa.Array
+
+
 class TimerFiringOrder:
     """Follows the timers of windows, and sorts what they show.
 
@@ -102,14 +116,18 @@ class TimerFiringOrder:
         """What has been fired by records and then a watermark, in the order in which it comes out."""
         shown = concat(fired) if fired else None
         panes = [] if shown is None else self._panes_of(shown)
-        was_quiet = self._is_quiet
         order = list(self._followed(batch, watermark, set(panes)))
-        if shown is None or was_quiet or self._is_quiet:
+        if shown is None:
             return fired
         places = {pane: place for place, pane in enumerate(order)}
-        if len(set(panes)) < len(panes) or any(pane not in places for pane in panes):
+        if len(set(panes)) < len(panes):
             return fired  # some are shown again, as late records have them
-        return [shown.take(np.argsort([places[pane] for pane in panes], kind="stable"))]
+        ranks = np.array([places.get(pane, -1) for pane in panes], np.int64)
+        moments = np.cumsum(np.append(0, np.diff(shown.watermarks) != 0))
+        is_known = np.ones(int(moments[-1]) + 1, np.bool_)
+        is_known[moments[ranks < 0]] = False
+        ranks = np.where(is_known[moments], ranks, np.arange(len(ranks)))
+        return [shown.take(np.lexsort((ranks, moments)))]
 
     def end_epoch(self) -> None:
         """Puts what it knows into state."""
@@ -137,38 +155,30 @@ class TimerFiringOrder:
         """The windows whose timers are due on the way, in order."""
         if batch is not None and len(batch):
             self._any_key = batch.keys.values[0].as_py()  # a mark of no key has to be with some key
-            self._grow_quiet(batch)
-            for reached, panes in self._arrivals(batch):
-                yield from self._advance(reached, shown)
-                self._add(panes)
+            for arrived in self._arrivals(batch):
+                yield from self._advance(arrived.watermark, shown)
+                self._add(arrived)
         yield from self._advance(watermark, shown)
 
-    def _arrivals(self, batch: KeyedBatch) -> Iterator[tuple[int, list[Pane]]]:
-        """The slices of records and their keys, each once, between two watermarks at which a window may end."""
+    def _arrivals(self, batch: KeyedBatch) -> Iterator[_Arrived]:
+        """The records between two watermarks at which a window may end, one such stretch after the other."""
         stamps = batch.watermarks
-        if self._is_quiet:
-            return
-        records, ends = self._assigned(batch)
         steps = (stamps + 1 - self._timers.offset) // self._timers.step
+        stretch_of = np.cumsum(np.append(0, np.diff(steps) != 0))
+        records, ends = self._assigned(batch)
         on_time = ends - 1 > stamps[records]
         records, ends = records[on_time], ends[on_time]
         keys = batch.keys.take(records)
         groups = group_rows(ends, keys.hashes, keys.values)
         numbers = np.empty(len(records), np.int64)
         numbers[groups.order] = groups.segments.ids
-        stretch = np.cumsum(np.append(0, np.diff(steps) != 0))[records]
-        _, firsts = np.unique(stretch * (len(groups.segments) + 1) + numbers, return_index=True)
-        firsts = np.sort(firsts)
-        if len(firsts) > _MOST_TIMERS:
-            self._become_quiet(int(ends.max()))
-            return
-        values = keys.values.take(pa.array(firsts)).to_pylist()
-        found = zip(
-            stretch[firsts].tolist(), stamps[records[firsts]].tolist(), ends[firsts].tolist(), values, strict=True
-        )
-        for _, same in groupby(found, key=lambda each: each[0]):
-            panes = list(same)
-            yield panes[0][1], [(end, key) for _, _, end, key in panes]
+        stretches = stretch_of[records]
+        firsts = np.sort(np.unique(stretches * (len(groups.segments) + 1) + numbers, return_index=True)[1])
+        bounds = np.searchsorted(stretches[firsts], np.arange(int(stretch_of[-1]) + 2))
+        starts = np.searchsorted(stretch_of, np.arange(int(stretch_of[-1]) + 1))
+        for place, start in enumerate(starts.tolist()):
+            mine = firsts[bounds[place] : bounds[place + 1]]
+            yield _Arrived(int(stamps[start]), ends[mine], keys.values.take(pa.array(mine)))
 
     def _assigned(self, batch: KeyedBatch) -> tuple[Longs, Longs]:
         if self._timers.waits:
@@ -176,23 +186,26 @@ class TimerFiringOrder:
         pairs = self._timers.windows.assign(batch.timestamps)
         return pairs.records, pairs.ends
 
-    def _add(self, panes: list[Pane]) -> None:
-        if self._is_quiet:
+    def _add(self, arrived: _Arrived) -> None:
+        if not len(arrived.ends):
             return
         self._is_changed = True
+        if self._is_quiet or len(arrived.ends) > _MOST_TIMERS:
+            self._become_quiet(int(arrived.ends.max()))
+            return
+        panes = zip(arrived.ends.tolist(), arrived.keys.to_pylist(), strict=True)
         if self._timers.waits:
             self._waiting.update(dict.fromkeys(panes))
         else:
             for end, key in panes:
                 self._queue.add(end - 1, (end, key))
         if len(self._queue) + len(self._waiting) > _MOST_TIMERS:
-            ends = [end for end, _ in self._waiting] + [time + 1 for time, _ in self._queue.timers]
-            self._become_quiet(max(ends))
+            self._become_quiet(0)
 
     def _advance(self, watermark: int, shown: set[Pane]) -> Iterator[Pane]:
         self._watermark = max(self._watermark, watermark)
         if self._is_quiet:
-            if self._watermark >= self._quiet_until:
+            if self._watermark + 1 >= self._quiet_until:
                 self._quiet_until, self._is_changed = MIN_WATERMARK, True
             return
         if self._waiting and min(end for end, _ in self._waiting) - 1 <= watermark:
@@ -208,14 +221,10 @@ class TimerFiringOrder:
             yield end, key
 
     def _become_quiet(self, until: int) -> None:
-        self._quiet_until, self._is_changed = max(until, self._quiet_until), True
+        """Follows no timers any more, until all windows have ended that are open, or become so before that."""
+        ends = [end for end, _ in self._waiting] + [time + 1 for time, _ in self._queue.timers]
+        self._quiet_until, self._is_changed = max([until, self._quiet_until, *ends]), True
         self._queue, self._waiting = TimerQueue(), {}
-
-    def _grow_quiet(self, batch: KeyedBatch) -> None:
-        if self._is_quiet and len(batch):
-            last = int(self._timers.windows.last_ends(batch.timestamps).max())
-            if last > self._quiet_until:
-                self._quiet_until, self._is_changed = last, True
 
     def _write(self) -> None:
         rows = [(place, end, _TIMER, key) for place, (_, (end, key)) in enumerate(self._queue.timers)]
