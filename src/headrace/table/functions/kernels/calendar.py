@@ -1,6 +1,8 @@
 """The proleptic Gregorian calendar, for whole columns of any year."""
 
+from calendar import monthrange
 from dataclasses import dataclass
+from datetime import date
 from functools import cached_property
 from typing import Final
 
@@ -9,6 +11,8 @@ import pyarrow as pa
 
 from headrace.table.functions.kernels.kernel import Datum, Numbers, from_numpy, null_mask, to_numpy
 from headrace.table.functions.kernels.zones import to_local, to_utc
+
+_ORDINAL_OF_1970: Final = date(1970, 1, 1).toordinal()
 
 MICROS_PER_DAY: Final = 86_400_000_000
 _MONTH_ENDS: Final = np.array([31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
@@ -95,6 +99,11 @@ def civil_of(days: Numbers) -> tuple[Numbers, Numbers, Numbers]:
 
 def day_number(year: int, month: int, day: int) -> int | None:
     """The days since 1970 of a date; None when the month has no such day."""
+    if 1 <= year <= 9999:
+        try:
+            return date(year, month, day).toordinal() - _ORDINAL_OF_1970
+        except ValueError:
+            return None
     if not 1 <= month <= 12 or not 1 <= day <= last_day(year, month):
         return None
     return int(days_of(np.array(year), month, day))
@@ -102,6 +111,8 @@ def day_number(year: int, month: int, day: int) -> int | None:
 
 def last_day(year: int, month: int) -> int:
     """How many days a month has."""
+    if 1 <= year <= 9999:
+        return monthrange(year, month)[1]
     return int(days_in_month(np.array(year), np.array(month)))
 
 

@@ -14,7 +14,7 @@ from headrace.table.functions.kernels.kernel import (
     as_array,
     by_row,
     by_row_with_nulls,
-    constant,
+    element_at,
     is_constant,
     length_of,
     map_rows,
@@ -102,16 +102,8 @@ def item(call: Invocation, collection: Datum, index: Datum) -> Datum:
     """The element of an array at a position from 1 on, or the value of a map's key; NULL when there is none."""
     function = _of_key if pa.types.is_map(collection.type) else _at
     if pa.types.is_list(collection.type) and isinstance(index, pa.Scalar) and isinstance(collection, pa.Array):
-        return _element(collection, index.as_py())
+        return element_at(collection, index.as_py())
     return map_rows(function, call.storage, collection, index)
-
-
-def _element(column: pa.ListArray, index: int | None) -> pa.Array:
-    if index is None or index < 1:
-        return pa.nulls(len(column), column.type.value_type)
-    starts, lengths = column.offsets[:-1], pc.fill_null(column.value_lengths(), 0)
-    places = pc.add(starts, constant(index - 1, pa.int32()))
-    return column.values.take(pc.if_else(pc.greater_equal(lengths, index), places, constant(None, pa.int32())))
 
 
 def _at(elements: list[Any], index: int) -> Any:

@@ -19,6 +19,9 @@ from headrace.table.functions.kernels.kernel import (
     on_arrays,
 )
 
+_NARROW: Final = 36
+"""Sums and products of decimals of fewer digits together fit into 128 bits."""
+
 WIDEST: Final = 76
 """The most digits that Arrow computes with."""
 
@@ -82,7 +85,9 @@ def multiply(call: Invocation, left: Datum, right: Datum) -> Datum:
 
 def _by_arrow(function: Callable[..., Datum], call: Invocation, left: Datum, right: Datum) -> Datum:
     left, right = as_decimal(left), as_decimal(right)
-    return rescaled(function(_widened(left), _widened(right)), call.storage)
+    if left.type.precision + right.type.precision >= _NARROW:
+        left, right = _widened(left), _widened(right)
+    return rescaled(function(left, right), call.storage)
 
 
 def _widened(operand: Datum) -> Datum:
@@ -91,7 +96,34 @@ def _widened(operand: Datum) -> Datum:
 
 def divide(call: Invocation, left: Datum, right: Datum) -> Datum:
     """The quotient of two decimals, of at most 38 digits before it is rounded to the scale of the result."""
+    left, right = as_decimal(left), as_decimal(right)
+    if isinstance(left, pa.Array) and isinstance(right, pa.Scalar) and right.is_valid:
+        made = _divided_by_constant(left, right, call.storage)
+        if made is not None:
+            return made
     return _by_python(_quotient, call, left, right)
+
+
+def _divided_by_constant(left: pa.Array, right: pa.Scalar, storage: pa.DataType) -> pa.Array | None:
+    """Quotients by whole numbers of 64 bits; None where these do not hold all that comes between."""
+    divisor = int(right.as_py().scaleb(right.type.scale))
+    shift = storage.scale - left.type.scale + right.type.scale
+    values, fits = unscaled_words(left)
+    largest = int(np.abs(values).max(initial=0))
+    if divisor == 0 or shift < 0 or not fits.all() or max(largest, abs(divisor)) * 10**shift * 2 >= 1 << 62:
+        return None
+    scaled = np.abs(values) * 10**shift
+    whole = (2 * scaled + abs(divisor)) // (2 * abs(divisor))
+    signs = np.where((values < 0) != (divisor < 0), -1, 1)
+    return of_words(whole * signs, storage, left)
+
+
+def of_words(values: Numbers, storage: pa.DataType, like: pa.Array) -> pa.Array:
+    """Decimals of 128 bits whose digits are integers of 64 bits, NULL where another column is."""
+    words = np.empty((len(values), 2), np.int64)
+    words[:, 0], words[:, 1] = values, values >> 63
+    made = pa.Array.from_buffers(storage, len(values), [None, pa.py_buffer(words)])
+    return pc.if_else(pc.is_valid(like), made, constant(None, storage)) if like.null_count else made
 
 
 def remainder(call: Invocation, left: Datum, right: Datum) -> Datum:

@@ -167,6 +167,15 @@ def numeric(function: Callable[..., Numbers], storage: pa.DataType, *operands: D
     return on_arrays(compute)(*operands)
 
 
+def element_at(column: pa.ListArray, index: int | None) -> pa.Array:
+    """The elements of lists at a position from 1 on, NULL where there is none."""
+    if index is None or index < 1:
+        return pa.nulls(len(column), column.type.value_type)
+    starts, lengths = column.offsets[:-1], pc.fill_null(column.value_lengths(), 0)
+    places = pc.add(starts, constant(index - 1, pa.int32()))
+    return column.values.take(pc.if_else(pc.greater_equal(lengths, index), places, constant(None, pa.int32())))
+
+
 def any_true(condition: Datum) -> bool:
     """Return whether a condition is true for some row."""
     found = condition if isinstance(condition, pa.Scalar) else pc.any(condition)

@@ -7,10 +7,23 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.table.functions.kernels import numbers
-from headrace.table.functions.kernels.decimals import EXACT, fitted
-from headrace.table.functions.kernels.kernel import Datum, Invocation, Kernel, Numbers, constant, map_rows, numeric
+from headrace.table.functions.kernels.decimals import EXACT, WIDEST, fitted, rescaled
+from headrace.table.functions.kernels.kernel import (
+    Datum,
+    Invocation,
+    Kernel,
+    Numbers,
+    constant,
+    from_numpy,
+    map_rows,
+    null_mask,
+    numeric,
+    to_numpy,
+)
+from headrace.table.functions.kernels.rounding import scaled
 
 _LN2: Final = 0.6931471805599453
 
@@ -90,18 +103,47 @@ def _scaled(rounding: str) -> Kernel:
     """A kernel that leaves so many digits behind the point, or makes zeros of those before it."""
 
     def compute(call: Invocation, operand: Datum, digits: Datum | None = None) -> Datum:
-        storage = call.storage
-        finish = _finisher(storage)
-
-        def of_row(value: float | Decimal, places: int) -> float | Decimal | None:
-            exact = _exact(value)
-            if not exact.is_finite() or places > _MOST_PLACES:
-                return value
-            return finish(exact.quantize(Decimal(1).scaleb(-places), rounding, EXACT))
-
-        return map_rows(of_row, storage, operand, constant(0, pa.int32()) if digits is None else digits)
+        places = constant(0, pa.int32()) if digits is None else digits
+        if isinstance(operand, pa.Array) and isinstance(places, pa.Scalar) and places.is_valid:
+            count = places.as_py()
+            if pa.types.is_decimal(operand.type) and count >= 0:
+                return _of_decimals(operand, count, call.storage, rounding)
+            if pa.types.is_float64(operand.type) and count >= 0:
+                return _of_many_doubles(operand, count, rounding)
+        return map_rows(_of_row(call.storage, rounding), call.storage, operand, places)
 
     return compute
+
+
+def _of_decimals(column: pa.Array, places: int, storage: pa.DataType, rounding: str) -> pa.Array:
+    if places >= column.type.scale:
+        return column.cast(storage)
+    mode = "half_towards_infinity" if rounding == ROUND_HALF_UP else "towards_zero"
+    wide = column.cast(pa.decimal256(WIDEST, column.type.scale))
+    return rescaled(pc.round(wide, ndigits=places, round_mode=mode), storage)
+
+
+def _of_many_doubles(column: pa.Array, places: int, rounding: str) -> pa.Array:
+    values = to_numpy(column)
+    whole, doubtful = scaled(values, places, np.rint if rounding == ROUND_HALF_UP else np.trunc)
+    made = whole / 10.0 ** min(places, 22)
+    rows = np.flatnonzero(doubtful)
+    if len(rows):
+        exactly = _of_row(column.type, rounding)
+        made[rows] = [exactly(value, places) for value in values[rows].tolist()]
+    return from_numpy(made, column.type, null_mask(column))
+
+
+def _of_row(storage: pa.DataType, rounding: str) -> Callable[[float | Decimal, int], float | Decimal | None]:
+    finish = _finisher(storage)
+
+    def of_row(value: float | Decimal, places: int) -> float | Decimal | None:
+        exact = _exact(value)
+        if not exact.is_finite() or places > _MOST_PLACES:
+            return value
+        return finish(exact.quantize(Decimal(1).scaleb(-places), rounding, EXACT))
+
+    return of_row
 
 
 def _exact(value: float | Decimal) -> Decimal:

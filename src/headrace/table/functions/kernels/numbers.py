@@ -17,6 +17,10 @@ from headrace.table.functions.kernels.kernel import (
     on_arrays,
     to_numpy,
 )
+from headrace.table.functions.kernels.rounding import scaled
+
+_FEW_DIGITS: Final = 15
+"""All integers of so many digits are doubles."""
 
 _RANGES: Final = {pa.int32(): (-(1 << 31), (1 << 31) - 1), pa.int64(): (-(1 << 63), (1 << 63) - 1)}
 
@@ -64,12 +68,27 @@ def _to_decimal(operand: Datum, storage: pa.DataType) -> Datum:
 
 def _float_to_decimal(column: pa.Array, storage: pa.DataType) -> pa.Array:
     """By the shortest text of a double, as Java's BigDecimal.valueOf does."""
+    if column.type.equals(pa.float64()) and storage.precision <= _FEW_DIGITS:
+        return _few_digits(column, storage)
     values = column.cast(pa.float64()).to_pylist()
     made = [
         None if value is None else decimals.fitted(decimals.EXACT.create_decimal(repr(value)), storage)
         for value in values
     ]
     return pa.array(made, storage)
+
+
+def _few_digits(column: pa.Array, storage: pa.DataType) -> pa.Array:
+    """Doubles as decimals of so few digits that these are whole doubles when they are scaled."""
+    values = to_numpy(column)
+    whole, doubtful = scaled(values, storage.scale, np.rint)
+    fits = np.abs(whole) < 10.0**storage.precision
+    words = np.where(fits & ~doubtful, whole, 0).astype(np.int64)
+    made = decimals.of_words(words, storage, column)
+    exactly = doubtful & ~(column.is_null().to_numpy(zero_copy_only=False))
+    rest = [decimals.fitted(decimals.EXACT.create_decimal(repr(value)), storage) for value in values[exactly].tolist()]
+    made = pc.replace_with_mask(made, pa.array(exactly), pa.array(rest, storage))
+    return pc.if_else(pa.array(fits | doubtful), made, constant(None, storage))
 
 
 def _float_to_integer(column: pa.Array, storage: pa.DataType) -> pa.Array:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import count
 from typing import Any, Final
 
 import pyarrow as pa
@@ -148,6 +149,34 @@ def _matching(function: Callable[..., Any], default: Any = None) -> Kernel:
     return by_row(of_row)
 
 
+_SAFE: Final = re.compile(
+    r"""(?:[A-Za-z0-9 _\-,;:/@#%&=<>!"'~]"""
+    r"""|\\[dws.\\\-/()\[\]{}*+?|^$]"""
+    r"""|\[\^?(?:[A-Za-z0-9 _.,;:/@#%=<>!"'~\-]|\\[dws.\\\-])+\]"""
+    r"""|\((?!\?)|[)|.^]|[*+?](?!\+)|\{\d{1,3}(?:,\d{0,3})?\}(?!\+))*"""
+)
+"""Patterns that mean the same to Java and to RE2, which Arrow has."""
+
+
+@lru_cache(maxsize=256)
+def _is_safe(pattern: str, *, has_groups: bool = True) -> bool:
+    """Return whether Arrow can take a pattern: one that fits no empty text, where both go on in other ways."""
+    if not _SAFE.fullmatch(pattern) or (has_groups and re.search(r"\)[?*{]|\||\\\\", pattern)):
+        return False
+    try:
+        return compiled(pattern).search("") is None
+    except re.error:
+        return False
+
+
+def _constant_pattern(text: Datum, pattern: Datum, *, has_groups: bool = True) -> str | None:
+    """A pattern that Arrow can take for a whole column; None where it cannot."""
+    if isinstance(text, pa.Scalar) or isinstance(pattern, pa.Array) or not pattern.is_valid:
+        return None
+    found: str = pattern.as_py()
+    return found if _is_safe(found, has_groups=has_groups) else None
+
+
 def _extract(text: str, regex: re.Pattern[str], group: int = 0) -> str | None:
     found = regex.search(text)
     if found is None or not 0 <= group <= regex.groups:
@@ -166,9 +195,42 @@ def _place(text: str, regex: re.Pattern[str]) -> int:
     return 0 if found is None else found.start() + 1
 
 
-regexp: Final = _matching(lambda text, regex: regex.search(text) is not None, default=False)
-regexp_replace: Final = _matching(lambda text, regex, new: regex.sub(lambda _: new, text))
-regexp_extract: Final = _matching(_extract)
+_finds: Final = _matching(lambda text, regex: regex.search(text) is not None, default=False)
+_replaces: Final = _matching(lambda text, regex, new: regex.sub(lambda _: new, text))
+_extracts: Final = _matching(_extract)
+
+
+def regexp(call: Invocation, text: Datum, pattern: Datum) -> Datum:
+    """Return where a pattern is found in a text."""
+    regex = _constant_pattern(text, pattern, has_groups=False)
+    return _finds(call, text, pattern) if regex is None else pc.match_substring_regex(text, regex)
+
+
+def regexp_replace(call: Invocation, text: Datum, pattern: Datum, new: Datum) -> Datum:
+    """A text in which all that a pattern fits is replaced; the other text means itself."""
+    regex = _constant_pattern(text, pattern, has_groups=False)
+    if regex is None or isinstance(new, pa.Array) or not new.is_valid:
+        return _replaces(call, text, pattern, new)
+    return pc.replace_substring_regex(text, regex, new.as_py().replace("\\", "\\\\"))
+
+
+def regexp_extract(call: Invocation, text: Datum, pattern: Datum, group: Datum | None = None) -> Datum:
+    """What a group of a pattern fits, the whole of it without one."""
+    regex, groups = _constant_pattern(text, pattern), [] if group is None else [group]
+    wanted = 0 if group is None else group.as_py() if isinstance(group, pa.Scalar) else None
+    if regex is None or wanted is None or not 0 <= wanted <= compiled(regex).groups:
+        return _extracts(call, text, pattern, *groups)
+    found = pc.extract_regex(text, _named(regex))
+    return pc.struct_field(found, [wanted])
+
+
+def _named(pattern: str) -> str:
+    """A pattern around which, and in all of whose groups, are names, as Arrow wants them."""
+    numbers = count(1)
+    named = re.sub(r"(\\.|\[[^\]]*\])|\(", lambda found: found[1] or f"(?P<g{next(numbers)}>", pattern)
+    return f"(?P<g0>{named})"
+
+
 regexp_extract_all: Final = _matching(_extract_all)
 regexp_count: Final = _matching(lambda text, regex: sum(1 for _ in regex.finditer(text)))
 regexp_instr: Final = _matching(_place)

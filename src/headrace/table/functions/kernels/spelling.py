@@ -4,6 +4,10 @@ import re
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.table.functions.kernels.kernel import EMPTY, TEXT, any_true, constant, map_rows
 
 _PLAIN_BELOW: Final = 10_000_000
 _PLAIN_FROM: Final = 1e-3
@@ -51,3 +55,28 @@ def _scientific(shortest: str, value: float) -> str:
     power -= len(digits) - len(stripped) if whole.startswith("0") else 0
     second = stripped[1:] or f"{value:.1e}".partition(".")[2][0]
     return f"{sign}{stripped[0]}.{second}E{power}"
+
+
+def spelled(column: pa.Array) -> pa.Array:
+    """Numbers as Java writes them."""
+    if pa.types.is_floating(column.type):
+        return _spelled_floats(column)
+    if pa.types.is_decimal(column.type) and column.type.scale > _PLAIN_SCALE:
+        return map_rows(lambda number: f"{number:f}", TEXT, column)
+    return column.cast(TEXT)
+
+
+_PLAIN_SCALE: Final = 6
+"""Arrow writes no decimal of so few digits behind the point with an exponent."""
+
+
+def _spelled_floats(column: pa.Array) -> pa.Array:
+    """By Arrow where Java writes no exponent, which is then the same but for whole numbers."""
+    size = pc.abs(column)
+    one = float_text if pa.types.is_float32(column.type) else double_text
+    is_plain = pc.and_(pc.less(size, _PLAIN_BELOW), pc.greater_equal(size, constant(_PLAIN_FROM, pa.float64())))
+    rest = pc.and_(pc.is_valid(column), pc.invert(is_plain))
+    made = column.cast(TEXT)
+    is_whole = pc.invert(pc.match_substring(made, "."))
+    made = pc.if_else(is_whole, pc.binary_join_element_wise(made, constant(".0", TEXT), EMPTY), made)
+    return pc.replace_with_mask(made, rest, map_rows(one, TEXT, column.filter(rest))) if any_true(rest) else made

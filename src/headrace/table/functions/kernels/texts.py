@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.table.functions.kernels.kernel import (
+    EMPTY,
     TEXT,
     Datum,
     Invocation,
@@ -15,6 +16,8 @@ from headrace.table.functions.kernels.kernel import (
     any_true,
     by_row,
     by_row_with_nulls,
+    constant,
+    element_at,
     is_constant,
     map_rows,
     plain,
@@ -94,8 +97,20 @@ def substring(call: Invocation, text: Datum, start: Datum, length: Datum | None 
     return map_rows(_substring, call.storage, text, *bounds)
 
 
-left: Final = by_row(lambda text, count: text[: max(count, 0)])
-right: Final = by_row(lambda text, count: text[-count:] if count > 0 else "")
+def left(call: Invocation, text: Datum, count: Datum) -> Datum:
+    """The first characters of a text."""
+    if isinstance(text, pa.Array) and isinstance(count, pa.Scalar) and count.is_valid:
+        return pc.utf8_slice_codeunits(text, 0, max(count.as_py(), 0))
+    return map_rows(lambda value, length: value[: max(length, 0)], call.storage, text, count)
+
+
+def right(call: Invocation, text: Datum, count: Datum) -> Datum:
+    """The last characters of a text."""
+    if isinstance(text, pa.Array) and isinstance(count, pa.Scalar) and count.is_valid and count.as_py() > 0:
+        return pc.utf8_slice_codeunits(text, -count.as_py())
+    return map_rows(lambda value, length: value[-length:] if length > 0 else "", call.storage, text, count)
+
+
 repeat: Final = by_row(lambda text, count: text * max(count, 0))
 
 
@@ -107,8 +122,19 @@ def _padded(text: str, length: int, padding: str, *, is_left: bool) -> str | Non
     return (filling + text)[:length] if is_left and missing else (text + filling)[:length]
 
 
-lpad: Final = by_row(lambda text, length, padding: _padded(text, length, padding, is_left=True))
-rpad: Final = by_row(lambda text, length, padding: _padded(text, length, padding, is_left=False))
+def _padder(vectorized: Any, *, is_left: bool) -> Kernel:
+    def compute(call: Invocation, text: Datum, length: Datum, padding: Datum) -> Datum:
+        if isinstance(text, pa.Array) and is_constant(length, padding) and length.is_valid and padding.is_valid:
+            width, letter = length.as_py(), padding.as_py()
+            if width >= 0 and len(letter) == 1:
+                return pc.utf8_slice_codeunits(vectorized(text, width=width, padding=letter), 0, width)
+        return map_rows(lambda *row: _padded(*row, is_left=is_left), call.storage, text, length, padding)
+
+    return compute
+
+
+lpad: Final = _padder(pc.utf8_lpad, is_left=True)
+rpad: Final = _padder(pc.utf8_rpad, is_left=False)
 
 
 _TRIMMERS: Final = {
@@ -146,14 +172,10 @@ def trim(call: Invocation, characters: Datum, text: Datum) -> Datum:
 
 def position(call: Invocation, wanted: Datum, text: Datum, start: Datum | None = None) -> Datum:
     """Where a text is first found in another from a position on; 0 for nowhere."""
-    if (
-        start is None
-        and isinstance(wanted, pa.Scalar)
-        and wanted.is_valid
-        and wanted.as_py().isascii()
-        and not is_constant(text)
-    ):
-        return map_rows(lambda value: value.find(wanted.as_py()) + 1, call.storage, text)
+    is_first = start is None and isinstance(text, pa.Array) and isinstance(wanted, pa.Scalar) and wanted.is_valid
+    if is_first and pc.all(pc.string_is_ascii(text)).as_py() is not False:  # so that bytes are characters
+        found = pc.find_substring(text, wanted.as_py())
+        return pc.add(found, constant(1, found.type)).cast(call.storage)
     return map_rows(_found, call.storage, wanted, text, *([] if start is None else [start]))
 
 
@@ -250,7 +272,20 @@ def _str_to_map(text: str, between: str = ",", inside: str = "=") -> list[tuple[
 
 str_to_map: Final = by_row(_str_to_map)
 split: Final = by_row(_split)
-split_index: Final = by_row(_split_index)
+
+
+def split_index(call: Invocation, text: Datum, separator: Datum, index: Datum) -> Datum:
+    """The part of a text at an index from 0 on."""
+    is_text = is_constant(separator, index) and separator.is_valid and index.is_valid and separator.type.equals(TEXT)
+    if not is_text or isinstance(text, pa.Scalar) or not separator.as_py() or index.as_py() < 0:
+        return map_rows(_split_index, call.storage, text, separator, index)
+    parts = pc.split_pattern(text, separator.as_py(), max_splits=index.as_py() + 1)
+    return _without_parts(text, element_at(parts, index.as_py() + 1))
+
+
+def _without_parts(text: pa.Array, parts: pa.Array) -> pa.Array:
+    """Parts of texts, NULL where the text is empty, which has none."""
+    return pc.if_else(pc.equal(text, EMPTY), constant(None, TEXT), parts)
 
 
 def _elt(index: int | None, *texts: Any) -> Any:

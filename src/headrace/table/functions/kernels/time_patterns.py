@@ -64,8 +64,29 @@ def _pieces(pattern: str) -> tuple[_Piece, ...]:
 # --- writing -------------------------------------------------------------------------------------------------------
 
 
+_SHOWN: Final = "yyyy-MM-dd HH:mm:ss.SSSSSS"
+"""What Arrow writes times as, of the years 1 to 9999; patterns that are a part of it are cut out."""
+
+_FIRST_SHOWN: Final = -62_135_596_800_000_000
+_END_SHOWN: Final = 253_402_300_800_000_000
+
+
+@lru_cache(maxsize=256)
+def _place_shown(pattern: str) -> int:
+    """Where a pattern is in what Arrow writes, -1 for nowhere."""
+    is_whole = all(piece.letter in ("", "S") or piece.text in _WHOLE_PIECES for piece in _pieces(pattern))
+    return _SHOWN.find(pattern) if is_whole else -1
+
+
+_WHOLE_PIECES: Final = frozenset({"yyyy", "MM", "dd", "HH", "mm", "ss"})
+
+
 def written(at: Moments, pattern: str, offsets: Numbers | None = None, dialect: Dialect | None = None) -> pa.Array:
     """Times as texts; ``offsets`` from UTC are what the letters of zones show."""
+    place = _place_shown(pattern) if dialect is None else -1
+    if place >= 0 and len(at.micros) and at.micros.min() >= _FIRST_SHOWN and at.micros.max() < _END_SHOWN:
+        shown = pa.array(at.micros, pa.int64(), mask=at.mask).cast(pa.timestamp("us")).cast(TEXT)
+        return pc.utf8_slice_codeunits(shown, place, place + len(pattern))
     parts = [_written_piece(piece, at, offsets, dialect or {}) for piece in _pieces(pattern)]
     if not any(isinstance(part, pa.Array) for part in parts):
         parts.append(pa.repeat(EMPTY, len(at.micros)))

@@ -8,9 +8,11 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from headrace.table.functions.kernels import shapes
 from headrace.table.functions.kernels.calendar import (
     MICROS_PER_DAY,
     Moments,
+    column_of,
     day_number,
     is_temporal,
     last_day,
@@ -169,9 +171,40 @@ def _lenient(text: str, pattern: str) -> int | None:
 
 def to_timestamp(call: Invocation, text: Datum, pattern: Datum | None = None) -> Datum:
     """The point in time that a text says, NULL where it says none."""
-    patterns = [] if pattern is None else [pattern]
-    micros = map_rows(_by_pattern if patterns else _timestamp_micros, pa.int64(), text, *patterns)
-    return micros.cast(pa.timestamp("us")).cast(call.storage)
+    if pattern is None:
+        return truncated(call, micros_of_texts(text))
+    if isinstance(pattern, pa.Scalar) and pattern.as_py() == DEFAULT:
+        return truncated(call, shapes.by_shape(shapes.TIMESTAMP, _as_micros, _by_default)(text))
+    return truncated(call, map_rows(_by_pattern, pa.int64(), text, pattern))
+
+
+def micros_of_texts(text: Datum) -> Datum:
+    """The microseconds since 1970 of texts as SQL writes points in time."""
+    return shapes.by_shape(shapes.TIMESTAMP, _as_micros, _one_by_one)(text)
+
+
+def _one_by_one(text: Datum) -> Datum:
+    return map_rows(_timestamp_micros, pa.int64(), text)
+
+
+def _by_default(text: Datum) -> Datum:
+    return map_rows(lambda value: _by_pattern(value, DEFAULT), pa.int64(), text)
+
+
+def _as_micros(text: Datum) -> Datum:
+    return text.cast(pa.timestamp("us")).cast(pa.int64())
+
+
+def truncated(call: Invocation, micros: Datum) -> Datum:
+    """Points in time that a clock of the session shows, with no more digits than the result has."""
+    digits = getattr(call.result, "size", 6)
+    step = 10 ** max(6 - digits, 0)
+
+    def compute(column: pa.Array) -> pa.Array:
+        at = Moments(to_numpy(column) // step * step, null_mask(column))
+        return column_of(at, call.storage, call.time_zone)
+
+    return on_arrays(compute)(micros)
 
 
 def _timestamp_micros(text: str) -> int | None:
@@ -182,8 +215,17 @@ def _timestamp_micros(text: str) -> int | None:
 def to_date(call: Invocation, text: Datum, pattern: Datum | None = None) -> Datum:
     """The date that a text says, NULL where it says none."""
     if pattern is None:
-        return map_rows(date_of, pa.int32(), text).cast(call.storage)
+        return days_of_texts(text).cast(call.storage)
     return map_rows(_date_by_pattern, pa.int32(), text, pattern).cast(call.storage)
+
+
+def days_of_texts(text: Datum) -> Datum:
+    """The days since 1970 of texts as SQL writes dates."""
+
+    def one_by_one(other: Datum) -> Datum:
+        return map_rows(date_of, pa.int32(), other)
+
+    return shapes.by_shape(shapes.DATE, lambda usual: usual.cast(pa.date32()).cast(pa.int32()), one_by_one)(text)
 
 
 def _date_by_pattern(text: str, pattern: str) -> int | None:

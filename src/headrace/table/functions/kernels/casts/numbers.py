@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from headrace.common.logical_types import IntervalType
 from headrace.table.functions.kernels import decimals, numbers
 from headrace.table.functions.kernels.kernel import TEXT, Datum, Invocation, constant, map_rows
-from headrace.table.functions.kernels.spelling import double_text, float_text
+from headrace.table.functions.kernels.spelling import double_text, float_text, spelled
 
 MICROS_PER_MILLI: Final = 1000
 
@@ -37,6 +37,8 @@ def boolean_to_text(_: Invocation, value: Datum) -> Datum:
 
 def number_to_text(_: Invocation, value: Datum) -> Datum:
     """A number as Java writes it."""
+    if isinstance(value, pa.Array):
+        return spelled(value)
     if pa.types.is_floating(value.type):
         return map_rows(float_text if pa.types.is_float32(value.type) else double_text, TEXT, value)
     if pa.types.is_decimal(value.type):

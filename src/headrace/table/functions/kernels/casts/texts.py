@@ -1,7 +1,9 @@
 """Casts of text and bytes. Text that says no value of a type gives NULL, which ``CAST`` refuses afterwards."""
 
 import re
+from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -12,6 +14,7 @@ from headrace.common.logical_types import MAX_LENGTH, AtomicType
 from headrace.table.functions.kernels import decimals, texts, times
 from headrace.table.functions.kernels.calendar import MICROS_PER_DAY
 from headrace.table.functions.kernels.kernel import TEXT, Datum, Invocation, map_rows
+from headrace.table.functions.kernels.shapes import NUMBER, by_shape
 from headrace.table.functions.kernels.spelling import double_of
 from headrace.table.functions.kernels.zones import to_utc
 
@@ -33,12 +36,31 @@ def _boolean(text: str) -> bool | None:
 def to_number(call: Invocation, text: Datum) -> Datum:
     """The number that a text says; of an integer what is behind the point is left out."""
     storage = call.storage
+    one: Callable[[str], int | Decimal | None]
     if pa.types.is_integer(storage):
         limits = np.iinfo(storage.to_pandas_dtype())
-        return map_rows(lambda value: _integer(value, int(limits.min), int(limits.max)), storage, text)
-    if pa.types.is_decimal(storage):
-        return map_rows(lambda value: _decimal(value, storage), storage, text)
-    return map_rows(double_of, pa.float64(), text).cast(storage, safe=False)
+        one = partial(_integer, low=int(limits.min), high=int(limits.max))
+        shape = rf"\A-?[0-9]{{1,{len(str(limits.max)) - 1}}}\z"
+    elif pa.types.is_decimal(storage):
+        one, shape = partial(_decimal, storage=storage), _decimal_shape(storage)
+    else:
+        return _to_double(text).cast(storage, safe=False)
+    return by_shape(shape, lambda usual: usual.cast(storage), lambda other: map_rows(one, storage, other))(text)
+
+
+def _decimal_shape(storage: pa.DataType) -> str:
+    """The shape of decimals that fit as they are; none when there is no digit before the point."""
+    whole, fraction = storage.precision - storage.scale, storage.scale
+    if not whole:
+        return r"\A\z"
+    return rf"\A-?[0-9]{{1,{whole}}}(\.[0-9]{{1,{fraction}}})?\z" if fraction else rf"\A-?[0-9]{{1,{whole}}}\z"
+
+
+def _to_double(text: Datum) -> Datum:
+    def one_by_one(other: Datum) -> Datum:
+        return map_rows(double_of, pa.float64(), other)
+
+    return by_shape(NUMBER, lambda usual: usual.cast(pa.float64()), one_by_one)(text)
 
 
 def _integer(text: str, low: int, high: int) -> int | None:
@@ -56,7 +78,7 @@ def _decimal(text: str, storage: pa.DataType) -> Decimal | None:
 
 def to_date(call: Invocation, text: Datum) -> Datum:
     """The date that a text says."""
-    return map_rows(times.date_of, pa.int32(), text).cast(call.storage)
+    return times.days_of_texts(text).cast(call.storage)
 
 
 def to_time(call: Invocation, text: Datum) -> Datum:
@@ -70,21 +92,21 @@ def _within_day(micros: int | None) -> int | None:
 
 def to_timestamp(call: Invocation, text: Datum) -> Datum:
     """The point in time that a text says."""
-    target = call.result
-    assert isinstance(target, AtomicType)
-    step = int(10 ** (9 - (target.size or 0)))
-    zone = call.time_zone if call.storage.tz else "UTC"
+    if not _has_nanoseconds(call.storage):
+        return times.truncated(call, times.micros_of_texts(text))
 
     def of_row(value: str) -> int | None:
         nanos = times.timestamp_of(value)
-        if nanos is None:
-            return None
-        nanos -= nanos % step
-        if zone != "UTC":
-            nanos += int(to_utc(np.array([nanos // 1000]), zone)[0]) * 1000 - nanos // 1000 * 1000
-        return nanos if target.has_nanoseconds else nanos // 1000
+        if nanos is None or not call.storage.tz:
+            return nanos
+        micros, rest = divmod(nanos, 1000)
+        return int(to_utc(np.array([micros]), call.time_zone)[0]) * 1000 + rest
 
     return map_rows(of_row, pa.int64(), text).cast(call.storage)
+
+
+def _has_nanoseconds(storage: pa.DataType) -> bool:
+    return bool(storage.unit == "ns")
 
 
 def to_text(call: Invocation, text: Datum) -> Datum:
