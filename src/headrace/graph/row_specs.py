@@ -79,7 +79,7 @@ class ConstraintsSpec(PassingSpec):
 
 @dataclass(frozen=True, slots=True)
 class ReplicateRowsSpec(OperatorSpec):
-    """Each row as often as its first column says, without that column.
+    """Each row as often as its first column says, with its other columns once more behind.
 
     Attributes:
         result_type: the type of the rows.

@@ -145,7 +145,7 @@ def _with_empty(parents: Longs, columns: list[pa.Array], count: int) -> tuple[Lo
 
 
 class ReplicateRowsOperator(Operator):
-    """Each row as often as its first column says, without that column.
+    """Each row as often as its first column says, with its other columns once more behind.
 
     Args:
         output_type: the type of the rows.
@@ -156,9 +156,9 @@ class ReplicateRowsOperator(Operator):
         self._output_type = output_type
 
     def process(self, input_index: int, batch: Batch) -> None:
-        counts, *columns = batch.columns.columns
+        counts, *columns = given = batch.columns.columns
         parents = np.repeat(np.arange(len(batch)), counts.fill_null(0).to_numpy(zero_copy_only=False))
         if len(parents):
-            taken = [column.take(pa.array(parents)) for column in columns]
+            taken = [column.take(pa.array(parents)) for column in (*given, *columns)]
             made = pa.RecordBatch.from_arrays(taken, schema=layout_of(self._output_type).schema)
             self.output.emit(batch.replaced(self._output_type, columns=made, sources=parents))

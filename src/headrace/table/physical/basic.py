@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -19,6 +19,7 @@ from headrace.table.logical.schema import Field, Schema, TimeAttribute
 from headrace.table.physical.changelog_rules import ChangelogRule, UpdateKind, forwarded, modify_of
 from headrace.table.physical.compilation import compiled
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text, with_unique_names
+from headrace.table.physical.scalar_text import record_type_text
 from headrace.table.physical.times import UsedTimes
 from headrace.table.physical.translation import GraphBuilder, column, record_type
 from headrace.time.watermark_strategy import FieldTimestamps, WatermarkStrategy
@@ -199,10 +200,20 @@ class ValuesScan(PhysicalNode):
     name: ClassVar[str] = "Values"
     rows: tuple[tuple[Literal, ...], ...]
     columns: Schema
+    shows_type: bool = True
 
     @property
     def schema(self) -> Schema:
         return self.columns
+
+    def executed(self) -> PhysicalNode:
+        return replace(self, shows_type=False)
+
+    def terms(self, text: ScalarText) -> Terms:
+        if self.shows_type:
+            yield "type", record_type_text(self.schema.names, self.schema.types, [None] * len(self.schema))
+        rows = (f"{{ {', '.join(text(each, ()) for each in row)} }}" for row in self.rows)
+        yield "tuples", f"[{', '.join(rows)}]"
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
         kind = record_type(self.schema)

@@ -34,6 +34,11 @@ class ConversionContext:
     is_batch: bool
     settings: Configuration
 
+    @property
+    def time_zone(self) -> str:
+        """The time zone of the session."""
+        return self.settings.get_string("table.local-time-zone", "UTC")
+
     def does(self, node: PhysicalNode) -> Modify:
         """What the rows of a node do beside coming: nothing in batch mode."""
         return Modify.INSERT if self.is_batch else modify_kinds(node)

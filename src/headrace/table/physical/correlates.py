@@ -20,6 +20,7 @@ from headrace.table.physical.compilation import compiled
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
 from headrace.table.physical.errors import PlanningError
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, with_unique_names
+from headrace.table.physical.scalar_text import record_type_text
 from headrace.table.physical.translation import GraphBuilder, record_type
 from headrace.table.rules.set_operations import ReplicateRows
 
@@ -152,7 +153,17 @@ class Replicate(PhysicalNode):
 
     @cached_property
     def schema(self) -> Schema:
-        return Schema(self.input.schema.fields[1:])
+        given = self.input.schema
+        return with_unique_names(Schema((*given, *given.fields[1:])))
+
+    def terms(self, text: ScalarText) -> Terms:
+        given, schema = self.input.schema, self.schema
+        call = f"$REPLICATE_ROWS$1({', '.join(f'${index}' for index in range(len(given)))})"
+        yield "invocation", call
+        yield "correlate", f"table($REPLICATE_ROWS$1({','.join(given.names)}))"
+        yield "select", ",".join(schema.names)
+        yield "rowType", record_type_text(schema.names, schema.types, [None] * len(schema))
+        yield "joinType", "INNER"
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
         return builder.add(ReplicateRowsSpec(record_type(self.schema)), "ReplicateRows", *inputs)
@@ -160,4 +171,7 @@ class Replicate(PhysicalNode):
 
 @conversion_rule(ReplicateRows)
 def _replicate(relation: ReplicateRows, context: ConversionContext) -> PhysicalNode:
-    return Replicate(converted(relation.input, context))
+    node = Replicate(converted(relation.input, context))
+    width = len(relation.schema)
+    columns = [_column(node, index) for index in range(width + 1, 2 * width + 1)]
+    return projected(node, columns, relation.schema.names)

@@ -39,6 +39,41 @@ def node_line(node: PhysicalNode, text: ScalarText, *, with_mode: bool) -> str:
     return f"{node.name}({', '.join(terms)})"
 
 
+def execution_text(roots: Sequence[PhysicalNode], text: ScalarText) -> str:
+    """The text of the plan that is executed: what several places read is shown once, and referred to by a number."""
+    shared = _shared(roots)
+    numbers = {node: number for number, node in enumerate(shared, 1)}
+    seen: set[PhysicalNode] = set()
+
+    def line(node: PhysicalNode) -> str:
+        if node in numbers:
+            if node in seen:
+                return f"Reused(reference_id=[{numbers[node]}])"
+            return f"{node_line(node.executed(), text, with_mode=False)}(reuse_id=[{numbers[node]}])"
+        return node_line(node.executed(), text, with_mode=False)
+
+    def inputs(node: PhysicalNode) -> Sequence[PhysicalNode]:
+        if node in numbers and node in seen:
+            return ()
+        seen.add(node)
+        return node.inputs
+
+    trees = [*shared, *roots] if len(roots) > 1 else roots
+    return "\n\n".join(tree_text(root, line, inputs) for root in trees)
+
+
+def _shared(roots: Sequence[PhysicalNode]) -> list[PhysicalNode]:
+    """The nodes that are read at several places, but for those that only shared ones read."""
+    readers: dict[PhysicalNode, int] = {}
+    waiting = list(roots)
+    while waiting:
+        node = waiting.pop(0)
+        readers[node] = readers.get(node, 0) + 1
+        if readers[node] == 1:
+            waiting.extend(node.inputs)
+    return [node for node, count in readers.items() if count > 1]
+
+
 def physical_text(roots: Sequence[PhysicalNode], text: ScalarText, *, with_mode: bool = False) -> str:
     """The text of a physical plan."""
     trees = (

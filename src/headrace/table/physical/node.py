@@ -57,6 +57,10 @@ class PhysicalNode(LogicalNode):
         """Its columns."""
         raise NotImplementedError
 
+    def executed(self) -> PhysicalNode:
+        """The node that the execution plan shows in its place."""
+        return self
+
     def terms(self, text: ScalarText) -> Terms:
         """What a plan says of it; ``text`` writes scalars in the form of that plan."""
         yield from ()

@@ -53,7 +53,9 @@ class Planner:
             PlanningError: when no plan computes them.
         """
         context = ConversionContext(self.is_batch, self.settings)
-        roots = [converted(optimized(relation, context.is_upsert), context) for relation in relations]
+        roots = [
+            converted(optimized(relation, context.is_upsert, context.time_zone), context) for relation in relations
+        ]
         if self.is_batch:
             return roots
         pairs = zip(roots, relations, strict=True)

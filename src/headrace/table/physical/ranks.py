@@ -102,8 +102,17 @@ class Rank(PhysicalNode):
         yield "rankType", self.function
         yield "rankRange", self._range_text()
         yield "partitionBy", names_text([schema.names[index] for index in self.partition_by])
-        yield "orderBy", order_text(self.order_by, schema)
+        yield "orderBy", self._order_text()
         yield "select", names_text(self.schema.names)
+
+    def executed(self) -> PhysicalNode:
+        return Deduplicate(self) if self.is_deduplication and self.strategy is RankStrategy.APPEND else self
+
+    def _order_text(self) -> str:
+        schema = self.input.schema
+        first = self.order_by[0] if self.order_by else None
+        is_time = first is not None and schema[first.index].time is TimeAttribute.ROWTIME
+        return f"{'ROWTIME ' if is_time else ''}{order_text(self.order_by, schema)}"
 
     def _strategy_text(self) -> str:
         if self.strategy is not RankStrategy.UPDATE:
@@ -137,6 +146,26 @@ class Rank(PhysicalNode):
             ttl=builder.state_ttl,
         )
         return builder.add(rank, self.name, keyed)
+
+
+@dataclass(frozen=True)
+class Deduplicate(PhysicalNode):
+    """What the execution plan shows of a rank that keeps the first or the last row by time."""
+
+    name: ClassVar[str] = "Deduplicate"
+    rank: Rank
+
+    @property
+    def schema(self) -> Schema:
+        return self.rank.schema
+
+    def terms(self, text: ScalarText) -> Terms:
+        schema = self.rank.input.schema
+        time = schema[self.rank.order_by[0].index].time
+        yield "keep", "LastRow" if self.rank.keeps_last else "FirstRow"
+        yield "key", names_text([schema.names[index] for index in self.rank.partition_by])
+        yield "order", "ROWTIME" if time is TimeAttribute.ROWTIME else "PROCTIME"
+        yield "outputInsertOnly", str(not self.rank.keeps_last).lower()
 
 
 @conversion_rule(rules.Rank)

@@ -4,21 +4,25 @@ from collections.abc import Callable
 
 from headrace.table.logical.relations import Relation, Scan
 from headrace.table.rules.columns import pruned
+from headrace.table.rules.constants import with_constants
 from headrace.table.rules.filters import with_filters_below
 from headrace.table.rules.group_windows import with_group_windows
 from headrace.table.rules.normalize import with_normalized_sources
 from headrace.table.rules.over import with_over_aggregates
 from headrace.table.rules.rank import with_ranks
 from headrace.table.rules.set_operations import with_simple_unions
+from headrace.table.rules.sorts import with_sorts_below
 
 
-def optimized(relation: Relation, is_upsert: Callable[[Scan], bool]) -> Relation:
+def optimized(relation: Relation, is_upsert: Callable[[Scan], bool], time_zone: str) -> Relation:
     """The same rows, computed with less.
 
     Args:
         relation: what a statement means.
         is_upsert: whether a table gives upserts, of which a changelog has to be made.
+        time_zone: that of the session.
     """
-    relation = with_filters_below(with_simple_unions(with_normalized_sources(relation, is_upsert)))
-    ranked = with_ranks(with_filters_below(with_over_aggregates(pruned(relation))))
+    relation = with_constants(with_simple_unions(with_normalized_sources(relation, is_upsert)), time_zone)
+    relation = with_filters_below(relation)
+    ranked = with_sorts_below(with_ranks(with_filters_below(with_over_aggregates(pruned(relation)))))
     return with_group_windows(pruned(ranked, through_watermarks=False))

@@ -63,7 +63,12 @@ def _recognised(relation: Relation) -> Relation:
     if any(isinstance(node, InputRef) and node.index == column for each in rest for node in each.walk()):
         return relation
     node: Relation = found if not rest else Filter(found, all_of(rest))
-    return node if project is None else replace(project, input=node)
+    if project is None:
+        return node
+    # As in Flink's plans, the rank has the name that its own node gives it.
+    pairs = zip(project.expressions, project.names, strict=True)
+    names = [found.rank.name if isinstance(each, InputRef) and each.index == column else name for each, name in pairs]
+    return replace(project, input=node, names=tuple(names))
 
 
 def _ranked(over: OverAggregate, bounds: list[_Bound]) -> Rank | None:

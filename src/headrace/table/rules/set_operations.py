@@ -88,7 +88,11 @@ def _intersected(operation: SetOperation) -> Relation:
     return _replicated(Filter(counted, all_of(there)), fewer, width)
 
 
+def _count_name(count: Scalar, relation: Relation) -> str:
+    return relation.schema.names[count.index] if isinstance(count, InputRef) else "min_count"
+
+
 def _replicated(relation: Relation, count: Scalar, width: int) -> Relation:
     columns = tuple(InputRef(index, type=relation.schema[index].type) for index in range(width))
-    names = ("$count", *relation.schema.names[:width])
+    names = (_count_name(count, relation), *relation.schema.names[:width])
     return ReplicateRows(Project(relation, (count, *columns), names))

@@ -1,0 +1,84 @@
+"""Constants are computed once, when a statement is planned, where they have a value."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any, Final
+
+import pyarrow as pa
+
+from headrace.common.errors import HeadraceError
+from headrace.common.logical_types import AtomicType, IntervalType, TypeRoot
+from headrace.table.evaluation import ExpressionCompiler
+from headrace.table.functions.definitions import Determinism
+from headrace.table.functions.table import FUNCTIONS
+from headrace.table.logical.relations import Filter, Project, Relation, Values
+from headrace.table.logical.scalars import Call, Case, Cast, Literal, Scalar, conjuncts
+from headrace.table.rules.conditions import all_of
+
+_ONE_ROW: Final = pa.record_batch({"row": pa.array([0], pa.int8())})
+_INTEGERS: Final = (TypeRoot.DATE, TypeRoot.TIME, TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
+
+
+def with_constants(relation: Relation, time_zone: str) -> Relation:
+    """The relation with its constants computed.
+
+    Args:
+        relation: the relation.
+        time_zone: that of the session.
+    """
+    compiler = ExpressionCompiler(lambda _: "a constant", time_zone)
+
+    def fold(node: Relation) -> Relation:
+        if isinstance(node, Project) and isinstance(node.input, Values) and not node.input.rows:
+            return Values((), node.schema)
+        if isinstance(node, Project):
+            return replace(node, expressions=tuple(_folded(each, compiler) for each in node.expressions))
+        return _filtered(node, compiler) if isinstance(node, Filter) else node
+
+    return relation.transform(fold)
+
+
+def _filtered(relation: Filter, compiler: ExpressionCompiler) -> Relation:
+    parts = [_folded(each, compiler) for each in conjuncts(relation.condition)]
+    if any(isinstance(each, Literal) and not each.value for each in parts):
+        return Values((), relation.schema)
+    kept = [each for each in parts if not isinstance(each, Literal)]
+    return replace(relation, condition=all_of(kept)) if kept else relation.input
+
+
+def _folded(scalar: Scalar, compiler: ExpressionCompiler) -> Scalar:
+    return scalar.transform(lambda node: _value(node, compiler) if _is_constant(node) else node)
+
+
+def _is_constant(scalar: Scalar) -> bool:
+    if not isinstance(scalar, Call | Cast | Case) or not isinstance(scalar.type, AtomicType | IntervalType):
+        return False
+    if not scalar.children or not all(isinstance(each, Literal) for each in scalar.children):
+        return False
+    if not isinstance(scalar, Call):
+        return True
+    definition = FUNCTIONS.get(scalar.function)
+    return definition is not None and definition.determinism is Determinism.ALWAYS
+
+
+def _value(scalar: Scalar, compiler: ExpressionCompiler) -> Scalar:
+    """The constant; what has no value stays as it is, and fails when a row asks for it."""
+    try:
+        found = compiler.compile(scalar).column(_ONE_ROW)[0]
+    except (HeadraceError, KeyError, pa.ArrowException):
+        return scalar
+    return Literal(_python(found, scalar), type=scalar.type)
+
+
+def _python(found: pa.Scalar, scalar: Scalar) -> Any:
+    kind = scalar.type
+    if isinstance(scalar, Cast) and isinstance(scalar.operand, Literal) and isinstance(found.as_py(), Decimal):
+        whole = scalar.operand.value
+        if isinstance(whole, int):
+            return Decimal(whole)  # with the digits that were written
+    is_integer = isinstance(kind, IntervalType) or (isinstance(kind, AtomicType) and kind.root in _INTEGERS)
+    if not found.is_valid or not is_integer:
+        return found.as_py()
+    return found.value
