@@ -91,7 +91,7 @@ def back(*values: Any, **named: Any) -> tuple[str, tuple[Any, ...]]:
         (call("PERCENTILE", N, X, type_=DOUBLE, constants=((1, 0.5),)), [row(10), row(5), row(7)], [10.0, 7.5, 7.0]),
         (call("PERCENTILE", N, X, type_=ArrayType(DOUBLE), constants=((1, [0.0, 0.25]),)),
          [row(10), row(5)], [[10.0, 10.0], [5.0, 6.25]]),
-        (call("JSON_ARRAYAGG", N, type_=string(), options=(("null_on_null", True),)),
+        (call("JSON_ARRAYAGG", N, type_=string(), options=(("on_null", "NULL"),)),
          [row(1), row()], ["[1]", "[1,null]"]),
         (call("JSON_OBJECTAGG", T, N, type_=string()), [row(4, "c"), row(None, "b")], ['{"c":4}', '{"b":null,"c":4}']),
     ],

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from headrace.common.batch import Batch
 from headrace.common.columns import schema_of
-from headrace.common.constants import MAX_WATERMARK
+from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext
 from headrace.operators.changelog.order import SortField, millis_of, order_codes
 from headrace.operators.changelog.pending_rows import DueRows, PendingRows
@@ -56,13 +56,21 @@ class EventTimeOperator(KeyedOperator):
         self._pending.begin_epoch(scope.epoch, scope.watermark)
 
     def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
-        times = millis_of(batch.columns.column(self._time_field), self._type.field_names[self._time_field])
-        self.count("numLateRecordsDropped", self._pending.add(batch, times))
+        self.count("numLateRecordsDropped", self._pending.add(batch, self._times(batch)))
 
-    def advance_watermark(self, watermark: int) -> None:
+    def _times(self, batch: KeyedBatch) -> Longs:
+        return self._times_of(batch.columns)
+
+    def _times_of(self, rows: pa.RecordBatch) -> Longs:
+        return millis_of(rows.column(self._time_field), self._type.field_names[self._time_field])
+
+    def _take(self, watermark: int) -> None:
         due = self._pending.take(watermark)
         if due is not None:
             self.handle(due)
+
+    def advance_watermark(self, watermark: int) -> None:
+        self._take(watermark)
         super().advance_watermark(watermark)
 
     def end_epoch(self) -> None:
@@ -119,6 +127,9 @@ class EarliestRowOperator(EventTimeOperator):
 class TemporalSortOperator(EventTimeOperator):
     """Emits rows in the order of their times, and of other columns among rows of one time.
 
+    A row that comes after the watermark is late only if a row has come out that has its time, or a later one. Else it
+    comes out when the watermark rises next.
+
     Args:
         type_: the type of the records.
         codec: how keys are stored; all rows have the same.
@@ -126,15 +137,51 @@ class TemporalSortOperator(EventTimeOperator):
         order: what rows of one time are ordered by; of rows that tie the one that came first is first.
     """
 
+    stores = ("last-time",)
+
     def __init__(
         self, type_: TypeInformation, codec: KeyCodec, *, time_field: int, order: tuple[SortField, ...] = ()
     ) -> None:
         super().__init__(type_, codec, time_field)
         self._order = order
 
+    def restore_state(self, context: OperatorContext) -> None:
+        super().restore_state(context)
+        schema = pa.schema([pa.field("time", pa.int64())])
+        self._stored = RowsOfKeys(context, "last-time", "the time of the last row", self._codec, schema)
+
+    def begin_epoch(self, scope: EpochScope) -> None:
+        super().begin_epoch(scope)
+        self._stored.begin_epoch(scope.processing_time)
+        times = self._stored.before()[1].column(0).to_pylist()
+        self._last = self._written = max(times, default=MIN_WATERMARK)
+        self._key: KeyColumn | None = None
+
+    def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
+        times = self._times(batch)
+        start = 0
+        for place in np.flatnonzero(times <= batch.watermarks).tolist():  # few, as a rule
+            self._pending.add(batch.slice(start, place), times[start:place])
+            start = place + 1
+            self._take(int(batch.watermarks[place]))
+            if times[place] > self._last:
+                self._pending.add(batch.slice(place, start), batch.watermarks[place:start] + 1)
+            else:
+                self.count("numLateRecordsDropped")
+        self._pending.add(batch.slice(start, len(batch)), times[start:])
+
     def handle(self, due: DueRows) -> None:
+        times = self._times_of(due.rows)
         codes = order_codes(due.rows, self._order)
-        self.emit(self._type, due, [], np.lexsort((due.arrivals, *codes[::-1], due.times, due.watermarks)))
+        self._last, self._key = max(self._last, int(times.max())), due.keys.slice(0, 1)
+        self.emit(self._type, due, [], np.lexsort((due.arrivals, *codes[::-1], times, due.watermarks)))
+
+    def end_epoch(self) -> None:
+        super().end_epoch()
+        if self._last != self._written and self._key is not None:
+            rows = pa.RecordBatch.from_arrays([pa.array([self._last])], ["time"])
+            self._stored.write(self._key, StoredRows(np.zeros(1, np.int64), rows), np.empty(0, np.int64))
+        self._stored.end_epoch()
 
 
 class SortOperator(EventTimeOperator):

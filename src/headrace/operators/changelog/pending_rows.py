@@ -91,6 +91,8 @@ class PendingRows:
 
     def add(self, batch: KeyedBatch, times: Longs) -> int:
         """Has rows wait for these times; tells how many are late and do not, since event time is there already."""
+        if not len(batch):
+            return 0
         is_late = times <= batch.watermarks
         late = int(is_late.sum())
         self._arrived.append(batch)

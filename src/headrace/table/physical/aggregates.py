@@ -115,6 +115,9 @@ def _constant(scalar: Scalar) -> Any:
 
 @conversion_rule(logical.Aggregate)
 def _aggregate(aggregate: logical.Aggregate, context: ConversionContext) -> PhysicalNode:
+    ordered = next((call.function for call in aggregate.calls if call.order_by), None)
+    if ordered is not None:
+        raise PlanningError(f"{ordered}(... ORDER BY ...) cannot be executed yet: order the rows of a subquery")
     source = converted(aggregate.input, context)
     make = _grouped if context.is_batch else _grouped_or_windowed
     if any(call.is_distinct and len(call.operands) > 1 and call.function == "COUNT" for call in aggregate.calls):

@@ -39,7 +39,7 @@ class AggregateCall:
         is_distinct: whether each value counts once.
         filter: the position of a boolean column, of which only the rows count where it is true.
         constants: the values of arguments that are literals, by their place among the arguments.
-        options: what else is said: ``null_on_null`` and ``ignores_nulls``.
+        options: what else is said: ``on_null`` (``NULL`` or ``ABSENT``) and ``ignores_nulls``.
     """
 
     function: str
@@ -216,12 +216,12 @@ def _single_value(of: _Binding) -> _Remembered:
 
 
 def _json_array(of: _Binding) -> _Remembered:
-    values = of.ordered((0,), skips_nulls=not of.option("null_on_null"))
+    values = of.ordered((0,), skips_nulls=of.option("on_null") != "NULL")
     return _Remembered((values,), partial(ordered.json_array, ordered.plain_json), is_ordered=True)
 
 
 def _json_object(of: _Binding) -> _Remembered:
-    values = of.ordered((0, 1), skips_nulls=of.option("null_on_null") is False)
+    values = of.ordered((0, 1), skips_nulls=of.option("on_null") == "ABSENT")
     return _Remembered((values,), partial(ordered.json_object, ordered.plain_json), is_ordered=True)
 
 
