@@ -240,8 +240,11 @@ class PrintSink(Sink[object]):
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
         prefix = _prefix(self._identifier, context.subtask, context.parallelism)
-        handler = stream_handler_of(context.input_type) if self._is_declared else None
-        return _Writer(partial(_printed, prefix, handler))
+        return _Writer(partial(_printed, prefix, self.lines_of(context.input_type)))
+
+    def lines_of(self, input_type: TypeInformation) -> Callable[[Batch], Sequence[str]]:
+        """What makes lines of records of a type."""
+        return partial(_spelled, stream_handler_of(input_type) if self._is_declared else None)
 
     def create_committer(self, context: CommitterContext) -> Committer:
         return _Committer(partial(_print, to_stderr=self._to_stderr), context.job_id, {})
@@ -257,12 +260,15 @@ def _prefix(identifier: str, subtask: int, parallelism: int) -> str:
     return f"{':'.join(parts)}> " if parts else ""
 
 
-def _printed(prefix: str, handler: TypeHandler | None, batch: Batch) -> str:
-    """The lines of a batch, which tasks make: the driver need not know the records' classes."""
+def _spelled(handler: TypeHandler | None, batch: Batch) -> Sequence[str]:
     if handler is not None:
         handler.check(batch.rows)
-    text = str if handler is None else handler.printed
-    return "".join([f"{prefix}{text(record)}\n" for record in batch.rows])
+    return list(map(str if handler is None else handler.printed, batch.rows))
+
+
+def _printed(prefix: str, lines_of: Callable[[Batch], Sequence[str]], batch: Batch) -> str:
+    """The lines of a batch, which tasks make: the driver need not know the records' classes."""
+    return "".join([f"{prefix}{line}\n" for line in lines_of(batch)])
 
 
 def _print(texts: Sequence[str], *, to_stderr: bool) -> None:

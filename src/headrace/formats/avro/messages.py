@@ -9,8 +9,8 @@ from headrace.common.errors import InvalidProgramError, UnknownSchemaError, Unsu
 from headrace.common.typeinfo import TypeInformation
 from headrace.formats.avro.resolution import avro_reader
 from headrace.formats.avro.schema import AvroSchema, avro_schema_of
-from headrace.formats.avro.writer import encode_records
-from headrace.formats.bad_records import ColumnarDeserializationSchema, ColumnarSerializationSchema
+from headrace.formats.avro.writer import decimals_as_texts, encode_records
+from headrace.formats.bad_records import ColumnarDeserializationSchema, ColumnarSerializationSchema, columns_under
 from headrace.formats.schema_registry import (
     HEADER_BYTES,
     RegistrySerializationSchema,
@@ -97,7 +97,9 @@ class AvroRowSerializationSchema(ColumnarSerializationSchema):
         super().__init__(self._node.type_info)
 
     def serialize_batch(self, batch: Batch) -> pa.Array:
-        return encode_records(self._node, self.columns_of(batch))
+        if batch.type.arrow_type is None:
+            return encode_records(self._node, self.columns_of(batch))
+        return encode_records(self._node, columns_under(decimals_as_texts(batch.columns), self._type))
 
 
 def _schema_of(record_class: str | None, avro_schema_string: str | None) -> AvroSchema:

@@ -453,7 +453,7 @@ def avro_schema_of(
         advice: what to do where no schema can be made.
 
     Raises:
-        InvalidTypeError: when a field has no form in Avro without further words (decimals), or a name that it has not.
+        InvalidTypeError: when a field has no form in Avro without further words (BIG_DEC), or a name that it has not.
     """
     return AvroSchema(_schema(kind, name, name, advice))
 
@@ -461,6 +461,9 @@ def avro_schema_of(
 def _schema(kind: TypeInformation, name: str, path: str, advice: str) -> Any:
     if isinstance(kind, BasicTypeInfo) and kind.basic_type in _SCHEMAS:
         return _SCHEMAS[kind.basic_type]
+    if isinstance(kind, BasicTypeInfo) and kind.basic_type is BasicType.DECIMAL:
+        storage = kind.storage_type
+        return {"type": "bytes", "logicalType": "decimal", "precision": storage.precision, "scale": storage.scale}
     if isinstance(kind, CompositeTypeInfo):
         for field in kind.field_names:
             if not field.isidentifier():

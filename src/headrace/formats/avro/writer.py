@@ -36,8 +36,16 @@ from headrace.formats.avro.schema import (
     is_null,
     schema_given,
 )
-from headrace.formats.bad_records import columns_as, refuse_other_fields
+from headrace.formats.bad_records import columns_under, refuse_other_fields
 from headrace.formats.file_format import BulkWriter, BulkWriterFactory, FileKind, bytes_of
+
+
+def decimals_as_texts(columns: pa.RecordBatch) -> pa.RecordBatch:
+    """Columns whose decimals are texts, digit by digit, as those of Avro are."""
+    if not any(pa.types.is_decimal(field.type) for field in columns.schema):
+        return columns
+    arrays = [array.cast(pa.string()) if pa.types.is_decimal(array.type) else array for array in columns.columns]
+    return pa.RecordBatch.from_arrays(arrays, names=columns.schema.names)
 
 
 def encode_records(node: Node, columns: pa.RecordBatch) -> pa.Array:
@@ -312,7 +320,7 @@ class _AvroWriter(BulkWriter):
         self._bytes = 0
 
     def add_batch(self, batch: Batch) -> None:
-        records = encode_records(self._node, columns_as(batch, self._node.type_info))
+        records = encode_records(self._node, columns_under(decimals_as_texts(batch.columns), self._node.type_info))
         self._waiting.append(records)
         self._bytes += records.nbytes
         if self._bytes >= BLOCK_BYTES:

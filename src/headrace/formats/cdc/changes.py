@@ -21,7 +21,7 @@ from headrace.formats.bad_records import ColumnarSerializationSchema, decode_goo
 from headrace.formats.file_format import join_text
 from headrace.formats.json.columns import document_of
 from headrace.formats.json.decoders import decoder_of
-from headrace.formats.json.writer import json_texts
+from headrace.formats.json.writer import JsonStyle, json_texts
 
 
 class Operation(enum.IntEnum):
@@ -335,6 +335,11 @@ class ChangesSerializationSchema(ColumnarSerializationSchema):
 
     Args:
         type_info: the type of the rows.
+        timestamp_format: how moments are written: ``ISO-8601``, or ``SQL``, which has a blank in place of the ``T``.
+        ignore_null_fields: whether fields without a value are left out.
+
+    Raises:
+        ConfigurationError: when there is no such format.
     """
 
     takes_changes = True
@@ -342,11 +347,14 @@ class ChangesSerializationSchema(ColumnarSerializationSchema):
     templates: ClassVar[tuple[str, str]]
     """The message of a row that is there from now on, and of one that is not there any more; ``%`` is the row."""
 
-    def __init__(self, type_info: TypeInformation) -> None:
+    def __init__(
+        self, type_info: TypeInformation, *, timestamp_format: str = "ISO-8601", ignore_null_fields: bool = False
+    ) -> None:
         super().__init__(rows_of_changes(type_info))
+        self._style = JsonStyle(timestamp_format, ignore_null_fields)
 
     def serialize_batch(self, batch: Batch) -> pa.Array:
-        rows = json_texts(self.columns_of(batch), self._type)
+        rows = json_texts(self.columns_of(batch), self._type, style=self._style)
         removed = are_removed(batch).astype(np.int64)
         around = zip(*(template.split("%") for template in self.templates), strict=True)
         before, after = (pa.array(texts).take(pa.array(removed)) for texts in around)

@@ -399,12 +399,12 @@ def _text_of_whole(value: object) -> str | None:
 
 
 _POINT_OR_EXPONENT: Final = r"^-?[0-9]+(\.[0-9]+([eE][+-]?[0-9]+)?|[eE][+-]?[0-9]+)$"
-_BIG: Final = frozenset({BasicType.BIG_INT, BasicType.BIG_DEC})
+_BIG: Final = frozenset({BasicType.BIG_INT, BasicType.BIG_DEC, BasicType.DECIMAL})
 _TYPED_BY_ARROW: Final = WHOLE_NUMBERS | FLOATS | {BasicType.BOOLEAN, BasicType.STRING}
 _TEXTS: Final[dict[BasicType, Callable[[Any], str | None]]] = {
     **dict.fromkeys(STRINGS, _text_of_anything),
     **dict.fromkeys(WHOLE_NUMBERS | {BasicType.BIG_INT}, _text_of_whole),
     **dict.fromkeys(FLOATS, _text_of_real),
     BasicType.BOOLEAN: _text_of_truth,
-    BasicType.BIG_DEC: _text_of_decimal,
+    **dict.fromkeys((BasicType.BIG_DEC, BasicType.DECIMAL), _text_of_decimal),
 }

@@ -3,7 +3,7 @@
 import os
 import pickle
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -225,3 +225,19 @@ def _unpacked(part: Any) -> pa.RecordBatch:
     if sequence.as_py() == _FAILED:
         pickle.loads(payload.as_buffer()).result()
     return pa.ipc.open_stream(payload.as_buffer()).read_next_batch()
+
+
+def read_table(table: str, path: str, file_format: str, options: Mapping[str, str]) -> DataFrame:
+    """The DataFrame of what Spark can read, in the session that there is, or else a new one.
+
+    Args:
+        table: the name of a table or a view; else there is a path.
+        path: what to read.
+        file_format: how.
+        options: of Spark's reader.
+    """
+    session = SparkSession.builder.getOrCreate()
+    try:
+        return session.table(table) if table else session.read.format(file_format).options(**options).load(path)
+    except SPARK_ERRORS as error:
+        raise failure(f"reading {table or path}", error) from error

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 from headrace.common.configuration import Configuration
-from headrace.common.errors import ConfigurationError, InvalidProgramError
+from headrace.common.errors import (
+    ConfigurationError,
+    InvalidProgramError,
+    InvalidTypeError,
+    UnsupportedOperationError,
+)
 from headrace.common.logical_types import RowType
 from headrace.common.plugins import Plugin, PluginGroup
+from headrace.common.typeinfo import TypeInformation
+from headrace.common.typeinfo.types import type_of_logical
 from headrace.table.connectors.table_sink import TableSink
 from headrace.table.connectors.table_source import TableSource
 
@@ -39,6 +47,22 @@ class TableContext:
         """The whole name, as messages have it."""
         return ".".join(self.path)
 
+    @property
+    def record_type(self) -> TypeInformation:
+        """The type of records of the physical columns."""
+        return self.type_of(self.columns.names)
+
+    def type_of(self, names: Sequence[str], *, without: str = "") -> TypeInformation:
+        """The type of records of some physical columns, any of which may be null.
+
+        Args:
+            names: of the columns.
+            without: what their names in the records do not begin with.
+        """
+        kinds = dict(zip(self.columns.names, self.columns.types, strict=True))
+        shown = tuple(name.removeprefix(without) for name in names)
+        return type_of_logical(RowType(shown, tuple(kinds[name].as_nullable() for name in names)))
+
 
 class TableConnector(Plugin):
     """A connector of tables. What it has no source or sink for is refused by name."""
@@ -63,16 +87,51 @@ class TableConnector(Plugin):
         """
         raise InvalidProgramError(f"table {context.name}: {self} cannot be written, it only gives rows")
 
-    def options_of(self, context: TableContext) -> Configuration:
+    def options_of(self, context: TableContext, given: Mapping[str, str] | None = None) -> Configuration:
         """The options of a table, of which the connector has to know every one.
+
+        Args:
+            context: the table.
+            given: those that are the connector's own; all when left out.
 
         Raises:
             ConfigurationError: when one is unknown or missing, or its value cannot be read.
         """
-        try:
-            return self.read_options(context.options)
-        except ConfigurationError as error:
-            raise ConfigurationError(f"table {context.name}: {error}") from None
+        with told_of(context):
+            return self.read_options(context.options if given is None else given)
 
 
-TABLE_CONNECTORS: Final = PluginGroup("headrace.table.connectors", TableConnector, {})
+@contextmanager
+def told_of(context: TableContext) -> Iterator[None]:
+    """Have errors of options say of which table they are."""
+    try:
+        yield
+    except (ConfigurationError, InvalidTypeError, UnsupportedOperationError) as error:
+        place = f"table {context.name}: "
+        if str(error).startswith(place):
+            raise
+        raise type(error)(f"{place}{error}") from None
+
+
+_HERE: Final = "headrace.table.connectors"
+
+TABLE_CONNECTORS: Final = PluginGroup(
+    _HERE,
+    TableConnector,
+    {
+        "filesystem": f"{_HERE}.files:FileSystemTables",
+        "print": f"{_HERE}.plain:PrintTables",
+        "blackhole": f"{_HERE}.plain:BlackholeTables",
+        "datagen": f"{_HERE}.datagen:GeneratedTables",
+        "log": f"{_HERE}.log:LogTables",
+        "upsert-log": f"{_HERE}.log:UpsertLogTables",
+        "kafka": f"{_HERE}.kafka:KafkaTables",
+        "upsert-kafka": f"{_HERE}.kafka:UpsertKafkaTables",
+        "spark": f"{_HERE}.spark:SparkTables",
+    },
+    {
+        **dict.fromkeys(("file", "files", "filesystems"), "it is 'filesystem'"),
+        "jdbc": "read and write it by Spark: 'connector' = 'spark' gives its rows",
+    },
+)
+"""All connectors of tables."""

@@ -12,6 +12,7 @@ import pyarrow as pa
 from headrace.common.columns import layout_of
 from headrace.connectors.columns import ColumnsSource
 from headrace.graph.specs import ColumnFilterSpec, SourceSpec, TimestampsSpec
+from headrace.table.connectors.picked_columns import PickedColumns
 from headrace.table.connectors.table_source import TableSource
 from headrace.table.logical.relations import Scan
 from headrace.table.logical.scalars import InputRef, Literal, Scalar, input_refs
@@ -45,6 +46,9 @@ class TableSourceScan(PhysicalNode):
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
         source = self.source.create_source([read.key for read in self.scan.metadata])
+        kind = record_type(self.schema)
+        if source.produced_type != kind:
+            source = PickedColumns(source, kind, range(len(self.schema)))
         return builder.add(SourceSpec(source), f"{self.scan.path[-1]}")
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from headrace.common.configuration import Configuration
+from headrace.common.logical_types import LogicalType
+from headrace.common.other_names import alike
 from headrace.table.connectors import TABLE_CONNECTORS, TableContext
 from headrace.table.connectors.table_source import TableSource
 from headrace.table.logical import relations as logical
@@ -92,7 +94,19 @@ def table_source(scan: logical.Scan, context: ConversionContext) -> TableSource:
     if isinstance(scan.inline, TableSource):
         return scan.inline
     table = _context(scan.path, scan, context)
-    return TABLE_CONNECTORS.load(_connector(table, scan.options)).create_source(table)
+    source = TABLE_CONNECTORS.load(_connector(table, scan.options)).create_source(table)
+    _check_metadata(table, scan.metadata, source.readable_metadata, "reads")
+    return source
+
+
+def _check_metadata(
+    table: TableContext, reads: Sequence[logical.MetadataRead], known: Mapping[str, LogicalType], verb: str
+) -> None:
+    """Refuse metadata that a connector does not have."""
+    for read in reads:
+        if read.key not in known:
+            told = alike(read.key, known) or f": there are {', '.join(known)}" if known else ", nor any other"
+            raise PlanningError(f"table {table.name}: its connector {verb} no metadata {read.key!r}{told}")
 
 
 def _context(
@@ -152,4 +166,7 @@ def _sink(sink: logical.Sink, context: ConversionContext) -> PhysicalNode:
     target = sink.inline
     if target is None:
         target = TABLE_CONNECTORS.load(_connector(table, sink.options)).create_sink(table)
+    if sink.is_overwrite:
+        raise PlanningError(f"table {table.name} cannot be overwritten, only added to: write INSERT INTO")
+    _check_metadata(table, sink.metadata, target.writable_metadata, "writes")
     return Sink(converted(sink.input, context), sink, target)

@@ -18,7 +18,7 @@ from headrace.table.connectors.table_sink import TableSink
 from headrace.table.logical.relations import Sink as LogicalSink
 from headrace.table.logical.schema import Schema
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text
-from headrace.table.physical.translation import GraphBuilder, by_key
+from headrace.table.physical.translation import GraphBuilder, by_key, column, record_type
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,16 @@ class Sink(PhysicalNode):
             spec = UpsertMaterializeSpec(unique_key=self.unique_key, ttl=builder.state_ttl)
             edges = builder.add(spec, "SinkMaterializer", keyed)
         sink = self.sink.create_sink([read.key for read in self.target.metadata])
-        return builder.add(SinkSpec(sink), f"Sink: {self.target.path[-1]}", edges)
+        return builder.add(SinkSpec(sink), f"Sink: {self.target.path[-1]}", self._arranged(builder, edges))
+
+    def _arranged(self, builder: GraphBuilder, edges: Edges) -> Edges:
+        """The rows in the columns of the table under their names, metadata behind the others."""
+        metadata = [read.index for read in self.target.metadata]
+        places = [*(index for index in range(len(self.schema)) if index not in metadata), *metadata]
+        given, wanted = self.input.schema, Schema(tuple(self.schema[index] for index in places))
+        if places == sorted(places) and record_type(given).field_names == record_type(wanted).field_names:
+            return edges
+        return builder.select(edges, [column(given, index) for index in places], wanted, "Arrange")
 
 
 def with_constraints(builder: GraphBuilder, edges: Edges, columns: Schema) -> Edges:

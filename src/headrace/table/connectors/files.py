@@ -1,0 +1,282 @@
+"""``filesystem``: tables in files, perhaps in folders of partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Final
+
+from headrace.common.batch import Batch
+from headrace.common.config_options import ConfigOption, boolean, memory_size, positive_duration
+from headrace.common.configuration import Configuration
+from headrace.common.errors import ConfigurationError
+from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot, bigint, string
+from headrace.common.output_tag import OutputTag
+from headrace.common.serialization import Encoder
+from headrace.common.typeinfo import CompositeTypeInfo, RowTypeInfo, TypeInformation
+from headrace.connectors.file_system.buckets import BucketAssigner
+from headrace.connectors.file_system.rolling import (
+    DEFAULT_INTERVAL,
+    DEFAULT_PART_SIZE,
+    FileCompactor,
+    FileCompactStrategy,
+    RollingPolicy,
+)
+from headrace.connectors.file_system.sink import FileSink
+from headrace.connectors.file_system.source import FileSourceBuilder
+from headrace.connectors.sink import Sink
+from headrace.connectors.source import Source
+from headrace.formats.file_format import BatchEncoder, BulkWriter, BulkWriterFactory, FileKind
+from headrace.table.connectors.changelog_mode import ChangelogMode
+from headrace.table.connectors.factory import TableConnector, TableContext, told_of
+from headrace.table.connectors.formats import BoundFormat, formats_in
+from headrace.table.connectors.picked_columns import PartitionOfPath, Pick, PickedColumns
+from headrace.table.connectors.table_sink import TableSink
+from headrace.table.connectors.table_source import TableSource
+
+PATH: Final = ConfigOption("path", str, "", "The folder, or for reading a file or a pattern as well.")
+FORMAT: Final = ConfigOption("format", str, "", "The format of the files.")
+MONITOR_INTERVAL: Final = ConfigOption[int | None](
+    "source.monitor-interval",
+    positive_duration,
+    None,
+    "How often to look for new files; without it those are read that are there when the job first starts.",
+)
+NO_PARTITION: Final = ConfigOption(
+    "partition.default-name", str, "__HIVE_DEFAULT_PARTITION__", "The folder of rows without a value."
+)
+ROLLING_SIZE: Final = ConfigOption(
+    "sink.rolling-policy.file-size", memory_size, DEFAULT_PART_SIZE, "From which size on a file is complete."
+)
+ROLLOVER_INTERVAL: Final = ConfigOption(
+    "sink.rolling-policy.rollover-interval", positive_duration, DEFAULT_INTERVAL, "How long a file stays hidden."
+)
+INACTIVITY_INTERVAL: Final = ConfigOption(
+    "sink.rolling-policy.inactivity-interval", positive_duration, DEFAULT_INTERVAL, "How long a file waits for more."
+)
+CHECK_INTERVAL: Final = ConfigOption(
+    "sink.rolling-policy.check-interval", positive_duration, DEFAULT_INTERVAL, "Not needed: every epoch looks."
+)
+AUTO_COMPACTION: Final = ConfigOption(
+    "auto-compaction", boolean, False, "Whether files of an epoch are put together before they are shown."
+)
+COMPACTION_SIZE: Final = ConfigOption[int | None](
+    "compaction.file-size", memory_size, None, "From which size on files are not put together any more."
+)
+
+_METADATA: Final[Mapping[str, LogicalType]] = {
+    "file.path": string().not_null(),
+    "file.name": string().not_null(),
+    "file.size": bigint().not_null(),
+    "file.modification-time": AtomicType(TypeRoot.TIMESTAMP_LTZ, 3, nullable=False),
+}
+
+
+class FileSystemTables(TableConnector):
+    """Tables in files."""
+
+    required_options = (PATH, FORMAT)
+    optional_options = (
+        *(MONITOR_INTERVAL, NO_PARTITION, ROLLING_SIZE, ROLLOVER_INTERVAL, INACTIVITY_INTERVAL, CHECK_INTERVAL),
+        *(AUTO_COMPACTION, COMPACTION_SIZE),
+    )
+
+    def create_source(self, context: TableContext) -> TableSource:
+        return FileTableSource(context, *self._read(context))
+
+    def create_sink(self, context: TableContext) -> TableSink:
+        return FileTableSink(context, *self._read(context))
+
+    def _read(self, context: TableContext) -> tuple[BoundFormat, Configuration]:
+        with told_of(context):
+            formats, rest = formats_in(context.options, (FORMAT.key,))
+            options = self.options_of(context, rest)
+            if not options.get(PATH).strip():
+                raise ConfigurationError("the option 'path' is empty: say where the files are")
+            fmt = formats[FORMAT.key]
+            if not fmt.changelog_mode.is_insert_only:
+                raise ConfigurationError(f"{fmt.plugin} is one of messages, and not of files")
+        return fmt, options
+
+
+@dataclass(frozen=True)
+class FileTableSource(TableSource):
+    """Rows of files."""
+
+    context: TableContext
+    format: BoundFormat
+    options: Configuration
+
+    @property
+    def is_bounded(self) -> bool:
+        return self.options.get(MONITOR_INTERVAL) is None
+
+    @property
+    def readable_metadata(self) -> Mapping[str, LogicalType]:
+        return _METADATA
+
+    @property
+    def summary(self) -> str:
+        return f"filesystem({self.options.get(PATH)})"
+
+    def create_source(self, metadata: Sequence[str]) -> Source[Any]:
+        partitions = self.context.partition_keys
+        stored = [name for name in self.context.columns.names if name not in partitions]
+        with told_of(self.context):
+            inner = self._files(stored, dict.fromkeys((*metadata, *(["file.path"] if partitions else []))))
+        places: dict[str, int] = {name: place for place, name in enumerate((*stored, *dict.fromkeys(metadata)))}
+        path = len(stored) + list(dict.fromkeys((*metadata, "file.path"))).index("file.path")
+        picks: list[Pick] = [
+            PartitionOfPath(path, name, self.options.get(NO_PARTITION)) if name in partitions else places[name]
+            for name in self.context.columns.names
+        ]
+        picks.extend(places[name] for name in metadata)
+        known = self.context.record_type
+        given = inner.produced_type
+        assert isinstance(known, RowTypeInfo)
+        if not metadata:
+            return inner if not partitions and given == known else PickedColumns(inner, known, picks)
+        assert isinstance(given, CompositeTypeInfo)
+        kinds = tuple(known.types) + tuple(given.field_types[places[name]] for name in metadata)
+        names = known.field_names + tuple(f"metadata {number}" for number in range(len(metadata)))
+        return PickedColumns(inner, RowTypeInfo(kinds, names), picks)
+
+    def _files(self, stored: Sequence[str], metadata: Mapping[str, None]) -> Source[Any]:
+        reader = self.format.file_reader(self.context.type_of(stored))
+        builder = FileSourceBuilder(reader, self.options.get(PATH))
+        if metadata:
+            builder.set_metadata({f"metadata {name}": name for name in metadata})
+        interval = self.options.get(MONITOR_INTERVAL)
+        if interval is not None:
+            builder.monitor_continuously(interval)
+        if self.format.ignores_errors:
+            builder.set_dead_letter(OutputTag(f"bad records of {self.context.name}"))
+        return builder.build()
+
+
+@dataclass(frozen=True)
+class FileTableSink(TableSink):
+    """Writes rows into files, exactly once."""
+
+    context: TableContext
+    format: BoundFormat
+    options: Configuration
+
+    def changelog_mode(self, requested: ChangelogMode) -> ChangelogMode:
+        return ChangelogMode.INSERT
+
+    @property
+    def summary(self) -> str:
+        return f"filesystem({self.options.get(PATH)})"
+
+    def create_sink(self, metadata: Sequence[str]) -> Sink[Any]:
+        partitions = self.context.partition_keys
+        stored = [name for name in self.context.columns.names if name not in partitions]
+        with told_of(self.context):
+            kind = self.context.type_of(stored)
+            writer = self.format.file_writer(kind)
+            if partitions:
+                places = [self.context.columns.names.index(name) for name in stored]
+                writer = _without_partitions(writer, kind, places)
+            assigner = (
+                BucketAssigner.field_bucket_assigner(*partitions)
+                if partitions
+                else BucketAssigner.base_path_bucket_assigner()
+            )
+            return self._sink(writer, assigner)
+
+    def _sink(self, writer: Encoder | BulkWriterFactory, assigner: BucketAssigner) -> Sink[Any]:
+        path = self.options.get(PATH)
+        if isinstance(writer, BulkWriterFactory):
+            bulk = FileSink.for_bulk_format(path, writer).with_bucket_assigner(assigner)
+            if self.options.get(AUTO_COMPACTION):
+                bulk.enable_compact(self._strategy(), FileCompactor.record_wise_file_compactor())
+            return bulk.build()
+        rolling = (ROLLING_SIZE, ROLLOVER_INTERVAL, INACTIVITY_INTERVAL)
+        policy = RollingPolicy.default_rolling_policy(*(self.options.get(option) for option in rolling))
+        rows = FileSink.for_row_format(path, writer).with_bucket_assigner(assigner).with_rolling_policy(policy)
+        if self.options.get(AUTO_COMPACTION):
+            rows.enable_compact(self._strategy(), FileCompactor.concat_file_compactor())
+        return rows.build()
+
+    def _strategy(self) -> FileCompactStrategy:
+        size = self.options.get(COMPACTION_SIZE) or self.options.get(ROLLING_SIZE)
+        return FileCompactStrategy.builder().set_size_threshold(size).enable_compaction_on_checkpoint(1).build()
+
+
+def _without_partitions(
+    writer: Encoder | BulkWriterFactory, kind: TypeInformation, places: Sequence[int]
+) -> Encoder | BulkWriterFactory:
+    """What writes rows without the columns of their partition, which the folder says."""
+    if isinstance(writer, BulkWriterFactory):
+        return _StoredColumns(writer, _Stored(kind, tuple(places)))
+    assert isinstance(writer, BatchEncoder)
+    return _StoredEncoder(writer, _Stored(kind, tuple(places)))
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """The columns that are in the files.
+
+    Attributes:
+        type: of the rows in the files.
+        places: where their columns are in the rows of the table.
+    """
+
+    type: TypeInformation
+    places: tuple[int, ...]
+
+    def of(self, batch: Batch) -> Batch:
+        columns = batch.columns
+        return batch.replaced(self.type, columns=columns.select([columns.schema.names[each] for each in self.places]))
+
+
+class _StoredEncoder(BatchEncoder):
+    def __init__(self, inner: BatchEncoder, stored: _Stored) -> None:
+        super().__init__()
+        self._inner = inner
+        self._stored = stored
+
+    def encode_batch(self, batch: Batch) -> bytes:
+        return self._inner.encode_batch(self._stored.of(batch))
+
+    def header(self, input_type: TypeInformation) -> bytes:
+        return self._inner.header(self._stored.type)
+
+    def validate(self, input_type: TypeInformation) -> None:
+        self._inner.validate(self._stored.type)
+
+
+class _StoredColumns(BulkWriterFactory):
+    def __init__(self, inner: BulkWriterFactory, stored: _Stored) -> None:
+        self._inner = inner
+        self._stored = stored
+
+    @property
+    def suffix(self) -> str:
+        return self._inner.suffix
+
+    def file_kind(self, input_type: TypeInformation) -> FileKind | None:
+        return self._inner.file_kind(self._stored.type)
+
+    def create(self, out: BinaryIO, input_type: TypeInformation) -> BulkWriter:
+        return _StoredWriter(self._inner.create(out, self._stored.type), self._stored)
+
+    def validate(self, input_type: TypeInformation) -> None:
+        self._inner.validate(self._stored.type)
+
+
+class _StoredWriter(BulkWriter):
+    def __init__(self, inner: BulkWriter, stored: _Stored) -> None:
+        self._inner = inner
+        self._stored = stored
+
+    def add_batch(self, batch: Batch) -> None:
+        self._inner.add_batch(self._stored.of(batch))
+
+    def finish(self) -> None:
+        self._inner.finish()
+
+    @property
+    def can_be_joined(self) -> bool:
+        return self._inner.can_be_joined

@@ -1,0 +1,5 @@
+"""The formats of tables, by name: of files, of messages, and of changes."""
+
+from headrace.table.connectors.formats.table_format import TABLE_FORMATS, BoundFormat, TableFormat, formats_in
+
+__all__ = ["TABLE_FORMATS", "BoundFormat", "TableFormat", "formats_in"]

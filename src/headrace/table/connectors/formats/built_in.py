@@ -1,0 +1,268 @@
+"""The formats of tables that come with headrace, made of those of streams."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from headrace.common.config_options import ConfigOption, boolean, choice
+from headrace.common.configuration import Configuration
+from headrace.common.errors import InvalidTypeError
+from headrace.common.serialization import DeserializationSchema, Encoder, SerializationSchema
+from headrace.common.typeinfo import BasicType, TypeInformation
+from headrace.formats.avro.files import CODECS, AvroFormat
+from headrace.formats.avro.messages import AvroRowDeserializationSchema, AvroRowSerializationSchema
+from headrace.formats.avro.schema import avro_schema_of
+from headrace.formats.avro.writer import AvroBulkWriters
+from headrace.formats.cdc import schemas as cdc
+from headrace.formats.csv.reader import CsvReaderFormat
+from headrace.formats.csv.schema import CsvSchema
+from headrace.formats.csv.writer import CsvEncoder, CsvRowDeserializationSchema, CsvRowSerializationSchema
+from headrace.formats.file_format import BulkWriterFactory, FileFormat
+from headrace.formats.json.decoders import JsonLinesFormat
+from headrace.formats.json.schemas import JsonRowDeserializationSchema, JsonRowSerializationSchema
+from headrace.formats.json.writer import TIMESTAMP_FORMATS, JsonLinesEncoder
+from headrace.formats.orc import OrcBulkWriters, OrcFormat
+from headrace.formats.parquet import ParquetBulkWriters, ParquetFormat
+from headrace.formats.text import TextLineEncoder, TextLineFormat
+from headrace.table.connectors.changelog_mode import ChangelogMode
+from headrace.table.connectors.formats.raw import RawSchema, only_column
+from headrace.table.connectors.formats.table_format import TableFormat
+
+IGNORE_ERRORS: Final = ConfigOption("ignore-parse-errors", boolean, False, "Whether what cannot be read is left out.")
+
+# --- csv -------------------------------------------------------------------------------------------------------------
+
+DELIMITER: Final = ConfigOption("field-delimiter", str, ",", "What separates columns.")
+QUOTE: Final = ConfigOption("quote-character", str, '"', "What encloses values.")
+NO_QUOTE: Final = ConfigOption("disable-quote-character", boolean, False, "Whether values are never quoted.")
+COMMENTS: Final = ConfigOption("allow-comments", boolean, False, "Whether lines that begin with # are left out.")
+ARRAY_DELIMITER: Final = ConfigOption("array-element-delimiter", str, ";", "What separates elements of arrays.")
+ESCAPE: Final = ConfigOption[str | None]("escape-character", str, None, "What comes before special characters.")
+NULL_LITERAL: Final = ConfigOption[str | None]("null-literal", str, None, "What stands for a missing value.")
+HEADER: Final = ConfigOption("header", boolean, False, "Whether the first line of every file names the columns.")
+_CSV: Final = (DELIMITER, QUOTE, NO_QUOTE, COMMENTS, ARRAY_DELIMITER, ESCAPE, NULL_LITERAL, HEADER, IGNORE_ERRORS)
+
+
+def _csv_schema(kind: TypeInformation, options: Configuration) -> CsvSchema:
+    return CsvSchema.of(
+        kind,
+        delimiter=options.get(DELIMITER),
+        quote=None if options.get(NO_QUOTE) else options.get(QUOTE),
+        comments=options.get(COMMENTS),
+        array_separator=options.get(ARRAY_DELIMITER),
+        escape=options.get(ESCAPE),
+        null_value=options.get(NULL_LITERAL),
+        header=options.get(HEADER),
+    )
+
+
+def _csv_messages(kind: TypeInformation, options: Configuration) -> DeserializationSchema:
+    ignores = options.get(IGNORE_ERRORS)
+    return CsvRowDeserializationSchema(kind, _csv_schema(kind, options), ignore_parse_errors=ignores)
+
+
+def _csv_values(kind: TypeInformation, options: Configuration) -> SerializationSchema:
+    return CsvRowSerializationSchema(kind, _csv_schema(kind, options))
+
+
+# --- json ------------------------------------------------------------------------------------------------------------
+
+FAIL_ON_MISSING: Final = ConfigOption("fail-on-missing-field", boolean, False, "Whether a missing field is an error.")
+TIMESTAMP_FORMAT: Final = ConfigOption(
+    "timestamp-format.standard", choice(*TIMESTAMP_FORMATS), "SQL", "How moments are written; both are read."
+)
+IGNORE_NULLS: Final = ConfigOption(
+    "encode.ignore-null-fields", boolean, False, "Whether fields without a value are left out."
+)
+NULL_KEYS: Final = ConfigOption("map-null-key.mode", choice("FAIL"), "FAIL", "What becomes of a NULL key of a map.")
+PLAIN_NUMBERS: Final = ConfigOption(
+    "encode.decimal-as-plain-number", choice("true"), "true", "Decimals are always written without an exponent."
+)
+_JSON: Final = (FAIL_ON_MISSING, IGNORE_ERRORS, TIMESTAMP_FORMAT, IGNORE_NULLS, NULL_KEYS, PLAIN_NUMBERS)
+
+
+def _json_style(options: Configuration) -> dict[str, Any]:
+    return {"timestamp_format": options.get(TIMESTAMP_FORMAT), "ignore_null_fields": options.get(IGNORE_NULLS)}
+
+
+def _json_messages(kind: TypeInformation, options: Configuration) -> DeserializationSchema:
+    return JsonRowDeserializationSchema(
+        kind, fail_on_missing_field=options.get(FAIL_ON_MISSING), ignore_parse_errors=options.get(IGNORE_ERRORS)
+    )
+
+
+# --- avro, parquet, orc ----------------------------------------------------------------------------------------------
+
+CODEC: Final = ConfigOption("codec", choice(*CODECS), "snappy", "How blocks of files are compressed.")
+PARQUET_COMPRESSION: Final = ConfigOption(
+    "compression", choice("snappy", "zstd", "gzip", "lz4", "none"), "snappy", "How files are compressed."
+)
+ORC_COMPRESS: Final = ConfigOption(
+    "compress", choice("none", "zlib", "snappy", "lz4", "zstd"), "zlib", "How files are compressed."
+)
+
+
+def _avro_text(kind: TypeInformation) -> str:
+    return str(avro_schema_of(kind, "record"))
+
+
+def _orc_writer(_: TypeInformation, options: Configuration) -> BulkWriterFactory:
+    return OrcBulkWriters.for_row_type(writer_properties={"orc.compress": options.get(ORC_COMPRESS)})
+
+
+# --- raw -------------------------------------------------------------------------------------------------------------
+
+CHARSET: Final = ConfigOption("charset", str, "UTF-8", "How characters are encoded.")
+
+
+def _raw_lines(kind: TypeInformation, options: Configuration) -> str:
+    if only_column(kind) is not BasicType.STRING:
+        raise InvalidTypeError("files of the format 'raw' are lines of text: make the column a STRING")
+    charset: str = options.get(CHARSET)
+    return charset
+
+
+# --- changes ---------------------------------------------------------------------------------------------------------
+
+SCHEMA_INCLUDE: Final = ConfigOption("schema-include", boolean, False, "Whether messages hold their schema as well.")
+DATABASE_INCLUDE: Final = ConfigOption[str | None](
+    "database.include", str, None, "A regular expression of the databases whose changes are read."
+)
+TABLE_INCLUDE: Final = ConfigOption[str | None](
+    "table.include", str, None, "A regular expression of the tables whose changes are read."
+)
+
+
+def _debezium(kind: TypeInformation, options: Configuration) -> DeserializationSchema:
+    return cdc.DebeziumJsonDeserializationSchema(
+        kind, schema_include=options.get(SCHEMA_INCLUDE), ignore_parse_errors=options.get(IGNORE_ERRORS)
+    )
+
+
+def _canal(kind: TypeInformation, options: Configuration) -> DeserializationSchema:
+    return cdc.CanalJsonDeserializationSchema(
+        kind,
+        database_include=options.get(DATABASE_INCLUDE),
+        table_include=options.get(TABLE_INCLUDE),
+        ignore_parse_errors=options.get(IGNORE_ERRORS),
+    )
+
+
+def _changes(schema: Callable[..., DeserializationSchema]) -> _Messages:
+    return lambda kind, options: schema(kind, ignore_parse_errors=options.get(IGNORE_ERRORS))
+
+
+# --- the table -------------------------------------------------------------------------------------------------------
+
+_Messages = Callable[[TypeInformation, Configuration], DeserializationSchema]
+_Values = Callable[[TypeInformation, Configuration], SerializationSchema]
+_Files = Callable[[TypeInformation, Configuration], FileFormat]
+_Writer = Callable[[TypeInformation, Configuration], "Encoder | BulkWriterFactory"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What a format is made of; what is None it cannot do."""
+
+    options: tuple[ConfigOption, ...]
+    messages: _Messages | None = None
+    values: _Values | None = None
+    files: _Files | None = None
+    writer: _Writer | None = None
+    mode: ChangelogMode = ChangelogMode.INSERT
+
+
+def _cdc(messages: _Messages, values: _Values, *options: ConfigOption) -> _Parts:
+    return _Parts((IGNORE_ERRORS, *options), messages, values, mode=ChangelogMode.ALL)
+
+
+_FORMATS: Final[Mapping[str, _Parts]] = {
+    "csv": _Parts(
+        _CSV,
+        _csv_messages,
+        _csv_values,
+        lambda kind, options: CsvReaderFormat.for_schema(_csv_schema(kind, options)),
+        lambda kind, options: CsvEncoder(_csv_schema(kind, options)),
+    ),
+    "json": _Parts(
+        _JSON,
+        _json_messages,
+        lambda kind, options: JsonRowSerializationSchema(kind, **_json_style(options)),
+        lambda kind, _: JsonLinesFormat(kind),
+        lambda _, options: JsonLinesEncoder(**_json_style(options)),
+    ),
+    "avro": _Parts(
+        (CODEC,),
+        lambda kind, _: AvroRowDeserializationSchema(
+            avro_schema_string=_avro_text(kind), legacy_timestamp_mapping=False
+        ),
+        lambda kind, _: AvroRowSerializationSchema(avro_schema_string=_avro_text(kind), legacy_timestamp_mapping=False),
+        lambda kind, _: AvroFormat(_avro_text(kind), legacy_timestamp_mapping=False),
+        lambda kind, options: AvroBulkWriters.for_row_type(codec=options.get(CODEC)),
+    ),
+    "parquet": _Parts(
+        (PARQUET_COMPRESSION,),
+        files=lambda kind, _: ParquetFormat(type_info=kind),
+        writer=lambda _, options: ParquetBulkWriters.for_row_type(compression=options.get(PARQUET_COMPRESSION)),
+    ),
+    "orc": _Parts((ORC_COMPRESS,), files=lambda kind, _: OrcFormat(type_info=kind), writer=_orc_writer),
+    "raw": _Parts(
+        (CHARSET,),
+        lambda kind, options: RawSchema(kind, options.get(CHARSET)),
+        lambda kind, options: RawSchema(kind, options.get(CHARSET)),
+        lambda kind, options: TextLineFormat(_raw_lines(kind, options)),
+        lambda kind, options: TextLineEncoder(_raw_lines(kind, options)),
+    ),
+    "debezium-json": _cdc(
+        _debezium,
+        lambda kind, options: cdc.DebeziumJsonSerializationSchema(kind, **_json_style(options)),
+        *(SCHEMA_INCLUDE, TIMESTAMP_FORMAT, IGNORE_NULLS),
+    ),
+    "canal-json": _cdc(
+        _canal,
+        lambda kind, options: cdc.CanalJsonSerializationSchema(kind, **_json_style(options)),
+        *(DATABASE_INCLUDE, TABLE_INCLUDE, TIMESTAMP_FORMAT, IGNORE_NULLS),
+    ),
+    "maxwell-json": _cdc(
+        _changes(cdc.MaxwellJsonDeserializationSchema),
+        lambda kind, options: cdc.MaxwellJsonSerializationSchema(kind, **_json_style(options)),
+        *(TIMESTAMP_FORMAT, IGNORE_NULLS),
+    ),
+    "ogg-json": _cdc(
+        _changes(cdc.OggJsonDeserializationSchema),
+        lambda kind, options: cdc.OggJsonSerializationSchema(kind, **_json_style(options)),
+        *(TIMESTAMP_FORMAT, IGNORE_NULLS),
+    ),
+}
+"""By name."""
+
+
+class BuiltInTableFormat(TableFormat):
+    """A format of the table, by its name there."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._parts = _FORMATS[name]
+        self.optional_options = self._parts.options
+        self.changelog_mode = self._parts.mode
+
+    def file_reader(self, record_type: TypeInformation, options: Configuration) -> FileFormat:
+        files = self._parts.files
+        return super().file_reader(record_type, options) if files is None else files(record_type, options)
+
+    def file_writer(self, record_type: TypeInformation, options: Configuration) -> Encoder | BulkWriterFactory:
+        writer = self._parts.writer
+        return super().file_writer(record_type, options) if writer is None else writer(record_type, options)
+
+    def message_reader(self, record_type: TypeInformation, options: Configuration) -> DeserializationSchema:
+        messages = self._parts.messages
+        return super().message_reader(record_type, options) if messages is None else messages(record_type, options)
+
+    def message_writer(self, record_type: TypeInformation, options: Configuration) -> SerializationSchema:
+        values = self._parts.values
+        return super().message_writer(record_type, options) if values is None else values(record_type, options)
+
+    def ignores_errors(self, options: Configuration) -> bool:
+        return IGNORE_ERRORS in self._parts.options and options.get(IGNORE_ERRORS)

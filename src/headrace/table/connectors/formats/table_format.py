@@ -1,0 +1,140 @@
+"""``TableFormat``: how the rows of a table lie in files or messages, with Flink's keys for its options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from headrace.common.configuration import Configuration
+from headrace.common.errors import ConfigurationError, UnsupportedOperationError
+from headrace.common.plugins import Plugin, PluginGroup
+from headrace.common.serialization import DeserializationSchema, Encoder, SerializationSchema
+from headrace.common.typeinfo import TypeInformation
+from headrace.formats.file_format import BulkWriterFactory, FileFormat
+from headrace.table.connectors.changelog_mode import ChangelogMode
+
+
+class TableFormat(Plugin):
+    """A format of tables. What it cannot do is refused by name.
+
+    Class attributes:
+        changelog_mode: the row kinds that it reads and writes.
+    """
+
+    noun: ClassVar[str] = "format"
+    changelog_mode: ChangelogMode = ChangelogMode.INSERT
+
+    def file_reader(self, record_type: TypeInformation, options: Configuration) -> FileFormat:
+        """How files are read.
+
+        Raises:
+            UnsupportedOperationError: unless overridden.
+        """
+        raise UnsupportedOperationError(f"{self} is one of messages, and not of files")
+
+    def file_writer(self, record_type: TypeInformation, options: Configuration) -> Encoder | BulkWriterFactory:
+        """How files are written.
+
+        Raises:
+            UnsupportedOperationError: unless overridden.
+        """
+        raise UnsupportedOperationError(f"{self} is one of messages, and not of files")
+
+    def message_reader(self, record_type: TypeInformation, options: Configuration) -> DeserializationSchema:
+        """How messages are read.
+
+        Raises:
+            UnsupportedOperationError: unless overridden.
+        """
+        raise UnsupportedOperationError(f"{self} is one of files, and not of messages")
+
+    def message_writer(self, record_type: TypeInformation, options: Configuration) -> SerializationSchema:
+        """How messages are written.
+
+        Raises:
+            UnsupportedOperationError: unless overridden.
+        """
+        raise UnsupportedOperationError(f"{self} is one of files, and not of messages")
+
+    def ignores_errors(self, options: Configuration) -> bool:
+        """Whether what cannot be read is left out."""
+        return False
+
+
+_BUILT_IN: Final = "headrace.table.connectors.formats.built_in:BuiltInTableFormat"
+_NAMES: Final = (
+    *("csv", "json", "avro", "parquet", "orc", "raw"),
+    *("debezium-json", "canal-json", "maxwell-json", "ogg-json"),
+)
+
+TABLE_FORMATS: Final = PluginGroup(
+    "headrace.table.formats",
+    TableFormat,
+    dict.fromkeys(_NAMES, _BUILT_IN),
+    {"text": "it is 'raw' for tables", "debezium-avro-confluent": "write 'debezium-json'"},
+)
+"""All formats of tables."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoundFormat:
+    """A format with the options that a table gives it."""
+
+    plugin: TableFormat
+    options: Configuration
+
+    @property
+    def changelog_mode(self) -> ChangelogMode:
+        """The row kinds that it reads and writes."""
+        return self.plugin.changelog_mode
+
+    @property
+    def ignores_errors(self) -> bool:
+        """Whether what cannot be read is left out."""
+        return self.plugin.ignores_errors(self.options)
+
+    def file_reader(self, record_type: TypeInformation) -> FileFormat:
+        """How files are read."""
+        return self.plugin.file_reader(record_type, self.options)
+
+    def file_writer(self, record_type: TypeInformation) -> Encoder | BulkWriterFactory:
+        """How files are written."""
+        return self.plugin.file_writer(record_type, self.options)
+
+    def message_reader(self, record_type: TypeInformation) -> DeserializationSchema:
+        """How messages are read."""
+        return self.plugin.message_reader(record_type, self.options)
+
+    def message_writer(self, record_type: TypeInformation) -> SerializationSchema:
+        """How messages are written."""
+        return self.plugin.message_writer(record_type, self.options)
+
+
+def formats_in(options: Mapping[str, str], keys: Iterable[str]) -> tuple[dict[str, BoundFormat], dict[str, str]]:
+    """The formats that options name, and the options that belong to none of them.
+
+    Options of the format ``f`` begin with ``f.``, of that of ``key.format`` with ``key.f.``.
+
+    Args:
+        options: of a table.
+        keys: the options that name formats.
+
+    Raises:
+        ConfigurationError: when there is no such format, or it does not know an option.
+    """
+    found: dict[str, BoundFormat] = {}
+    rest = dict(options)
+    for key in keys:
+        name = options.get(key)
+        if name is None:
+            continue
+        start = f"{key.removesuffix('format')}{name}."
+        own = {option.removeprefix(start): value for option, value in options.items() if option.startswith(start)}
+        plugin = TABLE_FORMATS.load(name)
+        try:
+            found[key] = BoundFormat(plugin, plugin.read_options(own))
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{error} (options of it begin with {start!r})") from None
+        rest = {option: value for option, value in rest.items() if not option.startswith(start)}
+    return found, rest

@@ -1,0 +1,160 @@
+"""Sources of tables made of sources of streams: some of their columns, in another order, with kinds beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.common.batch import Kinds
+from headrace.common.columns import layout_of
+from headrace.common.errors import InvalidTypeError
+from headrace.common.output_tag import OutputTag
+from headrace.common.typeinfo import TypeInformation
+from headrace.connectors.source import (
+    Boundedness,
+    EnumeratorContext,
+    Json,
+    ReaderContext,
+    Source,
+    SourceReader,
+    SourceRecords,
+    SplitEnumerator,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOfPath:
+    """A column of a partition, whose value is in the path of the file: ``.../day=2024-02-29/part-0.csv``.
+
+    Attributes:
+        path: the index of the column that holds the path.
+        name: what stands before the ``=``.
+        no_value: the folder of rows without a value.
+    """
+
+    path: int
+    name: str
+    no_value: str
+
+    def values(self, arrays: Sequence[pa.Array]) -> pa.Array:
+        """The values as texts."""
+        paths = arrays[self.path]
+        named = pc.struct_field(pc.extract_regex(paths, rf"(?:^|/){self.name}=(?P<value>[^/]*)/"), "value")
+        if not len(paths) or "%" not in str(named[0].as_py()):
+            return pc.if_else(pc.equal(named, self.no_value), pa.scalar(None, pa.string()), named)
+
+        return pa.array(
+            [None if text is None or text == self.no_value else unquote(text) for text in named.to_pylist()]
+        )
+
+
+Pick = int | PartitionOfPath
+
+
+class PickedColumns(Source[Any]):
+    """The columns of a table, picked from the records of another source, and cast where they are of other types.
+
+    What records do in a changelog lies beside the columns, whether the other source has a column for it or not.
+
+    Args:
+        inner: the source.
+        produced_type: the type of the columns.
+        picks: which column each is.
+    """
+
+    def __init__(self, inner: Source[Any], produced_type: TypeInformation, picks: Sequence[Pick]) -> None:
+        self._inner = inner
+        self._type = produced_type
+        self._picks = tuple(picks)
+
+    @property
+    def boundedness(self) -> Boundedness:
+        return self._inner.boundedness
+
+    @property
+    def produced_type(self) -> TypeInformation:
+        return self._type
+
+    def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
+        return self._inner.create_enumerator(context)
+
+    def create_reader(self) -> SourceReader:
+        return _Reader(self._inner.create_reader(), self._inner.produced_type, self._type, self._picks)
+
+    @property
+    def position_kind(self) -> str:
+        return self._inner.position_kind
+
+    @property
+    def locations(self) -> tuple[str, ...]:
+        return self._inner.locations
+
+    @property
+    def dead_letter(self) -> OutputTag | None:
+        return self._inner.dead_letter
+
+    @property
+    def gives_timestamps(self) -> bool:
+        return self._inner.gives_timestamps
+
+    @property
+    def can_replay(self) -> bool:
+        return self._inner.can_replay
+
+    @property
+    def reads_in_pieces(self) -> bool:
+        return self._inner.reads_in_pieces
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
+
+class _Reader(SourceReader):
+    def __init__(
+        self, inner: SourceReader, given: TypeInformation, wanted: TypeInformation, picks: tuple[Pick, ...]
+    ) -> None:
+        self._inner = inner
+        self._given = given
+        self._wanted = wanted
+        self._picks = picks
+
+    def open(self, context: ReaderContext) -> None:
+        self._inner.open(context)
+
+    def read(self, piece: Json) -> Iterator[SourceRecords]:
+        for records in self._inner.read(piece):
+            yield self._picked(records)
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def _picked(self, records: SourceRecords) -> SourceRecords:
+        columns, kinds = self._columns_of(records)
+        arrays = columns.columns
+        picked = [pick.values(arrays) if isinstance(pick, PartitionOfPath) else arrays[pick] for pick in self._picks]
+        schema = layout_of(self._wanted).schema
+        cast = [_cast(array, field) for array, field in zip(picked, schema, strict=True)]
+        made = pa.RecordBatch.from_arrays(cast, schema=schema)
+        return replace(records, columns=made, rows=None, kinds=kinds)
+
+    def _columns_of(self, records: SourceRecords) -> tuple[pa.RecordBatch, Kinds | None]:
+        layout = layout_of(self._given)
+        columns, kinds = records.columns, records.kinds
+        if columns is None:
+            columns, kinds = layout.rows_to_columns_and_kinds(records.rows or [])
+        found = layout.kinds_in(columns) if layout.has_kind_column else kinds
+        return columns, found if found is not None and found.any() else None
+
+
+def _cast(array: pa.Array, field: pa.Field) -> pa.Array:
+    if array.type == field.type:
+        return array
+    try:
+        return array.cast(field.type, safe=False) if pa.types.is_temporal(field.type) else array.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidTypeError(f"column {field.name!r} cannot be read as {field.type}: {error}") from error

@@ -1,0 +1,116 @@
+"""``print`` and ``blackhole``: tables that are only written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from headrace.common.batch import Batch
+from headrace.common.columns import layout_of
+from headrace.common.config_options import ConfigOption, boolean
+from headrace.common.typeinfo import CompositeTypeInfo, TypeInformation
+from headrace.common.types import RowKind
+from headrace.common.values import handler_of
+from headrace.connectors.driver_sink import PrintSink
+from headrace.connectors.sink import Json, Sink, SinkWriter, WriterContext
+from headrace.table.connectors.changelog_mode import ChangelogMode
+from headrace.table.connectors.factory import TableConnector, TableContext
+from headrace.table.connectors.table_sink import TableSink
+
+IDENTIFIER: Final = ConfigOption("print-identifier", str, "", "What begins each line.")
+STANDARD_ERROR: Final = ConfigOption("standard-error", boolean, False, "Whether to print to the standard error.")
+
+
+@dataclass(frozen=True)
+class PlainTableSink(TableSink):
+    """Takes rows of any kind.
+
+    Attributes:
+        sink: writes them.
+        name: what plans call it.
+    """
+
+    sink: Sink[Any]
+    name: str
+
+    def changelog_mode(self, requested: ChangelogMode) -> ChangelogMode:
+        return requested
+
+    def create_sink(self, metadata: Sequence[str]) -> Sink[Any]:
+        return self.sink
+
+    @property
+    def summary(self) -> str:
+        return self.name
+
+
+class PrintTables(TableConnector):
+    """Prints rows: ``+I[tea, 3]``."""
+
+    optional_options = (IDENTIFIER, STANDARD_ERROR)
+
+    def create_sink(self, context: TableContext) -> TableSink:
+        options = self.options_of(context)
+        sink = PrintedRows(options.get(IDENTIFIER), to_stderr=options.get(STANDARD_ERROR))
+        return PlainTableSink(sink, "print")
+
+
+class PrintedRows(PrintSink):
+    """Prints rows as Flink's SQL does, column by column."""
+
+    def lines_of(self, input_type: TypeInformation) -> Callable[[Batch], Sequence[str]]:
+        return _Lines(input_type)
+
+
+@dataclass
+class _Lines:
+    """The lines of rows of a type."""
+
+    type: TypeInformation
+    _texts: list[Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        assert isinstance(self.type, CompositeTypeInfo)
+        self._texts = [handler_of(kind) for kind in self.type.field_types]
+
+    def __call__(self, batch: Batch) -> Sequence[str]:
+        columns = batch.columns
+        texts = [
+            ["null" if value is None else handler.text(value) for value in handler.decode(array)]
+            for handler, array in zip(self._texts, columns.columns, strict=False)
+        ]
+        kinds = layout_of(batch.type).kinds_in(columns) if batch.kinds is None else batch.kinds
+        symbols = ["+I"] * len(batch) if kinds is None else [str(RowKind(kind)) for kind in kinds.tolist()]
+        return [f"{symbol}[{', '.join(row)}]" for symbol, row in zip(symbols, zip(*texts, strict=True), strict=True)]
+
+
+class BlackholeTables(TableConnector):
+    """Takes rows and does nothing with them."""
+
+    def create_sink(self, context: TableContext) -> TableSink:
+        self.options_of(context)
+        return PlainTableSink(BlackholeSink(), "blackhole")
+
+
+class BlackholeSink(Sink[Any]):
+    """Takes records and does nothing with them."""
+
+    is_durable = False
+
+    def takes_changes(self, input_type: TypeInformation) -> bool:
+        return True
+
+    def create_writer(self, context: WriterContext) -> SinkWriter:
+        return _Nowhere()
+
+    def __repr__(self) -> str:
+        return "BlackholeSink()"
+
+
+class _Nowhere(SinkWriter):
+    def write(self, batch: Batch) -> None:
+        """Nothing is kept."""
+
+    def prepare_commit(self) -> Sequence[Json]:
+        return ()

@@ -1,0 +1,74 @@
+"""``spark``: what Spark can read, as a table that ends: a table of its catalog, or files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from headrace.common.config_options import ConfigOption
+from headrace.common.configuration import Configuration
+from headrace.common.errors import ConfigurationError, InvalidTypeError, UnsupportedOperationError
+from headrace.common.typeinfo import CompositeTypeInfo
+from headrace.connectors.source import Source
+from headrace.table.connectors.factory import TableConnector, TableContext, told_of
+from headrace.table.connectors.picked_columns import PickedColumns
+from headrace.table.connectors.table_source import TableSource
+
+TABLE: Final = ConfigOption("table", str, "", "The name of a table or a view of Spark.")
+PATH: Final = ConfigOption("path", str, "", "A path that Spark reads.")
+FORMAT: Final = ConfigOption("format", str, "parquet", "How it reads the path.")
+_OPTION: Final = "option."
+
+
+class SparkTables(TableConnector):
+    """Tables that Spark reads, once, when a job first starts."""
+
+    optional_options = (TABLE, PATH, FORMAT)
+
+    def create_source(self, context: TableContext) -> TableSource:
+        with told_of(context):
+            own = {key: value for key, value in context.options.items() if not key.startswith(_OPTION)}
+            options = self.options_of(context, own)
+            if bool(options.get(TABLE)) == bool(options.get(PATH)):
+                raise ConfigurationError(f"{self} needs one of 'table' and 'path'")
+        return SparkTable(context, options)
+
+
+@dataclass(frozen=True)
+class SparkTable(TableSource):
+    """Rows that Spark reads; its columns are found by their names."""
+
+    context: TableContext
+    options: Configuration
+    is_bounded = True
+
+    @property
+    def summary(self) -> str:
+        return f"spark({self.options.get(TABLE) or self.options.get(PATH)})"
+
+    def create_source(self, metadata: Sequence[str]) -> Source[Any]:
+        with told_of(self.context):
+            try:
+                from headrace.runtime.spark.dataframe import DataFrameSource, read_table
+            except ModuleNotFoundError as error:
+                raise UnsupportedOperationError("connector 'spark' needs pyspark: pip install pyspark") from error
+            given = self.context.options.items()
+            extra = {key.removeprefix(_OPTION): value for key, value in given if key.startswith(_OPTION)}
+            table, path = self.options.get(TABLE), self.options.get(PATH)
+            source = DataFrameSource(read_table(table, path, self.options.get(FORMAT), extra))
+            return columns_by_name(source, self.context)
+
+
+def columns_by_name(source: Source[Any], context: TableContext) -> Source[Any]:
+    """The columns of a table among those of a source.
+
+    Raises:
+        InvalidTypeError: when one is not there.
+    """
+    known = source.produced_type
+    names = list(known.field_names) if isinstance(known, CompositeTypeInfo) else []
+    missing = [name for name in context.columns.names if name not in names]
+    if missing:
+        raise InvalidTypeError(f"there is no column {missing[0]!r}: there are {', '.join(names)}")
+    return PickedColumns(source, context.record_type, [names.index(name) for name in context.columns.names])

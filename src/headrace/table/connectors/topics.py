@@ -1,0 +1,366 @@
+"""Tables in topics, of Kafka or of the embedded log: what the connectors of both share.
+
+A message has a key and a value, each with a format of its own; the columns of the table are in the one, the other or
+both. A table of upserts has a primary key, which is the key of messages: a message without a value deletes its row.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.common.batch import Batch
+from headrace.common.config_options import ConfigOption, choice, integer
+from headrace.common.configuration import Configuration
+from headrace.common.constants import NO_TIMESTAMP
+from headrace.common.errors import ConfigurationError
+from headrace.common.logical_types import AtomicType, LogicalType, MapType, TypeRoot, bigint, string
+from headrace.common.serialization import SerializationSchema
+from headrace.common.typeinfo import RowTypeInfo, TypeInformation
+from headrace.connectors.messages import (
+    METADATA,
+    MessageDeserializationSchema,
+    MessageSerializationSchema,
+    OutgoingMessages,
+    PartitionsOf,
+)
+from headrace.connectors.sink import DeliveryGuarantee, Sink
+from headrace.connectors.source import Source
+from headrace.connectors.topic_builders import TopicSinkBuilder, TopicSourceBuilder
+from headrace.table.connectors.changelog_mode import ChangelogMode
+from headrace.table.connectors.factory import TableConnector, TableContext, told_of
+from headrace.table.connectors.formats import BoundFormat, formats_in
+from headrace.table.connectors.offsets import BOUNDED, STARTUP, bounded_offsets, starting_offsets
+from headrace.table.connectors.picked_columns import PickedColumns
+from headrace.table.connectors.table_sink import TableSink
+from headrace.table.connectors.table_source import TableSource
+from headrace.table.connectors.upserts import FieldsSchema, UpsertsReader, UpsertsWriter
+
+TOPIC: Final = ConfigOption("topic", str, "", "The topic, or several with semicolons between them.")
+TOPIC_PATTERN: Final = ConfigOption("topic-pattern", str, "", "A regular expression of the names of topics.")
+FORMAT: Final = ConfigOption("format", str, "", "The format of values.")
+VALUE_FORMAT: Final = ConfigOption("value.format", str, "", "The same.")
+KEY_FORMAT: Final = ConfigOption("key.format", str, "", "The format of keys; messages have none without it.")
+KEY_FIELDS: Final = ConfigOption("key.fields", str, "", "The columns in the key, with semicolons between them.")
+KEY_PREFIX: Final = ConfigOption("key.fields-prefix", str, "", "What begins the names of these columns alone.")
+FIELDS_INCLUDE: Final = ConfigOption(
+    "value.fields-include", choice("ALL", "EXCEPT_KEY"), "ALL", "Whether columns of the key are in the value as well."
+)
+GUARANTEE: Final = ConfigOption(
+    "sink.delivery-guarantee",
+    choice("none", "at-least-once", "exactly-once"),
+    "at-least-once",
+    "How often a row arrives, failures or not.",
+)
+PARALLELISM: Final = ConfigOption[int | None]("sink.parallelism", integer(1, 2**15), None, "How many tasks write.")
+
+_FORMATS: Final = ("format", "value.format", "key.format")
+_ONE_FORMAT: Final = {False: "one of 'format' and 'value.format'", True: "'value.format'"}
+_MILLIS: Final = AtomicType(TypeRoot.TIMESTAMP_LTZ, 3)
+_HEADERS: Final = MapType(string(), AtomicType(TypeRoot.VARBINARY, 2**31 - 1))
+READABLE: Final[Mapping[str, LogicalType]] = {
+    "topic": string().not_null(),
+    "partition": AtomicType(TypeRoot.INTEGER, nullable=False),
+    "headers": _HEADERS.not_null(),
+    "leader-epoch": AtomicType(TypeRoot.INTEGER),
+    "offset": bigint().not_null(),
+    "timestamp": _MILLIS.not_null(),
+    "timestamp-type": string().not_null(),
+}
+WRITABLE: Final[Mapping[str, LogicalType]] = {"headers": _HEADERS, "timestamp": _MILLIS}
+
+
+@dataclass(frozen=True)
+class TopicTable:
+    """A table in topics: which of its columns are where.
+
+    Attributes:
+        context: the table.
+        options: its options, without those of formats.
+        value: the format of values.
+        key: the format of keys; None where messages have none.
+        is_upsert: whether a message replaces the one before of its key.
+    """
+
+    context: TableContext
+    options: Configuration
+    value: BoundFormat
+    key: BoundFormat | None
+    is_upsert: bool
+
+    @cached_property
+    def key_columns(self) -> tuple[str, ...]:
+        """The columns in the key."""
+        if self.is_upsert:
+            return self.context.primary_key
+        names = [name.strip() for name in self.options.get(KEY_FIELDS).split(";") if name.strip()]
+        for name in names:
+            if name not in self.context.columns.names:
+                known = ", ".join(self.context.columns.names)
+                raise ConfigurationError(f"'key.fields' names {name!r}, and the table has {known}")
+        if bool(names) != (self.key is not None):
+            raise ConfigurationError("a key needs both 'key.format' and 'key.fields'")
+        prefix = self.options.get(KEY_PREFIX)
+        if prefix and self.options.get(FIELDS_INCLUDE) == "ALL":
+            raise ConfigurationError("'key.fields-prefix' needs 'value.fields-include' = 'EXCEPT_KEY'")
+        if without := [name for name in names if not name.startswith(prefix)]:
+            raise ConfigurationError(f"column {without[0]!r} of the key does not begin with {prefix!r}")
+        return tuple(names)
+
+    @cached_property
+    def value_columns(self) -> tuple[str, ...]:
+        """The columns in the value."""
+        if self.options.get(FIELDS_INCLUDE) == "ALL":
+            return self.context.columns.names
+        return tuple(name for name in self.context.columns.names if name not in self.key_columns)
+
+    @property
+    def value_type(self) -> TypeInformation:
+        """The type of values."""
+        return self.context.type_of(self.value_columns)
+
+    @property
+    def key_type(self) -> TypeInformation:
+        """The type of keys."""
+        return self.context.type_of(self.key_columns, without=self.options.get(KEY_PREFIX))
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics that are named."""
+        return tuple(name.strip() for name in self.options.get(TOPIC).split(";") if name.strip())
+
+
+class TopicTables(TableConnector):
+    """Makes the sources and sinks of tables in topics."""
+
+    is_upsert: ClassVar[bool] = False
+    own_options: ClassVar[tuple[ConfigOption, ...]] = ()
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        common = (TOPIC, TOPIC_PATTERN, KEY_FORMAT, KEY_PREFIX, FIELDS_INCLUDE, GUARANTEE, *STARTUP, *BOUNDED)
+        formats = (VALUE_FORMAT, KEY_FIELDS) if self.is_upsert else (FORMAT, VALUE_FORMAT, KEY_FIELDS)
+        self.optional_options = (*common, *formats, *self.own_options)
+
+    @abstractmethod
+    def source_builder(self, table: TopicTable) -> TopicSourceBuilder:
+        """What puts the source together; it knows where the topics are."""
+
+    @abstractmethod
+    def sink_builder(self, table: TopicTable) -> TopicSinkBuilder:
+        """What puts the sink together; it knows where the topics are."""
+
+    def own(self, options: Mapping[str, str]) -> dict[str, str]:
+        """The options but those that are for a client alone."""
+        return dict(options)
+
+    def create_source(self, context: TableContext) -> TableSource:
+        return TopicTableSource(self, self._table(context))
+
+    def create_sink(self, context: TableContext) -> TableSink:
+        table = self._table(context)
+        if len(table.topics) != 1:
+            raise ConfigurationError(f"table {context.name}: rows are written into one topic: name it in 'topic'")
+        return TopicTableSink(self, table)
+
+    def _table(self, context: TableContext) -> TopicTable:
+        with told_of(context):
+            formats, rest = formats_in(context.options, _FORMATS)
+            options = self.options_of(context, self.own(rest))
+            self._check(context, options, formats)
+            value = formats.get("format") or formats["value.format"]
+            table = TopicTable(context, options, value, formats.get("key.format"), self.is_upsert)
+            _ = table.key_columns
+        return table
+
+    def _check(self, context: TableContext, options: Configuration, formats: Mapping[str, BoundFormat]) -> None:
+        """Refuse tables that lack something.
+
+        Raises:
+            ConfigurationError: saying what.
+        """
+        if bool(options.get(TOPIC)) == bool(options.get(TOPIC_PATTERN)):
+            raise ConfigurationError(f"{self} needs one of 'topic' and 'topic-pattern'")
+        if ("format" in formats) == ("value.format" in formats):
+            raise ConfigurationError(f"{self} needs {_ONE_FORMAT[self.is_upsert]}, the format of values")
+        if not self.is_upsert:
+            return
+        if not context.primary_key:
+            raise ConfigurationError(f"{self} needs a PRIMARY KEY ... NOT ENFORCED, which is the key of its messages")
+        if "key.format" not in formats:
+            raise ConfigurationError(f"{self} needs 'key.format', the format of keys")
+        if not formats["value.format"].changelog_mode.is_insert_only:
+            raise ConfigurationError(f"{self}: {formats['value.format'].plugin} tells of changes itself: use 'json'")
+
+
+@dataclass(frozen=True)
+class TopicTableSource(TableSource):
+    """Rows of messages."""
+
+    connector: TopicTables
+    table: TopicTable
+
+    @property
+    def changelog_mode(self) -> ChangelogMode:
+        if self.table.is_upsert:
+            return ChangelogMode.UPSERT
+        return self.table.value.changelog_mode
+
+    @property
+    def is_bounded(self) -> bool:
+        return bounded_offsets(self.table.options) is not None
+
+    @property
+    def readable_metadata(self) -> Mapping[str, LogicalType]:
+        return READABLE
+
+    @property
+    def summary(self) -> str:
+        return f"{self.connector.name}({self.table.options.get(TOPIC) or self.table.options.get(TOPIC_PATTERN)})"
+
+    def create_source(self, metadata: Sequence[str]) -> Source[Any]:
+        table = self.table
+        with told_of(table.context):
+            builder = self.connector.source_builder(table)
+            if table.topics:
+                builder.set_topics(*table.topics)
+            else:
+                builder.set_topic_pattern(table.options.get(TOPIC_PATTERN))
+            builder.set_starting_offsets(starting_offsets(table.options)(table.topics))
+            bounds = bounded_offsets(table.options)
+            if bounds is not None:
+                builder.set_bounded(bounds(table.topics))
+            schema = self._schema(metadata)
+            source: Source[Any] = builder.set_deserializer(schema).build()  # type: ignore[attr-defined]
+        return self._picked(source, schema, metadata)
+
+    def _schema(self, metadata: Sequence[str]) -> MessageDeserializationSchema:
+        table = self.table
+        value = table.value.message_reader(table.value_type)
+        if table.is_upsert:
+            value = UpsertsReader(value)
+        key = None if table.key is None else table.key.message_reader(table.key_type)
+        named = {f"metadata {name}": name for name in dict.fromkeys(metadata)}
+        return MessageDeserializationSchema(value, key, key_fields_prefix="key ", metadata=named)
+
+    def _picked(
+        self, source: Source[Any], schema: MessageDeserializationSchema, metadata: Sequence[str]
+    ) -> Source[Any]:
+        """The columns in the order of the table: those of the key of an upsert from the key, as others may be NULL."""
+        table = self.table
+        keys = list(table.key_columns) if table.key is not None else []
+        from_value = {name: len(keys) + place for place, name in enumerate(table.value_columns)}
+        from_key = {name: place for place, name in enumerate(keys)}
+        places = from_value | from_key if table.is_upsert else from_key | from_value
+        first = len(keys) + len(table.value_columns)
+        known = list(dict.fromkeys(metadata))
+        picks = [places[name] for name in table.context.columns.names]
+        picks += [first + known.index(name) for name in metadata]
+        rows = table.context.record_type
+        assert isinstance(rows, RowTypeInfo)
+        names = rows.field_names + tuple(f"metadata {number}" for number in range(len(metadata)))
+        kinds = tuple(rows.types) + tuple(METADATA[name] for name in metadata)
+        return PickedColumns(source, RowTypeInfo(kinds, names), picks)
+
+
+@dataclass(frozen=True)
+class TopicTableSink(TableSink):
+    """Writes rows as messages."""
+
+    connector: TopicTables
+    table: TopicTable
+
+    def changelog_mode(self, requested: ChangelogMode) -> ChangelogMode:
+        if self.table.is_upsert:
+            return ChangelogMode.UPSERT
+        return self.table.value.changelog_mode
+
+    @property
+    def writable_metadata(self) -> Mapping[str, LogicalType]:
+        return WRITABLE
+
+    @property
+    def summary(self) -> str:
+        return f"{self.connector.name}({self.table.options.get(TOPIC)})"
+
+    def create_sink(self, metadata: Sequence[str]) -> Sink[Any]:
+        table = self.table
+        with told_of(table.context):
+            builder = self.connector.sink_builder(table)
+            builder.set_record_serializer(self._schema(metadata))
+            if table.options.contains_key(GUARANTEE.key):
+                name = table.options.get(GUARANTEE).upper().replace("-", "_")
+                builder.set_delivery_guarantee(DeliveryGuarantee[name])
+            sink: Sink[Any] = builder.build()  # type: ignore[attr-defined]
+        return sink
+
+    def _schema(self, metadata: Sequence[str]) -> MessageSerializationSchema:
+        table = self.table
+        names = table.context.columns.names
+        value: SerializationSchema = FieldsSchema(
+            table.value.message_writer(table.value_type), table.value_type, _places(names, table.value_columns)
+        )
+        if table.is_upsert:
+            value = UpsertsWriter(value)
+        key = None
+        if table.key is not None:
+            places = _places(names, table.key_columns)
+            key = FieldsSchema(table.key.message_writer(table.key_type), table.key_type, places)
+        return RowMessages(table.topics[0], value, key, len(names), metadata)
+
+
+def _places(names: Sequence[str], wanted: Sequence[str]) -> tuple[int, ...]:
+    return tuple(names.index(name) for name in wanted)
+
+
+class RowMessages(MessageSerializationSchema):
+    """Makes messages of rows, behind whose columns there may be metadata.
+
+    Args:
+        topic: the topic.
+        value: writes values.
+        key: writes keys.
+        columns: how many columns are no metadata.
+        metadata: the rest.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        value: SerializationSchema,
+        key: SerializationSchema | None,
+        columns: int,
+        metadata: Sequence[str],
+    ) -> None:
+        places = {name: columns + place for place, name in enumerate(metadata)}
+        self._timestamps = places.get("timestamp")
+        headers = None if "headers" not in places else _Headers(places["headers"])
+        super().__init__(topic, value, key, headers=headers)
+
+    def encode(self, batch: Batch, partitions_of: PartitionsOf) -> Iterator[OutgoingMessages]:
+        if self._timestamps is not None:
+            given = batch.columns.column(self._timestamps).cast(pa.timestamp("ms", "UTC"), safe=False)
+            millis = given.cast(pa.int64()).fill_null(NO_TIMESTAMP).to_numpy(zero_copy_only=False)
+            batch = Batch(
+                batch.type,
+                np.asarray(millis, np.int64),
+                batch.watermarks,
+                columns=batch.columns,
+                kinds=batch.kinds_beside_columns,
+            )
+        yield from super().encode(batch, partitions_of)
+
+
+@dataclass(frozen=True)
+class _Headers:
+    place: int
+
+    def __call__(self, row: Any) -> Mapping[str, bytes | None] | None:
+        found: Mapping[str, bytes | None] | None = row[self.place]
+        return found

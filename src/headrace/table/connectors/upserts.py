@@ -1,0 +1,116 @@
+"""Messages of some columns of a table, and of upserts: a message without a value deletes the row of its key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.common.batch import Batch
+from headrace.common.columns import layout_of
+from headrace.common.serialization import DeserializationSchema, DeserializedBatch, SerializationSchema
+from headrace.common.typeinfo import RowTypeInfo, TypeInformation
+from headrace.common.types import RowKind
+
+_PUT: Final = RowKind.UPDATE_AFTER.value
+_DELETED: Final = RowKind.DELETE.value
+
+
+class UpsertsReader(DeserializationSchema):
+    """Reads values as rows that replace those of their keys, and gives a row that deletes where there is no value.
+
+    Args:
+        inner: reads values.
+    """
+
+    def __init__(self, inner: DeserializationSchema) -> None:
+        self._inner = inner
+        kind = inner.get_produced_type()
+        assert isinstance(kind, RowTypeInfo)
+        self._type = RowTypeInfo(kind.types, kind.names, changelog=True)
+        self.ignore_parse_errors = inner.ignore_parse_errors
+
+    def get_produced_type(self) -> TypeInformation:
+        return self._type
+
+    def deserialize(self, message: bytes) -> Any:
+        return self._inner.deserialize(message)
+
+    def deserialize_batch(self, messages: pa.Array) -> DeserializedBatch:
+        read = self._inner.deserialize_batch(messages)
+        layout = layout_of(self._inner.get_produced_type())
+        columns = layout.rows_to_columns(read.rows or []) if read.columns is None else read.columns
+        found = np.arange(len(messages)) if read.messages is None else read.messages
+        removed = np.flatnonzero(messages.is_null().to_numpy(zero_copy_only=False))
+        sources = np.concatenate([found, removed])
+        order = np.argsort(sources, kind="stable")
+        places = np.concatenate([np.arange(len(found)), np.full(len(removed), -1)])[order]
+        taken = pa.array(places, mask=places < 0)
+        kinds = pa.array(np.where(places < 0, _DELETED, _PUT).astype(np.int8))
+        arrays = [*(column.take(taken) for column in columns.columns), kinds]
+        made = pa.RecordBatch.from_arrays(arrays, schema=layout_of(self._type).schema)
+        return DeserializedBatch(made, messages=sources[order], rejected=read.rejected)
+
+
+class FieldsSchema(SerializationSchema):
+    """Writes some columns of rows.
+
+    Args:
+        inner: writes rows of these columns.
+        kind: their type.
+        places: where the columns are.
+    """
+
+    def __init__(self, inner: SerializationSchema, kind: TypeInformation, places: Sequence[int]) -> None:
+        self._inner = inner
+        self._type = kind
+        self._places = tuple(places)
+
+    @property
+    def takes_changes(self) -> bool:  # type: ignore[override]
+        """Tell whether values show what rows do in a changelog."""
+        return self._inner.takes_changes
+
+    def serialize(self, element: Any) -> bytes:
+        """Refuse a single record: only batches are written."""
+        raise TypeError("columns of rows are written for batches, not for single rows")
+
+    def serialize_batch(self, batch: Batch) -> pa.Array:
+        columns = batch.columns
+        arrays = [columns.column(place) for place in self._places]
+        rows = pa.RecordBatch.from_arrays(arrays, schema=layout_of(self._type).schema)
+        return self._inner.serialize_batch(batch.replaced(self._type, columns=rows))
+
+    def validate(self, input_type: TypeInformation) -> None:
+        self._inner.validate(self._type)
+
+
+class UpsertsWriter(SerializationSchema):
+    """Writes rows, and for one that deletes a message without a value.
+
+    Args:
+        inner: writes values.
+    """
+
+    takes_changes = True
+
+    def __init__(self, inner: SerializationSchema) -> None:
+        self._inner = inner
+
+    def serialize(self, element: Any) -> bytes:
+        """Refuse a single record: only batches are written."""
+        raise TypeError("upserts are written for batches, not for single rows")
+
+    def serialize_batch(self, batch: Batch) -> pa.Array:
+        values = self._inner.serialize_batch(batch)
+        kinds = batch.kinds
+        if kinds is None:
+            return values
+        removed = np.isin(kinds, (_DELETED, RowKind.UPDATE_BEFORE.value))
+        return pc.if_else(pa.array(removed), pa.scalar(None, values.type), values)
+
+    def validate(self, input_type: TypeInformation) -> None:
+        self._inner.validate(input_type)

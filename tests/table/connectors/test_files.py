@@ -1,0 +1,114 @@
+"""``'connector' = 'filesystem'``: all formats, partitions, metadata, bad records."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from headrace.common.errors import ConfigurationError, HeadraceError, InvalidTypeError
+from headrace.table.physical.errors import PlanningError
+from tests.table.connectors.session import rows, run, session
+
+COLUMNS = "id BIGINT, name STRING, price DECIMAL(8, 2), bought TIMESTAMP(3), is_paid BOOLEAN, dt STRING"
+VALUES = """
+    (1, 'tea', CAST(2.50 AS DECIMAL(8, 2)), TIMESTAMP '2024-02-29 12:00:00.5', TRUE, 'a/b'),
+    (2, CAST(NULL AS STRING), CAST(NULL AS DECIMAL(8, 2)), TIMESTAMP '2024-02-29 12:00:00', FALSE, 'c')
+"""
+EXPECTED = [
+    (1, "tea", Decimal("2.50"), datetime(2024, 2, 29, 12, 0, 0, 500_000), True, "a/b"),
+    (2, None, None, datetime(2024, 2, 29, 12), False, "c"),
+]
+
+
+@pytest.mark.parametrize("partitioned", ["", "PARTITIONED BY (dt)"])
+@pytest.mark.parametrize("fmt", ["csv", "json", "avro", "parquet", "orc"])
+def test_rows_come_back_from_files(tmp_path: Path, fmt: str, partitioned: str) -> None:
+    options = "'csv.null-literal' = 'n/a', " if fmt == "csv" else ""
+    tables = session(
+        f"CREATE TABLE t ({COLUMNS}) {partitioned} WITH ({options}"
+        f"'connector' = 'filesystem', 'path' = '{tmp_path}/out', 'format' = '{fmt}')"
+    )
+    run(tables, f"INSERT INTO t VALUES {VALUES}")
+    assert sorted(rows(tables, "SELECT * FROM t")) == EXPECTED
+    assert rows(tables, "SELECT name FROM t WHERE dt = 'a/b'") == [("tea",)]
+    folders = {path.name for path in (tmp_path / "out").iterdir() if not path.name.startswith(".")}
+    assert (folders == {"dt=a%2Fb", "dt=c"}) == bool(partitioned)
+
+
+def test_columns_of_a_query_may_have_other_names(tmp_path: Path) -> None:
+    tables = session(
+        f"CREATE TABLE t (a INT, b STRING) WITH ('connector'='filesystem', 'path'='{tmp_path}/out', 'format'='json')"
+    )
+    run(tables, "INSERT INTO t SELECT x AS y, z AS w FROM (VALUES (1, 'tea')) AS v(x, z)")
+    assert [path.read_text() for path in (tmp_path / "out").glob("part*")] == ['{"a":1,"b":"tea"}\n']
+
+
+def test_moments_of_json_are_spelled_as_in_sql(tmp_path: Path) -> None:
+    tables = session(
+        f"CREATE TABLE t (a TIMESTAMP(0)) WITH ('connector'='filesystem', 'path'='{tmp_path}/out', 'format'='json')"
+    )
+    run(tables, "INSERT INTO t VALUES (TIMESTAMP '2024-02-29 12:00:00')")
+    assert [path.read_text() for path in (tmp_path / "out").glob("part*")] == ['{"a":"2024-02-29 12:00:00"}\n']
+
+
+def test_files_tell_where_rows_come_from(tmp_path: Path) -> None:
+    (tmp_path / "one.json").write_text('{"id":1}\n')
+    tables = session(
+        "CREATE TABLE t (n STRING METADATA FROM 'file.name', id BIGINT, `file.size` INT METADATA) WITH ("
+        f"'connector'='filesystem', 'path'='{tmp_path}/one.json', 'format'='json')"
+    )
+    assert rows(tables, "SELECT * FROM t") == [("one.json", 1, 9)]
+
+
+@pytest.mark.parametrize("ignores", [True, False])
+def test_what_cannot_be_read_is_left_out_if_that_is_asked_for(tmp_path: Path, ignores: bool) -> None:
+    (tmp_path / "one.csv").write_text("1\nx\n3\n")
+    tables = session(
+        f"CREATE TABLE t (id INT) WITH ('connector'='filesystem', 'path'='{tmp_path}/one.csv', 'format'='csv',"
+        f"'csv.ignore-parse-errors'='{str(ignores).lower()}')"
+    )
+    if ignores:
+        assert rows(tables, "SELECT * FROM t") == [(1,), (3,)]
+    else:
+        with pytest.raises(HeadraceError, match=r"one\.csv:2"):
+            rows(tables, "SELECT * FROM t")
+
+
+def test_lines_are_read_raw(tmp_path: Path) -> None:
+    (tmp_path / "one.txt").write_text("tea, cake\n\n")
+    tables = session(
+        f"CREATE TABLE t (line STRING) WITH ('connector'='filesystem', 'path'='{tmp_path}/one.txt', 'format'='raw')"
+    )
+    assert rows(tables, "SELECT * FROM t") == [("tea, cake",), ("",)]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "said"),
+    [
+        ("'path'='x', 'formt'='json'", ConfigurationError, "no option 'formt': did you mean 'format'"),
+        ("'path'='x'", ConfigurationError, "needs 'format' among its options"),
+        ("'path'='', 'format'='json'", ConfigurationError, "'path' is empty"),
+        ("'path'='x', 'format'='jsn'", ConfigurationError, "no format 'jsn': did you mean"),
+        ("'path'='x', 'format'='json', 'json.ignore-parse-error'='true'", ConfigurationError, "'ignore-parse-errors'"),
+        ("'path'='x', 'format'='debezium-json'", ConfigurationError, "is one of messages"),
+        ("'path'='x', 'format'='raw'", InvalidTypeError, "'raw' is one column"),
+    ],
+)
+def test_wrong_options_are_told(options: str, error: type[Exception], said: str) -> None:
+    tables = session(f"CREATE TABLE t (a STRING, b STRING) WITH ('connector'='filesystem', {options})")
+    with pytest.raises(error, match=f"^table default_catalog.default_database.t: .*{said}"):
+        rows(tables, "SELECT * FROM t")
+
+
+def test_updates_have_no_place_in_files(tmp_path: Path) -> None:
+    tables = session(
+        f"CREATE TABLE t (a BIGINT) WITH ('connector'='filesystem', 'path'='{tmp_path}/out', 'format'='json')",
+        "CREATE TABLE g (a BIGINT) WITH ('connector'='datagen', 'number-of-rows'='3')",
+    )
+    with pytest.raises(HeadraceError, match="doesn't support consuming update changes"):
+        tables.execute_sql("INSERT INTO t SELECT COUNT(*) FROM g")
+    with pytest.raises(PlanningError, match="cannot be overwritten"):
+        tables.execute_sql("INSERT OVERWRITE t SELECT a FROM g")
