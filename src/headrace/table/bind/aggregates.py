@@ -11,7 +11,7 @@ from headrace.table.bind.forms import on_null
 from headrace.table.bind.scopes import Scope
 from headrace.table.functions.definitions import CallShape, FunctionDefinition, FunctionKind
 from headrace.table.functions.table import FUNCTIONS
-from headrace.table.functions.types import INT, timestamp, timestamp_ltz
+from headrace.table.functions.types import BIGINT, INT, timestamp, timestamp_ltz
 from headrace.table.logical.relations import Aggregate, Hint, Project, Relation
 from headrace.table.logical.scalars import AggregateCall, Call, InputRef, Literal, Options, Scalar, SortKey
 from headrace.table.logical.schema import TimeAttribute
@@ -167,6 +167,16 @@ class GroupBinder(ExpressionBinder):
             return found
         return super().bind(node)
 
+    def _binary(self, node: sql.Binary) -> Scalar:
+        """A chain of operators, which may begin with what rows are grouped by: ``a + 1 + 1`` of ``GROUP BY a + 1``."""
+        rest: list[sql.Binary] = [node]
+        while isinstance(rest[-1].left, sql.Binary):
+            rest.append(rest[-1].left)
+            for key, scalar in self.keys:
+                if isinstance(key, sql.Binary) and self._is_same(rest[-1], key, scalar):
+                    return self.chained(self._group_column(scalar), rest[-2::-1])
+        return super()._binary(node)
+
     def function_call(self, node: sql.Call) -> Scalar:
         if _is_window_part(node):
             window, _, part = node.name.partition("_")
@@ -201,6 +211,8 @@ class GroupBinder(ExpressionBinder):
     def aggregate(self, node: sql.Call, function: FunctionDefinition) -> Scalar:
         if function.name in ("GROUPING", "GROUPING_ID"):
             self._check_grouping(node)
+        if function.name == "GROUP_ID" and len(self.sets) == 1:
+            return Literal(0, type=BIGINT.not_null())
         return self.aggregate_of(node, function, self.inner.over_operands(node))
 
     def _check_grouping(self, node: sql.Call) -> None:

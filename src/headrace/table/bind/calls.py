@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, NoReturn
 
-from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot
+from headrace.common.logical_types import AtomicType, IntervalType, LogicalType, TypeRoot
 from headrace.table.bind.context import BindContext
 from headrace.table.bind.errors import misspelt
 from headrace.table.bind.scopes import Scope
@@ -15,6 +15,7 @@ from headrace.table.functions.table import FUNCTIONS
 from headrace.table.functions.types import (
     BOOLEAN,
     CHARACTERS,
+    DATETIMES,
     NUMERICS,
     STRING,
     is_in,
@@ -52,6 +53,13 @@ _ALIASES: Final = {
 }
 _SYMBOLS: Final = frozenset({"+", "-", "*", "/", "||", "AND", "OR", "NOT", "ITEM"})
 """Entries of the table that are no functions by name."""
+
+_WINDOW_PARTS: Final = frozenset(
+    f"{window}_{part}" for window in ("TUMBLE", "HOP", "SESSION") for part in ("START", "END", "ROWTIME", "PROCTIME")
+)
+_GROUP_WINDOWS: Final = frozenset({"$TUMBLE", "$HOP", "$SESSION"})
+_WITH_OVER: Final = frozenset({"SELECT", "ORDER BY", "QUALIFY"})
+"""The clauses that may have OVER."""
 
 _INFIX: Final = frozenset({"+", "-", "*", "/", "||", "AND", "OR", "LIKE", "SIMILAR TO"}) | _COMPARISONS
 
@@ -132,6 +140,9 @@ class CallBinder(ABC):
 
     def function_call(self, node: sql.Call) -> Scalar:
         """A call as it is written."""
+        if node.name in _WINDOW_PARTS:
+            self.bind_all(node.arguments)
+            raise self.context.unplanned(node, f"{node.name} needs GROUP BY {node.name.partition('_')[0]}(...)")
         if node.name == "CURRENT_DATABASE":
             return Literal(self.context.catalogs.database, type=STRING.not_null())
         function = self.lookup(node)
@@ -139,6 +150,8 @@ class CallBinder(ABC):
             return self.aggregate(node, function)
         if function.kind is FunctionKind.OVER:
             raise self.context.error(node, f"{function.name} needs OVER (...)")
+        if function.name in _GROUP_WINDOWS and self.clause != "GROUP BY":
+            raise self.context.error(node, f"{node.name}(...) stands in GROUP BY only", "Use TABLE(TUMBLE(...)).")
         self._no_clauses(node)
         operands, options = self.arguments(node)
         constant = _CONSTANTS.get(function.name)
@@ -182,8 +195,12 @@ class CallBinder(ABC):
         function = self.lookup(call)
         if function.kind not in (FunctionKind.AGGREGATE, FunctionKind.OVER):
             raise self.context.error(call, f"{function.name} is no aggregate: it cannot have OVER")
+        if self.clause not in _WITH_OVER:
+            raise self.context.error(node, f"OVER is not possible in {self.clause}", "Use a subquery, or QUALIFY.")
         if call.filter is not None:
             raise self.context.error(call.filter, "OVER takes no FILTER")
+        if call.null_treatment is not None and function.name not in ("LAG", "LEAD"):
+            raise self.context.error(call, f"{function.name} takes no {call.null_treatment.value}")
         window = self._window(node.window)
         operands = self.over_operands(call)
         for operand, argument in zip(operands, call.arguments, strict=False):
@@ -195,6 +212,8 @@ class CallBinder(ABC):
         if signature is None:
             self._not_applicable(function, operands, call)
         kind = signature.result
+        if function.name in ("RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST") and not window.order_by:
+            raise self.context.error(node, f"{function.name} needs ORDER BY in its window")
         frame = self._frame(window, function)
         return OverCall(
             function.name,
@@ -209,6 +228,10 @@ class CallBinder(ABC):
 
     def over_operands(self, node: sql.Call) -> tuple[Scalar, ...]:
         """The arguments of an aggregate; none of ``COUNT(*)``."""
+        if node.is_within_group:
+            raise self.context.error(node, f"{node.name} takes no WITHIN GROUP")
+        if not node.arguments and node.name == "COUNT":
+            raise self.context.error(node, "COUNT needs an argument", "Write COUNT(*) to count rows.")
         if any(isinstance(argument, sql.Star) for argument in node.arguments):
             if node.name != "COUNT":
                 raise self.context.error(node, f"{node.name} does not take *", "Only COUNT(*) does.")
@@ -255,10 +278,39 @@ class CallBinder(ABC):
             raise self.context.error(window.frame, f"{function.name} takes no frame")
         low = self._bound(window.frame.low)
         high = FrameBound(FrameBoundKind.CURRENT_ROW) if window.frame.high is None else self._bound(window.frame.high)
-        return Frame(window.frame.is_rows, low, high)
+        frame = Frame(window.frame.is_rows, low, high)
+        self._check_frame(window, frame)
+        return frame
 
     def _bound(self, bound: sql.FrameBound) -> FrameBound:
-        return FrameBound(FrameBoundKind(bound.kind.value), None if bound.offset is None else self.bind(bound.offset))
+        if bound.offset is None:
+            return FrameBound(FrameBoundKind(bound.kind.value))
+        offset = self.bind(bound.offset)
+        if not isinstance(offset, Literal):
+            raise self.context.error(bound.offset, "the offset of a frame is a constant")
+        return FrameBound(FrameBoundKind(bound.kind.value), offset)
+
+    def _check_frame(self, window: sql.OverWindow, frame: Frame) -> None:
+        """Refuse a frame that ends before it begins, or whose offsets do not fit what rows are ordered by."""
+        node = window.frame
+        assert node is not None
+        kinds = list(FrameBoundKind)
+        if kinds.index(frame.low.kind) > kinds.index(frame.high.kind) or frame.low.kind is kinds[-1]:
+            reason = f"a frame cannot reach from {frame.low.kind.value} to {frame.high.kind.value}"
+            raise self.context.error(node, reason)
+        offsets = [bound.offset for bound in (frame.low, frame.high) if bound.offset is not None]
+        if frame.is_rows:
+            if not all(is_in(offset.type, NUMERICS) for offset in offsets):
+                raise self.context.error(node, "ROWS counts rows", "Write ROWS BETWEEN 2 PRECEDING AND CURRENT ROW.")
+            return
+        if not window.order_by:
+            raise self.context.error(node, "RANGE needs ORDER BY in the window")
+        if offsets and len(window.order_by) > 1:
+            raise self.context.error(node, "RANGE with an offset needs ORDER BY of one column")
+        key = self.bind(window.order_by[0].expression).type
+        for offset in offsets:
+            if is_in(key, DATETIMES) != isinstance(offset.type, IntervalType):
+                raise self.context.error(node, f"RANGE over {key} has no offset of type {offset.type}")
 
 
 def _type_of(_: BindContext, operands: tuple[Scalar, ...], call: Scalar) -> Scalar:

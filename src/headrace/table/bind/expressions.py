@@ -199,6 +199,13 @@ class ExpressionBinder(CallBinder):
             found = self.call(_OPERATORS[operator], (found, self.bind(right)), node)
         return found
 
+    def chained(self, first: Scalar, nodes: Sequence[sql.Binary]) -> Scalar:
+        """The operators of a chain, from the inside, over a first operand that is bound."""
+        found = first
+        for node in nodes:
+            found = self.call(_OPERATORS[node.operator], (found, self.bind(node.right)), node)
+        return found
+
     def _overlaps(self, node: SqlNode, *periods: sql.SqlExpression) -> Scalar:
         """``(start, end) OVERLAPS (start, end)``: a call of the four."""
         ends = [end for period in periods for end in self._row(period)]
@@ -258,6 +265,9 @@ class ExpressionBinder(CallBinder):
 
     def _equal(self, name: str, left: Scalar, right: Scalar, node: SqlNode) -> Scalar:
         if isinstance(left, Call) and left.function == "ROW" and isinstance(right, Call) and right.function == "ROW":
+            if len(left.operands) != len(right.operands):
+                counts = f"{len(left.operands)} and {len(right.operands)}"
+                raise self.context.error(node, f"rows of {counts} values cannot be compared")
             pairs = zip(left.operands, right.operands, strict=True)
             equal = self.call("AND", tuple(self.call("=", pair, node) for pair in pairs), node)
             return self.call("NOT", (equal,), node) if name == "<>" else equal
@@ -298,11 +308,12 @@ class ExpressionBinder(CallBinder):
             raise self.context.error(query, f"the query gives {count} columns where one value is expected")
 
     def _exists(self, node: sql.Exists) -> Scalar:
+        if node.is_unique:
+            raise self.context.error(node, "there is no predicate UNIQUE")
         relation = self.queries.subquery(node.query, self.scope)
-        kind = SubqueryKind.UNIQUE if node.is_unique else SubqueryKind.EXISTS
-        if kind is SubqueryKind.EXISTS and isinstance(relation, Project):
+        if isinstance(relation, Project):
             relation = relation.input  # whatever is selected, the rows are there
-        return Subquery(kind, relation, type=BOOLEAN.not_null())
+        return Subquery(SubqueryKind.EXISTS, relation, type=BOOLEAN.not_null())
 
     def _scalar_query(self, node: sql.ScalarQuery) -> Scalar:
         relation = self.queries.subquery(node.query, self.scope)
@@ -439,7 +450,7 @@ _RULES: Final[dict[type, _Rule]] = {
     sql.Identifier: ExpressionBinder._identifier,
     sql.IntervalExpression: ExpressionBinder._interval,
     sql.Unary: ExpressionBinder._unary,
-    sql.Binary: ExpressionBinder._binary,
+    sql.Binary: lambda binder, node: binder._binary(node),
     sql.Logical: ExpressionBinder._logical,
     sql.IsTest: ExpressionBinder._test,
     sql.Between: ExpressionBinder._between,

@@ -161,10 +161,20 @@ def _months(node: IntervalLiteral, text: str) -> int:
         found = re.fullmatch(r"(\d+)-(\d+)", text)
         if found is None or int(found[2]) > 11:
             raise _bad_interval(node)
+        _check_digits(node, found[1])
         return int(found[1]) * 12 + int(found[2])
     if not text.isdigit():
         raise _bad_interval(node)
+    _check_digits(node, text)
     return int(text) * _MONTHS[node.qualifier.first]
+
+
+def _check_digits(node: IntervalLiteral, text: str) -> None:
+    """Refuse more digits than the first field has, which are two where nothing is said."""
+    most = node.qualifier.precision or 2
+    if len(text.lstrip("0")) > most:
+        unit = node.qualifier.first.value
+        raise BadLiteralError(f"{text} has more than {most} digits: write INTERVAL '{node.text}' {unit}({len(text)})")
 
 
 def _span(node: IntervalLiteral, text: str) -> int:
@@ -173,9 +183,13 @@ def _span(node: IntervalLiteral, text: str) -> int:
     if first not in _ORDER:
         if not text.isdigit():
             raise _bad_interval(node)
+        _check_digits(node, text)
         return int(text) * _MICROSECONDS[first]
     units = _ORDER[_ORDER.index(first) : _ORDER.index(last) + 1]
-    patterns = [r"(\d+)(?:\.(\d{1,9}))?" if unit is TimeUnit.SECOND else r"(\d+)" for unit in units]
+    fraction_digits = 6 if node.qualifier.fraction is None else node.qualifier.fraction
+    patterns = [
+        rf"(\d+)(?:\.(\d{{1,{max(1, fraction_digits)}}}))?" if unit is TimeUnit.SECOND else r"(\d+)" for unit in units
+    ]
     pattern = patterns[0]
     for unit, part in zip(units, patterns[1:], strict=False):
         pattern += (" +" if unit is TimeUnit.DAY else ":") + part
@@ -184,10 +198,14 @@ def _span(node: IntervalLiteral, text: str) -> int:
         raise _bad_interval(node)
     parts: list[Any] = list(found.groups())
     fraction = (parts.pop() or "") if last is TimeUnit.SECOND else ""
+    _check_digits(node, parts[0])
+    if any(int(part) > _LARGEST[unit] for part, unit in zip(parts[1:], units[1:], strict=True)):
+        raise _bad_interval(node)
     total = sum(int(part) * _MICROSECONDS[unit] for part, unit in zip(parts, units, strict=True))
     return total + int(fraction.ljust(6, "0")[:6])
 
 
+_LARGEST: Final = {TimeUnit.HOUR: 23, TimeUnit.MINUTE: 59, TimeUnit.SECOND: 59}
 UNITS: Final = _MICROSECONDS | _MONTHS
 """One of each unit: in microseconds, or in months."""
 

@@ -7,9 +7,10 @@ from typing import Any, Final
 from headrace.common.logical_types import LogicalType, RowType, TypeRoot
 from headrace.table.bind.aggregates import GroupBinder, has_aggregate, unique_names
 from headrace.table.bind.context import BindContext
+from headrace.table.bind.errors import misspelt
 from headrace.table.bind.expansion import place
 from headrace.table.bind.expressions import ExpressionBinder
-from headrace.table.bind.relations import FromItem, RelationBinder, renamed
+from headrace.table.bind.relations import JOIN_HINTS, FromItem, RelationBinder, renamed
 from headrace.table.bind.scopes import Correlation, Scope, Source
 from headrace.table.catalog.objects import CatalogView, ObjectPath
 from headrace.table.functions.types import INT, least_restrictive, root_of, with_nullability
@@ -42,6 +43,7 @@ class Selected:
     relation: Relation
     width: int
     keys: tuple[SortKey, ...] = ()
+    names: tuple[str, ...] = ()
 
 
 class QueryBinder:
@@ -56,6 +58,7 @@ class QueryBinder:
         self.context = context
         self._parent = parent
         self._with: dict[str, Relation] = {}
+        self._names: dict[int, tuple[str, ...]] = {}
 
     def query(self, node: QueryExpression, parent: Scope | None = None) -> Relation:
         """The relation that a query is.
@@ -67,6 +70,10 @@ class QueryBinder:
         if rule is None:
             raise self.context.error(node, f"{type(node).__name__} is not supported yet")
         return rule(self, node, parent)
+
+    def named_columns(self, node: QueryExpression, relation: Relation) -> tuple[str, ...]:
+        """The names of a query's columns as they are written, of which one may come twice."""
+        return self._names.get(id(node), relation.schema.names)
 
     def subquery(self, node: QueryExpression, scope: Scope) -> Relation:
         """A query in an expression, which sees the columns of the queries around."""
@@ -97,11 +104,13 @@ class QueryBinder:
     # --- SELECT ------------------------------------------------------------------------------------------------------
 
     def _select(self, node: sql.SelectQuery, parent: Scope | None) -> Relation:
-        return self.select(node, parent, ()).relation
+        selected = self.select(node, parent, ())
+        self._names[id(node)] = selected.names
+        return selected.relation
 
     def select(self, node: sql.SelectQuery, parent: Scope | None, order_by: Sequence[sqle.OrderItem]) -> Selected:
         """SELECT with what its ORDER BY needs."""
-        hints = tuple(Hint(hint.name.text.upper(), hint.options, hint.items) for hint in node.hints)
+        hints = bound_hints(self.context, node.hints)
         item = self._from(node.relation, parent, hints)
         correlation = self.context.correlation()
         scope = Scope(item.sources, item.relation.schema, correlation, parent, item.shared)
@@ -110,6 +119,8 @@ class QueryBinder:
             condition = ExpressionBinder(self, scope, "WHERE").condition(node.where)
             relation = filtered(relation, condition, correlation)
         windows = {window.name.text: window.window for window in node.windows}
+        if len(windows) < len(node.windows):
+            raise self.context.error(node.windows[-1], "a window is named twice")
         return _SelectBinder(self, node, scope, windows).bind(relation, order_by)
 
     def _from(self, node: sql.Relation | None, parent: Scope | None, hints: tuple[Hint, ...] = ()) -> FromItem:
@@ -253,8 +264,10 @@ class _SelectBinder:
         having = None if node.having is None else self._clause("HAVING", node.having)
         qualify = self._qualify(items)
         self.binder.clause = "ORDER BY"
+        self.binder.aliases = self._aliases(items)
         keys, extra = self._order_keys(items, order_by)
-        hints = tuple(Hint(hint.name.text.upper(), hint.options, hint.items) for hint in node.hints)
+        self.binder.aliases = {}
+        hints = bound_hints(self.context, node.hints)
         if self.groups is not None:
             names = {scalar.index: name for scalar, name in reversed(items) if isinstance(scalar, InputRef)}
             relation = self.groups.relation(relation, names, hints)
@@ -265,7 +278,7 @@ class _SelectBinder:
         relation = self._qualified(relation, qualify, expressions, names_of, hints)
         if node.quantifier is sqle.Quantifier.DISTINCT:
             relation = self._distinct(relation, len(items))
-        return Selected(relation, len(items), keys)
+        return Selected(relation, len(items), keys, tuple(name for _, name in items))
 
     def _clause(self, clause: str, node: sqle.SqlExpression) -> Scalar:
         self.binder.clause = clause
@@ -297,11 +310,17 @@ class _SelectBinder:
         """The condition of QUALIFY, which may name what is selected."""
         if self.node.qualify is None:
             return None
-        named = {item.alias.text for item in self.node.items if item.alias is not None}
-        self.binder.aliases = {name: scalar for scalar, name in items if name in named}
+        self.binder.aliases = self._aliases(items)
         condition = self._clause("QUALIFY", self.node.qualify)
         self.binder.aliases = {}
+        if not any(isinstance(each, OverCall) for each in condition.walk()):
+            raise self.context.error(self.node.qualify, "QUALIFY needs a function with OVER", "Use WHERE, or HAVING.")
         return condition
+
+    def _aliases(self, items: Sequence[tuple[Scalar, str]]) -> dict[str, Scalar]:
+        """What is selected under names of its own."""
+        named = {item.alias.text for item in self.node.items if item.alias is not None}
+        return {name: scalar for scalar, name in items if name in named}
 
     def _qualified(
         self,
@@ -428,6 +447,36 @@ def _replaced(scalar: Scalar, rule: Callable[[Scalar], Scalar]) -> Scalar:
     if found is not scalar:
         return found
     return scalar.with_parts(Scalar, [_replaced(part, rule) for part in scalar.children])
+
+
+_HINTS: Final = JOIN_HINTS | {"OPTIONS", "ALIAS", "JSON_AGGREGATE_WRAPPED"}
+
+
+def bound_hints(context: BindContext, nodes: Sequence[sql.Hint]) -> tuple[Hint, ...]:
+    """The hints of SELECT.
+
+    Raises:
+        SqlPlanError: when there is no such hint, or its options are wrong.
+    """
+    hints = []
+    for node in nodes:
+        hint = Hint(node.name.text.upper(), node.options, node.items)
+        if hint.name not in _HINTS:
+            raise context.unplanned(node, f"there is no hint {hint.name}", misspelt(hint.name, _HINTS))
+        if hint.name == "LOOKUP" and "table" not in dict(hint.options):
+            raise context.unplanned(node, "the hint LOOKUP needs the option 'table'")
+        if hint.name == "STATE_TTL":
+            _check_ttl(context, node)
+        hints.append(hint)
+    return tuple(hints)
+
+
+def _check_ttl(context: BindContext, node: sql.Hint) -> None:
+    for key, value in node.options:
+        if not value.strip()[:1].isdigit() and not value.strip().upper().startswith("P"):
+            raise context.unplanned(
+                node, f"'{value}' is no duration, for '{key}' of STATE_TTL", "Write '1d', or '12h'."
+            )
 
 
 def ordinal(context: BindContext, node: sqle.SqlExpression, width: int) -> int | None:

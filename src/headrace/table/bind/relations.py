@@ -47,7 +47,7 @@ _KINDS: Final = {
 }
 
 
-_JOIN_HINTS: Final = frozenset(
+JOIN_HINTS: Final = frozenset(
     {"BROADCAST", "SHUFFLE_HASH", "SHUFFLE_MERGE", "NEST_LOOP", "LOOKUP", "MULTI_JOIN", "STATE_TTL"}
 )
 
@@ -72,7 +72,7 @@ class RelationBinder:
 
     def __init__(self, queries: "QueryBinder", parent: Scope | None, hints: tuple[Hint, ...] = ()) -> None:
         self.queries = queries
-        self.hints = tuple(hint for hint in hints if hint.name in _JOIN_HINTS)
+        self.hints = tuple(hint for hint in hints if hint.name in JOIN_HINTS)
         self.context: BindContext = queries.context
         self.parent = parent
 
@@ -120,11 +120,14 @@ class RelationBinder:
 
     def _derived(self, node: sql.DerivedTable) -> FromItem:
         relation = self.queries.query(node.query, self.parent)
-        return FromItem(relation, (Source(None, relation.schema),))
+        names = self.queries.named_columns(node.query, relation)
+        return FromItem(relation, (Source(None, relation.schema.renamed(names)),))
 
     def _aliased(self, node: sql.AliasedRelation) -> FromItem:
         item = self.bind(node.relation)
         relation, schema = item.relation, item.relation.schema
+        if len(item.sources) == 1:
+            schema = item.sources[0].schema
         if isinstance(relation, Scan) and any(hint.name != "STATE_TTL" for hint in self.hints):
             relation = replace(relation, hints=(*relation.hints, Hint("ALIAS", items=(node.alias.text,))))
         if node.columns:
@@ -132,7 +135,7 @@ class RelationBinder:
                 raise self.context.error(
                     node, f"'{node.alias}' names {len(node.columns)} columns, and the relation has {len(schema)}"
                 )
-            schema = schema.renamed(name.text for name in node.columns)
+            schema = relation.schema.renamed(name.text for name in node.columns)
             relation = renamed(relation, schema.names)
         elif len(schema) == 1 and _takes_alias(node.relation):
             schema = schema.renamed((node.alias.text,))
@@ -145,6 +148,9 @@ class RelationBinder:
         period = ExpressionBinder(self.queries, self._call_scope(), "FOR SYSTEM_TIME AS OF").bind(node.time)
         if not is_in(period.type, TIMESTAMPS):
             raise self.context.error(node.time, f"FOR SYSTEM_TIME AS OF expects a timestamp, and not {period.type}")
+        if not any(isinstance(each, CorrelatedRef) for each in period.walk()):
+            advice = "Write FOR SYSTEM_TIME AS OF left.time, a time attribute of the relation to the left."
+            raise self.context.error(node.time, "tables cannot be read as of a constant time", advice)
         return replace(item, relation=Snapshot(item.relation, period))
 
     def _sample(self, node: sql.TableSample) -> FromItem:
@@ -208,6 +214,8 @@ class RelationBinder:
             common = [name for name in left.relation.schema.names if name in right.relation.schema.names]
             names = [Name(name, start=node.start, end=node.end) for name in common]
         if not names:
+            if node.kind not in (sql.JoinKind.COMMA, sql.JoinKind.CROSS) and not node.is_natural:
+                raise self.context.error(node, f"{node.kind.value} JOIN needs ON or USING", "Or write CROSS JOIN.")
             return (), TRUE
         shared, terms = [], []
         for name in names:
@@ -236,7 +244,7 @@ class RelationBinder:
         condition: Scalar,
     ) -> Relation:
         if kind not in (JoinKind.INNER, JoinKind.LEFT):
-            raise self.context.error(node, f"a lateral relation cannot be on the right of a {node.kind.value} JOIN")
+            raise self.context.unplanned(node, f"a lateral relation cannot be on the right of a {node.kind.value} JOIN")
         if condition != TRUE:
             right = Filter(right, _inside(condition, left, correlation))
         return Correlate(left, right, correlation.name, kind, tuple(sorted(correlation.columns)), self.hints)

@@ -7,7 +7,7 @@ from headrace.table.bind.errors import misspelt
 from headrace.table.bind.expressions import ExpressionBinder
 from headrace.table.bind.queries import QueryBinder
 from headrace.table.bind.relations import RelationBinder
-from headrace.table.bind.scopes import Scope
+from headrace.table.bind.scopes import Scope, Source
 from headrace.table.catalog.objects import CatalogTable, CatalogView, Column, ColumnKind, ObjectPath
 from headrace.table.functions.casts import is_implicitly_castable
 from headrace.table.functions.types import to_external, with_nullability
@@ -15,7 +15,7 @@ from headrace.table.logical.relations import MetadataRead, Project, Relation, Si
 from headrace.table.logical.scalars import Cast, InputRef, Literal, Scalar
 from headrace.table.logical.schema import Schema
 from headrace.table.parse.tree.node import QueryExpression
-from headrace.table.parse.tree.statements import Insert
+from headrace.table.parse.tree.statements import Delete, Insert, Truncate, Update
 
 
 def bind_query(context: BindContext, node: QueryExpression) -> Relation:
@@ -41,6 +41,28 @@ def bind_insert(context: BindContext, node: Insert) -> Sink:
     return _InsertBinder(context, node).bind()
 
 
+def bind_change(context: BindContext, node: Delete | Update | Truncate) -> None:
+    """See whether the table of ``DELETE``, ``UPDATE`` or ``TRUNCATE`` is there, with the columns that are named.
+
+    Raises:
+        SqlValidationError: when it is not.
+    """
+    queries = QueryBinder(context)
+    path, table = RelationBinder(queries, None).find(node.table)
+    if isinstance(node, Truncate):
+        return
+    schema = table.schema
+    source = Source(node.alias.text if node.alias is not None else path.name, schema, 0, path)
+    binder = ExpressionBinder(queries, Scope((source,), schema, context.correlation()), "WHERE")
+    if node.where is not None:
+        binder.condition(node.where)
+    for assignment in node.assignments if isinstance(node, Update) else ():
+        name = str(assignment.column)
+        if name not in schema.names:
+            raise context.error(assignment.column, f"target column '{name}' is unknown", misspelt(name, schema.names))
+        binder.bind(assignment.value)
+
+
 class _InsertBinder:
     """Binds one INSERT. That rows do not fit the table is found when it is planned, as by Flink."""
 
@@ -59,6 +81,9 @@ class _InsertBinder:
         static = self._static(columns, table)
         relation = self.queries.query(self.node.query)
         wanted = self._wanted(columns, targets, static)
+        if targets and len(relation.schema) != len(targets):
+            reason = f"{len(targets)} columns are named, and the query gives {len(relation.schema)}"
+            raise self.context.error(self.node.query, reason)
         relation = self._cast(relation, columns, wanted, static, path)
         names = [column.name for column in columns]
         metadata = tuple(

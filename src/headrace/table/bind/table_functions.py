@@ -112,6 +112,8 @@ class TableFunctionBinder:
     def _window(self, node: sql.Call) -> Relation:
         arguments = self._named(node, _PARAMETERS[node.name])
         source, partition_by = self._rows(node, arguments["DATA"])
+        if partition_by and node.name != "SESSION":
+            raise self.context.error(arguments["DATA"], f"{node.name} takes no PARTITION BY", "Only SESSION does.")
         time_column = self._time_column(node, arguments["TIMECOL"], source)
         intervals = {
             name: self._interval(node, argument)
@@ -203,7 +205,7 @@ class TableFunctionBinder:
                 self.context.defer(node, f"{node.name} requires {name} to be positive, and it is {size} ms")
         size, step = sizes.get("SIZE", 0), sizes.get("STEP")
         if step is not None and step > 0 and size % step:
-            raise self.context.error(
+            self.context.defer(
                 node, f"CUMULATE requires SIZE to be an integral multiple of STEP: {size} ms and {step} ms"
             )
 

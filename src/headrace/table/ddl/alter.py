@@ -9,6 +9,7 @@ from headrace.table.bind.errors import misspelt
 from headrace.table.catalog.objects import CatalogTable, CatalogView, Column, ColumnKind, ObjectPath, PrimaryKey
 from headrace.table.ddl.columns import TableBinder
 from headrace.table.ddl.tables import view_of, without_watermark
+from headrace.table.functions.types import TIMESTAMPS, is_in
 from headrace.table.parse.parser import parse_expression
 from headrace.table.parse.tree import definitions as sql
 from headrace.table.parse.tree.expressions import Identifier
@@ -182,12 +183,24 @@ class _Alteration:
             self.table, columns=tuple(column for column in self.table.columns if column.name not in nodes)
         )
         binder.columns(tuple(nodes.values()))
+        self.check_rowtime(nodes, binder.table)
         columns = sorted(binder.table.columns, key=lambda column: order.index(column.name))
         binder.table = replace(binder.table, columns=tuple(columns))
+
+    def check_rowtime(self, nodes: dict[str, sql.ColumnDefinition], table: CatalogTable) -> None:
+        """Refuse another type of the row time than a watermark can be of."""
+        spec = self.table.watermark
+        column = table.column(spec.column) if spec is not None else None
+        if spec is None or spec.column not in nodes or column is None or is_in(column.type, TIMESTAMPS):
+            return
+        reason = f"column '{spec.column}' is the row time, which cannot be {column.type}"
+        raise self.context.error(nodes[spec.column], reason)
 
     def move(self, name: str, place: sql.ColumnPlace) -> None:
         """Put a column first, or behind another one."""
         moved = next(column for column in self.table.columns if column.name == name)
+        if place.after is not None and str(place.after) == name:
+            return
         rest = [column for column in self.table.columns if column is not moved]
         at = 0 if place.after is None else rest.index(self.existing(place.after)) + 1
         self.table = replace(self.table, columns=(*rest[:at], moved, *rest[at:]))

@@ -7,7 +7,7 @@ from headrace.table.bind.context import BindContext
 from headrace.table.bind.errors import misspelt
 from headrace.table.bind.expansion import Expansions, expanded_text
 from headrace.table.bind.expressions import ExpressionBinder
-from headrace.table.bind.queries import QueryBinder
+from headrace.table.bind.queries import QueryBinder, refuse_null
 from headrace.table.bind.scopes import Scope, Source
 from headrace.table.catalog.objects import (
     CatalogTable,
@@ -18,7 +18,7 @@ from headrace.table.catalog.objects import (
     WatermarkSpec,
 )
 from headrace.table.functions.types import TIMESTAMPS, is_in, root_of, size_of, to_external
-from headrace.table.logical.scalars import Scalar
+from headrace.table.logical.scalars import Call, Scalar, Subquery
 from headrace.table.logical.schema import Field, Schema, TimeAttribute
 from headrace.table.parse.tree import definitions as sql
 from headrace.table.parse.tree.expressions import SqlExpression
@@ -45,7 +45,7 @@ class TableBinder:
         self.columns(node.elements)
         self.watermarks(node.elements)
         self.keys(node.elements)
-        partitions = tuple(self._existing(name, "PARTITIONED BY").name for name in node.partitioned_by)
+        partitions = self.partitions(node.partitioned_by)
         self.table = replace(
             self.table,
             comment=node.comment,
@@ -54,6 +54,16 @@ class TableBinder:
             distribution=self.distribution(node.distribution),
         )
         return self.table
+
+    def partitions(self, names: tuple[Name, ...]) -> tuple[str, ...]:
+        """``PARTITIONED BY``: columns that are kept in the table."""
+        found = []
+        for name in names:
+            column = self._existing(name, "PARTITIONED BY")
+            if column.kind is not ColumnKind.PHYSICAL:
+                raise self.context.error(name, f"column '{name}' is no physical one, and cannot part the table")
+            found.append(column.name)
+        return tuple(found)
 
     # --- columns -----------------------------------------------------------------------------------------------------
 
@@ -102,7 +112,11 @@ class TableBinder:
     def expression(self, node: SqlExpression, columns: Schema) -> Scalar:
         """An expression over columns."""
         scope = Scope((Source(None, columns),), columns, self.context.correlation())
-        return ExpressionBinder(QueryBinder(self.context), scope, "a computed column").bind(node)
+        found = ExpressionBinder(QueryBinder(self.context), scope, "a computed column").bind(node)
+        if any(isinstance(each, Subquery) for each in found.walk()):
+            raise self.context.error(node, "a computed column cannot have a query")
+        refuse_null(self.context, node, found)
+        return found
 
     # --- watermarks and keys -----------------------------------------------------------------------------------------
 
@@ -122,10 +136,14 @@ class TableBinder:
         if column is None:
             advice = misspelt(name, names) or f"The columns are {', '.join(names)}."
             raise self.context.error(node.column, f"no column '{name}' to be the row time", advice)
+        if column.time is TimeAttribute.PROCTIME:
+            raise self.context.error(node.column, f"column '{name}' is a processing time, which has no watermark")
         self._check_time(node.column, column.type, "a row time")
         fields = Schema(tuple(Field(each.name, each.type) for each in self.table.columns))
         scalar = self.expression(node.expression, fields)
         self._check_time(node.expression, scalar.type, "a watermark")
+        if root_of(scalar.type) is not root_of(column.type) and not is_source_watermark(scalar):
+            raise self.context.error(node.expression, f"the watermark is {scalar.type}, and '{name}' is {column.type}")
         spec = WatermarkSpec(name, expanded_text(node.expression, Expansions()), scalar.type)
         columns = tuple(
             replace(each, time=TimeAttribute.ROWTIME) if each.name == name else each for each in self.table.columns
@@ -161,6 +179,8 @@ class TableBinder:
         if self.table.primary_key is not None:
             raise self.context.error(node, "there is a primary key already")
         columns = [self._existing(name, "PRIMARY KEY") for name in names]
+        if len({column.name for column in columns}) < len(columns):
+            raise self.context.error(node, "a column comes twice in the PRIMARY KEY")
         for name, column in zip(names, columns, strict=True):
             if column.kind is not ColumnKind.PHYSICAL:
                 raise self.context.error(name, f"column '{name}' of the PRIMARY KEY is no physical column")
@@ -182,5 +202,12 @@ class TableBinder:
         """``DISTRIBUTED BY``."""
         if node is None:
             return None
+        if node.buckets is not None and node.buckets < 1:
+            raise self.context.error(node, f"{node.buckets} buckets are too few: one is the least")
         columns = tuple(self._existing(name, "DISTRIBUTED BY").name for name in node.columns)
         return Distribution(node.kind.value if node.kind is not None else None, columns, node.buckets)
+
+
+def is_source_watermark(scalar: Scalar) -> bool:
+    """Return whether a watermark is left to the source."""
+    return isinstance(scalar, Call) and scalar.function == "SOURCE_WATERMARK"

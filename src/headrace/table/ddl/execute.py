@@ -1,6 +1,7 @@
 """The way into this package: which statement is executed by what."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -56,6 +57,29 @@ def execute_ddl(context: BindContext, node: Statement) -> StatementResult | None
         return None
     change(context, node)
     return OK
+
+
+def validate_ddl(context: BindContext, node: Statement) -> None:
+    """See whether a statement on the catalogs means something, as far as Flink sees it before it executes it.
+
+    What is created is bound, and what ``ALTER TABLE`` changes has to be there. Whether other objects exist, and
+    whether new ones do not, is seen when the statement is executed.
+
+    Raises:
+        SqlValidationError: when it does not.
+    """
+    if isinstance(node, sql.CreateTable):
+        if len(node.table.names) > 3:
+            raise context.error(node.table, f"'{node.table}' has more than a catalog, a database and a name")
+        tables.check_table(context, node)
+    elif isinstance(node, sql.CreateView):
+        tables.view_of(context, node.query, node)
+    elif isinstance(node, sql.Alter) and node.kind is ObjectKind.DATABASE:
+        objects.existing_database(context, node.path)
+    elif isinstance(node, sql.Alter) and node.kind in (ObjectKind.TABLE, ObjectKind.VIEW):
+        is_execution = isinstance(node.action, sql.RenameTo | sql.AddPartitions | sql.DropPartitions)
+        if not is_execution:
+            _ALTERS[node.kind](replace(context, catalogs=deepcopy(context.catalogs)), node)
 
 
 _CHANGES: Final[dict[type, Callable[[BindContext, Any], None]]] = {

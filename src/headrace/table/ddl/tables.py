@@ -17,6 +17,7 @@ from headrace.table.catalog.objects import (
     TableLike,
 )
 from headrace.table.ddl.columns import TableBinder
+from headrace.table.functions.casts import is_implicitly_castable
 from headrace.table.functions.types import to_external
 from headrace.table.logical.schema import Schema
 from headrace.table.parse.tree import definitions as sql
@@ -64,6 +65,16 @@ def create_table(context: BindContext, node: sql.CreateTable) -> None:
     put(context, node.table, path, table, is_temporary=node.is_temporary, if_not_exists=node.if_not_exists)
 
 
+def check_table(context: BindContext, node: sql.CreateTable) -> None:
+    """See whether ``CREATE TABLE`` defines a table, wherever it would be."""
+    if node.query is not None:
+        table_of_query(context, node, node.query)
+    elif node.like is not None:
+        like(context, node)
+    else:
+        TableBinder(context).create(node)
+
+
 def put(
     context: BindContext, node: SqlNode, path: ObjectPath, table: TableLike, *, is_temporary: bool, if_not_exists: bool
 ) -> bool:
@@ -90,14 +101,24 @@ def table_of_query(context: BindContext, node: sql.CreateTable, query: QueryExpr
     if named:
         given = _in_order(context, named, given)
     defined = tuple(each for each in node.elements if not isinstance(each, sql.NamedColumn))
-    binder = TableBinder(context, CatalogTable(()))
+    named_anew = {str(each.name) for each in defined if isinstance(each, sql.ColumnDefinition)}
+    binder = TableBinder(context, CatalogTable(tuple(each for each in given if each.name not in named_anew)))
     binder.columns(tuple(each for each in defined if isinstance(each, sql.ColumnDefinition)))
-    own = {column.name: column for column in binder.table.columns}
+    own = {column.name: column for column in binder.table.columns if column.name in named_anew}
+    _check_types(context, node, given, own)
     first = tuple(column for column in own.values() if column.name not in {each.name for each in given})
     binder.table = replace(binder.table, columns=(*first, *(own.get(each.name, each) for each in given)))
     rest = tuple(each for each in defined if not isinstance(each, sql.ColumnDefinition))
     _check_nullable_keys(context, rest, binder.table)
     return binder.create(replace(node, elements=rest))
+
+
+def _check_types(context: BindContext, node: sql.CreateTable, given: list[Column], own: dict[str, Column]) -> None:
+    """Refuse a type that values of the query cannot have."""
+    for column in given:
+        wanted = own.get(column.name)
+        if wanted is not None and not is_implicitly_castable(column.type, wanted.type):
+            raise context.error(node, f"column '{column.name}' is {wanted.type}, and {column.type} in the query")
 
 
 def _check_nullable_keys(context: BindContext, elements: tuple[sql.TableElement, ...], table: CatalogTable) -> None:
@@ -106,7 +127,7 @@ def _check_nullable_keys(context: BindContext, elements: tuple[sql.TableElement,
             for name in element.columns:
                 column = table.column(name.text)
                 if column is not None and column.type.nullable:
-                    raise context.error(name, f"column '{name}' of the PRIMARY KEY is nullable in the query")
+                    raise context.error(name, f"column '{name}' of the PRIMARY KEY is nullable")
 
 
 def _in_order(context: BindContext, named: list[sql.NamedColumn], given: list[Column]) -> list[Column]:
@@ -135,7 +156,12 @@ def like(context: BindContext, node: sql.CreateTable) -> CatalogTable:
     overwrites = strategies[sql.LikeFeature.WATERMARKS] is sql.MergingStrategy.OVERWRITING
     if overwrites and any(isinstance(element, sql.Watermark) for element in node.elements):
         taken = without_watermark(taken)
+    if strategies[sql.LikeFeature.GENERATED] is sql.MergingStrategy.OVERWRITING:
+        anew = {str(each.name) for each in node.elements if isinstance(each, sql.ComputedColumn)}
+        kept = tuple(each for each in taken.columns if each.kind is not ColumnKind.COMPUTED or each.name not in anew)
+        taken = replace(taken, columns=kept)
     binder = TableBinder(context, taken)
+    _check_nullable_keys(context, node.elements, taken)
     binder.create(node)
     return replace(
         binder.table,
@@ -223,14 +249,18 @@ def create_view(context: BindContext, node: sql.CreateView) -> None:
 
 def view_of(context: BindContext, query: QueryExpression, node: sql.CreateView | None = None) -> CatalogView:
     """The view of a query, with the names of columns that CREATE VIEW gives."""
-    schema: Schema = QueryBinder(context).query(query).schema
+    queries = QueryBinder(context)
+    relation = queries.query(query)
+    schema: Schema = relation.schema.renamed(queries.named_columns(query, relation))
     names = node.columns if node is not None else ()
     if names and len(names) != len(schema):
         raise context.error(names[0], f"the view names {len(names)} columns, and its query gives {len(schema)}")
     texts = [name.text for name in names] or list(schema.names)
-    if node is not None and len(set(texts)) < len(texts):
+    if len(set(texts)) < len(texts):
         twice = next(text for text in texts if texts.count(text) > 1)
-        raise context.error(node, f"column '{twice}' comes twice in the view", "Name the columns: VIEW v (a, b) AS ...")
+        raise context.error(
+            node or query, f"column '{twice}' comes twice in the view", "Name the columns: VIEW v (a, b) AS ..."
+        )
     columns = tuple(
         Column(text, to_external(field.type), time=field.time) for text, field in zip(texts, schema, strict=True)
     )

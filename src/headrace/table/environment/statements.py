@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import deepcopy
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.errors import UnsupportedOperationError
-from headrace.table.bind.statements import bind_insert, bind_query
-from headrace.table.ddl import create_table_as, execute_ddl
+from headrace.table.bind.statements import bind_change, bind_insert, bind_query
+from headrace.table.ddl import create_table_as, execute_ddl, validate_ddl
 from headrace.table.ddl.result import OK
 from headrace.table.environment.explaining import plan_text
 from headrace.table.environment.static import done, static_result, text_result
@@ -52,9 +50,10 @@ def validate_statement(tables: TableEnvironment, statement: Statement, source: S
         bind_query(tables.bind_context(source), statement.query)
     elif isinstance(statement, sql.Insert):
         bind_insert(tables.bind_context(source), statement)
+    elif isinstance(statement, sql.Delete | sql.Update | sql.Truncate):
+        bind_change(tables.bind_context(source), statement)
     else:
-        context = tables.bind_context(source)
-        execute_ddl(replace(context, catalogs=deepcopy(context.catalogs)), statement)
+        validate_ddl(tables.bind_context(source), statement)
 
 
 def _query(tables: TableEnvironment, statement: sql.QueryStatement, source: SqlSource) -> TableResult:

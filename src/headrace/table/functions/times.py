@@ -122,7 +122,8 @@ def _instant(shape: CallShape) -> Signature | None:
     return one_of(*rules)(shape)
 
 
-_WINDOW: Final = takes(MOMENT, an_interval, either(an_interval, A_TIME), A_TIME, optional=2, result=like_argument())
+_WINDOW: Final = takes(MOMENT, an_interval, A_TIME, optional=1, result=like_argument())
+_HOP: Final = takes(MOMENT, an_interval, an_interval, A_TIME, optional=1, result=like_argument())
 
 TIMES: Final = (
     _now("CURRENT_DATE", DATE),
@@ -168,5 +169,7 @@ TIMES: Final = (
     _planner("SOURCE_WATERMARK", takes(result=maybe(_MOMENT)), "SOURCE_WATERMARK()"),
     _planner("CURRENT_DATABASE", takes(result=always(STRING)), "CURRENT_DATABASE()"),
     _define("CURRENT_WATERMARK", takes(MOMENT, result=nullable_like()), "CURRENT_WATERMARK(time)"),
-    *(_planner(f"${name}", _WINDOW, f"{name}(time, interval)") for name in ("TUMBLE", "HOP", "SESSION")),
+    _planner("$TUMBLE", _WINDOW, "TUMBLE(time, size)"),
+    _planner("$HOP", _HOP, "HOP(time, slide, size)"),
+    _planner("$SESSION", _WINDOW, "SESSION(time, gap)"),
 )
