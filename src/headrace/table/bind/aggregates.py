@@ -211,6 +211,8 @@ class GroupBinder(ExpressionBinder):
     def aggregate(self, node: sql.Call, function: FunctionDefinition) -> Scalar:
         if function.name in ("GROUPING", "GROUPING_ID"):
             self._check_grouping(node)
+        if function.name == "GROUP_ID" and not self.keys:
+            raise self.context.error(node, "GROUP_ID() needs GROUP BY")
         if function.name == "GROUP_ID" and len(self.sets) == 1:
             return Literal(0, type=BIGINT.not_null())
         return self.aggregate_of(node, function, self.inner.over_operands(node))

@@ -26,9 +26,10 @@ from headrace.table.logical.relations import (
     Snapshot,
     Unnest,
     Values,
+    WatermarkAssigner,
 )
 from headrace.table.logical.scalars import Call, CorrelatedRef, InputRef, Literal, Scalar, conjuncts, input_refs
-from headrace.table.logical.schema import Schema
+from headrace.table.logical.schema import Schema, TimeAttribute
 from headrace.table.parse.tree import queries as sql
 from headrace.table.parse.tree.node import Name, Path, SqlNode
 
@@ -250,11 +251,39 @@ class RelationBinder:
         return Correlate(left, right, correlation.name, kind, tuple(sorted(correlation.columns)), self.hints)
 
     def _check_temporal(self, node: sql.JoinRelation, right: Relation, condition: Scalar, width: int) -> None:
-        """A temporal join needs a column of either side that are equal."""
-        if isinstance(right, Snapshot) and not any(_is_equality(each, width) for each in conjuncts(condition)):
+        """A temporal join needs columns of both sides that are equal; with versions, by the key of the table."""
+        if not isinstance(right, Snapshot):
+            return
+        equalities = [each for each in conjuncts(condition) if _is_equality(each, width)]
+        if not equalities:
             self.context.defer(
                 node, "a temporal join needs columns of both sides that are equal", "Write ON left.key = right.key."
             )
+        scan = _scan_below(right.input)
+        if scan is None or right.period.time is not TimeAttribute.ROWTIME:
+            return
+        names = right.schema.names
+        key = {scan.columns.names[index] for index in scan.primary_key}
+        joined = {names[index - width] for each in equalities for index in _columns_of(each) if index >= width}
+        if not key or not key <= joined:
+            self.context.defer(
+                node.right,
+                "an event-time temporal join needs the primary key of the versioned table in its condition",
+                "Define PRIMARY KEY (...) NOT ENFORCED on the table, and join by all of its columns.",
+            )
+
+
+def _scan_below(relation: Relation) -> Scan | None:
+    """The scan of a table with its computed columns and watermark; None of anything else."""
+    while isinstance(relation, WatermarkAssigner) or (isinstance(relation, Project) and relation.is_of_table):
+        relation = relation.input
+    return relation if isinstance(relation, Scan) else None
+
+
+def _columns_of(equality: Scalar) -> list[int]:
+    """The columns that an equality compares as they are."""
+    assert isinstance(equality, Call)
+    return [operand.index for operand in equality.operands if isinstance(operand, InputRef)]
 
 
 def _is_equality(condition: Scalar, width: int) -> bool:

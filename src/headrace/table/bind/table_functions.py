@@ -15,14 +15,18 @@ from headrace.table.bind.expressions import ExpressionBinder
 from headrace.table.bind.scopes import Scope
 from headrace.table.functions.types import CHARACTERS, INT, TIMESTAMPS, is_in, timestamp
 from headrace.table.logical.relations import (
+    Aggregate,
+    Filter,
     FromChangelog,
+    Project,
     Relation,
+    Sort,
     ToChangelog,
     Unnest,
     WindowKind,
     WindowTableFunction,
 )
-from headrace.table.logical.scalars import Literal
+from headrace.table.logical.scalars import Call, InputRef, Literal
 from headrace.table.logical.schema import Field, Schema, TimeAttribute
 from headrace.table.parse.tree import expressions as sql
 from headrace.table.parse.tree import queries
@@ -183,7 +187,7 @@ class TableFunctionBinder:
             raise self.context.error(
                 path, f"{node.name} requires a column of type TIMESTAMP or TIMESTAMP_LTZ, but '{name}' is {column.type}"
             )
-        if self.context.is_streaming and column.time is None:
+        if self.context.is_streaming and (column.time is None or is_computed(source, names.index(name))):
             self.context.defer(
                 path,
                 f"{node.name} requires a time attribute, but '{name}' is a plain {column.type}",
@@ -218,6 +222,19 @@ class TableFunctionBinder:
             Field("window_end", bound),
             Field("window_time", column.type.not_null(), time),
         )
+
+
+def is_computed(relation: Relation, index: int) -> bool:
+    """Return whether a time attribute comes of a computation, which makes it a plain column when it is executed."""
+    while isinstance(relation, Filter | Sort | Project):
+        if isinstance(relation, Project):
+            scalar = relation.expressions[index]
+            if not isinstance(scalar, InputRef):
+                is_kept = isinstance(scalar, Call) and scalar.function.endswith(("PROCTIME", "ROWTIME"))
+                return not is_kept
+            index = scalar.index
+        relation = relation.input
+    return isinstance(relation, Aggregate) and index >= len(relation.group)
 
 
 # --- UNNEST ----------------------------------------------------------------------------------------------------------
