@@ -12,6 +12,7 @@ from headrace.graph.specs import KeepRowKindsSpec
 from headrace.table.logical.scalars import Scalar
 from headrace.table.logical.schema import Schema
 from headrace.table.physical.basic import Exchange
+from headrace.table.physical.calcs import filtered
 from headrace.table.physical.changelog_rules import ChangelogRule, UpdateKind, always, without_before
 from headrace.table.physical.compilation import compiled
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
@@ -79,4 +80,6 @@ class ChangelogNormalize(PhysicalNode):
 @conversion_rule(Normalize)
 def _normalize(node: Normalize, context: ConversionContext) -> PhysicalNode:
     source = converted(node.input, context)
+    if context.is_batch:  # there are no upserts to be taken for changes, only rows that are there or not
+        return source if node.condition is None else filtered(source, node.condition)
     return ChangelogNormalize(Exchange(source, node.key), node.key, node.condition)

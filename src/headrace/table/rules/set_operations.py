@@ -12,8 +12,10 @@ from headrace.table.logical.relations import Aggregate, Filter, Project, Relatio
 from headrace.table.logical.scalars import AggregateCall, Call, InputRef, Literal, Scalar
 from headrace.table.logical.schema import Schema
 from headrace.table.rules.conditions import all_of
+from headrace.table.rules.normalize import Normalize
 
 _BOOLEAN: Final = AtomicType(TypeRoot.BOOLEAN)
+_NEVER_NULL: Final = _BOOLEAN.not_null()
 _COUNT: Final = bigint().not_null()
 
 
@@ -29,7 +31,7 @@ class ReplicateRows(Relation):
 
 
 def with_simple_unions(relation: Relation) -> Relation:
-    """The relation in which all operations of sets are ``UNION ALL``, but for those that are joins."""
+    """The relation in which all operations of sets are ``UNION ALL``."""
     return relation.transform(_simple)
 
 
@@ -38,8 +40,11 @@ def _simple(relation: Relation) -> Relation:
         return relation
     if relation.operator is SetOperator.UNION:
         return relation if relation.is_all else _distinct(replace(relation, is_all=True))
-    if not relation.is_all or len(relation.arms) != 2:
-        return relation
+    if len(relation.arms) > 2:
+        *first, last = relation.arms
+        return _simple(replace(relation, arms=(_simple(replace(relation, arms=tuple(first))), last)))
+    if not relation.is_all:
+        return _of_distinct_rows(relation)
     return _intersected(relation) if relation.operator is SetOperator.INTERSECT else _subtracted(relation)
 
 
@@ -73,8 +78,21 @@ def _subtracted(operation: SetOperation) -> Relation:
     return _replicated(Filter(summed, positive), total, width)
 
 
-def _intersected(operation: SetOperation) -> Relation:
-    """``INTERSECT ALL``: a row is there as often as in the input that has fewer of it."""
+def _of_distinct_rows(operation: SetOperation) -> Relation:
+    """``INTERSECT`` and ``EXCEPT``: each row once, while the inputs have it that have to, and no other one."""
+    width = len(operation.schema)
+    counted, (left, right) = _counted(operation)
+    wanted = ">" if operation.operator is SetOperator.INTERSECT else "="
+    none = Literal(0, type=_COUNT)
+    is_there = all_of([Call(name, (count, none), type=_NEVER_NULL) for name, count in ((">", left), (wanted, right))])
+    columns = tuple(counted.column(index) for index in range(width))
+    rows = Project(counted, (*columns, is_there), (*operation.schema.names, "$is_there"))
+    there = Normalize(rows, tuple(range(width)), rows.column(width))
+    return Project(there, tuple(there.column(index) for index in range(width)), operation.schema.names)
+
+
+def _counted(operation: SetOperation) -> tuple[Aggregate, tuple[InputRef, InputRef]]:
+    """The different rows of two inputs, with how often the one has each and how often the other."""
     width = len(operation.schema)
     yes, nothing = Literal(True, type=_BOOLEAN), Literal(None, type=_BOOLEAN)
     names = ("vcol_left_marker", "vcol_right_marker")
@@ -82,10 +100,15 @@ def _intersected(operation: SetOperation) -> Relation:
     keys = tuple(range(width))
     calls = tuple(AggregateCall("COUNT", (width + side,), _COUNT) for side in (0, 1))
     counted = Aggregate(union, keys, calls, (*operation.schema.names, "vcol_left_cnt", "vcol_right_cnt"), (keys,))
-    left, right = counted.column(width), counted.column(width + 1)
-    there = [Call(">=", (each, Literal(1, type=_COUNT)), type=_BOOLEAN.not_null()) for each in (left, right)]
-    fewer = Call("IF", (Call(">", (left, right), type=_BOOLEAN.not_null()), right, left), type=_COUNT)
-    return _replicated(Filter(counted, all_of(there)), fewer, width)
+    return counted, (counted.column(width), counted.column(width + 1))
+
+
+def _intersected(operation: SetOperation) -> Relation:
+    """``INTERSECT ALL``: a row is there as often as in the input that has fewer of it."""
+    counted, (left, right) = _counted(operation)
+    there = [Call(">=", (each, Literal(1, type=_COUNT)), type=_NEVER_NULL) for each in (left, right)]
+    fewer = Call("IF", (Call(">", (left, right), type=_NEVER_NULL), right, left), type=_COUNT)
+    return _replicated(Filter(counted, all_of(there)), fewer, len(operation.schema))
 
 
 def _count_name(count: Scalar, relation: Relation) -> str:
