@@ -281,7 +281,9 @@ class OverAggregateSpec(ChangelogSpec):
         calls: the functions: aggregates, ``ROW_NUMBER`` and its like, ``LAG``, ``LEAD``.
         frame: the rows around each row; distances of a range of event time are in milliseconds.
         time_field: the position of the column of event times; None for the order of arrival.
-        order: what rows are ordered by in batch mode.
+        order: what rows are ordered by in batch mode, and where results change.
+        changes: whether rows are ordered by anything, so that results change as rows come and go.
+        update_before: whether an update takes the former row back as well.
     """
 
     kind: ClassVar[str] = "OverAggregate"
@@ -289,6 +291,8 @@ class OverAggregateSpec(ChangelogSpec):
     frame: OverFrame
     time_field: int | None = None
     order: tuple[SortField, ...] = ()
+    changes: bool = False
+    update_before: bool = True
 
     def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
         type_ = inputs[0].record_type
@@ -296,10 +300,10 @@ class OverAggregateSpec(ChangelogSpec):
         return RowTypeInfo(types, (*type_.field_names, *(call.name for call in self.calls)))
 
     def why_insertions_only(self, inputs: Sequence[InputSchema]) -> str:
-        return "what came of a row before others is not computed again without it"
+        return "" if self.changes else "what came of a row before others is not computed again without it"
 
     def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
-        return False
+        return self.changes
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         from headrace.operators.changelog.over.functions import OverFunctions
@@ -315,6 +319,12 @@ class OverAggregateSpec(ChangelogSpec):
         assert output is not None
         if parameters.task.is_batch:
             return BoundedOverOperator(functions, output, codec, order=self.order)
+        if self.changes:
+            from headrace.operators.changelog.over.changing import ChangingOverOperator
+
+            return ChangingOverOperator(
+                functions, output, codec, self.order, update_before=self.update_before, ttl=self.ttl
+            )
         if self.time_field is None:
             return ProcessingTimeOverOperator(functions, output, codec, ttl=self.ttl)
         return EventTimeOverOperator(functions, output, codec, time_field=self.time_field, ttl=self.ttl)

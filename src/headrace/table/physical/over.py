@@ -29,7 +29,7 @@ from headrace.table.logical.schema import Field, Schema, TimeAttribute
 from headrace.table.physical.aggregates import constant_of
 from headrace.table.physical.basic import Calc, Exchange
 from headrace.table.physical.calcs import filtered
-from headrace.table.physical.changelog_rules import ChangelogRule, Modify, never
+from headrace.table.physical.changelog_rules import ChangelogRule, Modify, always, never, with_before
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
 from headrace.table.physical.errors import PlanningError
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text, unique_names
@@ -50,6 +50,7 @@ class OverAggregate(PhysicalNode):
 
     name: ClassVar[str] = "OverAggregate"
     changelog: ClassVar[ChangelogRule] = ChangelogRule(never, takes=Modify.INSERT)
+    changes: ClassVar[bool] = False
     input: PhysicalNode
     partition_by: tuple[int, ...]
     order_by: tuple[SortKey, ...]
@@ -92,9 +93,19 @@ class OverAggregate(PhysicalNode):
             frame=self.frame,
             time_field=self.order_by[0].index if self.time is TimeAttribute.ROWTIME else None,
             order=tuple(SortField(key.index, key.descending, not key.nulls_first) for key in self.order_by),
+            changes=self.changes,
+            update_before=self.mode.takes_update_before,
             ttl=builder.state_ttl,
         )
         return builder.add(spec, self.name, by_key(inputs[0], given, self.partition_by))
+
+
+@dataclass(frozen=True)
+class ChangingOverAggregate(OverAggregate):
+    """The same, ordered by anything: results change as rows come and go."""
+
+    changelog: ClassVar[ChangelogRule] = ChangelogRule(always, needs=with_before, adapts=True)
+    changes: ClassVar[bool] = True
 
 
 def operation(call: OverFunction, name: str, given: PhysicalNode) -> AggregateOperation:
@@ -124,6 +135,8 @@ def _over(over: logical.OverAggregate, context: ConversionContext) -> PhysicalNo
         )
     time = _time_of(over, source)
     _check_frame(over.frame, over.calls)
+    if time is None:
+        return _node(over, source, frame, None, ChangingOverAggregate)
     if time is TimeAttribute.PROCTIME and frame.low is None:
         frame = OverFrame(is_rows=True)
     elif any(call.function == "LAG" for call in over.calls):
@@ -132,18 +145,22 @@ def _over(over: logical.OverAggregate, context: ConversionContext) -> PhysicalNo
 
 
 def _node(
-    over: logical.OverAggregate, source: PhysicalNode, frame: OverFrame, time: TimeAttribute | None
+    over: logical.OverAggregate,
+    source: PhysicalNode,
+    frame: OverFrame,
+    time: TimeAttribute | None,
+    kind: type[OverAggregate] = OverAggregate,
 ) -> OverAggregate:
     exchange = Exchange(source, over.partition_by)
     text = frame_text(over.frame)
-    return OverAggregate(exchange, over.partition_by, over.order_by, frame, text, over.calls, over.names, time)
+    return kind(exchange, over.partition_by, over.order_by, frame, text, over.calls, over.names, time)
 
 
-def _time_of(over: logical.OverAggregate, source: PhysicalNode) -> TimeAttribute:
-    """The kind of time that rows are ordered by.
+def _time_of(over: logical.OverAggregate, source: PhysicalNode) -> TimeAttribute | None:
+    """The kind of time that rows are ordered by; None where they are ordered by something else.
 
     Raises:
-        PlanningError: when they are ordered by something else.
+        PlanningError: when they cannot be ordered so.
     """
     if len(over.order_by) != 1:
         raise PlanningError("The window can only be ordered by a single time column.")
@@ -153,11 +170,6 @@ def _time_of(over: logical.OverAggregate, source: PhysicalNode) -> TimeAttribute
     time = source.schema[key.index].time
     if time is None and over.frame.low.kind is not FrameBoundKind.UNBOUNDED_PRECEDING:
         raise PlanningError("Non-time attribute sort is not supported for bounded OVER window.")
-    if time is None:
-        raise PlanningError(
-            f"OVER ordered by {source.schema[key.index].name}, which is no time, cannot be executed yet: order by a "
-            "row time or by PROCTIME()"
-        )
     return time
 
 
