@@ -124,7 +124,7 @@ class CallBinder(ABC):
         return (is_in(left, CHARACTERS) and is_in(right, others)) or (is_in(right, CHARACTERS) and is_in(left, others))
 
     def _uncomparable(self, name: str, operands: tuple[Scalar, ...], node: SqlNode) -> Scalar:
-        left, right = (operand.type for operand in operands)
+        left, right = (operand.type.as_nullable() for operand in operands)
         text = f"{left} and {right} cannot be compared"
         self.context.defer(node, text, f"Write CAST(... AS {left}) or CAST(... AS {right}).")
         nullable = any(operand.type.nullable for operand in operands) and not name.startswith("IS ")

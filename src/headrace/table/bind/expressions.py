@@ -351,6 +351,12 @@ class ExpressionBinder(CallBinder):
             raise self.context.error(node, f"JSON_ARRAYAGG is an aggregate, which {self.clause} cannot have")
         return forms.json_array(self, node)
 
+    def _semantics(self, node: sql.MatchSemantics) -> Scalar:
+        """``FINAL``, which is how measures of one row a match are meant anyway, and ``RUNNING``."""
+        if not node.is_final:
+            self.context.defer(node, "RUNNING is not supported")
+        return self.bind(node.call)
+
     # --- special forms -----------------------------------------------------------------------------------------------
 
     def _case(self, node: sql.CaseExpression) -> Scalar:
@@ -447,7 +453,8 @@ def column_of(kind: LogicalType) -> Scalar:
 
 _Rule = Callable[[Any, Any], Scalar]
 _RULES: Final[dict[type, _Rule]] = {
-    sql.Identifier: ExpressionBinder._identifier,
+    sql.Identifier: lambda binder, node: binder._identifier(node),
+    sql.MatchSemantics: ExpressionBinder._semantics,
     sql.IntervalExpression: ExpressionBinder._interval,
     sql.Unary: ExpressionBinder._unary,
     sql.Binary: lambda binder, node: binder._binary(node),

@@ -8,6 +8,7 @@ from headrace.table.bind.context import BindContext
 from headrace.table.bind.errors import misspelt
 from headrace.table.bind.expansion import place
 from headrace.table.bind.expressions import ExpressionBinder
+from headrace.table.bind.match import MatchBinder
 from headrace.table.bind.scopes import Correlation, Scope, Shared, Source
 from headrace.table.bind.table_functions import TableFunctionBinder, unnested
 from headrace.table.bind.tables import table_relation
@@ -158,6 +159,10 @@ class RelationBinder:
         item = self.bind(node.relation)
         sample = Sample(item.relation, node.is_bernoulli, str(node.percentage), node.seed)
         return replace(item, relation=sample)
+
+    def _match(self, node: sql.MatchRecognize) -> FromItem:
+        relation = MatchBinder(self.queries, node, self.bind(node.relation).relation, self._call_scope()).bind()
+        return FromItem(relation, (Source(None, relation.schema),))
 
     def _pivot(self, node: sql.Pivot | sql.Unpivot) -> FromItem:
         self.bind(node.relation)
@@ -343,6 +348,7 @@ _RULES: Final[dict[type, _Rule]] = {
     sql.TableFunction: RelationBinder._table_function,
     sql.Unnest: RelationBinder._unnest,
     sql.Snapshot: RelationBinder._snapshot,
+    sql.MatchRecognize: RelationBinder._match,
     sql.TableSample: RelationBinder._sample,
     sql.Pivot: RelationBinder._pivot,
     sql.Unpivot: RelationBinder._pivot,
