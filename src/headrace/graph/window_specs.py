@@ -22,6 +22,7 @@ from headrace.windowing.intervals import ColumnarWindows, FiringInterval, OneWin
 from headrace.windowing.windows import window_serializer
 
 if TYPE_CHECKING:
+    from headrace.operators.mini_batch import MiniBatch
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 
 
@@ -142,6 +143,7 @@ class GroupAggregateSpec(OperatorSpec):
         retracts: whether records may take former ones back.
         ttl: after how many milliseconds of processing time without records a key is forgotten; 0 for never.
         allows_none: whether there may be no aggregate, where only the different keys are wanted.
+        mini_batch: how records are put together, so that those of a key make one change; None where each makes one.
         is_whole: whether all records have one key, so that in batch mode there is a result of no records, too.
     """
 
@@ -154,6 +156,7 @@ class GroupAggregateSpec(OperatorSpec):
     ttl: int = 0
     allows_none: bool = False
     is_whole: bool = False
+    mini_batch: MiniBatch | None = None
 
     def layout(self, records: InputSchema) -> ColumnarWindowLayout:
         """The columns of the results over such records.
@@ -202,7 +205,12 @@ class GroupAggregateSpec(OperatorSpec):
 
             nothing = accumulators_of_nothing(layout.aggregators, parameters.inputs[0].record_type, 1)
         return GroupAggregateOperator(
-            layout, update_before=self.update_before, is_batch=is_batch, ttl=self.ttl, nothing=nothing
+            layout,
+            update_before=self.update_before,
+            is_batch=is_batch,
+            ttl=self.ttl,
+            mini_batch=self.mini_batch,
+            nothing=nothing,
         )
 
 

@@ -27,9 +27,11 @@ from headrace.state.runs.layout import HASH, KEY, LIVE, RETAINED_UNTIL
 from headrace.state.table_layout import TableLayout
 
 if TYPE_CHECKING:
+    from headrace.operators.mini_batch import Bundle, MiniBatch
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 
     Longs = npt.NDArray[np.int64]
+    _OfKeys = tuple[Longs, list[pa.Array]]
     Mask = npt.NDArray[np.bool_]
 
 _STORE: Final = "group-aggregates"
@@ -60,6 +62,7 @@ class GroupAggregateOperator(KeyedOperator):
         is_batch: whether only the last result of each key is emitted.
         ttl: how many milliseconds of processing time after its last record a key is forgotten; 0 for never. Updates
             are emitted then also where the result stays the same, so that what reads them forgets no earlier.
+        mini_batch: how records are put together, so that those of a key make one change; None where each makes one.
         nothing: the accumulators whose result is emitted at the end where there was no record; None for no result.
     """
 
@@ -70,6 +73,7 @@ class GroupAggregateOperator(KeyedOperator):
         update_before: bool,
         is_batch: bool,
         ttl: int = 0,
+        mini_batch: MiniBatch | None = None,
         nothing: list[pa.Array] | None = None,
     ) -> None:
         super().__init__()
@@ -77,6 +81,7 @@ class GroupAggregateOperator(KeyedOperator):
         self._aggregators = layout.aggregators
         self._update_before = update_before
         self._is_batch, self._nothing = is_batch, nothing
+        self._mini_batch = None if is_batch else mini_batch
         self._ttl, self._now = ttl, MIN_WATERMARK
         self._waiting: WaitingBatches[KeyedBatch] = WaitingBatches(_WAITING_ROWS, are_stored=True)
 
@@ -119,6 +124,13 @@ class GroupAggregateOperator(KeyedOperator):
         arrived = ArrivedRecords.taken(self._waiting, self._layout, self._arrivals, self.context)
         if arrived is None:
             return
+        if self._mini_batch is None:
+            self._add(arrived)
+            return
+        for bundle in self._mini_batch.bundles(arrived.batch.columns):
+            self._add(arrived.take(bundle.records), bundle)
+
+    def _add(self, arrived: ArrivedRecords, bundle: Bundle | None = None) -> None:
         chunk = arrived.chunk
         groups = group_rows(chunk.ends, chunk.hashes, chunk.keys)
         keys = KeyColumn(gather(chunk.keys, groups.first_rows), chunk.hashes[groups.first_rows])
@@ -126,11 +138,14 @@ class GroupAggregateOperator(KeyedOperator):
         is_live = fixed_width(stored.column(LIVE)) != 0
         of_stored, columns = of_stored[is_live], stored.filter(pa.array(is_live)).columns[3 : 3 + self._layout.width]
         steps = _steps(arrived.batch.kinds, groups.order)
-        lives = _Lives.of(groups.segments, steps, of_stored, fixed_width(columns[0]))
+        lives, held = _Lives.of(groups.segments, steps, of_stored, fixed_width(columns[0])), columns
         columns = self._accumulators(chunk, groups.order, steps, lives, columns)
-        if not self._is_batch:
+        if not self._is_batch and bundle is None:
             self._emit_changes(arrived, keys, groups.order, lives, columns)
-        self._write(keys, of_stored[~lives.is_left[of_stored]], lives, columns)
+        left, merged = self._write(keys, of_stored[~lives.is_left[of_stored]], lives, columns)
+        if bundle is not None:
+            places = bundle.places[groups.first_rows]
+            self._emit_net(arrived, keys, (of_stored, held), (left, merged), places)
 
     def _accumulators(
         self, chunk: Chunk, order: Longs, steps: Longs, lives: _Lives, stored: list[pa.Array]
@@ -175,8 +190,36 @@ class GroupAggregateOperator(KeyedOperator):
             found = kinds if kinds.any() else None
             self.output.emit(Batch(layout.output_type, *times, columns=results.take(pa.array(rows)), kinds=found))
 
-    def _write(self, keys: KeyColumn, gone: Longs, lives: _Lives, columns: list[pa.Array]) -> None:
-        """Writes the accumulators of keys that are left, and that others are gone."""
+    def _emit_net(
+        self, arrived: ArrivedRecords, keys: KeyColumn, before: _OfKeys, after: _OfKeys, places: Longs
+    ) -> None:
+        """Emits what has become of each key, in the order of places."""
+        (old_keys, old), (new_keys, new) = before, after
+        finish, values = self._layout.finish, keys.values
+        rows = pa.concat_batches([finish(gather(values, old_keys), (), old), finish(gather(values, new_keys), (), new)])
+        of_keys = np.concatenate((old_keys, new_keys))
+        has_old, has_new = (np.isin(np.arange(len(keys)), each) for each in (old_keys, new_keys))
+        both = np.flatnonzero(has_old & has_new)
+        same = [np.searchsorted(old_keys, both), len(old_keys) + np.searchsorted(new_keys, both)]
+        is_changed = np.full(len(keys), self._ttl > 0)
+        for column in rows.columns:
+            is_changed[both] |= differ(gather(column, same[0]), gather(column, same[1]))
+        is_update = (has_old & has_new)[of_keys]
+        is_new = np.arange(len(of_keys)) >= len(old_keys)
+        kinds = np.where(is_update, np.where(is_new, _UPDATE_AFTER, _UPDATE_BEFORE), np.where(is_new, _INSERT, _DELETE))
+        kept = ~is_update | is_changed[of_keys]
+        if not self._update_before:
+            kept &= kinds != _UPDATE_BEFORE
+        chosen = np.flatnonzero(kept)
+        chosen = chosen[np.argsort(places[of_keys[chosen]], kind="stable")]
+        if len(chosen):
+            times = (np.full(len(chosen), each[-1]) for each in (arrived.timestamps, arrived.watermarks))
+            found = kinds[chosen] if kinds[chosen].any() else None
+            made = rows.take(pa.array(chosen))
+            self.output.emit(Batch(self._layout.output_type, *times, columns=made, kinds=found))
+
+    def _write(self, keys: KeyColumn, gone: Longs, lives: _Lives, columns: list[pa.Array]) -> _OfKeys:
+        """Writes the accumulators of keys that are left, and that others are gone; gives those that are left."""
         segments = lives.segments
         of_keys = lives.of_keys[segments.starts]
         is_last = np.diff(of_keys, append=-1) != 0
@@ -187,6 +230,7 @@ class GroupAggregateOperator(KeyedOperator):
             counts, of_keys = segments.counts[left], of_keys[left]
             segments = Segments(np.cumsum(counts) - counts, len(elements))
         merged = self._aggregators.settle(self._aggregators.merge(columns, segments))
+        found = of_keys, merged
         if len(gone):
             columns = [pa.concat_arrays([column, pa.nulls(len(gone), column.type)]) for column in merged]
             of_keys = np.concatenate((of_keys, gone))
@@ -200,6 +244,7 @@ class GroupAggregateOperator(KeyedOperator):
         if self._ttl:
             arrays.append(pa.array(np.full(len(written), self._now + self._ttl)))
         self._table.append(pa.RecordBatch.from_arrays(arrays, schema=self._schema), self._now)
+        return found
 
     def _emit_all(self) -> None:
         self._table.end_epoch(self._now)

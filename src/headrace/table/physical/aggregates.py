@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
+from headrace.common.config_options import boolean
 from headrace.graph.window_specs import GroupAggregateSpec
 from headrace.operators.aggregates.calls import AggregateCall as AggregateOperation
+from headrace.operators.mini_batch import MiniBatch
 from headrace.table.logical import relations as logical
 from headrace.table.logical.scalars import AggregateCall, Call, Cast, Literal, Scalar
 from headrace.table.logical.schema import Field, Schema
@@ -58,8 +60,25 @@ class GroupAggregate(PhysicalNode):
             ttl=builder.state_ttl,
             allows_none=True,
             is_whole=not self.group,
+            mini_batch=mini_batch(builder, self.group),
         )
         return builder.add(spec, self.name, by_key(inputs[0], given, self.group))
+
+
+def mini_batch(builder: GraphBuilder, group: tuple[int, ...]) -> MiniBatch | None:
+    """How records are put together (``table.exec.mini-batch.enabled``); None where each makes a change.
+
+    Raises:
+        PlanningError: when nothing says how many are put together.
+    """
+    settings = builder.settings
+    if builder.is_batch or not boolean(settings.get_string("table.exec.mini-batch.enabled", "false")):
+        return None
+    size = int(settings.get_string("table.exec.mini-batch.size", "-1"))
+    if size <= 0:
+        raise PlanningError("table.exec.mini-batch.enabled needs table.exec.mini-batch.size: set it to 5000, say")
+    phases = settings.get_string("table.optimizer.agg-phase-strategy", "AUTO").upper()
+    return MiniBatch(size, phases != "ONE_PHASE", group)
 
 
 def operation(call: AggregateCall, name: str, given: PhysicalNode) -> AggregateOperation:

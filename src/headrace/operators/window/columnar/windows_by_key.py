@@ -321,6 +321,10 @@ class ArrivedRecords:
         """The records from ``start`` up to ``stop``."""
         return ArrivedRecords(self.batch.slice(start, stop), self.chunk.slice(start, stop))
 
+    def take(self, rows: Longs) -> ArrivedRecords:
+        """The records at ``rows``, in that order."""
+        return ArrivedRecords(self.batch.take(rows), self.chunk.take(rows))
+
     @staticmethod
     def taken(
         waiting: WaitingBatches[KeyedBatch], layout: ColumnarWindowLayout, arrivals: Arrivals, context: OperatorContext
