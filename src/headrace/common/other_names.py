@@ -372,6 +372,7 @@ OTHER_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
     "TableEnvironment": _OF_TABLE_ENVIRONMENTS,
     "Table": _OF_TABLES,
     "TableConfig": _NOTHING,
+    "StatementSet": _NOTHING,
     "TableResult": _OF_TABLE_RESULTS,
     "headrace.datastream.aggregates": _OF_AGGREGATES,
     "headrace.datastream.window": _OF_WINDOW_MODULE,

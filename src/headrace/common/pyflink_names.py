@@ -78,10 +78,8 @@ MODULES: Final[dict[str, Missing]] = {
     "table.resolved_expression": _INTERNAL,
     "table.model_descriptor": _MODELS,
     "table.module": _MODULES,
-    "table.schema": _TABLE_API,
     "table.serializers": _INTERNAL,
     "table.sql_dialect": _DIALECT,
-    "table.statement_set": Missing("SQ-05", "write EXECUTE STATEMENT SET BEGIN ... END"),
     "table.table_descriptor": _TABLE_API,
     "table.table_pipeline": _TABLE_API,
     "table.table_schema": _TABLE_SCHEMA,
@@ -168,12 +166,10 @@ NAMES: Final[dict[str, dict[str, Missing]]] = {
         **_each("DataView ListView MapView", _VIEWS_OF_STATE),
         **_each("CompiledPlan PlanReference", _PLANS),
         **_each("DataTypes UserDefinedType", _DATA_TYPES),
-        **_each("Expression FormatDescriptor GroupedTable Schema TableDescriptor TablePipeline", _TABLE_API),
+        **_each("Expression FormatDescriptor GroupedTable TableDescriptor TablePipeline", _TABLE_API),
         **_each("GroupWindowedTable OverWindowedTable WindowGroupedTable", _TABLE_WINDOWS),
         **_each("Module ModuleEntry", _MODULES),
         "SqlDialect": _DIALECT,
-        "StatementSet": MODULES["table.statement_set"],
-        "StreamTableEnvironment": Missing("SQ-04", "use TableEnvironment, whose tables streams cannot read yet"),
         "TableSchema": _TABLE_SCHEMA,
     },
     "table.catalog": {
@@ -221,7 +217,6 @@ MEMBERS: Final[dict[str, dict[str, Missing]]] = {
             _TABLE_API,
         ),
         **_each("over_window window", _TABLE_WINDOWS),
-        **_each("execute_insert explain print_explain print_schema", _TABLE_API),
         "get_schema": _TABLE_SCHEMA,
     },
     "TableConfig": {
@@ -232,7 +227,14 @@ MEMBERS: Final[dict[str, dict[str, Missing]]] = {
         ),
         **_each("get_max_generated_code_length set_max_generated_code_length", _never("SQ-02", "no code is generated")),
         **_each("get_python_executable set_python_executable", _never("SQ-02", "set it where Spark's workers start")),
-        **_each("add_configuration get_default to_map", Missing("SQ-01", "use get_configuration()")),
+    },
+    "StatementSet": {
+        **_each("add attach_as_datastream", _TABLE_API),
+        "compile_plan": _PLANS,
+    },
+    "StreamTableEnvironment": {
+        "to_append_stream": _never("SQ-04", "Flink has given it up: use to_data_stream()"),
+        "to_retract_stream": _never("SQ-04", "Flink has given it up: use to_changelog_stream()"),
     },
     "TableEnvironment": {
         **_each("compile_plan_sql execute_plan load_plan", _PLANS),
@@ -248,16 +250,12 @@ MEMBERS: Final[dict[str, dict[str, Missing]]] = {
             _MODELS,
         ),
         **_each("list_full_modules list_modules load_module unload_module use_modules", _MODULES),
-        **_each("from_descriptor from_elements from_pandas from_path create_table create_temporary_table", _TABLE_API),
+        **_each("from_descriptor from_elements from_pandas create_table create_temporary_table", _TABLE_API),
         "list_materialized_tables": Missing("SQ-54", "write INSERT INTO, which keeps a table up to date as well"),
         **_each(
-            "create_catalog create_temporary_view create_view drop_table drop_temporary_table drop_temporary_view "
-            "drop_view get_catalog get_current_catalog get_current_database list_catalogs list_databases "
-            "list_functions list_tables list_temporary_tables list_temporary_views list_user_defined_functions "
-            "list_views register_catalog use_catalog use_database",
+            "create_catalog get_catalog register_catalog",
             _CATALOG,
         ),
-        "create_statement_set": MODULES["table.statement_set"],
         **_each(
             "add_python_archive add_python_file set_python_requirements",
             Missing("SQ-44", "call it on a StreamExecutionEnvironment"),
@@ -289,7 +287,7 @@ PLAIN: Final[dict[str, Missing]] = {
     ),
     **_each(
         "ConfigOptions.OptionBuilder ConfigOptions.TypedConfigOptionBuilder EnvironmentSettings.Builder "
-        "FileSink.BaseBuilder "
+        "Schema.Builder FileSink.BaseBuilder "
         "FileSink.BulkFormatBuilder FileSink.RowFormatBuilder",
         _never("DS-14", "a method of the outer class makes it; nothing calls it by name"),
     ),

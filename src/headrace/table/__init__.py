@@ -10,7 +10,10 @@
 from headrace.common.public_module import public_module
 from headrace.common.types import Row, RowKind
 from headrace.table.connectors.changelog_mode import ChangelogMode
+from headrace.table.environment.schema import Schema
 from headrace.table.environment.settings import EnvironmentSettings, TableConfig
+from headrace.table.environment.statement_set import StatementSet
+from headrace.table.environment.stream_tables import StreamTableEnvironment
 from headrace.table.environment.table import Table
 from headrace.table.environment.table_environment import TableEnvironment
 from headrace.table.environment.table_result import ResultKind, TableResult
@@ -23,6 +26,9 @@ __all__ = [
     "ResultKind",
     "Row",
     "RowKind",
+    "Schema",
+    "StatementSet",
+    "StreamTableEnvironment",
     "Table",
     "TableConfig",
     "TableEnvironment",

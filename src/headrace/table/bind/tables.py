@@ -22,6 +22,8 @@ def table_relation(
     queries: "QueryBinder", path: ObjectPath, table: CatalogTable, hints: tuple[Hint, ...] = ()
 ) -> Relation:
     """The rows of a table, in the columns that queries see."""
+    if isinstance(table.inline, Relation):
+        return table.inline
     physical = [column for column in table.columns if column.kind is ColumnKind.PHYSICAL]
     metadata = [column for column in table.columns if column.kind is ColumnKind.METADATA]
     read = [*physical, *metadata]

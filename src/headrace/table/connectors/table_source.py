@@ -2,9 +2,12 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from headrace.common.logical_types import LogicalType
+from headrace.common.typeinfo import TypeInformation
 from headrace.connectors.source import Source
+from headrace.graph.stream_graph import Edge
 from headrace.table.connectors.changelog_mode import ChangelogMode
 
 
@@ -41,6 +44,35 @@ class TableSource(ABC):
     def summary(self) -> str:
         """What plans call it."""
         return type(self).__name__
+
+
+@dataclass(frozen=True)
+class GraphSource(TableSource):
+    """The records of an operator that is in the graph already: a stream.
+
+    Attributes:
+        edges: where they come from.
+        places: which of their fields the physical columns are.
+        record_type: their type.
+        mode: what they do in a changelog.
+    """
+
+    edges: tuple[Edge, ...]
+    places: tuple[int, ...]
+    record_type: TypeInformation
+    mode: ChangelogMode
+    is_bounded = False
+
+    @property
+    def changelog_mode(self) -> ChangelogMode:
+        return self.mode
+
+    @property
+    def summary(self) -> str:
+        return "stream"
+
+    def create_source(self, metadata: Sequence[str]) -> Source:
+        raise AssertionError("the operator is there already")
 
 
 class ProjectableSource(TableSource):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from headrace.common.configuration import Configuration
 from headrace.table.catalog.catalog import DEFAULT_CATALOG, DEFAULT_DATABASE
+from headrace.table.environment.table_options import check_key
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,12 @@ class TableConfig:
         self._configuration = configuration
 
     def set(self, key: str, value: str) -> TableConfig:
-        """Give a setting a value."""
+        """Give a setting a value.
+
+        Raises:
+            ConfigurationError: for a key that begins with ``table.`` or ``sql-client.`` and is not known.
+        """
+        check_key(key)
         self._configuration.set_string(key, value)
         return self
 
@@ -134,6 +140,19 @@ class TableConfig:
     def get_configuration(self) -> Configuration:
         """All settings."""
         return self._configuration
+
+    def get_default(self, key: str, default_value: str) -> str:
+        """The value of a setting; a default when it has none."""
+        return self.get(key, default_value)
+
+    def add_configuration(self, configuration: Configuration) -> None:
+        """Take over all settings of another configuration."""
+        for key, value in configuration.to_dict().items():
+            self.set(key, str(value))
+
+    def to_map(self) -> dict[str, str]:
+        """All settings, as texts."""
+        return {key: str(value) for key, value in self._configuration.to_dict().items()}
 
     def set_local_timezone(self, timezone_id: str) -> TableConfig:
         """The time zone in which instants are shown and cut into days."""

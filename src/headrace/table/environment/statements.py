@@ -10,7 +10,8 @@ from headrace.table.bind.statements import bind_change, bind_insert, bind_query
 from headrace.table.ddl import create_table_as, execute_ddl, validate_ddl
 from headrace.table.ddl.result import OK
 from headrace.table.environment.explaining import plan_text
-from headrace.table.environment.static import done, static_result, text_result
+from headrace.table.environment.static import STRING, done, static_result, text_result
+from headrace.table.environment.table_options import check_key
 from headrace.table.environment.table_result import ResultKind, TableResult
 from headrace.table.logical.relations import Relation
 from headrace.table.parse.source import SqlSource
@@ -105,11 +106,30 @@ def _explain(tables: TableEnvironment, statement: sql.Explain, source: SqlSource
     return text_result(plan_text(tables.planner(), relations, statement.details))
 
 
+def _set(tables: TableEnvironment, statement: sql.SetOption, _: SqlSource) -> TableResult:
+    config = tables.get_config()
+    if statement.option is None:
+        return static_result([("key", STRING), ("value", STRING)], sorted(config.to_map().items()))
+    config.set(statement.option.key, statement.option.value)
+    return done()
+
+
+def _reset(tables: TableEnvironment, statement: sql.ResetOption, _: SqlSource) -> TableResult:
+    configuration = tables.get_config().get_configuration()
+    if statement.key is not None:
+        check_key(statement.key)
+    for key in [statement.key] if statement.key is not None else list(configuration.to_dict()):
+        configuration.remove_config(key)
+    return done()
+
+
 _EXECUTIONS: Final[dict[type[Statement], Execution]] = {
     sql.QueryStatement: _query,
     sql.Explain: _explain,
     sql.Insert: _insert,
     sql.StatementSet: _statement_set,
     sql.Execute: _execute,
+    sql.SetOption: _set,
+    sql.ResetOption: _reset,
     CreateTable: _create_table_as,
 }

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from headrace.table.bind import result_schema
+from headrace.table.environment.explaining import plan_text
 from headrace.table.logical.relations import Relation
 from headrace.table.logical.schema import Schema
+from headrace.table.parse.tree.statements import ExplainDetail
 
 if TYPE_CHECKING:
     from headrace.table.environment.table_environment import TableEnvironment
@@ -27,15 +29,40 @@ class Table:
 
     def __init__(self, environment: TableEnvironment, relation: Relation) -> None:
         self._environment = environment
-        self._relation = relation
+        self.relation = relation
 
     def get_resolved_schema(self) -> Schema:
         """The columns of its rows."""
-        return result_schema(self._relation)
+        return result_schema(self.relation)
 
     def execute(self) -> TableResult:
         """Run the query."""
-        return self._environment.run_query(self._relation)
+        return self._environment.run_query(self.relation)
+
+    def execute_insert(self, table_path: str, overwrite: bool = False) -> TableResult:
+        """Write the rows into a table.
+
+        Args:
+            table_path: its path.
+            overwrite: whether they replace those that are there.
+
+        Raises:
+            SqlValidationError: when there is no such table.
+            PlanningError: when the rows do not fit it.
+        """
+        return self._environment.run_inserts(self._environment.insert_of(self, table_path, overwrite=overwrite))
+
+    def explain(self, *extra_details: ExplainDetail) -> str:
+        """The plan of the query."""
+        return plan_text(self._environment.planner(), [self.relation], extra_details)
+
+    def print_explain(self, *extra_details: ExplainDetail) -> None:
+        """Print the plan of the query."""
+        print(self.explain(*extra_details))  # noqa: T201 - what it is for
+
+    def print_schema(self) -> None:
+        """Print the columns of its rows."""
+        print("(\n  {}\n)".format(",\n  ".join(f"`{each.name}` {each.type_text}" for each in self.relation.schema)))  # noqa: T201
 
     def to_arrow(self) -> pa.Table:
         """Run the query, and give its rows as a table of Arrow."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from typing import Any
 
 from headrace.client.submission import submit
 from headrace.common.configuration import Configuration
@@ -13,15 +15,17 @@ from headrace.graph.stream_graph import StreamGraph
 from headrace.table.bind.context import BindContext
 from headrace.table.bind.statements import bind_query, result_schema
 from headrace.table.catalog.manager import CatalogManager
-from headrace.table.catalog.objects import CatalogTable
+from headrace.table.catalog.objects import CatalogTable, CatalogView, Column, ObjectPath
 from headrace.table.environment.explaining import plan_text
+from headrace.table.environment.schema import quoted
 from headrace.table.environment.settings import EnvironmentSettings, TableConfig
+from headrace.table.environment.statement_set import StatementSet
 from headrace.table.environment.statements import bound_statements, execute_statement, validate_statement
 from headrace.table.environment.static import BIGINT, static_result
 from headrace.table.environment.table import Table
 from headrace.table.environment.table_result import Changes, ResultSink, TableResult
 from headrace.table.logical.relations import Relation
-from headrace.table.parse import parse_statement
+from headrace.table.parse import parse_expression, parse_statement
 from headrace.table.parse.source import SqlSource
 from headrace.table.parse.tree.statements import QueryStatement
 from headrace.table.physical.planner import Planner
@@ -48,6 +52,7 @@ class TableEnvironment:
         self._configuration = Configuration(settings.configuration)
         self._config = TableConfig(self._configuration)
         self.catalogs = CatalogManager()
+        self._names = itertools.count(1)
 
     @staticmethod
     def create(environment_settings: EnvironmentSettings | Configuration | None = None) -> TableEnvironment:
@@ -127,16 +132,143 @@ class TableEnvironment:
         relations = bound_statements(self, parse_statement(stmt), SqlSource(stmt))
         return plan_text(self.planner(), relations)
 
+    def create_statement_set(self) -> StatementSet:
+        """A set of statements that become one job."""
+        return StatementSet(self)
+
+    # --- catalogs ----------------------------------------------------------------------------------------------------
+
+    def from_path(self, path: str) -> Table:
+        """The table of a path, as SQL writes it."""
+        return self.sql_query(f"SELECT * FROM {path}")
+
+    def create_temporary_view(self, view_path: str, table: Table) -> None:
+        """Give a table a name."""
+        self._put_view(view_path, table, is_temporary=True)
+
+    def create_view(self, view_path: str, table: Table) -> None:
+        """Give a table a name, in the catalog."""
+        self._put_view(view_path, table, is_temporary=False)
+
+    def drop_temporary_view(self, view_path: str) -> bool:
+        """Forget a temporary view; False when there was none."""
+        return self.catalogs.temporary.pop(self._path(view_path), None) is not None
+
+    def drop_temporary_table(self, table_path: str) -> bool:
+        """Forget a temporary table; False when there was none."""
+        return self.drop_temporary_view(table_path)
+
+    def drop_table(self, table_path: str) -> bool:
+        """Forget a table; False when there was none."""
+        there = self.catalogs.permanent_table(self._path(table_path)) is not None
+        self.execute_sql(f"DROP TABLE IF EXISTS {table_path}")
+        return there
+
+    def drop_view(self, view_path: str) -> bool:
+        """Forget a view; False when there was none."""
+        there = self.catalogs.permanent_table(self._path(view_path)) is not None
+        self.execute_sql(f"DROP VIEW IF EXISTS {view_path}")
+        return there
+
+    def use_catalog(self, catalog_name: str) -> None:
+        """Make a catalog the current one."""
+        self.execute_sql(f"USE CATALOG {quoted(catalog_name)}")
+
+    def use_database(self, database_name: str) -> None:
+        """Make a database of the current catalog the current one."""
+        self.execute_sql(f"USE {quoted(database_name)}")
+
+    def get_current_catalog(self) -> str:
+        """The name of the current catalog."""
+        return self.catalogs.catalog
+
+    def get_current_database(self) -> str:
+        """The name of the current database."""
+        return self.catalogs.database or ""
+
+    def list_catalogs(self) -> list[str]:
+        """The names of all catalogs."""
+        return self._listed("CATALOGS")
+
+    def list_databases(self) -> list[str]:
+        """The names of the databases of the current catalog."""
+        return self._listed("DATABASES")
+
+    def list_tables(self) -> list[str]:
+        """The names of the tables and views of the current database."""
+        return self._listed("TABLES")
+
+    def list_views(self) -> list[str]:
+        """The names of the views of the current database."""
+        return self._listed("VIEWS")
+
+    def list_functions(self) -> list[str]:
+        """The names of all functions."""
+        return self._listed("FUNCTIONS")
+
+    def list_user_defined_functions(self) -> list[str]:
+        """The names of the functions that were created."""
+        return self._listed("USER FUNCTIONS")
+
+    def list_temporary_tables(self) -> list[str]:
+        """The names of the temporary tables and views of the current database."""
+        here = self.catalogs.qualify(("",))[:2]
+        return sorted(path.name for path in self.catalogs.temporary if path[:2] == here)
+
+    def list_temporary_views(self) -> list[str]:
+        """The names of the temporary views of the current database."""
+        views = self.catalogs.temporary
+        known = (self.catalogs.qualify((name,)) for name in self.list_temporary_tables())
+        return [path.name for path in known if isinstance(views[path], CatalogView)]
+
+    def _listed(self, what: str) -> list[str]:
+        with self.execute_sql(f"SHOW {what}").collect() as rows:
+            return [row[0] for row in rows]
+
+    def _path(self, text: str) -> ObjectPath:
+        return self.catalogs.qualify([name.text for name in parse_expression(text).names])  # type: ignore[attr-defined]
+
+    def _put_view(self, view_path: str, table: Table, *, is_temporary: bool) -> None:
+        path = self._path(view_path)
+        columns = tuple(Column(field.name, field.type, time=field.time) for field in table.relation.schema)
+        known = CatalogTable(columns, inline=table.relation)
+        there = path in self.catalogs.temporary if is_temporary else self.catalogs.permanent_table(path)
+        if there:
+            raise InvalidProgramError(f"there is a table or view {path} already: drop it first")
+        if is_temporary:
+            self.catalogs.temporary[path] = known
+        else:
+            self.catalogs.catalogs[path.catalog].put_table(path.database, path.name, known)
+
     # --- for this package --------------------------------------------------------------------------------------------
+
+    def new_name(self) -> str:
+        """A name that no table has."""
+        return f"*anonymous_{next(self._names)}*"
+
+    def insert_of(self, table: Table, target_path: str, *, overwrite: bool = False) -> list[Relation]:
+        """The relation of an ``INSERT`` of the rows of a table."""
+        name = quoted(self.new_name())
+        self.create_temporary_view(name, table)
+        verb = "OVERWRITE" if overwrite else "INTO"
+        statement = f"INSERT {verb} {target_path} SELECT * FROM {name}"
+        try:
+            return bound_statements(self, parse_statement(statement), SqlSource(statement))
+        finally:
+            self.drop_temporary_view(name)
+
+    def new_graph(self) -> StreamGraph:
+        """The graph that a job is made in."""
+        return StreamGraph()
 
     def bind_context(self, source: SqlSource) -> BindContext:
         """What binding a statement depends on."""
-        options = self._configuration.to_dict()
+        options = self.session_settings()
         return BindContext(source, self.catalogs, is_streaming=not self.is_batch, options=options)
 
     def planner(self) -> Planner:
         """The planner under the settings of now."""
-        return Planner(self.is_batch, Configuration(self._configuration))
+        return Planner(self.is_batch, Configuration.from_dict(self.session_settings()))
 
     def table(self, name: str) -> CatalogTable:
         """The table of a name in the current database."""
@@ -152,12 +284,15 @@ class TableEnvironment:
         """
         planner = self.planner()
         plan = planner.plan([relation], is_collected=True)
-        graph, (edges,) = planner.graph(plan)
+        graph = self.new_graph()
+        (edges,) = planner.translated(plan, graph)
         handover = Handover()
         builder = GraphBuilder(graph, self.is_batch, planner.settings)
-        builder.add(SinkSpec(ResultSink(handover)), "Collect", with_constraints(builder, edges, relation.schema))
+        (sink,) = builder.add(
+            SinkSpec(ResultSink(handover)), "Collect", with_constraints(builder, edges, relation.schema)
+        )
         rows: CloseableIterator[Changes] = CloseableIterator(handover)
-        client = submit(graph, self._job_configuration(), None)
+        client = submit(graph.subgraph([sink.source]), self._job_configuration(), None)
         rows.begin(client, is_alone=True)
         return TableResult(result_schema(relation), record_type(plan[0].schema), rows, client=client, handover=rows)
 
@@ -168,8 +303,9 @@ class TableEnvironment:
             PlanningError: when no operators compute them.
         """
         planner = self.planner()
-        graph, _ = planner.graph(planner.plan(relations))
-        return self._started(graph)
+        graph = self.new_graph()
+        ends = planner.translated(planner.plan(relations), graph)
+        return self._started(graph.subgraph([edge.source for edges in ends for edge in edges]))
 
     def _started(self, graph: StreamGraph) -> TableResult:
         client = submit(graph, self._job_configuration(), None)
@@ -177,9 +313,13 @@ class TableEnvironment:
         columns = [(name.removeprefix("Sink: "), BIGINT.not_null()) for name in sinks]
         return static_result(columns, [[-1] * len(sinks)], client=client)
 
+    def session_settings(self) -> dict[str, Any]:
+        """The settings of the session."""
+        return self._configuration.to_dict()
+
     def _job_configuration(self) -> Configuration:
         """The settings of jobs: those of the session that are not about tables alone."""
-        settings = self._configuration.to_dict()
+        settings = self.session_settings()
         found = Configuration.from_dict({key: value for key, value in settings.items() if not _is_of_tables(key)})
         found.set_string("execution.runtime-mode", "BATCH" if self.is_batch else "STREAMING")
         return found

@@ -10,12 +10,13 @@ from typing import ClassVar
 import pyarrow as pa
 
 from headrace.common.columns import layout_of
+from headrace.common.messages import fields_of
 from headrace.connectors.columns import ColumnsSource
 from headrace.graph.specs import ColumnFilterSpec, SourceSpec, TimestampsSpec
 from headrace.table.connectors.picked_columns import PickedColumns
-from headrace.table.connectors.table_source import TableSource
+from headrace.table.connectors.table_source import GraphSource, TableSource
 from headrace.table.logical.relations import Scan
-from headrace.table.logical.scalars import InputRef, Literal, Scalar, input_refs
+from headrace.table.logical.scalars import Cast, InputRef, Literal, Scalar, input_refs
 from headrace.table.logical.schema import Field, Schema, TimeAttribute
 from headrace.table.physical.changelog_rules import ChangelogRule, UpdateKind, forwarded, modify_of
 from headrace.table.physical.compilation import compiled
@@ -45,11 +46,24 @@ class TableSourceScan(PhysicalNode):
         yield "fields", names_text(self.schema.names)
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
+        if isinstance(self.source, GraphSource):
+            return self._of_graph(builder, self.source)
         source = self.source.create_source([read.key for read in self.scan.metadata])
         kind = record_type(self.schema)
         if source.produced_type != kind:
             source = PickedColumns(source, kind, range(len(self.schema)))
         return builder.add(SourceSpec(source), f"{self.scan.path[-1]}")
+
+    def _of_graph(self, builder: GraphBuilder, source: GraphSource) -> Edges:
+        """The columns of the records of an operator, converted where they are declared to be of other types."""
+        given = Schema(tuple(Field(name, kind.logical_type) for name, kind in fields_of(source.record_type)))
+        columns = [
+            compiled(Cast(InputRef(place, type=given.types[place]), type=kind.as_nullable()), given, builder)
+            if given.types[place].as_nullable() != kind.as_nullable()
+            else column(given, place)
+            for place, kind in zip(source.places, self.schema.types, strict=True)
+        ]
+        return builder.select(source.edges, columns, self.schema, f"{self.scan.path[-1]}")
 
 
 @dataclass(frozen=True)

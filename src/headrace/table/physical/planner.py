@@ -70,8 +70,13 @@ class Planner:
 
     def graph(self, roots: Sequence[PhysicalNode]) -> tuple[StreamGraph, list[Edges]]:
         """The stream graph of plans, and where the rows of each come from."""
-        builder = GraphBuilder(StreamGraph(), self.is_batch, self.settings)
-        return builder.graph, [builder.translate(root) for root in roots]
+        graph = StreamGraph()
+        return graph, self.translated(roots, graph)
+
+    def translated(self, roots: Sequence[PhysicalNode], graph: StreamGraph) -> list[Edges]:
+        """Where the rows of plans come from, whose operators are added to a graph."""
+        builder = GraphBuilder(graph, self.is_batch, self.settings)
+        return [builder.translate(root) for root in roots]
 
 
 def _described(node: PhysicalNode) -> str:

@@ -1,0 +1,121 @@
+"""``Schema``: the columns, the watermark and the key that a table of a stream is declared with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from headrace.common.logical_types import LogicalType
+from headrace.common.typeinfo import Types
+
+
+def quoted(name: str) -> str:
+    """A name as SQL has it, whatever it is."""
+    return "`{}`".format(name.replace("`", "``"))
+
+
+class Schema:
+    """The columns of a table, as ``CREATE TABLE`` would say them.
+
+    Examples:
+        >>> from headrace.table import Schema
+        >>> schema = (
+        ...     Schema.new_builder()
+        ...     .column("card", "STRING")
+        ...     .column("ts", "TIMESTAMP(3)")
+        ...     .column_by_expression("day", "CAST(ts AS DATE)")
+        ...     .watermark("ts", "ts - INTERVAL '5' SECOND")
+        ...     .build()
+        ... )
+    """
+
+    def __init__(self, elements: Sequence[str], physical: Sequence[str]) -> None:
+        self.elements = tuple(elements)
+        self.physical = tuple(physical)
+
+    @staticmethod
+    def new_builder() -> SchemaBuilder:
+        """Begin a schema."""
+        return SchemaBuilder()
+
+    def __str__(self) -> str:
+        return "(\n  {}\n)".format(",\n  ".join(self.elements))
+
+
+class SchemaBuilder:
+    """Puts a :class:`Schema` together; types are texts of SQL, or ``Types``.
+
+    Examples:
+        >>> from headrace.table import Schema
+        >>> print(Schema.new_builder().column("id", "BIGINT").primary_key("id").build())
+        (
+          `id` BIGINT,
+          PRIMARY KEY (`id`) NOT ENFORCED
+        )
+    """
+
+    def __init__(self) -> None:
+        self._elements: list[str] = []
+        self._physical: list[str] = []
+
+    def column(self, column_name: str, data_type: str | LogicalType | Any) -> SchemaBuilder:
+        """A column of the stream, by its name."""
+        self._physical.append(column_name)
+        return self._add(f"{quoted(column_name)} {_type_text(data_type)}")
+
+    def column_by_expression(self, column_name: str, expr: str) -> SchemaBuilder:
+        """A column that is computed of others."""
+        return self._add(f"{quoted(column_name)} AS {expr}")
+
+    def column_by_metadata(
+        self,
+        column_name: str,
+        data_type: str | LogicalType | Any,
+        metadata_key: str | None = None,
+        is_virtual: bool = False,
+    ) -> SchemaBuilder:
+        """A column that is not among those of the rows, but known beside them."""
+        key = "" if metadata_key is None else " FROM '{}'".format(metadata_key.replace("'", "''"))
+        virtual = " VIRTUAL" if is_virtual else ""
+        return self._add(f"{quoted(column_name)} {_type_text(data_type)} METADATA{key}{virtual}")
+
+    def watermark(self, column_name: str, watermark_expr: str) -> SchemaBuilder:
+        """The row time, and how far event time has come when a row is there."""
+        return self._add(f"WATERMARK FOR {quoted(column_name)} AS {watermark_expr}")
+
+    def primary_key(self, *column_names: str) -> SchemaBuilder:
+        """The columns by which rows are told apart."""
+        return self._add(f"PRIMARY KEY ({', '.join(map(quoted, column_names))}) NOT ENFORCED")
+
+    def primary_key_named(self, constraint_name: str, *column_names: str) -> SchemaBuilder:
+        """The same, under a name."""
+        self._add(
+            f"CONSTRAINT {quoted(constraint_name)} PRIMARY KEY ({', '.join(map(quoted, column_names))}) NOT ENFORCED"
+        )
+        return self
+
+    def from_fields(self, field_names: Sequence[str], field_data_types: Sequence[Any]) -> SchemaBuilder:
+        """Several columns."""
+        for name, kind in zip(field_names, field_data_types, strict=True):
+            self.column(name, kind)
+        return self
+
+    def from_schema(self, unresolved_schema: Schema) -> SchemaBuilder:
+        """All that another schema has."""
+        self._elements += unresolved_schema.elements
+        self._physical += unresolved_schema.physical
+        return self
+
+    def build(self) -> Schema:
+        """The schema."""
+        return Schema(self._elements, self._physical)
+
+    def _add(self, element: str) -> SchemaBuilder:
+        self._elements.append(element)
+        return self
+
+
+def _type_text(kind: Any) -> str:
+    if isinstance(kind, str):
+        return kind
+    return str(kind if isinstance(kind, LogicalType) else Types.of(kind).logical_type)

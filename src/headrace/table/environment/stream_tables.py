@@ -1,0 +1,168 @@
+"""``StreamTableEnvironment``: tables of streams, and streams of tables."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from headrace.common.errors import InvalidProgramError, InvalidTypeError, expect
+from headrace.common.messages import fields_of
+from headrace.datastream.data_stream import DataStream
+from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment
+from headrace.datastream.streams.types import TypeOrigin
+from headrace.graph.stream_graph import StreamGraph
+from headrace.table.catalog.objects import CatalogTable, ObjectPath
+from headrace.table.connectors.changelog_mode import ChangelogMode
+from headrace.table.connectors.table_source import GraphSource
+from headrace.table.environment.schema import Schema, quoted
+from headrace.table.environment.settings import EnvironmentSettings
+from headrace.table.environment.table import Table
+from headrace.table.environment.table_environment import TableEnvironment
+
+if TYPE_CHECKING:
+    from headrace.common.types import Row
+
+
+class StreamTableEnvironment(TableEnvironment):
+    """An environment of tables whose rows may come from streams, and go to streams.
+
+    Examples:
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> from headrace.common import Types
+        >>> from headrace.table import StreamTableEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> tables = StreamTableEnvironment.create(env)
+        >>> row = Types.ROW_NAMED(["word", "n"], [str, int])
+        >>> words = env.from_collection([("to", 1), ("be", 2)], row)
+        >>> tables.create_temporary_view("words", words)
+        >>> long = tables.to_data_stream(tables.sql_query("SELECT UPPER(word) AS w FROM words WHERE n > 1"))
+        >>> long.execute_and_collect(limit=1)
+        [Row(w='BE')]
+    """
+
+    def __init__(self, settings: EnvironmentSettings, stream_environment: StreamExecutionEnvironment) -> None:
+        super().__init__(settings)
+        self._streams = stream_environment
+
+    @staticmethod
+    def create(  # type: ignore[override]
+        stream_execution_environment: StreamExecutionEnvironment | None = None,
+        environment_settings: EnvironmentSettings | None = None,
+    ) -> StreamTableEnvironment:
+        """A new environment beside one of streams.
+
+        Args:
+            stream_execution_environment: that one; a new one when left out.
+            environment_settings: how statements run; as the streams do when left out.
+        """
+        streams = stream_execution_environment or StreamExecutionEnvironment.get_execution_environment()
+        expect(streams, StreamExecutionEnvironment, "StreamTableEnvironment.create")
+        mode = streams.get_configuration().get_string("execution.runtime-mode", "STREAMING").upper()
+        return StreamTableEnvironment(environment_settings or EnvironmentSettings(mode != "BATCH"), streams)
+
+    # --- tables of streams -------------------------------------------------------------------------------------------
+
+    def from_data_stream(self, data_stream: DataStream, schema: Schema | None = None) -> Table:
+        """The table of a stream of insertions.
+
+        Args:
+            data_stream: the stream; records without fields are a column ``f0``.
+            schema: its columns, by name, others computed of them, and the watermark; those of the records when left
+                out. Event time comes of a watermark; a stream's own watermarks are not handed on.
+
+        Raises:
+            InvalidTypeError: when a column is not there, or cannot be converted.
+        """
+        return self._table_of(data_stream, schema, ChangelogMode.INSERT)
+
+    def from_changelog_stream(
+        self, data_stream: DataStream[Row], schema: Schema | None = None, changelog_mode: ChangelogMode | None = None
+    ) -> Table:
+        """The table of a stream whose rows say what they do.
+
+        Args:
+            data_stream: the stream.
+            schema: as for :meth:`from_data_stream`; upserts need a primary key.
+            changelog_mode: what they do; all that rows can do when left out.
+
+        Raises:
+            InvalidTypeError: when a column is not there, or cannot be converted.
+        """
+        return self._table_of(data_stream, schema, changelog_mode or ChangelogMode.ALL)
+
+    def create_temporary_view(
+        self, view_path: str, table_or_data_stream: Table | DataStream, schema: Schema | None = None
+    ) -> None:
+        """Give a table or a stream a name.
+
+        Args:
+            view_path: the name.
+            table_or_data_stream: the rows.
+            schema: of a stream, as for :meth:`from_data_stream`.
+        """
+        if isinstance(table_or_data_stream, DataStream):
+            super().create_temporary_view(view_path, self.from_data_stream(table_or_data_stream, schema))
+        else:
+            super().create_temporary_view(view_path, table_or_data_stream)
+
+    def _table_of(self, stream: DataStream, schema: Schema | None, mode: ChangelogMode) -> Table:
+        expect(stream, DataStream, "from_data_stream")
+        known = fields_of(stream.get_type(), "f0")
+        names = [name for name, _ in known]
+        given = [f"{quoted(name)} {of.logical_type}" for name, of in known]
+        elements = list(schema.elements) if schema is not None else []
+        physical = list(schema.physical) if schema is not None and schema.physical else names
+        if schema is None or not schema.physical:
+            elements = [*given, *elements]
+        missing = [name for name in physical if name not in names]
+        if missing:
+            raise InvalidTypeError(f"the stream has no field {missing[0]!r}: there are {', '.join(names)}")
+        path = self._declared(", ".join(elements))
+        table = self.catalogs.temporary[path]
+        assert isinstance(table, CatalogTable)
+        source = GraphSource(stream._edges, tuple(names.index(name) for name in physical), stream.get_type(), mode)
+        self.catalogs.temporary[path] = replace(table, options=(), inline=source)
+        try:
+            return self.from_path(".".join(map(quoted, path)))
+        finally:
+            del self.catalogs.temporary[path]
+
+    def _declared(self, elements: str) -> ObjectPath:
+        """A new temporary table, under a name of its own."""
+        path = self.catalogs.qualify((self.new_name(),))
+        name = ".".join(map(quoted, path))
+        self.execute_sql(f"CREATE TEMPORARY TABLE {name} ({elements}) WITH ('connector' = 'blackhole')")
+        return path
+
+    # --- streams of tables -------------------------------------------------------------------------------------------
+
+    def to_data_stream(self, table: Table) -> DataStream[Row]:
+        """The stream of the rows of a table that only grows.
+
+        Raises:
+            InvalidProgramError: when its rows may be updated or deleted.
+        """
+        return self._stream_of(table, insertions_only=True)
+
+    def to_changelog_stream(self, table: Table) -> DataStream[Row]:
+        """The stream of the changes of a table: what a row does is its ``get_row_kind()``."""
+        return self._stream_of(table, insertions_only=False)
+
+    def _stream_of(self, table: Table, *, insertions_only: bool) -> DataStream[Row]:
+        planner = self.planner()
+        plan = planner.plan([table.relation], is_collected=True)
+        if insertions_only and plan[0].mode.takes_updates | plan[0].mode.takes_deletions:
+            raise InvalidProgramError(
+                "the rows of the table may be updated or deleted, which to_data_stream() cannot show: use "
+                "to_changelog_stream()"
+            )
+        (edges,) = planner.translated(plan, self._streams.transformations.graph)
+        return self._streams._stream(edges, TypeOrigin.DECLARED)
+
+    # --- jobs --------------------------------------------------------------------------------------------------------
+
+    def new_graph(self) -> StreamGraph:
+        return self._streams.transformations.graph.transform(lambda node, _: [node])
+
+    def session_settings(self) -> dict[str, Any]:
+        return self._streams.get_configuration().to_dict() | super().session_settings()

@@ -1,0 +1,8 @@
+"""What tables of streams are declared with."""
+
+from headrace.common.public_module import public_module
+from headrace.table.environment.schema import Schema
+
+__all__ = ["Schema"]
+
+public_module(__name__)
