@@ -42,7 +42,7 @@ from headrace.savepoint.requests import REQUESTS, STARTING, RunningMark
 from headrace.state.backend import DEFAULT_BACKEND, ROCKSDB_BACKEND, STATE_BACKENDS, StateBackendPlugin
 from headrace.state.hashmap_backend import HashMapBackend
 from headrace.storage.folder import Folder
-from headrace.storage.locations import open_storage, options_for_tasks
+from headrace.storage.locations import open_storage
 from headrace.windowing.definition import ChangedWindows
 
 _MOST_LOOKED_AT: Final = 1000
@@ -248,7 +248,7 @@ def _job_manager(
         blob_of,
         storage=store.storage,
         dependencies=dependencies,
-        storage_options=options_for_tasks(configuration.storage_options()),
+        storage_options=configuration.storage_options(),
         logs=LogSettings.of(configuration),
     )
 

@@ -167,7 +167,7 @@ class OperatorSpec(ABC):
         """
 
     def resolved(self, inputs: Sequence[InputSchema]) -> Self:
-        """The spec with what follows from its inputs, found once by the planner rather than in each task."""
+        """The spec with what follows from its inputs, found once, by the graph that takes it."""
         return self
 
     @abstractmethod
@@ -261,7 +261,11 @@ class SinkSpec(OperatorSpec):
         return self.sink.takes_watermarks
 
     def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
+        self.sink.validate(inputs[0].record_type)
         return None
+
+    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        return False
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         from headrace.checkpoint.directory import sink_folder

@@ -154,8 +154,9 @@ class StreamGraph:
         return self._next_id - 1
 
     def update(self, node_id: int, **changes: Any) -> Node:
-        """Replace attributes of a node (its name, its uid, …) that leave the types of its outputs as they are."""
-        return self._take(replace(self._nodes[node_id], **changes))
+        """Replace attributes of a node (its name, its uid, its tags, …) that leave its main output as it is."""
+        node = self._nodes[node_id] = replace(self._nodes[node_id], **changes)
+        return self._take(node) if "tags" in changes else node
 
     def __getitem__(self, node_id: int) -> Node:
         return self._nodes[node_id]
@@ -247,13 +248,18 @@ class StreamGraph:
         return needed
 
     def _take(self, node: Node) -> Node:
-        """Keep a node, with the types of its outputs, which follow from its spec and its inputs."""
+        """Keep a node, with the types of its outputs, which follow from its spec and its inputs.
+
+        Outputs that are what they were stay the same object, so that those that read them need not be looked at.
+        """
         inputs = self.input_schemas(node)
+        spec = node.spec.resolved(inputs)
         _check_changes(node, inputs)
         by_tags = {tag.tag_id: tag.type_info for tag in node.tags}
-        side_types = {**node.spec.side_types(inputs), **by_tags}
-        outputs = OutputSchema(node.spec.output_type(inputs), side_types, node.spec.has_changes(inputs))
-        made = replace(node, outputs=outputs)
+        outputs = OutputSchema(
+            spec.output_type(inputs), {**spec.side_types(inputs), **by_tags}, spec.has_changes(inputs)
+        )
+        made = replace(node, spec=spec, outputs=node.outputs if outputs == node.outputs else outputs)
         self._nodes[node.id] = made
         return made
 

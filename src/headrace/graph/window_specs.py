@@ -86,15 +86,15 @@ class AggregatedWindowSpec(TriggeredWindowSpec):
     Attributes:
         aggregates: the built-in aggregates.
         has_key: whether results have the key; not where all records have one key.
-        known_layout: the columns of the windows, where the planner has found them.
+        known: the columns of the windows once a graph has found them, behind what they follow from.
     """
 
     aggregates: tuple[BindableAggregate, ...]
     has_key: bool = True
-    known_layout: ColumnarWindowLayout | None = field(default=None, repr=False, compare=False)
+    known: tuple[tuple[object, ...], ColumnarWindowLayout] | None = field(default=None, repr=False, compare=False)
 
     def resolved(self, inputs: Sequence[InputSchema]) -> Self:
-        return replace(self, known_layout=self.layout(inputs[0]).complete())
+        return replace(self, known=(_columns_follow_from(inputs[0]), self.layout(inputs[0]).complete()))
 
     def layout(self, records: InputSchema) -> ColumnarWindowLayout:
         """The columns of the windows over such records.
@@ -103,8 +103,8 @@ class AggregatedWindowSpec(TriggeredWindowSpec):
             InvalidTypeError: when an aggregate does not fit the records.
             InvalidProgramError: when two columns of the output have the same name.
         """
-        if self.known_layout is not None:
-            return self.known_layout
+        if self.known is not None and self.known[0] == _columns_follow_from(records):
+            return self.known[1]
         from headrace.operators.window.columnar.layout import ColumnarWindowLayout, check_any
 
         check_any(self.aggregates)
@@ -131,6 +131,11 @@ class AggregatedWindowSpec(TriggeredWindowSpec):
             parameters.side_types,
             is_batch=parameters.task.is_batch,
         )
+
+
+def _columns_follow_from(records: InputSchema) -> tuple[object, ...]:
+    key = records.key
+    return (records.record_type, *(() if key is None else (key.codec, key.fields, key.names)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,9 +296,6 @@ class LocalWindowSpec(WindowSpec, PassingSpec):
     state_kinds: ClassVar[StateKinds] = NO_STATE
     window: ColumnarWindowSpec
 
-    def resolved(self, inputs: Sequence[InputSchema]) -> Self:
-        return replace(self, window=self.window.resolved(inputs))
-
     def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
         from headrace.operators.window.columnar.local_aggregate import ACCUMULATORS_TAG
 
@@ -317,9 +319,6 @@ class GlobalWindowSpec(WindowSpec):
 
     inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED, InputKind.KEYED)
     window: ColumnarWindowSpec
-
-    def resolved(self, inputs: Sequence[InputSchema]) -> Self:
-        return replace(self, window=self.window.resolved(inputs))
 
     def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
         return self.window.output_type(inputs)

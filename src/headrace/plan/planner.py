@@ -428,8 +428,6 @@ def _validate(graph: StreamGraph, max_parallelism: int) -> None:
     for node in graph:
         if isinstance(node.spec, SinkSpec):
             _check_guarantee(node, node.spec.sink)
-            for edge in node.inputs:
-                node.spec.sink.validate(graph.record_type(edge))
 
 
 def _check_guarantee(node: Node, sink: Sink) -> None:
@@ -458,11 +456,10 @@ def _stages(graph: StreamGraph, stage_of: Mapping[int, int], explicit: Collectio
         size, entering = _size(node), inputs[node.id]
         first = {edge.input_index: edge for edge in reversed(entering)}
         schemas = [InputSchema(first[index].record_type, first[index].key) for index in range(len(node.spec.inputs))]
-        spec = node.spec.resolved(schemas)
-        objects = objects_of(spec.functions)
+        objects = objects_of(node.spec.functions)
         functions = tuple(each for each in objects if isinstance(each, CheckpointedFunction))
         planned = PlannedOperator(
-            node=replace(node, spec=spec),
+            node=node,
             uid=node.uid,
             has_explicit_uid=node.id in explicit,
             stage=stage_of[node.id],
@@ -473,7 +470,7 @@ def _stages(graph: StreamGraph, stage_of: Mapping[int, int], explicit: Collectio
             schemas=tuple(schemas),
             objects=tuple(objects),
             checkpointed=functions,
-            state_kinds=spec.state_kinds | (WITHOUT_KEYS if functions else NO_STATE),
+            state_kinds=node.spec.state_kinds | (WITHOUT_KEYS if functions else NO_STATE),
         )
         stages[planned.stage].append(planned)
     return tuple(_stage(index, tuple(operators)) for index, operators in enumerate(stages))

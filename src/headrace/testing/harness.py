@@ -49,7 +49,6 @@ from headrace.jobmanager.settings import PlannedJob, job_settings
 from headrace.operators.window.stored_windows import StoredWindow
 from headrace.runtime.local import LocalRuntime
 from headrace.storage.folder import posix_folder
-from headrace.storage.locations import options_for_tasks
 from headrace.testing.pushed import (
     ManualSource,
     PushedInput,
@@ -400,8 +399,7 @@ class JobHarness:
         plan = plan_graph(self.env.transformations.take_next_job(), configuration, None, parallelism)
         store = CheckpointStore(posix_folder(self._folder))
         settings = replace(job_settings(configuration, plan), limits=_EVERYTHING, restart=NO_RESTART)
-        storage_options = options_for_tasks(configuration.storage_options())
-        self._blob = blob_of(plan, store.storage, gather(configuration), storage_options)
+        self._blob = blob_of(plan, store.storage, gather(configuration), configuration.storage_options())
         job = PlannedJob(plan, self._blob, settings)
         return JobManager(job, LocalRuntime(), store, clock=self._clock)
 

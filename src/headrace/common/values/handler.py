@@ -3,6 +3,7 @@
 import array as arrays
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import cached_property
 from itertools import chain, pairwise
 from typing import Any, ClassVar, Final
 
@@ -107,18 +108,21 @@ class TypeHandler(ABC):
     Attributes:
         info: the type.
         storage: the type of the arrays.
-        is_coerced: whether a value is coerced already; made of :meth:`add_check`.
         none_text: the text of ``None``.
     """
 
-    __slots__ = ("info", "is_coerced", "storage")
+    __slots__ = ("__dict__", "info", "storage")
 
     none_text: ClassVar[str] = "null"
 
     def __init__(self, info: TypeInformation) -> None:
         self.info = info
         self.storage: pa.DataType = info.storage_type
-        self.is_coerced: Callable[[Any], bool] = CheckSource.compiled(self)
+
+    @cached_property
+    def is_coerced(self) -> Callable[[Any], bool]:
+        """Tells whether a value is coerced already; compiled for who asks, as columns need no such check."""
+        return CheckSource.compiled(self)
 
     def encode(self, values: Sequence[object]) -> pa.Array:
         """The values as an array.

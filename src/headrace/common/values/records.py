@@ -300,7 +300,7 @@ _MISSING: Final = object()
 class DataclassHandler(RecordHandler):
     """Instances of a dataclass: the values of its fields."""
 
-    __slots__ = ("_class", "_expected", "_extras", "_getters", "_make", "_names")
+    __slots__ = ("_class", "_expected", "_getters", "_names")
 
     info: DataclassTypeInfo
 
@@ -308,13 +308,19 @@ class DataclassHandler(RecordHandler):
         self._class = info.record_class
         self._names = info.names
         self._getters = [attrgetter(name) for name in info.names]
-        self._make: Callable[..., list[Any]] = self._construct if _is_plain(self._class) else self._restore
         self._expected = (
             f"an instance of {info.class_name} itself with all its fields (declare Types.PICKLED_BYTE_ARRAY()"
             " for a mixture of classes)"
         )
-        self._extras = _unstored_attributes(self._class)
         super().__init__(info, fields)
+
+    @cached_property
+    def _make(self) -> Callable[..., list[Any]]:
+        return self._construct if _is_plain(self._class) else self._restore
+
+    @cached_property
+    def _extras(self) -> set[str]:
+        return _unstored_attributes(self._class)
 
     def columns_of(self, records: Sequence[object]) -> Columns:
         check_classes(records, set(), self._class, self._expected)

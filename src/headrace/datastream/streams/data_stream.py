@@ -568,7 +568,6 @@ class DataStream(Stream[T_co], Generic[T_co]):
         stream, added = (
             with_pre_write_topology(sink, self) if isinstance(sink, SupportsPreWriteTopology) else (self, ())
         )
-        sink.validate(stream._type)
         return stream._end(sink, f"Sink: {type(sink).__name__}", added)
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:

@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from headrace.common.columns import layout_of
 from headrace.common.errors import ConfigurationError, CorruptFileError, expect
 from headrace.common.logs import get_logger
 from headrace.common.type_variables import T_co
@@ -236,7 +235,7 @@ class CsvDecoder:
         self._schema = schema
         self._boundary = boundary
         self._parse = _parse_options(schema)
-        self._arrow_schema = layout_of(schema.row_type).schema
+        self._arrow_schema = pa.schema([(column.name, column.kind.storage_type) for column in schema.columns])
         self._file_columns = file_columns
         self._has_integers = not _INTEGERS.isdisjoint(map(attrgetter("kind"), schema.columns))
 

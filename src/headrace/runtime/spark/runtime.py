@@ -31,6 +31,7 @@ from headrace.runtime.spark.worker_daemon import is_found_by_new_interpreters
 from headrace.runtime.task.dependencies import own_path
 from headrace.runtime.task.messages import EpochContext, SerializedJob, TaskReport
 from headrace.storage.folder import Folder
+from headrace.storage.locations import options_for_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -198,14 +199,15 @@ class SparkRuntime:
     def _ship(self, blob: SerializedJob) -> ShippedJob:
         # Tasks on this machine find the program's modules where it does; others get only what it names
         dependencies = replace(blob.dependencies, path=own_path()) if self._tasks_run_here else blob.dependencies
+        storage_options = options_for_tasks(blob.storage_options)
         content = pickle.dumps((blob.plan, dependencies, blob.logs), protocol=5)
         digest = hashlib.sha256(content + pickle.dumps(blob.storage, protocol=5)).hexdigest()
         if len(content) <= INLINE_JOB_BYTES:
-            return ShippedJob(digest, blob.storage, blob.storage_options, content, self._payloads)
+            return ShippedJob(digest, blob.storage, storage_options, content, self._payloads)
         name = self._files.write_job(content)
         self._big_job = name, content
         self._job_files.add(name)
-        return ShippedJob(digest, blob.storage, blob.storage_options, name, self._payloads)
+        return ShippedJob(digest, blob.storage, storage_options, name, self._payloads)
 
     def _payload_folder(self) -> str | None:
         """Where tasks hand large payloads to each other, if they all run here; None where Spark has all of them."""
