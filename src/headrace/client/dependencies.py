@@ -74,7 +74,8 @@ def _modules(configuration: Configuration) -> Archive | None:
 
 
 def _cached_files(configuration: Configuration) -> Archive | None:
-    files = cached_files(configuration.get(options.CACHED_FILES))
+    text = configuration.get(options.CACHED_FILES)
+    files = cached_files(text) if text else []
     if not files:
         return None
     folder = Path(tempfile.mkdtemp(dir=_home()))

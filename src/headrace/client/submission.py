@@ -40,7 +40,7 @@ from headrace.runtime.task.messages import SerializedJob
 from headrace.savepoint.metadata import is_savepoint
 from headrace.savepoint.requests import REQUESTS, STARTING, RunningMark
 from headrace.state.backend import DEFAULT_BACKEND, ROCKSDB_BACKEND, STATE_BACKENDS, StateBackendPlugin
-from headrace.state.hashmap_backend import HashMapBackend
+from headrace.state.hashmap_backend import HASHMAP
 from headrace.storage.folder import Folder
 from headrace.storage.locations import open_storage
 from headrace.windowing.definition import ChangedWindows
@@ -357,13 +357,14 @@ def _changed_windows(configuration: Configuration) -> dict[str, ChangedWindows]:
 def _state_backend(configuration: Configuration) -> StateBackendPlugin:
     name = configuration.get(options.STATE_BACKEND)
     if name.lower() == DEFAULT_BACKEND:  # looking for plugins takes some 50 ms, and most programs need none
-        backend: StateBackendPlugin = HashMapBackend(DEFAULT_BACKEND)
+        backend: StateBackendPlugin = HASHMAP
     else:
         backend = STATE_BACKENDS.load(ROCKSDB_BACKEND if name.lower() == ROCKSDB_BACKEND else name)
+        backend = backend.configured(configuration)
     if backend.name != ROCKSDB_BACKEND:
         for option in filter(lambda option: configuration.contains_key(option.key), ROCKSDB_OPTIONS):
             warn_caller(f"{option.key} has no effect: the state backend is {backend.name!r}")
-    return backend.configured(configuration)
+    return backend
 
 
 def blob_of(
@@ -378,7 +379,16 @@ def blob_of(
     Raises:
         InvalidProgramError: when something of the program cannot be pickled.
     """
-    return SerializedJob(pickled(plan), storage, dependencies, dict(storage_options), logs)
+    return SerializedJob(
+        plan=pickled(plan),
+        name=plan.name,
+        parallelism=tuple(stage.parallelism for stage in plan.stages),
+        fresh_instances=plan.settings.fresh_instances,
+        storage=storage,
+        dependencies=dependencies,
+        storage_options=dict(storage_options),
+        logs=logs,
+    )
 
 
 def open_store(configuration: Configuration) -> CheckpointStore | TemporaryStore:

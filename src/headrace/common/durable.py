@@ -196,12 +196,6 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def sync_folders(folders: Iterable[Path]) -> None:
-    """Make the names in some folders durable, each once."""
-    for folder in sorted(set(folders)):
-        sync_folder(folder)
-
-
 def target_of_temporary(name: str) -> str | None:
     """The name that a file was to get which :func:`write_file` or :func:`create_exclusively` has not finished.
 

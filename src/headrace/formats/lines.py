@@ -6,7 +6,7 @@ import io
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -362,6 +362,9 @@ class LineFormat(FileFormat[T_co]):
         charset: how characters are encoded.
         max_line_bytes: a longer line is a bad record.
 
+    Attributes:
+        charset: Python's own name of the encoding.
+
     Raises:
         ConfigurationError: when the charset is unknown.
     """
@@ -373,7 +376,7 @@ class LineFormat(FileFormat[T_co]):
     """What ends a line; anything but newlines keeps files from being cut."""
 
     def __init__(self, charset: str = "UTF-8", max_line_bytes: int = DEFAULT_MAX_LINE_BYTES) -> None:
-        self._charset = normal_charset(charset)
+        self.charset = normal_charset(charset)
         self._max_line_bytes = max_line_bytes
 
     @abstractmethod
@@ -400,7 +403,7 @@ class LineFormat(FileFormat[T_co]):
         return ""
 
     def extent(self, file: InputFile) -> FileExtent:
-        with self._open(file) as stream:
+        with open_stream(file, self.charset) as stream:
             try:
                 sample = stream.read(_SAMPLE_BYTES)
             except CorruptFileError:  # whoever reads it comes to it, and tells
@@ -428,15 +431,12 @@ class LineFormat(FileFormat[T_co]):
         return self._all_blocks(part.file)
 
     def _all_blocks(self, file: InputFile) -> Iterator[Block]:
-        with self._open(file) as stream:
+        with open_stream(file, self.charset) as stream:
             yield from stream_blocks(stream, self.boundary, self._max_line_bytes)
-
-    def _open(self, file: InputFile) -> AbstractContextManager[ByteStream]:
-        return open_stream(file, self._charset)
 
     def extent_is_whole(self, path: str) -> bool:
         """Tell whether the file can only be read from its beginning to its end."""
-        safe = type(self.boundary) is Newlines and is_line_safe(self._charset)
+        safe = type(self.boundary) is Newlines and is_line_safe(self.charset)
         return compression_of(path) is not None or not safe
 
     def _header(self, file: InputFile, first: Block) -> bytes:
@@ -447,7 +447,7 @@ class LineFormat(FileFormat[T_co]):
 
     def to_utf8(self, data: bytes) -> bytes:
         """Lines of a block in UTF-8, which they are where the charset is not :func:`is_line_safe`."""
-        charset = self._charset
+        charset = self.charset
         return data if charset == "utf-8" or not is_line_safe(charset) else data.decode(charset).encode()
 
 
@@ -505,7 +505,7 @@ class _LineReader:
 
     def _line_at(self, offset: int) -> int:
         """The number of the line that begins at an offset, which never falls; counted for bad lines alone."""
-        with self._format._open(self._file) as stream:
+        with open_stream(self._file, self._format.charset) as stream:
             if not isinstance(stream, io.FileIO):
                 return 1 + _newlines(stream, offset)
             stream.seek(self._counted)

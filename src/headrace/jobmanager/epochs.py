@@ -59,11 +59,6 @@ class JobServices:
     clock: Clock
     cancelled: threading.Event
 
-    @property
-    def plan(self) -> JobPlan:
-        """The job's plan."""
-        return self.planned.plan
-
     def now(self) -> int:
         """The clock's reading in milliseconds; never earlier than what a manifest knows."""
         return max(self.clock.now(), self.checkpoints.known().processing_time)
@@ -96,12 +91,12 @@ class EpochPlanner:
 
     def __init__(self, job: JobServices, sources: Sequence[SourceCoordinator]) -> None:
         self._job = job
-        self._plan = job.plan
+        self._plan = job.planned.plan
         self._sources = sources
         self._previous = _NO_EPOCH
         alignments = {uid: way for source in sources for uid, way in source.alignments.items()}
         self._aligner = WatermarkAligner(alignments) if alignments else None
-        self._waits_for = sources_to_wait_for(job.plan) if job.plan.settings.is_batch else {}
+        self._waits_for = sources_to_wait_for(self._plan) if self._plan.settings.is_batch else {}
 
     def plan(self, *, force: bool = False) -> EpochPlan | None:
         """The next epoch; None when nothing could come of it, unless ``force`` wants it all the same."""
@@ -378,7 +373,7 @@ class JobExecution:
         storage_options = job.planned.blob.storage_options
         with ExitStack() as failed:
             self.sources: list[SourceCoordinator] = []
-            for source in restore_sources(job.plan, manifest, job.store, storage_options, job.now()):
+            for source in restore_sources(job.planned.plan, manifest, job.store, storage_options, job.now()):
                 self.sources.append(source)
                 failed.callback(source.enumerator.close)
             committers = {}
@@ -420,9 +415,9 @@ class JobExecution:
         job, started = self.job, time.monotonic()
         reports = run_epoch(job, planned)
         raise_reported(reports)
-        check_broadcast_state(job.plan, reports)
+        check_broadcast_state(job.planned.plan, reports)
         ran = time.monotonic()
-        read = records_read(job.plan, reports)
+        read = records_read(job.planned.plan, reports)
         manifest = self._checkpoint(planned, reports)
         done = time.monotonic()
         self.measured = self.measured.after(reports, job.now())
@@ -469,7 +464,7 @@ class JobExecution:
         waiting = {uid for split in splits for uid in split.watermarks}
         going_on = {uid for source in self.sources if not source.enumerator.is_complete() for uid in source.timestamps}
         made = {uid for source in self.sources for uid in source.timestamps}
-        return WatermarkProgress(self.job.plan, manifest, splits, frozenset(made - waiting - going_on))
+        return WatermarkProgress(self.job.planned.plan, manifest, splits, frozenset(made - waiting - going_on))
 
     def _checkpoint(self, planned: EpochPlan, reports: list[TaskReport]) -> Manifest:
         """The first phase is over: the manifest is the one commit point; then the second phase begins."""
@@ -487,7 +482,7 @@ class JobExecution:
         )
         manifest = next_manifest(
             before,
-            job.plan,
+            job.planned.plan,
             context,
             reports,
             sources={source.planned.uid: source.snapshot() for source in self.sources},

@@ -301,7 +301,7 @@ def _begun(
             metadata = replace(metadata, directory=str(job.store.storage), pin=name)
             return _RunningSavepoint(name, folder, metadata, outcome, status, completed=completed)
         refs = list(manifest.versions())
-        backend = job.plan.settings.state_backend
+        backend = job.planned.plan.settings.state_backend
         export = partial(export_version, backend, job.store.state, folder, manifest.processing_time)
         folder.create(IN_PROGRESS, str(job.store.storage).encode())
         tables = job.runtime.run_background(export, refs, gives_way=True) if refs else None

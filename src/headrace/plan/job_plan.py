@@ -17,9 +17,9 @@ from headrace.operators.broadcast import BROADCAST
 from headrace.operators.checkpointed import CheckpointedFunction
 from headrace.operators.user_code import OperatorPlace
 from headrace.operators.window.stored_windows import BootstrapWindowOperator
-from headrace.state.backend import DEFAULT_BACKEND, StateBackendPlugin
+from headrace.state.backend import StateBackendPlugin
 from headrace.state.evolution import RenamedFields
-from headrace.state.hashmap_backend import HashMapBackend
+from headrace.state.hashmap_backend import HASHMAP
 from headrace.state.protocols import StateKind, StateKinds
 from headrace.time.watermark_strategy import WatermarkStrategy
 from headrace.windowing.definition import ChangedWindows
@@ -76,6 +76,7 @@ class PlannedOperator:
         objects: the user's own objects among its functions.
         checkpointed: those of them that keep state of the subtask.
         state_kinds: the kinds of state that it may hold: its own, and those of its functions.
+        renamed_fields: which fields of the records that it keeps have other names than in what is stored, and where.
     """
 
     node: Node
@@ -90,6 +91,7 @@ class PlannedOperator:
     objects: tuple[object, ...]
     checkpointed: tuple[CheckpointedFunction, ...]
     state_kinds: StateKinds
+    renamed_fields: RenamedFields
 
     @property
     def label(self) -> str:
@@ -100,11 +102,6 @@ class PlannedOperator:
     def shares_broadcast_state(self) -> bool:
         """Return whether its subtasks all get what their broadcast state is made of, so that they have it in common."""
         return StateKind.BROADCAST in self.node.spec.state_kinds
-
-    @property
-    def renamed_fields(self) -> RenamedFields:
-        """Return which fields of the records that it keeps have other names than in what is stored, and where."""
-        return self.node.spec.renamed_in_state(self.node.renamed_fields)
 
     @property
     def key(self) -> KeySelection:
@@ -178,7 +175,7 @@ class PlanSettings:
     parameters: Mapping[str, str] = field(default_factory=dict)
     fresh_instances: bool = False
     inline_threshold: int = CHECKPOINT_INLINE_THRESHOLD.default
-    state_backend: StateBackendPlugin = field(default_factory=lambda: HashMapBackend(DEFAULT_BACKEND))
+    state_backend: StateBackendPlugin = HASHMAP
     changed_windows: Mapping[str, ChangedWindows] = field(default_factory=dict)
 
 

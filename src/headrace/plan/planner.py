@@ -26,7 +26,7 @@ from headrace.connectors.source import Boundedness
 from headrace.graph import specs
 from headrace.graph.partitioning import FORWARD, ForwardByKey, Receivers
 from headrace.graph.process_specs import AsyncSpec, CoProcessSpec, KeyedProcessSpec, LookupSpec, ProcessSpec
-from headrace.graph.specs import InputSchema, SinkSpec, SourceSpec, TimestampsSpec
+from headrace.graph.specs import InputSchema, OperatorSpec, SinkSpec, SourceSpec, TimestampsSpec
 from headrace.graph.stream_graph import Edge, Node, StreamGraph
 from headrace.graph.window_specs import (
     AggregatedWindowSpec,
@@ -186,9 +186,7 @@ def mode_of(graph: StreamGraph, mode: RuntimeExecutionMode) -> tuple[bool, str]:
     Raises:
         InvalidProgramError: when it has to, and a source has no end.
     """
-    described = ((node, node.spec) for node in graph)
-    sources = [(node, spec.source) for node, spec in described if isinstance(spec, SourceSpec)]
-    endless = next((node for node, source in sources if source.boundedness is not Boundedness.BOUNDED), None)
+    endless = next((node for node in graph if _is_unbounded(node.spec)), None)
     if mode is RuntimeExecutionMode.AUTOMATIC:
         reason = "all sources are bounded" if endless is None else f"source {endless.name!r} is unbounded"
         return endless is None, f"AUTOMATIC: {reason}"
@@ -198,6 +196,10 @@ def mode_of(graph: StreamGraph, mode: RuntimeExecutionMode) -> tuple[bool, str]:
             "RuntimeExecutionMode.AUTOMATIC or STREAMING"
         )
     return mode is RuntimeExecutionMode.BATCH, ""
+
+
+def _is_unbounded(spec: OperatorSpec) -> bool:
+    return isinstance(spec, SourceSpec) and spec.source.boundedness is not Boundedness.BOUNDED
 
 
 def check_clock(graph: StreamGraph) -> None:
@@ -471,6 +473,7 @@ def _stages(graph: StreamGraph, stage_of: Mapping[int, int], explicit: Collectio
             objects=tuple(objects),
             checkpointed=functions,
             state_kinds=node.spec.state_kinds | (WITHOUT_KEYS if functions else NO_STATE),
+            renamed_fields=node.spec.renamed_in_state(node.renamed_fields),
         )
         stages[planned.stage].append(planned)
     return tuple(_stage(index, tuple(operators)) for index, operators in enumerate(stages))

@@ -1,7 +1,8 @@
 """How windows are computed: column by column where the results are the same, record by record otherwise, and why."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from headrace.graph.specs import OperatorSpec
@@ -41,12 +42,6 @@ from headrace.windowing.triggers import (
 
 Assigner = WindowAssigner
 
-Obstacle = tuple[str, Callable[[WindowDefinition], bool]]
-"""Something that a faster operator, or a faster way of the same one, cannot do, and whether windows have it.
-
-The text may name parts of the window.
-"""
-
 BY_RECORDS: Final = "record by record"
 BY_COLUMNS: Final = "columnar"
 
@@ -54,23 +49,10 @@ _LONGEST_INTERVAL: Final = 1 << 62
 """No window is longer: what is shown at longer intervals is shown at the same times."""
 
 
-def _is_of_sessions(assigner: Assigner) -> bool:
-    """Whether windows are sessions of event time with one gap for all records."""
-    return type(assigner) is EventTimeSessionWindows
-
-
-def _is_of_the_clock(assigner: Assigner) -> bool:
-    return isinstance(assigner, ProcessingTimeAssigner)
-
-
-def _is_staggered(assigner: Assigner) -> bool:
-    return isinstance(assigner, TumblingProcessingTimeWindows) and assigner.stagger is not WindowStagger.ALIGNED
-
-
 def _as_arithmetic(assigner: Assigner) -> ColumnarWindows | None:
     """The windows as arithmetic; None where only the assigner knows which there are."""
     if isinstance(assigner, EventTimeSessionWindows):
-        return SessionGap(assigner.session_gap) if _is_of_sessions(assigner) else None
+        return SessionGap(assigner.session_gap) if type(assigner) is EventTimeSessionWindows else None
     if type(assigner) is CountTumblingWindowAssigner:
         return CountPanes(assigner.window_size, assigner.window_size)
     if type(assigner) is CountSlidingWindowAssigner:
@@ -84,7 +66,7 @@ def _own_trigger(assigner: Assigner) -> Trigger:
         return CountTrigger(assigner.window_size)
     if isinstance(assigner, GlobalWindows):
         return EndOfStreamTrigger()
-    return ProcessingTimeTrigger() if _is_of_the_clock(assigner) else EventTimeTrigger()
+    return ProcessingTimeTrigger() if isinstance(assigner, ProcessingTimeAssigner) else EventTimeTrigger()
 
 
 def _interval(windows: WindowDefinition) -> FiringInterval | None:
@@ -99,41 +81,43 @@ def _interval(windows: WindowDefinition) -> FiringInterval | None:
     return None
 
 
-def _has_columnar_trigger(windows: WindowDefinition) -> bool:
-    return windows.plain_trigger == _own_trigger(windows.assigner) or _interval(windows) is not None
+def _obstacles(windows: WindowDefinition) -> Iterator[str]:
+    """Why built-in aggregates are computed record by record; the first is told."""
+    assigner, trigger = windows.assigner, windows.plain_trigger
+    are_sessions = type(assigner) is EventTimeSessionWindows  # of event time, with one gap for all records
+    if windows.evictor is not None:
+        yield "an evictor looks at every record"
+    if isinstance(assigner, MergingWindowAssigner) and not are_sessions:
+        yield "windows merge"
+    if isinstance(assigner, TumblingProcessingTimeWindows) and assigner.stagger is not WindowStagger.ALIGNED:
+        yield "windows are staggered"
+    if trigger == NeverTrigger():
+        yield "windows never fire"
+    if _as_arithmetic(assigner) is None:
+        yield f"custom assigner {type(assigner).__name__}"
+    if trigger != _own_trigger(assigner) and _interval(windows) is None:
+        yield f"custom trigger {type(trigger).__name__}"
+    if are_sessions and windows.allowed_lateness > 0 and windows.applied_mode.retracts:
+        yield "sessions that stay for late records take results back"
 
 
-def _merges_otherwise(windows: WindowDefinition) -> bool:
-    return isinstance(windows.assigner, MergingWindowAssigner) and not _is_of_sessions(windows.assigner)
+def _reasons_to_ask(windows: WindowDefinition) -> Iterator[str]:
+    """Why the trigger is asked about each record of windows with a function of the program, not just at their ends."""
+    if windows.evictor is not None:
+        yield "an evictor looks at every record"
+    if windows.accumulation_mode.retracts:
+        yield "results are taken back"
+    if isinstance(windows.assigner, MergingWindowAssigner):
+        yield "windows merge"
+    if windows.assigner.aligned is None:
+        yield f"windows of {type(windows.assigner).__name__}"
+    if not windows.plain_trigger.fires_only_at_end:
+        yield f"custom trigger {type(windows.plain_trigger).__name__}"
+    if not windows.applied_trigger.fires_only_at_end:
+        yield "what was shown is dropped"
 
-
-def _retracts_late_sessions(windows: WindowDefinition) -> bool:
-    is_of_sessions = _is_of_sessions(windows.assigner)
-    return is_of_sessions and windows.allowed_lateness > 0 and windows.applied_mode.retracts
-
-
-_OBSTACLES: Final[Sequence[Obstacle]] = (
-    ("an evictor looks at every record", lambda windows: windows.evictor is not None),
-    ("windows merge", _merges_otherwise),
-    ("windows are staggered", lambda windows: _is_staggered(windows.assigner)),
-    ("windows never fire", lambda windows: windows.plain_trigger == NeverTrigger()),
-    ("custom assigner {assigner}", lambda windows: _as_arithmetic(windows.assigner) is None),
-    ("custom trigger {trigger}", lambda windows: not _has_columnar_trigger(windows)),
-    ("sessions that stay for late records take results back", _retracts_late_sessions),
-)
-"""Why built-in aggregates are computed record by record; the first that is met is told."""
 
 _FUNCTION: Final = "a function of the program"
-
-_WHY_ASKED: Final[Sequence[Obstacle]] = (
-    ("an evictor looks at every record", lambda windows: windows.evictor is not None),
-    ("results are taken back", lambda windows: windows.accumulation_mode.retracts),
-    ("windows merge", lambda windows: isinstance(windows.assigner, MergingWindowAssigner)),
-    ("windows of {assigner}", lambda windows: windows.assigner.aligned is None),
-    ("custom trigger {trigger}", lambda windows: not windows.plain_trigger.fires_only_at_end),
-    ("what was shown is dropped", lambda windows: not windows.applied_trigger.fires_only_at_end),
-)
-"""Why the trigger is asked about each record of windows with a function of the program; else it fires at their ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,11 +146,11 @@ def path_of(spec: OperatorSpec) -> WindowPath | None:
     if isinstance(spec, CoGroupSpec) and spec.columns:
         return WindowPath(BY_COLUMNS)
     if isinstance(spec, RowWindowSpec):
-        return WindowPath(BY_RECORDS, "; ".join(filter(None, (_FUNCTION, _first_met(_WHY_ASKED, spec.definition)))))
+        return WindowPath(BY_RECORDS, "; ".join([_FUNCTION, *islice(_reasons_to_ask(spec.definition), 1)]))
     if not isinstance(spec, AggregatedWindowSpec):
         return None
-    met = _first_met(_OBSTACLES, spec.definition)
-    return WindowPath(BY_COLUMNS) if met is None else WindowPath(BY_RECORDS, met)
+    obstacle = next(_obstacles(spec.definition), None)
+    return WindowPath(BY_COLUMNS) if obstacle is None else WindowPath(BY_RECORDS, obstacle)
 
 
 def is_join(spec: OperatorSpec) -> bool:
@@ -178,12 +162,6 @@ def spills(spec: OperatorSpec) -> bool:
     """Whether what an operator holds of an epoch goes to the machine's own disk when it is much."""
     is_at_end = isinstance(spec, CoGroupSpec) and spec.definition.fixed_windows is not None
     return is_at_end or isinstance(spec, IntervalJoinSpec)
-
-
-def _first_met(obstacles: Iterable[Obstacle], windows: WindowDefinition) -> str | None:
-    met = next((text for text, is_met in obstacles if is_met(windows)), None)
-    parts = {"assigner": type(windows.assigner).__name__, "trigger": type(windows.plain_trigger).__name__}
-    return None if met is None else met.format(**parts)
 
 
 def columnar_spec(spec: AggregatedWindowSpec) -> ColumnarWindowSpec | None:

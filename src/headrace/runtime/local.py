@@ -16,7 +16,6 @@ from headrace.common.logs import get_logger
 from headrace.common.pickling import pickle_by_value
 from headrace.exchange.envelope import Envelope, EnvelopeKind, sort_key
 from headrace.operators.user_code import EpochCancelledError, InterruptibleRun
-from headrace.plan.job_plan import JobPlan
 from headrace.runtime.task.background import attempt
 from headrace.runtime.task.dependencies import NOTHING, JobDependencies, enter, entries_of, held_on_path, unpack
 from headrace.runtime.task.messages import EpochContext, SerializedJob, TaskReport
@@ -88,7 +87,6 @@ class LocalRuntime:
 
     def __init__(self) -> None:
         self._runner: TaskRunner | None = None
-        self._parallelism: list[int] = []
         self._unpacked: TemporaryFolder | None = None
         self._brought = ExitStack()
         self._works_in: str | None = None
@@ -100,8 +98,6 @@ class LocalRuntime:
         """Get ready for a job, or for another plan of it."""
         self.close()
         self._unpack(blob.dependencies)
-        plan: JobPlan = pickle.loads(blob.plan)
-        self._parallelism = [stage.parallelism for stage in plan.stages]
         self._runner = TaskRunner(blob)
 
     def run_epoch(self, context: EpochContext) -> list[TaskReport]:
@@ -119,10 +115,10 @@ class LocalRuntime:
 
     def _run(self, runner: TaskRunner, context: EpochContext) -> list[TaskReport]:
         envelopes: list[Envelope] = []
-        for subtask in range(self._parallelism[0]):
+        for subtask in range(runner.blob.parallelism[0]):
             envelopes.extend(runner.run_source_task(subtask, context))
-        for stage in range(1, len(self._parallelism)):
-            envelopes = self._run_stage(stage, envelopes)
+        for stage in range(1, len(runner.blob.parallelism)):
+            envelopes = _run_stage(runner, stage, envelopes)
         return [pickle.loads(envelope.payload) for envelope in envelopes if envelope.kind == EnvelopeKind.REPORT]
 
     def slots(self) -> int:
@@ -177,12 +173,12 @@ class LocalRuntime:
         with _WORKING_DIRECTORY.used(self._works_in, self._given_up) as is_theirs, working_with(self._files):
             yield is_theirs
 
-    def _run_stage(self, stage: int, envelopes: Iterable[Envelope]) -> list[Envelope]:
-        assert self._runner is not None
-        tasks: list[list[Envelope]] = [[] for _ in range(self._parallelism[stage])]
-        for envelope in envelopes:
-            tasks[envelope.partition % len(tasks)].append(envelope)
-        produced: list[Envelope] = []
-        for task in tasks:
-            produced.extend(self._runner.run_stage_task(stage, sorted(task, key=sort_key)))
-        return produced
+
+def _run_stage(runner: TaskRunner, stage: int, envelopes: Iterable[Envelope]) -> list[Envelope]:
+    tasks: list[list[Envelope]] = [[] for _ in range(runner.blob.parallelism[stage])]
+    for envelope in envelopes:
+        tasks[envelope.partition % len(tasks)].append(envelope)
+    produced: list[Envelope] = []
+    for task in tasks:
+        produced.extend(runner.run_stage_task(stage, sorted(task, key=sort_key)))
+    return produced

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
+from typing import Final
 
 import pyarrow as pa
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, StateError
-from headrace.state.backend import StateBackendPlugin, StateOwner
+from headrace.state.backend import DEFAULT_BACKEND, StateBackendPlugin, StateOwner
 from headrace.state.compaction import CompactionResult, CompactionTask, adopt, plan_compaction, run_compaction
 from headrace.state.exported_tables import ExportedTable, Importer, exported
 from headrace.state.keyed.backend import KeyedStateBackend
@@ -143,7 +145,7 @@ class HashMapOperatorStates:
 
     def earliest_processing_time(self) -> int | None:
         """When the earliest timer in processing time is due (or earlier); None when there is none."""
-        if self._timers is None and (self._codec is None or not self._store(store_of_timers(PROCESSING)).runs):
+        if self._timers is None and (self._codec is None or not self._store(_PROCESSING_TIMERS).runs):
             return None
         return self.timers.earliest_processing_time()
 
@@ -174,6 +176,8 @@ class HashMapOperatorStates:
 
 
 _NO_HASHES: HashRange = (0, 0)
+
+_PROCESSING_TIMERS: Final = store_of_timers(PROCESSING)
 
 
 class HashMapTaskStates:
@@ -264,10 +268,10 @@ class HashMapTaskStates:
             is_restored = owner.before is not None
             state = HashMapOperatorStates(
                 uid,
-                lambda name: self.store(uid, name),
+                partial(self.store, uid),
                 owner.kinds,
                 is_restored=is_restored,
-                stored=lambda: self._stored(uid),
+                stored=partial(self._stored, uid),
             )
             self._operators[uid] = state
         return state
@@ -528,3 +532,6 @@ class HashMapBackend(StateBackendPlugin):
 
     def run_compaction(self, storage: Folder, work: CompactionTask) -> CompactionResult:
         return run_compaction(storage, work)
+
+
+HASHMAP: Final = HashMapBackend(DEFAULT_BACKEND)

@@ -162,17 +162,24 @@ class SharedName(_FileName):
 
 
 class ImageWriter:
-    """Collects what a state file consists of. The same sections and index always make the same bytes."""
+    """Collects what a state file consists of. The same sections and index always make the same bytes.
+
+    Attributes:
+        size: bytes so far.
+        digest: that of the index, once it is finished.
+    """
+
+    digest: str
 
     def __init__(self) -> None:
         self._chunks: list[bytes | pa.Buffer] = [MAGIC]
-        self._size = len(MAGIC)
+        self.size = len(MAGIC)
 
     def add(self, section: Section) -> int:
         """Appends a section; returns where it begins."""
-        padding = -self._size % ALIGNMENT
+        padding = -self.size % ALIGNMENT
         self._append(b"\0" * padding)
-        start = self._size
+        start = self.size
         for piece in section.encoded():
             self._append(piece)
         return start
@@ -181,18 +188,13 @@ class ImageWriter:
         """Appends index and trailer; returns all pieces of the file."""
         data = json.dumps(index, sort_keys=True, separators=(",", ":")).encode()
         self._append(data)
-        self._append(_TRAILER.pack(len(data), crc32(data), self._size, MAGIC))
+        self._append(_TRAILER.pack(len(data), crc32(data), self.size, MAGIC))
         self.digest = _digest(data)
         return self._chunks
 
-    @property
-    def size(self) -> int:
-        """Bytes so far."""
-        return self._size
-
     def _append(self, chunk: bytes | pa.Buffer) -> None:
         self._chunks.append(chunk)
-        self._size += len(chunk) if isinstance(chunk, bytes) else chunk.size
+        self.size += len(chunk) if isinstance(chunk, bytes) else chunk.size
 
 
 def read_index(file: MappedFile, ref: VersionRef) -> dict[str, Any]:

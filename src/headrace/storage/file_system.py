@@ -30,7 +30,7 @@ from headrace.common.durable import (
     make_folder,
     move,
     remove,
-    sync_folders,
+    sync_folder,
     write_file,
 )
 
@@ -437,7 +437,8 @@ class PosixFileSystem(FileSystem):
         return True
 
     def make_durable(self, paths: Iterable[str]) -> None:
-        sync_folders(Path(path).parent for path in paths)
+        for folder in sorted({Path(path).parent for path in paths}):
+            sync_folder(folder)
 
     def remove(self, path: str) -> bool:
         return remove(Path(path))

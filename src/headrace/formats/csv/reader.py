@@ -126,7 +126,7 @@ class CsvReaderFormat(LineFormat[T_co]):
 
     def decoder(self, path: str, header: bytes) -> LineDecoder:
         names = [column.name for column in self._schema.columns]
-        found = self._names_of(path, header) if self._schema.header and header else names
+        found = self._names_in(header, names, path) if self._schema.header and header else names
         return CsvDecoder(self._schema, found, self.boundary if self._multiline else None).lines
 
     def hint_at_first_line(self, line: bytes) -> str:
@@ -137,10 +137,9 @@ class CsvReaderFormat(LineFormat[T_co]):
             return ""
         return ", which seems to name the columns: then say header=True, or set_use_header() where a schema is built"
 
-    def _names_of(self, path: str, header: bytes) -> list[str]:
-        """The names of a file's columns, by its first line or by the schema."""
+    def _names_in(self, header: bytes, names: list[str], path: str) -> list[str]:
+        """The names of a file's columns, by its first line or by the schema, whose names are ``names``."""
         found = _cells(header, self._schema)
-        names = [column.name for column in self._schema.columns]
         if self._schema.strict_headers and found != names:
             raise CorruptFileError(f"{shown(path)}:1: the header has the columns {found}, not {names}")
         if not self._schema.reorder:
@@ -387,7 +386,7 @@ class CsvDecoder:
 
     def _typed(self, array: pa.Array, column: CsvColumn) -> pa.Array:
         """A column under its type: Arrow has read it so, or its texts."""
-        if column.kind == Types.STRING() or array.type != pa.string():
+        if column.kind in _TEXTS or array.type != pa.string():
             return array
         try:
             if isinstance(column.kind, SequenceTypeInfo):

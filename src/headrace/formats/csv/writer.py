@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,6 +27,8 @@ from headrace.formats.file_format import (
     whole_number_text,
 )
 from headrace.formats.lines import BOM
+
+_BIG_INT: Final = Types.BIG_INT()
 
 
 class CsvEncoder(BatchEncoder):
@@ -56,10 +58,10 @@ class CsvEncoder(BatchEncoder):
     ) -> None:
         self._schema = schema
         self._header = header or (schema is not None and schema.header)
-        self._characters = {"delimiter": delimiter, "quote": quote, "null_value": null_value}
+        self._characters = delimiter, quote, null_value
 
     def validate(self, input_type: TypeInformation) -> None:
-        fields = CsvSchema.of(input_type, **self._characters)
+        fields = _schema_of(input_type, *self._characters)
         if self._schema is not None and len(self._schema) != len(fields):
             raise InvalidTypeError(f"the CSV schema has {len(self._schema)} columns, but the records are {input_type}")
 
@@ -74,7 +76,12 @@ class CsvEncoder(BatchEncoder):
         return bytes_of(csv_texts(batch.columns, self._schema_for(batch.type)))
 
     def _schema_for(self, kind: TypeInformation) -> CsvSchema:
-        return CsvSchema.of(kind, **self._characters) if self._schema is None else self._schema
+        return _schema_of(kind, *self._characters) if self._schema is None else self._schema
+
+
+@lru_cache(maxsize=1024)  # it is asked for each batch
+def _schema_of(kind: TypeInformation, delimiter: str, quote: str | None, null_value: str | None) -> CsvSchema:
+    return CsvSchema.of(kind, delimiter=delimiter, quote=quote, null_value=null_value)
 
 
 def csv_texts(batch: pa.RecordBatch, schema: CsvSchema) -> pa.Array:
@@ -103,7 +110,7 @@ def _list_text(column: pa.Array, kind: SequenceTypeInfo, separator: str) -> pa.A
 
 def _text(column: pa.Array, kind: TypeInformation) -> pa.Array:
     """The values of a column of simple values as strings; bytes are Base64, as in Flink."""
-    if kind == Types.BIG_INT():
+    if kind == _BIG_INT:
         return whole_number_text(column)
     if not pa.types.is_binary(column.type):
         return simple_text(column)

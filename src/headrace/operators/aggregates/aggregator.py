@@ -390,7 +390,7 @@ class AggregatorList:
         """What the aggregators look at, each once."""
         return tuple(dict.fromkeys(source for aggregator in self.aggregators for source in aggregator.inputs))
 
-    @property
+    @cached_property
     def are_scatterable(self) -> bool:
         """Whether all of them are: see :class:`Aggregator`."""
         return all(aggregator.is_scatterable for aggregator in self.aggregators)
@@ -409,10 +409,10 @@ class AggregatorList:
 
     def _split(self, columns: Sequence[pa.Array]) -> list[list[pa.Array]]:
         """The columns of each aggregator."""
-        return [list(columns[start:stop]) for start, stop in self._bounds]
+        return [list(columns[start:stop]) for start, stop in self.bounds]
 
     @cached_property
-    def _bounds(self) -> list[tuple[int, int]]:
+    def bounds(self) -> list[tuple[int, int]]:
         """Where the columns of each aggregator begin and end."""
         return list(pairwise([0, *accumulate(len(aggregator.fields) for aggregator in self.aggregators)]))
 

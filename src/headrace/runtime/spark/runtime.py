@@ -20,7 +20,6 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from headrace.common.errors import JobExecutionError
 from headrace.common.pickling import pickle_by_value
 from headrace.exchange.envelope import SCHEMA, SORT_COLUMNS, EnvelopeKind
-from headrace.plan.job_plan import JobPlan
 from headrace.runtime.spark.background_process import BackgroundProcess
 from headrace.runtime.spark.executors import ask_workers, check_directory, check_versions, remove_probes
 from headrace.runtime.spark.faults import SPARK_ERRORS, failure
@@ -80,7 +79,7 @@ class SparkRuntime:
         self._background = ThreadPoolExecutor(_BACKGROUND_QUERIES, "headrace-background")
         self._beside = self._process_beside()
         self._cleaning = ThreadPoolExecutor(1, "headrace-cleaning")
-        self._parallelism: list[int] = []
+        self._parallelism: tuple[int, ...] = ()
         self._is_started = False
         self._big_job: tuple[str, bytes] | None = None  # its file, and what is in it
         self._payloads: str | None = None
@@ -98,8 +97,7 @@ class SparkRuntime:
         """
         for archive in blob.dependencies.all():
             self._session.sparkContext.addArchive(f"{archive.path}#{archive.name}")
-        plan: JobPlan = pickle.loads(blob.plan)
-        self._parallelism = [stage.parallelism for stage in plan.stages]
+        self._parallelism = blob.parallelism
         self._prepared = None  # of another plan of the job; what work beside the epochs has of that stays until the end
         if not self._is_started:
             self._files = ShippedFiles(blob.shipped)
@@ -200,7 +198,15 @@ class SparkRuntime:
         # Tasks on this machine find the program's modules where it does; others get only what it names
         dependencies = replace(blob.dependencies, path=own_path()) if self._tasks_run_here else blob.dependencies
         storage_options = options_for_tasks(blob.storage_options)
-        content = pickle.dumps((blob.plan, dependencies, blob.logs), protocol=5)
+        told = {
+            "plan": blob.plan,
+            "name": blob.name,
+            "parallelism": blob.parallelism,
+            "fresh_instances": blob.fresh_instances,
+            "dependencies": dependencies,
+            "logs": blob.logs,
+        }
+        content = pickle.dumps(told, protocol=5)
         digest = hashlib.sha256(content + pickle.dumps(blob.storage, protocol=5)).hexdigest()
         if len(content) <= INLINE_JOB_BYTES:
             return ShippedJob(digest, blob.storage, storage_options, content, self._payloads)

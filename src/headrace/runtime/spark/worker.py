@@ -62,7 +62,7 @@ class ShippedJob:
         digest: tells the job from all others.
         storage: where its state is, and what is shipped to its tasks.
         storage_options: how its sources and sinks reach object stores.
-        content: the pickled plan, dependencies and settings of logs, or the name of the shipped file in which they lie.
+        content: all else that is told of the job, pickled, or the name of the shipped file in which it lies.
         payloads: the folder through which tasks hand large payloads to each other; None where these go by Spark.
 
     Attributes:
@@ -102,7 +102,7 @@ class ShippedJob:
             runner = TaskRunner(blob)
             _long_lived.expect_imports()
         _long_lived.freeze()
-        logging_from_now_on(LogFields(runner.job))
+        logging_from_now_on(LogFields(runner.blob.name))
         _runners[self._digest] = runner
         while len(_runners) > _KEPT_RUNNERS:
             _runners.pop(next(iter(_runners))).close()
@@ -112,8 +112,8 @@ class ShippedJob:
         content = self._content
         if isinstance(content, str):
             content = read_job(shipped_in(self._storage), content)
-        plan, dependencies, logs = pickle.loads(content)
-        return SerializedJob(plan, self._storage, dependencies, self._storage_options, logs)
+        told = pickle.loads(content)
+        return SerializedJob(**told, storage=self._storage, storage_options=self._storage_options)
 
 
 def source_stage(job: ShippedJob, context_key: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

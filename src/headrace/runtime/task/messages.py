@@ -28,10 +28,16 @@ from headrace.storage.folder import Folder
 
 @dataclass(frozen=True, slots=True)
 class SerializedJob:
-    """A job as it travels to the tasks: constant for the job's life, so it is unpickled once in a worker.
+    """A job as it travels to the tasks: constant for the job's life.
+
+    The plan is unpickled for each chain of operators, which has functions of its own. So what else a process has to
+    know of it lies beside it.
 
     Attributes:
         plan: the pickled :class:`JobPlan`.
+        name: the job's name.
+        parallelism: how many tasks each stage has.
+        fresh_instances: as in :class:`~headrace.plan.job_plan.PlanSettings`.
         storage: where its state is, and what is shipped to its tasks.
         dependencies: what its functions need besides.
         storage_options: how its sources and sinks reach object stores; not shown, since there are secrets among them.
@@ -39,6 +45,9 @@ class SerializedJob:
     """
 
     plan: bytes
+    name: str
+    parallelism: tuple[int, ...]
+    fresh_instances: bool
     storage: Folder
     dependencies: JobDependencies = NOTHING
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -24,7 +24,6 @@ from headrace.exchange.envelope import ChannelStatus, Envelope, EnvelopeKind, su
 from headrace.exchange.receiver import ExchangeReceiver
 from headrace.operators.base import ProcessLocalCache
 from headrace.operators.user_code import EpochCancelledError, name_source, user_error
-from headrace.plan.job_plan import JobPlan
 from headrace.runtime.task.messages import (
     REPORTED,
     ChannelReport,
@@ -280,12 +279,10 @@ class ChainCache:
 
     Args:
         blob: the job.
-        keeps: whether chains are kept; else every epoch has new ones.
     """
 
-    def __init__(self, blob: SerializedJob, *, keeps: bool) -> None:
+    def __init__(self, blob: SerializedJob) -> None:
         self._blob = blob
-        self._keeps = keeps
         self._chains: dict[Task, tuple[OperatorChain, Mark]] = {}
         self._taken: set[OperatorChain] = set()
         self._caches: dict[Task, dict[str, dict[str, ProcessLocalCache]]] = {}
@@ -314,7 +311,7 @@ class ChainCache:
 
     def put_back(self, chain: OperatorChain, context: EpochContext) -> None:
         """Takes back a chain that has done an epoch; it is closed when there is nothing more for it to do."""
-        if self._keeps and not context.is_last:
+        if not (context.is_last or self._blob.fresh_instances):
             self._chains[chain.stage.index, chain.partition] = (
                 chain,
                 (context.job_id, context.generation, context.epoch),
@@ -372,16 +369,13 @@ class TaskRunner:
 
     Attributes:
         blob: as above.
-        job: the job's name.
     """
 
     def __init__(self, blob: SerializedJob) -> None:
         self.blob = blob
         self._state = blob.state
-        plan: JobPlan = pickle.loads(blob.plan)
-        self.job = plan.name
-        self._parallelism = [stage.parallelism for stage in plan.stages]
-        self._cache = ChainCache(blob, keeps=not plan.settings.fresh_instances)
+        self._parallelism = blob.parallelism
+        self._cache = ChainCache(blob)
 
     def run_source_task(self, subtask: int, context: EpochContext) -> Iterator[Envelope]:
         """One task of stage 0, which also hands its share of the later tasks what they start from.

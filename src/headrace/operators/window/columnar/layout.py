@@ -127,8 +127,10 @@ class ColumnarWindowLayout:
         return replace(self, aggregates=aggregates, renamed=renamed)
 
     def complete(self) -> "ColumnarWindowLayout":
-        """The same layout, which knows all its types and columns already and takes them along to tasks."""
-        _ = self.output_schema, self.state_schema
+        """The same layout, which knows already all that follows from it, and takes that along to tasks."""
+        aggregators = self.aggregators
+        _ = self.output_schema, self.state_schema, self.is_ordered
+        _ = aggregators.inputs, aggregators.bounds, aggregators.are_scatterable
         return self
 
     def named_now(self, about: dict[str, Any]) -> dict[str, Any]:
@@ -170,7 +172,7 @@ class ColumnarWindowLayout:
         """How many columns accumulators have."""
         return len(self.contents_type.field_names)
 
-    @property
+    @cached_property
     def is_ordered(self) -> bool:
         """Whether results depend on the order in which records come."""
         return any(aggregate.is_ordered for aggregate in self.aggregates)
