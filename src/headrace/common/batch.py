@@ -226,7 +226,7 @@ class Batch:
             self.type,
             self.timestamps[indices],
             self.watermarks[indices],
-            columns=None if columns is None else columns.take(_arrow_indices(indices)),
+            columns=None if columns is None else columns.take(pa.array(indices)),
             rows=None if rows is None else [rows[i] for i in indices.tolist()],
             kinds=None if kinds is None else _changes(kinds[indices]),
             ordinals=None if ordinals is None else ordinals[indices],
@@ -355,10 +355,6 @@ def _copies(rows: list[Any], copy: Callable[[Any], object]) -> list[Any]:
 def _changes(kinds: Kinds) -> Kinds | None:
     """The kinds where some records are no insertions, else None."""
     return kinds if kinds.any() else None
-
-
-def _arrow_indices(indices: npt.NDArray[np.integer[Any]]) -> pa.Array:
-    return pa.array(indices)
 
 
 def concat(batches: Sequence[Batch]) -> Batch:

@@ -24,7 +24,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from headrace.common.errors import InfrastructureError
 
@@ -49,28 +49,21 @@ class Permissions(enum.Enum):
         OWNER: the user alone.
         GROUP: the user's group too, for executors that run as somebody else.
         UMASK: whoever the process's umask lets.
+        of_files: the mode of a file; None for whatever the umask makes of it.
+        of_folders: the mode of a folder; None likewise.
     """
 
-    OWNER = "owner"
-    GROUP = "group"
-    UMASK = "umask"
+    of_files: int | None
+    of_folders: int | None
 
-    @property
-    def of_files(self) -> int | None:
-        """The mode of a file; None for whatever the umask makes of it."""
-        return _MODES[self][0]
+    OWNER = "owner", 0o600, 0o700
+    GROUP = "group", 0o660, 0o770
+    UMASK = "umask", None, None
 
-    @property
-    def of_folders(self) -> int | None:
-        """The mode of a folder; None for whatever the umask makes of it."""
-        return _MODES[self][1]
-
-
-_MODES: Final = {
-    Permissions.OWNER: (0o600, 0o700),
-    Permissions.GROUP: (0o660, 0o770),
-    Permissions.UMASK: (None, None),
-}
+    def __new__(cls, name: str, of_files: int | None, of_folders: int | None) -> Self:
+        made = object.__new__(cls)
+        made._value_, made.of_files, made.of_folders = name, of_files, of_folders
+        return made
 
 
 def write_file(
@@ -126,7 +119,7 @@ def append(path: Path, data: Buffer, at: int, *, durable: bool = False) -> None:
         try:
             _expect_size(descriptor, at, path)
             write_all(descriptor, data)
-            _expect_size(descriptor, at + _length(data), path)
+            _expect_size(descriptor, at + memoryview(data).nbytes, path)
             if durable:
                 os.fsync(descriptor)
         finally:
@@ -253,7 +246,7 @@ def _fill(descriptor: int, chunks: Iterable[Buffer], path: Path, *, durable: boo
     size = 0
     for chunk in chunks:
         write_all(descriptor, chunk)
-        size += _length(chunk)
+        size += memoryview(chunk).nbytes
     _expect_size(descriptor, size, path)
     if durable:
         os.fsync(descriptor)
@@ -297,10 +290,6 @@ def _expect_size(descriptor: int, size: int, path: Path) -> None:
     found = os.fstat(descriptor).st_size
     if found != size:
         raise OSError(errno.EIO, f"the file has {found} bytes after {size} were written", str(path))
-
-
-def _length(chunk: Buffer) -> int:
-    return memoryview(chunk).nbytes
 
 
 PREFIX: Final = "headrace-"

@@ -81,7 +81,7 @@ class CheckpointCoordinator:
         """
         found = self._found()
         if found is None:
-            if self._uids:
+            if self._uids.new_by_old:
                 raise ConfigurationError(_NOTHING_TO_MAP)
             self.newest = self._store.begin(self._first())
             if self.newest is not None:
@@ -115,7 +115,7 @@ class CheckpointCoordinator:
         Raises:
             SavepointError: naming the file, when one is missing or damaged.
         """
-        if found is not None and self._uids:
+        if found is not None and self._uids.new_by_old:
             self._map_uids(runtime)
         if self._start is None:
             return

@@ -449,7 +449,7 @@ class SavepointStart:
         if metadata.format == "canonical":
             return self._import(self._uids.metadata(metadata), manifest, plan, runtime, store)
         self._copy(metadata, manifest, store)
-        if not self._uids:
+        if not self._uids.new_by_old:
             return manifest
         return with_renamed_state(metadata.checkpoint, manifest, self._uids, plan, runtime, store)
 

@@ -108,11 +108,6 @@ class PlannedOperator:
         """Return how its records are keyed; some of them are."""
         return next(edge.key for edge in self.inputs if edge.key is not None)
 
-    @property
-    def output_type(self) -> TypeInformation:
-        """The type of its main output; it is no sink."""
-        return self.node.type_of(None)
-
     def create_operator(self, task: TaskParameters) -> Operator:
         """Creates the operator of one of its subtasks, which is not open."""
         node = self.node

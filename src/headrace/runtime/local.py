@@ -87,6 +87,7 @@ class LocalRuntime:
 
     def __init__(self) -> None:
         self._runner: TaskRunner | None = None
+        self._parallelism: tuple[int, ...] = ()
         self._unpacked: TemporaryFolder | None = None
         self._brought = ExitStack()
         self._works_in: str | None = None
@@ -98,6 +99,7 @@ class LocalRuntime:
         """Get ready for a job, or for another plan of it."""
         self.close()
         self._unpack(blob.dependencies)
+        self._parallelism = blob.parallelism
         self._runner = TaskRunner(blob)
 
     def run_epoch(self, context: EpochContext) -> list[TaskReport]:
@@ -115,10 +117,10 @@ class LocalRuntime:
 
     def _run(self, runner: TaskRunner, context: EpochContext) -> list[TaskReport]:
         envelopes: list[Envelope] = []
-        for subtask in range(runner.blob.parallelism[0]):
+        for subtask in range(self._parallelism[0]):
             envelopes.extend(runner.run_source_task(subtask, context))
-        for stage in range(1, len(runner.blob.parallelism)):
-            envelopes = _run_stage(runner, stage, envelopes)
+        for stage in range(1, len(self._parallelism)):
+            envelopes = self._run_stage(runner, stage, envelopes)
         return [pickle.loads(envelope.payload) for envelope in envelopes if envelope.kind == EnvelopeKind.REPORT]
 
     def slots(self) -> int:
@@ -173,12 +175,11 @@ class LocalRuntime:
         with _WORKING_DIRECTORY.used(self._works_in, self._given_up) as is_theirs, working_with(self._files):
             yield is_theirs
 
-
-def _run_stage(runner: TaskRunner, stage: int, envelopes: Iterable[Envelope]) -> list[Envelope]:
-    tasks: list[list[Envelope]] = [[] for _ in range(runner.blob.parallelism[stage])]
-    for envelope in envelopes:
-        tasks[envelope.partition % len(tasks)].append(envelope)
-    produced: list[Envelope] = []
-    for task in tasks:
-        produced.extend(runner.run_stage_task(stage, sorted(task, key=sort_key)))
-    return produced
+    def _run_stage(self, runner: TaskRunner, stage: int, envelopes: Iterable[Envelope]) -> list[Envelope]:
+        tasks: list[list[Envelope]] = [[] for _ in range(self._parallelism[stage])]
+        for envelope in envelopes:
+            tasks[envelope.partition % len(tasks)].append(envelope)
+        produced: list[Envelope] = []
+        for task in tasks:
+            produced.extend(runner.run_stage_task(stage, sorted(task, key=sort_key)))
+        return produced

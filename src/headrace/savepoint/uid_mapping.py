@@ -31,9 +31,6 @@ class UidMapping:
 
     new_by_old: Mapping[str, str]
 
-    def __bool__(self) -> bool:
-        return bool(self.new_by_old)
-
     def of(self, uid: str) -> str:
         """The uid that the program has for an old one."""
         return self.new_by_old.get(uid, uid)

@@ -200,7 +200,12 @@ class HashMapTaskStates:
         self._partition = partition
         self._owners = operators
         self._section_of = section_of
-        self._ranges = _ranges(operators, partition)
+        # The hashes that the partition owns of each operator that has so many subtasks and key groups.
+        self._ranges = {
+            uid: hash_bounds_of_partition(partition, owner.parallelism, owner.max_parallelism)
+            for uid, owner in operators.items()
+            if partition < owner.parallelism
+        }
         self._files = StateFiles(storage)
         self._stores: dict[StoreKey, RunStore] = {}
         self._operators: dict[str, HashMapOperatorStates] = {}
@@ -450,15 +455,6 @@ class HashMapTaskStates:
         for run in (run for store in self._stores.values() for run in store.runs) if surplus else ():
             if run.section.file in surplus:
                 run.section.let_go()
-
-
-def _ranges(operators: Mapping[str, StateOwner], partition: int) -> dict[str, HashRange]:
-    """The hashes that a partition owns of each operator that has so many subtasks and key groups."""
-    return {
-        uid: hash_bounds_of_partition(partition, owner.parallelism, owner.max_parallelism)
-        for uid, owner in operators.items()
-        if partition < owner.parallelism
-    }
 
 
 class HashMapBackend(StateBackendPlugin):

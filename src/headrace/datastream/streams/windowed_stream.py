@@ -59,15 +59,15 @@ class WindowsOfStream(Generic[T_co, K_co]):
 
     Args:
         keyed_stream: the keyed stream.
-        assigner: puts its records into windows.
+        window_assigner: puts its records into windows.
     """
 
-    def __init__(self, keyed_stream: KeyedStream[T_co, K_co], assigner: WindowAssigner) -> None:
-        if not isinstance(assigner, WindowAssigner):
+    def __init__(self, keyed_stream: KeyedStream[T_co, K_co], window_assigner: WindowAssigner) -> None:
+        if not isinstance(window_assigner, WindowAssigner):
             offered = "TumblingEventTimeWindows.of(...) or another WindowAssigner"
-            raise refused(f"window takes {offered}, not {assigner!r}", InvalidTypeError)
+            raise refused(f"window takes {offered}, not {window_assigner!r}", InvalidTypeError)
         self._keyed_stream = keyed_stream
-        self._assigner = assigner
+        self._assigner = window_assigner
         self._trigger: Trigger | None = None
         self._evictor: Evictor | None = None
         self._lateness = 0
@@ -340,9 +340,6 @@ class WindowedStream(WindowsOfOne[T_co, K_co], Generic[T_co, K_co, W_co]):
     """
 
     _function_kinds = (WindowFunction, ProcessWindowFunction)
-
-    def __init__(self, keyed_stream: KeyedStream[T_co, K_co], window_assigner: WindowAssigner[Any, W_co]) -> None:
-        super().__init__(keyed_stream, window_assigner)
 
     @overload
     def reduce(

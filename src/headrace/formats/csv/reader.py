@@ -233,7 +233,13 @@ class CsvDecoder:
     def __init__(self, schema: CsvSchema, file_columns: list[str], boundary: Newlines | None) -> None:
         self._schema = schema
         self._boundary = boundary
-        self._parse = _parse_options(schema)
+        self._parse = csv.ParseOptions(
+            delimiter=schema.delimiter,
+            quote_char=schema.quote or False,
+            double_quote=schema.quote is not None,
+            escape_char=schema.escape or False,
+            newlines_in_values=True,
+        )
         self._arrow_schema = pa.schema([(column.name, column.kind.storage_type) for column in schema.columns])
         self._file_columns = file_columns
         self._has_integers = not _INTEGERS.isdisjoint(map(attrgetter("kind"), schema.columns))
@@ -486,13 +492,3 @@ def _blank_lines(data: bytes) -> int:
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
-
-
-def _parse_options(schema: CsvSchema) -> csv.ParseOptions:
-    return csv.ParseOptions(
-        delimiter=schema.delimiter,
-        quote_char=schema.quote or False,
-        double_quote=schema.quote is not None,
-        escape_char=schema.escape or False,
-        newlines_in_values=True,
-    )

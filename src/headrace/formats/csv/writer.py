@@ -129,7 +129,7 @@ def _quoted(column: pa.Array, schema: CsvSchema) -> pa.Array:
         if pc.any(needs).as_py():
             column = pc.if_else(needs, join_text([quote, _escaped(column, quote, schema.escape), quote]), column)
     column = column.fill_null(schema.null_value or "") if column.null_count else column
-    if quote is not None and len(schema) == 1 and schema.null_value != "":
+    if quote is not None and len(schema.columns) == 1 and schema.null_value != "":
         column = pc.replace_with_mask(column, pc.equal(column, ""), pa.scalar(quote * 2))  # an empty line is no record
     return column
 

@@ -163,12 +163,13 @@ class ChainingOutput:
         context: the operator whose key function is called when the edge wants keys.
 
     Attributes:
+        valve: as above.
         edge: the edge.
         divert: takes records while they have to wait for others before the operator sees them.
     """
 
     def __init__(self, valve: WatermarkValve, edge: PlannedEdge, context: OperatorContext) -> None:
-        self._valve = valve
+        self.valve = valve
         self.edge = edge
         self.divert: Callable[[ChainingOutput, Batch], None] | None = None
         self._context = context
@@ -182,13 +183,9 @@ class ChainingOutput:
                     self.edge.partitioning.check(batch, keys, self._context.subtask, self.edge.receivers)
                 batch = KeyedBatch.of(batch, keys)
         if self.divert is None:
-            self._valve.accept(self.edge.id, self.edge, batch)
+            self.valve.accept(self.edge.id, self.edge, batch)
         else:
             self.divert(self, batch)
-
-    def advance(self, watermark: int) -> None:
-        """Nothing at or below ``watermark`` follows."""
-        self._valve.advance(self.edge.id, watermark)
 
 
 class BroadcastingOutput:
@@ -233,7 +230,7 @@ class BroadcastingOutput:
         self.watermark = watermark  # crosses shuffles with the summary of the channel at the end of the epoch
         for target in chain(self._main, *self._sides.values()):
             if isinstance(target, ChainingOutput):
-                target.advance(watermark)
+                target.valve.advance(target.edge.id, watermark)
 
     def _hand_on(self, batch: Batch, targets: Sequence[EdgeOutput], fork: Fork | None) -> None:
         if batch.blame is None:  # else it is passed through as it came

@@ -74,7 +74,7 @@ def _emit(source: ChainedSource, records: SourceRecords) -> None:
     for name, amount in records.counters.items():
         source.counters[name] = source.counters.get(name, 0) + amount
     if count:
-        type_, timestamps = source.planned.output_type, records.timestamps
+        type_, timestamps = source.planned.node.type_of(None), records.timestamps
         if timestamps is None:
             timestamps = _repeated(NO_TIMESTAMP, count)
         watermarks = _repeated(MIN_WATERMARK, count)
