@@ -20,7 +20,7 @@ from headrace.operators.window.stored_windows import BootstrapWindowOperator
 from headrace.state.backend import StateBackendPlugin
 from headrace.state.evolution import RenamedFields
 from headrace.state.hashmap_backend import HASHMAP
-from headrace.state.protocols import StateKind, StateKinds
+from headrace.state.protocols import StateKinds
 from headrace.time.watermark_strategy import WatermarkStrategy
 from headrace.windowing.definition import ChangedWindows
 
@@ -77,6 +77,9 @@ class PlannedOperator:
         checkpointed: those of them that keep state of the subtask.
         state_kinds: the kinds of state that it may hold: its own, and those of its functions.
         renamed_fields: which fields of the records that it keeps have other names than in what is stored, and where.
+        shares_broadcast_state: whether its subtasks all get what their broadcast state is made of, so that they have it
+            in common.
+        side_types: the types of those of its side outputs that are read, by tag id.
     """
 
     node: Node
@@ -92,16 +95,13 @@ class PlannedOperator:
     checkpointed: tuple[CheckpointedFunction, ...]
     state_kinds: StateKinds
     renamed_fields: RenamedFields
+    shares_broadcast_state: bool
+    side_types: Mapping[str, TypeInformation]
 
     @property
     def label(self) -> str:
         """Name and uid, as errors show them."""
         return f"{self.node.name!r} (uid {self.uid})"
-
-    @property
-    def shares_broadcast_state(self) -> bool:
-        """Return whether its subtasks all get what their broadcast state is made of, so that they have it in common."""
-        return StateKind.BROADCAST in self.node.spec.state_kinds
 
     @property
     def key(self) -> KeySelection:
@@ -111,12 +111,12 @@ class PlannedOperator:
     def create_operator(self, task: TaskParameters) -> Operator:
         """Creates the operator of one of its subtasks, which is not open."""
         node = self.node
-        read = {edge.side_output for edge in self.outputs}
-        side_types = {tag_id: type_ for tag_id, type_ in node.outputs.side_types.items() if tag_id in read}
         # Windows that are filled for another job do not fire by the clock either.
         of_task = replace(task, is_batch=True) if node.keeps_windows_open else task
         place = OperatorPlace(node.name, self.uid, task.subtask, node.call_site)
-        parameters = OperatorParameters(of_task, place, self.parallelism, self.schemas, side_types, self.renamed_fields)
+        parameters = OperatorParameters(
+            of_task, place, self.parallelism, self.schemas, self.side_types, self.renamed_fields
+        )
         operator = node.spec.create_operator(parameters)
         if node.keeps_windows_open:
             operator = BootstrapWindowOperator(operator)
@@ -181,21 +181,17 @@ class JobPlan:
     Attributes:
         settings: what the planner was told besides the graph.
         stages: the chain of stages.
+        inline_bytes: up to how many bytes the state of one task travels inside the manifest.
     """
 
     settings: PlanSettings
     stages: tuple[Stage, ...]
+    inline_bytes: int
 
     @property
     def name(self) -> str:
         """The job's name."""
         return self.settings.name
-
-    @property
-    def inline_bytes(self) -> int:
-        """Up to how many bytes the state of one task travels inside the manifest."""
-        tasks = sum(stage.parallelism for stage in self.stages if stage.holds_state)
-        return min(self.settings.inline_threshold, INLINE_BYTES_OF_ALL_TASKS // max(1, tasks))
 
     def operators(self) -> Iterator[PlannedOperator]:
         """All operators, stage by stage."""

@@ -39,9 +39,17 @@ from headrace.graph.window_specs import (
 from headrace.operators.checkpointed import CheckpointedFunction
 from headrace.operators.functions import has_own, objects_of
 from headrace.operators.window.columnar.local_aggregate import ACCUMULATORS_INPUT, ACCUMULATORS_TAG, RECORDS_INPUT
-from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator, PlanSettings, Stage, forks_of
+from headrace.plan.job_plan import (
+    INLINE_BYTES_OF_ALL_TASKS,
+    JobPlan,
+    PlannedEdge,
+    PlannedOperator,
+    PlanSettings,
+    Stage,
+    forks_of,
+)
 from headrace.plan.window_paths import columnar_spec, is_join, path_of
-from headrace.state.protocols import NO_STATE, WITHOUT_KEYS
+from headrace.state.protocols import NO_STATE, WITHOUT_KEYS, StateKind
 from headrace.windowing.assigner import ProcessingTimeAssigner
 from headrace.windowing.definition import WindowDefinition
 
@@ -401,7 +409,8 @@ def plan_job(graph: StreamGraph, settings: PlanSettings) -> JobPlan:
     stages = _stages(graph, stage_of, explicit)
     _check_strategies(stages)
     _check_changed_windows(stages, settings)
-    return JobPlan(settings, stages)
+    tasks = sum(stage.parallelism for stage in stages if stage.holds_state)
+    return JobPlan(settings, stages, min(settings.inline_threshold, INLINE_BYTES_OF_ALL_TASKS // max(1, tasks)))
 
 
 def _check_changed_windows(stages: Iterable[Stage], settings: PlanSettings) -> None:
@@ -460,6 +469,7 @@ def _stages(graph: StreamGraph, stage_of: Mapping[int, int], explicit: Collectio
         schemas = [InputSchema(first[index].record_type, first[index].key) for index in range(len(node.spec.inputs))]
         objects = objects_of(node.spec.functions)
         functions = tuple(each for each in objects if isinstance(each, CheckpointedFunction))
+        own_kinds, read = node.spec.state_kinds, {edge.side_output for edge in outputs[node.id]}
         planned = PlannedOperator(
             node=node,
             uid=node.uid,
@@ -472,8 +482,10 @@ def _stages(graph: StreamGraph, stage_of: Mapping[int, int], explicit: Collectio
             schemas=tuple(schemas),
             objects=tuple(objects),
             checkpointed=functions,
-            state_kinds=node.spec.state_kinds | (WITHOUT_KEYS if functions else NO_STATE),
+            state_kinds=own_kinds | (WITHOUT_KEYS if functions else NO_STATE),
             renamed_fields=node.spec.renamed_in_state(node.renamed_fields),
+            shares_broadcast_state=StateKind.BROADCAST in own_kinds,
+            side_types={tag_id: kind for tag_id, kind in node.outputs.side_types.items() if tag_id in read},
         )
         stages[planned.stage].append(planned)
     return tuple(_stage(index, tuple(operators)) for index, operators in enumerate(stages))

@@ -148,19 +148,15 @@ def test_branches_that_merge_go_by_what_all_had_reached_at_each_record(valve: Wa
     assert valve.records == len(each)
 
 
-class Target(ChainingOutput):
-    def __init__(self) -> None:
-        self.told: list[Any] = []
-
-    def send(self, batch: Batch) -> None:
-        self.told.extend(batch.rows)
-
-    def advance(self, watermark: int) -> None:
-        self.told.append(watermark)
+def target(number: int) -> ChainingOutput:
+    output = ChainingOutput(WatermarkValve(Recorder()), edge(number), CONTEXT)
+    output.valve.begin({number: 0}, 0, 0)
+    return output
 
 
 def test_a_fanout_copies() -> None:
-    output, main, twice, side = BroadcastingOutput(CONTEXT), Target(), Target(), Target()
+    output = BroadcastingOutput(CONTEXT)
+    main, twice, side = targets = [target(number) for number in range(3)]
     output.add(None, main)
     output.add(None, twice)
     output.add("side", side)
@@ -169,4 +165,4 @@ def test_a_fanout_copies() -> None:
     output.emit_side("nobody reads this", batch(("c", 1)))
     output.emit(batch())
     output.advance_watermark(9)
-    assert [main.told, twice.told, side.told] == [["a", 9], ["a", 9], ["b", 9]]
+    assert [told(each.valve) for each in targets] == [[("a", 1), 9], [("a", 1), 9], [("b", 1), 9]]
