@@ -11,7 +11,7 @@ from headrace.common.typeinfo import Types
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.graph.specs import InputKind, OperatorSpec
 from headrace.operators.base import Operator, OperatorContext, Output
-from headrace.operators.user_code import calling_user_code
+from headrace.operators.user_code import UserCodeGuard
 from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from headrace.state.protocols import KEYED, StateKind, StateKinds
 
@@ -126,7 +126,7 @@ class LedgerOperator(Operator):
         return self._list.get()
 
     def _fail(self, number: int) -> None:
-        with calling_user_code(self.context):
+        with UserCodeGuard(self.context):
             raise ValueError(f"as it was told, with {number}")
 
 

@@ -34,7 +34,7 @@ def environment_html(
         facts = _settings(configuration)
     except HeadraceError as error:
         return framed(heading, {"settings": error})
-    if transformations.is_empty:
+    if not transformations.pending:
         return framed(heading, facts | {"next job": "nothing was built since the last one"})
     try:
         diagram = plan_diagram(plan())

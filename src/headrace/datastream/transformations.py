@@ -177,18 +177,13 @@ class Transformations:
         """Return how many operators were asked for since the last job; sources do not count."""
         return len(self._pending)
 
-    @property
-    def is_empty(self) -> bool:
-        """Return whether nothing was asked for since the last job."""
-        return not self._pending
-
     def next_job(self) -> StreamGraph:
         """The graph of the next job.
 
         Raises:
             InvalidProgramError: when nothing was asked for since the last job.
         """
-        if self.is_empty:
+        if not self._pending:
             raise InvalidProgramError(
                 "the job has no operators: nothing was built since the last execute(); end a stream in print() or "
                 "sink_to(), then call execute()"

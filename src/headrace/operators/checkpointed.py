@@ -16,7 +16,7 @@ from headrace.common.errors import InvalidProgramError, refused
 from headrace.common.other_names import names_explained
 from headrace.operators.base import OperatorContext
 from headrace.operators.functions import RuntimeContext, keyed_states, objects_of
-from headrace.operators.user_code import calling_user_code
+from headrace.operators.user_code import UserCodeGuard
 from headrace.state import descriptors as d
 from headrace.state.descriptors import MapStateDescriptor
 from headrace.state.interfaces import (
@@ -268,14 +268,14 @@ def checkpointed(functions: Iterable[object]) -> list[CheckpointedFunction]:
 
 def initialize(functions: Sequence[CheckpointedFunction], context: OperatorContext, goes_on_from: int | None) -> None:
     """Gives the functions of an operator their state; the arguments are those of their context."""
-    with calling_user_code(context):
+    with UserCodeGuard(context):
         for function in functions:
             function.initialize_state(FunctionInitializationContext(context, goes_on_from))
 
 
 def snapshot(functions: Sequence[CheckpointedFunction], context: OperatorContext, epoch: int, now: int) -> None:
     """Has the functions of an operator put what they hold into state, at the end of an epoch."""
-    with calling_user_code(context):
+    with UserCodeGuard(context):
         for function in functions:
             function.snapshot_state(FunctionSnapshotContext(epoch, now))
 

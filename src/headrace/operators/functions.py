@@ -12,7 +12,7 @@ from headrace.common.job_files import DistributedCache
 from headrace.common.logs import get_logger
 from headrace.metrics.metricbase import MetricGroup
 from headrace.operators.base import Operator, OperatorContext, Output
-from headrace.operators.user_code import calling_user_code
+from headrace.operators.user_code import UserCodeGuard
 from headrace.state.descriptors import StateDescriptor
 from headrace.state.interfaces import KeyedStateStore
 from headrace.state.protocols import KeyedStates
@@ -209,7 +209,7 @@ class FunctionOperator(Operator):
 
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
-        with calling_user_code(context):
+        with UserCodeGuard(context):
             for function in self._functions:
                 if (opened := method_of_object(function, "open")) is not None:
                     opened(RuntimeContext(context))
@@ -219,5 +219,5 @@ class FunctionOperator(Operator):
 
     def _close(self, function: object) -> None:
         if (closed := method_of_object(function, "close")) is not None:
-            with calling_user_code(self.context):
+            with UserCodeGuard(self.context):
                 closed()

@@ -17,7 +17,7 @@ from headrace.expressions import Bound, evaluate
 from headrace.operators.base import Operator, OperatorContext
 from headrace.operators.collector import ONE_RECORD, refuse_one_record
 from headrace.operators.functions import FunctionOperator, method_of
-from headrace.operators.user_code import calling_user_code, user_error
+from headrace.operators.user_code import UserCodeGuard, user_error
 
 
 class ColumnFilterOperator(Operator):
@@ -60,14 +60,14 @@ class SelectOperator(Operator):
         if self._is_whole and self._output_type.is_composite:
             columns = self._fields(columns[0])
         made = pa.RecordBatch.from_arrays(columns, schema=layout_of(self._output_type).schema)
-        with calling_user_code(self.context):
+        with UserCodeGuard(self.context):
             result = batch.replaced(self._output_type, columns=made)
         self.output.emit(result)
 
     def _fields(self, records: pa.Array) -> list[pa.Array]:
         """The columns of records that were one column until now."""
         if records.null_count:
-            with calling_user_code(self.context):
+            with UserCodeGuard(self.context):
                 raise InvalidTypeError(
                     f"{self._columns[0].text} is null: a record has to be there, only fields may be null"
                 )
@@ -81,7 +81,7 @@ def computed(expressions: Sequence[Bound], batch: Batch, context: OperatorContex
     Raises:
         UserFunctionError: when a record has no value; it names the operator, the expression and the record.
     """
-    with calling_user_code(context):
+    with UserCodeGuard(context):
         columns = batch.columns
     try:
         return evaluate(expressions, columns)
@@ -196,7 +196,7 @@ class MapBatchesOperator(_StatelessOperator):
             return
         result = self._checked(result)
         if result.num_rows:
-            with calling_user_code(self.context):
+            with UserCodeGuard(self.context):
                 made = self._replaced(batch, result)
             self.output.emit(made)
 

@@ -14,7 +14,7 @@ from headrace.expressions import Bound, bind
 from headrace.operators.base import EpochScope, Operator, OperatorContext
 from headrace.operators.functions import method_of
 from headrace.operators.stateless import computed
-from headrace.operators.user_code import calling_user_code, record_text, user_error
+from headrace.operators.user_code import UserCodeGuard, record_text, user_error
 from headrace.time.watermark_strategy import (
     ExpressionTimestamps,
     FieldTimestamps,
@@ -61,7 +61,7 @@ class RecordWatermarks:
             context: the operator, for messages.
         """
         if self._generator is None:
-            with calling_user_code(context):
+            with UserCodeGuard(context):
                 self._generator = self._suppliers.restored(self._state)
         generator, output, row = self._generator, WatermarkOutput(watermark), None
         is_periodic = type(generator).on_periodic_emit is not WatermarkGenerator.on_periodic_emit
@@ -80,7 +80,7 @@ class RecordWatermarks:
         """The state of the generator as a checkpoint has it."""
         if self._generator is None:
             return self._state
-        with calling_user_code(context):
+        with UserCodeGuard(context):
             return stored_state(self._generator)
 
 
@@ -155,7 +155,7 @@ class TimestampsOperator(Operator):
             (column,) = computed((generator.expression,), batch, self.context)
             timestamps = np.where(column.is_null(), MIN_WATERMARK, _millis(_without_nulls(column)))
         if isinstance(generator, ColumnarWatermarkGenerator):
-            with calling_user_code(self.context):
+            with UserCodeGuard(self.context):
                 return generator.stamp_later(timestamps, self.watermark)
         assert self._records is not None
         return self._records.stamp(batch, timestamps, self.watermark, self.context)

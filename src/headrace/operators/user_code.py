@@ -381,7 +381,7 @@ def record_text(record: object) -> str:
         return f"<{type(record).__name__} whose __repr__ raised {type(another).__name__}>"
 
 
-class UserCodeGuard:
+class UserCodeGuard(AbstractContextManager[None]):
     """Around calls of user code: turns whatever is raised inside into a :class:`UserFunctionError`.
 
     Not to be held over a ``yield``: closing the generator would look as if user code had raised ``GeneratorExit``. (And
@@ -405,9 +405,6 @@ class UserCodeGuard:
         self._record = record
         self._passes = passes
 
-    def __enter__(self) -> None:
-        """User code is called from here on."""
-
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
@@ -415,11 +412,6 @@ class UserCodeGuard:
             told = user_error(error, self._context, self._record)
             if told is not error:
                 raise told from error
-
-
-def calling_user_code(context: OperatorContext) -> UserCodeGuard:
-    """The guard of an operator that calls functions of the user."""
-    return UserCodeGuard(context)
 
 
 class NamingSource(AbstractContextManager[None]):

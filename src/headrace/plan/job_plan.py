@@ -354,16 +354,16 @@ def has_to_be_read_whole(plan: JobPlan, source: PlannedOperator) -> bool:
     """
     if any(fork.node == source.node.id and fork.has_several_watermarks for fork in plan.stages[0].forks):
         return True
-    reached = {source.node.id}
+    reached = {source.node.id: source.stage}
     for planned in plan.operators():
-        if any(edge.source in reached for edge in planned.inputs) and _goes_by_order(planned, plan):
-            return True
         edges = [edge for edge in planned.inputs if edge.source in reached]
-        stages = {plan.operator(edge.source).stage for edge in edges if edge.is_exchange}
+        if edges and _goes_by_order(planned, plan):
+            return True
+        stages = {reached[edge.source] for edge in edges if edge.is_exchange}
         if 0 in stages and len(stages) > 1:
             return True
         if edges:
-            reached.add(planned.node.id)
+            reached[planned.node.id] = planned.stage
     return False
 
 

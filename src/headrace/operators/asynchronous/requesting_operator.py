@@ -32,7 +32,7 @@ from headrace.operators.asynchronous.requests import (
 )
 from headrace.operators.base import Operator, OperatorContext, Output
 from headrace.operators.functions import RuntimeContext, method_of
-from headrace.operators.user_code import calling_user_code
+from headrace.operators.user_code import UserCodeGuard
 
 logger = get_logger(__name__)
 
@@ -75,7 +75,7 @@ class RequestingOperator(Operator):
 
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
-        with calling_user_code(context):  # the strategy of retries
+        with UserCodeGuard(context):  # the strategy of retries
             self._requests = Requests(self._called, self._settings, context)
         self._intake = self._make_intake()
         self._loop = EventLoopThread(f"requests of {context.name}")
@@ -144,7 +144,7 @@ class RequestingOperator(Operator):
         if (called := method_of_object(self._function, name)) is None:
             return
         # Here, since what is raised in this thread is never a Ctrl-C.
-        with calling_user_code(self.context):
+        with UserCodeGuard(self.context):
             returned = called(*arguments)
             if inspect.isawaitable(returned):
                 await returned

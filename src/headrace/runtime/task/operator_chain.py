@@ -24,7 +24,7 @@ from headrace.operators.checkpointed import initialize, snapshot
 from headrace.operators.functions import close_all
 from headrace.operators.sink import SinkOperator
 from headrace.operators.timestamps import TimestampsOperator
-from headrace.operators.user_code import NamingSource, calling_user_code
+from headrace.operators.user_code import NamingSource, UserCodeGuard
 from headrace.operators.window.stored_windows import drop_changed
 from headrace.plan.job_plan import JobPlan, PlannedOperator
 from headrace.runtime.task.messages import EpochContext, PartitionContext, SerializedJob, TaskReport
@@ -321,7 +321,7 @@ class OperatorChain:
         for each in chained:
             for edge in each.planned.outputs:
                 if edge.is_exchange:
-                    guard = partial(calling_user_code, each.context)
+                    guard = partial(UserCodeGuard, each.context)
                     sender = edges[edge.id] = EdgeSender(edge, self._outbox.append, self._summaries, guard)
                     each.senders.append(sender)
                 elif edge.target in self.members:
@@ -376,7 +376,7 @@ def open_state(plan: JobPlan, stage: int, partition: int, storage: Folder, start
 
 def _measured(context: OperatorContext) -> Measurements:
     """The measurements of an operator's functions."""
-    with calling_user_code(context):  # gauges
+    with UserCodeGuard(context):  # gauges
         return context.metrics.take()
 
 

@@ -25,7 +25,7 @@ from headrace.graph.partitioning import ForwardByKey
 from headrace.graph.specs import CHANGES
 from headrace.operators.base import KeyedBatch, Operator, OperatorContext
 from headrace.operators.collector import OperatorRecordOrigin
-from headrace.operators.user_code import calling_user_code, record_text
+from headrace.operators.user_code import UserCodeGuard, record_text
 from headrace.plan.job_plan import FORK, PlannedEdge, PlannedFork, Stage, send_alike
 from headrace.state.copying import copy_value
 
@@ -177,7 +177,7 @@ class ChainingOutput:
     def send(self, batch: Batch) -> None:
         """Hand records on, in the order of the stream."""
         if self.edge.key is not None:
-            with calling_user_code(self._context):
+            with UserCodeGuard(self._context):
                 keys = keys_of(batch, self.edge.key)
                 if isinstance(self.edge.partitioning, ForwardByKey):
                     self.edge.partitioning.check(batch, keys, self._context.subtask, self.edge.receivers)
