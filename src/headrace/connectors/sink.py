@@ -145,7 +145,7 @@ class Sink(ABC, Generic[T_contra]):
         return False
 
     def validate(self, input_type: TypeInformation) -> None:
-        """Refuse a record type that this sink cannot write, when the job is planned.
+        """Refuse a record type that this sink cannot write, when it is given to a stream.
 
         Raises:
             InvalidTypeError: naming the sink, the type and what would fit.
