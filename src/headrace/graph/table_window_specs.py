@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot
 from headrace.common.typeinfo import RowTypeInfo, TypeInformation
@@ -95,14 +95,9 @@ class TableWindowSpec(ColumnarWindowSpec):
     def regular_windows(self) -> RegularWindows | None:
         return None  # senders know timestamps, and not what is in a column
 
-    def resolved(self, inputs: Sequence[InputSchema]) -> Self:
-        return replace(self, known_layout=self.layout(inputs[0]).complete())
-
-    def layout(self, records: InputSchema) -> ColumnarWindowLayout:
+    def new_layout(self, records: InputSchema) -> ColumnarWindowLayout:
         from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 
-        if self.known_layout is not None:
-            return self.known_layout
         key = records.key
         assert key is not None, "the graph takes keyed records only"
         return ColumnarWindowLayout.of(

@@ -105,6 +105,10 @@ class AggregatedWindowSpec(TriggeredWindowSpec):
         """
         if self.known is not None and self.known[0] == _columns_follow_from(records):
             return self.known[1]
+        return self.new_layout(records)
+
+    def new_layout(self, records: InputSchema) -> ColumnarWindowLayout:
+        """Do as :meth:`layout` does, whatever is known."""
         from headrace.operators.window.columnar.layout import ColumnarWindowLayout, check_any
 
         check_any(self.aggregates)
