@@ -294,7 +294,14 @@ class TableEnvironment:
         rows: CloseableIterator[Changes] = CloseableIterator(handover)
         client = submit(graph.subgraph([sink.source]), self._job_configuration(), None)
         rows.begin(client, is_alone=True)
-        return TableResult(result_schema(relation), record_type(plan[0].schema), rows, client=client, handover=rows)
+        return TableResult(
+            result_schema(relation),
+            record_type(plan[0].schema),
+            rows,
+            client=client,
+            handover=rows,
+            is_changelog=not self.is_batch,
+        )
 
     def run_inserts(self, relations: Sequence[Relation]) -> TableResult:
         """Start one job of statements that write into tables.

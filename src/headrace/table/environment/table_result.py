@@ -92,6 +92,7 @@ class TableResult:
         kind: ResultKind = ResultKind.SUCCESS_WITH_CONTENT,
         client: JobClient | None = None,
         handover: CloseableIterator[Changes] | None = None,
+        is_changelog: bool = False,
     ) -> None:
         self._schema = schema
         self._type = record_type
@@ -99,6 +100,7 @@ class TableResult:
         self._kind = kind
         self._client = client
         self._handover = handover
+        self._is_changelog = is_changelog
 
     def get_job_client(self) -> JobClient | None:
         """The job that the statement has started, if it has."""
@@ -159,7 +161,7 @@ class TableResult:
 
     def print(self) -> None:
         """Print the rows as a table; of a stream, with what each does, as they come."""
-        for line in tableau(self._schema, self._changes, has_kinds=self._handover is not None):
+        for line in tableau(self._schema, self._changes, has_kinds=self._is_changelog):
             print(line)  # noqa: T201 - what it is for
 
     def close(self) -> None:

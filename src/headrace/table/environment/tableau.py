@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from headrace.common.typeinfo.types import type_of_logical
+from headrace.common.logical_types import string
 from headrace.common.types import RowKind
-from headrace.common.values import handler_of
+from headrace.table.evaluation import ExpressionCompiler
+from headrace.table.logical.scalars import Cast, InputRef
 from headrace.table.logical.schema import Schema
 
 if TYPE_CHECKING:
@@ -50,14 +51,13 @@ def _widths(names: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
 
 
 def _texts(schema: Schema, changes: Iterator[Changes], *, has_kinds: bool) -> Iterator[list[str]]:
-    handlers = [handler_of(type_of_logical(kind.as_nullable())) for kind in schema.types]
+    compiler = ExpressionCompiler(lambda _: "a column")
+    refs = (InputRef(index, type=kind.as_nullable()) for index, kind in enumerate(schema.types))
+    texts = [compiler.compile(Cast(ref, type=string())) for ref in refs]
     for part in changes:
         count = part.columns.num_rows
         kinds = np.zeros(count, np.int8) if part.kinds is None else part.kinds
-        columns = [
-            [_NULL if value is None else handler.text(value) for value in handler.decode(array)]
-            for handler, array in zip(handlers, part.columns.columns, strict=True)
-        ]
+        columns = [text.column(part.columns).fill_null(_NULL).to_pylist() for text in texts]
         symbols = [str(RowKind(kind)) for kind in kinds.tolist()]
         yield from map(list, zip(*([symbols] if has_kinds else []), *columns, strict=True))
 

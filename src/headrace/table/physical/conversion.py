@@ -13,6 +13,7 @@ from headrace.table.connectors import TABLE_CONNECTORS, TableContext
 from headrace.table.connectors.table_source import TableSource
 from headrace.table.logical import relations as logical
 from headrace.table.logical.relations import Relation
+from headrace.table.logical.scalars import Scalar, Subquery
 from headrace.table.logical.schema import Schema
 from headrace.table.physical.basic import TableSourceScan, Union, ValuesScan, WatermarkAssigner
 from headrace.table.physical.calcs import filtered, projected
@@ -144,12 +145,20 @@ def _watermark(assigner: logical.WatermarkAssigner, context: ConversionContext) 
 
 @conversion_rule(logical.Project)
 def _project(project: logical.Project, context: ConversionContext) -> PhysicalNode:
+    _refuse_subqueries(project.expressions)
     return projected(converted(project.input, context), project.expressions, project.names)
 
 
 @conversion_rule(logical.Filter)
 def _filter(relation: logical.Filter, context: ConversionContext) -> PhysicalNode:
+    _refuse_subqueries((relation.condition,))
     return filtered(converted(relation.input, context), relation.condition)
+
+
+def _refuse_subqueries(scalars: Sequence[Scalar]) -> None:
+    for node in (node for each in scalars for node in each.walk()):
+        if isinstance(node, Subquery):
+            raise PlanningError(f"a subquery in an expression ({node.kind.name}) cannot be executed yet: write a join")
 
 
 @conversion_rule(logical.SetOperation)

@@ -9,6 +9,7 @@ from typing import ClassVar, Final
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError
 from headrace.common.logical_types import MAX_LENGTH, AtomicType, TypeRoot
+from headrace.common.typeinfo import TypeInformation
 from headrace.graph.changelog_specs import UpsertMaterializeSpec
 from headrace.graph.row_specs import ConstraintsSpec
 from headrace.graph.specs import SinkSpec
@@ -55,8 +56,15 @@ class Sink(PhysicalNode):
         if self.target.on_conflict is not None:
             yield "conflictStrategy", self.target.on_conflict
 
+    def _named(self, builder: GraphBuilder, edges: Edges) -> Edges:
+        """The rows by the names that the table gives to its columns."""
+        given, columns = self.input.schema, self.target.columns
+        if _same_names(builder, edges, record_type(columns)):
+            return edges
+        return builder.select(edges, [column(given, index) for index in range(len(given))], columns, "Rename")
+
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
-        edges = with_constraints(builder, inputs[0], self.target.columns)
+        edges = with_constraints(builder, self._named(builder, inputs[0]), self.target.columns)
         if self.materializes:
             keyed = by_key(edges, self.input.schema, self.target.primary_key)
             spec = UpsertMaterializeSpec(unique_key=self.unique_key, ttl=builder.state_ttl)
@@ -72,6 +80,10 @@ class Sink(PhysicalNode):
         if places == sorted(places) and record_type(given).field_names == record_type(wanted).field_names:
             return edges
         return builder.select(edges, [column(given, index) for index in places], wanted, "Arrange")
+
+
+def _same_names(builder: GraphBuilder, edges: Edges, wanted: TypeInformation) -> bool:
+    return all(builder.graph.record_type(edge).field_names == wanted.field_names for edge in edges)
 
 
 def with_constraints(builder: GraphBuilder, edges: Edges, columns: Schema) -> Edges:

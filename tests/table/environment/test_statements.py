@@ -1,0 +1,84 @@
+"""Statements are executed, and results are shown, collected and handed over."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from headrace.common import Row, RowKind
+from headrace.common.errors import InvalidProgramError
+from headrace.table import EnvironmentSettings, ResultKind, TableEnvironment
+from headrace.table.physical.errors import PlanningError
+
+NUMBERS = "(VALUES ('a', 1), ('b', 2), ('a', 3)) AS t (k, n)"
+
+
+@pytest.fixture(params=[True, False], ids=["batch", "streaming"])
+def is_batch(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+@pytest.fixture
+def tables(is_batch: bool) -> TableEnvironment:
+    settings = EnvironmentSettings.in_batch_mode() if is_batch else EnvironmentSettings.in_streaming_mode()
+    made = TableEnvironment.create(settings)
+    made.get_config().set("headrace.runtime", "local").set("parallelism.default", "1")
+    return made
+
+
+def test_rows_come_with_what_they_do(tables: TableEnvironment, is_batch: bool) -> None:
+    with tables.execute_sql(f"SELECT k, COUNT(*) AS c FROM {NUMBERS} GROUP BY k").collect() as rows:
+        found = list(rows)
+    if is_batch:
+        assert sorted(found, key=str) == [Row(k="a", c=2), Row(k="b", c=1)]
+    else:
+        kinds = [RowKind.INSERT, RowKind.INSERT, RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER]
+        assert [row.get_row_kind() for row in found] == kinds
+
+
+def test_rows_as_a_table(tables: TableEnvironment) -> None:
+    found = tables.execute_sql(f"SELECT n * 2 AS twice FROM {NUMBERS} WHERE k = 'a'").to_arrow()
+    assert found.equals(pa.table({"twice": pa.array([2, 6], pa.int32())}))
+
+
+def test_a_changelog_is_no_table(tables: TableEnvironment, is_batch: bool) -> None:
+    result = tables.execute_sql(f"SELECT COUNT(*) AS c FROM {NUMBERS}")
+    if is_batch:
+        assert result.to_arrow().to_pylist() == [{"c": 3}]
+    else:
+        with pytest.raises(InvalidProgramError, match="updates or deletions"):
+            result.to_arrow()
+        result.close()
+
+
+def test_rows_are_printed(tables: TableEnvironment, is_batch: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    tables.execute_sql(f"SELECT k, CAST(NULL AS INT) AS x FROM {NUMBERS} WHERE n = 2").print()
+    lines = capsys.readouterr().out.splitlines()
+    if is_batch:
+        assert lines == [
+            "+---+--------+",
+            "| k |      x |",
+            "+---+--------+",
+            "| b | <NULL> |",
+            "+---+--------+",
+            "1 row in set",
+        ]
+    else:
+        assert lines[1].split() == ["|", "op", "|", "k", "|", "x", "|"]
+        assert lines[3].split() == ["|", "+I", "|", "b", "|", "<NULL>", "|"]
+
+
+def test_definitions_say_that_they_are_done(tables: TableEnvironment) -> None:
+    result = tables.execute_sql("CREATE TABLE t (a INT) WITH ('connector' = 'blackhole')")
+    assert result.get_result_kind() is ResultKind.SUCCESS
+    assert [row[0] for row in tables.execute_sql("SHOW TABLES").collect()] == ["t"]
+
+
+def test_what_cannot_be_planned_is_refused_by_name(tables: TableEnvironment) -> None:
+    with pytest.raises(PlanningError, match="subquery"):
+        tables.execute_sql(f"SELECT n FROM {NUMBERS} WHERE n = (SELECT MAX(n) FROM {NUMBERS})")
+
+
+def test_a_plan_is_text(tables: TableEnvironment) -> None:
+    plan = tables.explain_sql(f"SELECT n + 1 AS m FROM {NUMBERS}")
+    assert "== Optimized Execution Plan ==\nCalc(select=[(n + 1) AS m])\n+- Values(" in plan
