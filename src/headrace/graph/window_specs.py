@@ -154,6 +154,7 @@ class GroupAggregateSpec(OperatorSpec):
         allows_none: whether there may be no aggregate, where only the different keys are wanted.
         mini_batch: how records are put together, so that those of a key make one change; None where each makes one.
         is_whole: whether all records have one key, so that in batch mode there is a result of no records, too.
+        is_final: whether the job runs in batch mode for certain, in which each key has one result, at the end.
     """
 
     kind: ClassVar[str] = "GroupAggregate"
@@ -166,6 +167,7 @@ class GroupAggregateSpec(OperatorSpec):
     allows_none: bool = False
     is_whole: bool = False
     mini_batch: MiniBatch | None = None
+    is_final: bool = False
 
     def layout(self, records: InputSchema) -> ColumnarWindowLayout:
         """The columns of the results over such records.
@@ -195,7 +197,7 @@ class GroupAggregateSpec(OperatorSpec):
         return "" if self.retracts else _UNDECLARED
 
     def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
-        return True
+        return not self.is_final
 
     def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
         return self.layout(inputs[0]).output_type

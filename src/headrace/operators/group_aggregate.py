@@ -22,6 +22,7 @@ from headrace.operators.window.columnar.windows_by_key import ArrivedRecords
 from headrace.state.evolution import OTHER_UID
 from headrace.state.key_sorted_table import KeySortedTable, register_key_sorted_merger
 from headrace.state.keys import KeyColumn
+from headrace.state.keys.hashing import hash_array, partitions_of_hashes
 from headrace.state.runs.grouping import Groups, Segments, group_rows, in_order
 from headrace.state.runs.layout import HASH, KEY, LIVE, RETAINED_UNTIL
 from headrace.state.table_layout import TableLayout
@@ -246,12 +247,21 @@ class GroupAggregateOperator(KeyedOperator):
         self._table.append(pa.RecordBatch.from_arrays(arrays, schema=self._schema), self._now)
         return found
 
+    def _is_owner(self, key: pa.Array) -> bool:
+        """Return whether the records of a key come to this subtask."""
+        context = self.context
+        (owner,) = partitions_of_hashes(hash_array(key), context.parallelism, context.max_parallelism)
+        return int(owner) == context.subtask
+
     def _emit_all(self) -> None:
         self._table.end_epoch(self._now)
         _, keys, _, *columns = self._table.stored().columns
         columns = columns[: self._layout.width]
         if not len(keys) and self._nothing is not None:
-            keys, columns = pa.array([0], keys.type), self._nothing
+            keys = pa.array([0], keys.type)
+            if not self._is_owner(keys):
+                return
+            columns = self._nothing
         if count := len(keys):
             results = self._layout.finish(keys, (), columns)
             times = np.full(count, MAX_WATERMARK), np.full(count, self._watermark)

@@ -61,6 +61,7 @@ class GroupAggregate(PhysicalNode):
             allows_none=True,
             is_whole=not self.group,
             mini_batch=mini_batch(builder, self.group),
+            is_final=builder.is_batch,
         )
         return builder.add(spec, self.name, by_key(inputs[0], given, self.group))
 
