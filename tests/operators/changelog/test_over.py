@@ -113,11 +113,16 @@ def test_bounded_rows_are_all_there(frame: Any, made: Any, order: list[int], exp
 )
 def test_aggregates_of_frames(rows: Any, low: Any, is_rows: Any, function: str, cuts: list[int]) -> None:
     rows = [(place, *row[1:]) for place, row in enumerate(rows)]
-    watermark, on_time = -1, []
+    watermark, on_time, waiting, last = -1, [], [], dict[str, int]()
     for row in rows:
-        if row[3] > watermark:
+        if row[3] > (watermark if low is None else min(watermark, last.get(row[1], -1))):
             on_time.append(row)
-        watermark = max(watermark, row[3] - 2)
+            waiting.append(row)
+        if row[3] - 2 > watermark:
+            watermark = row[3] - 2
+            for due in [each for each in waiting if each[3] <= watermark]:
+                waiting.remove(due)
+                last[due[1]] = max(last.get(due[1], -1), due[3])
     expected = {}
     for item in ("a", "b"):
         own = sorted((row for row in on_time if row[1] == item), key=lambda row: row[3])

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from headrace.state.keys import KeyCodec
 
 Longs = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 _PENDING = "pending"
 
@@ -55,8 +56,34 @@ class EventTimeOperator(KeyedOperator):
     def begin_epoch(self, scope: EpochScope) -> None:
         self._pending.begin_epoch(scope.epoch, scope.watermark)
 
+    takes_late = False
+    """Whether rows that come after the watermark may come out when it rises next; see :meth:`accepts`."""
+
     def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
-        self.count("numLateRecordsDropped", self._pending.add(batch, self._times(batch)))
+        times, start = self._times(batch), 0
+        late = times <= batch.watermarks
+        for stamp in np.unique(batch.watermarks[late]).tolist() if self.takes_late else ():
+            first, behind = np.searchsorted(batch.watermarks, [stamp, stamp + 1]).tolist()
+            self._add(batch.slice(start, first), times[start:first])
+            self._take(stamp)
+            self._add_late(batch.slice(first, behind), times[first:behind], stamp)
+            start = behind
+        self._add(batch.slice(start, len(batch)), times[start:])
+
+    def _add_late(self, batch: KeyedBatch, times: Longs, watermark: int) -> None:
+        """Adds rows that meet one watermark, of which some are late."""
+        late = np.flatnonzero(times <= watermark)
+        refused = late[~self.accepts(batch.take(late), times[late])]
+        self.count("numLateRecordsDropped", len(refused))
+        kept = np.setdiff1d(np.arange(len(batch)), refused)
+        self._add(batch.take(kept), np.maximum(times[kept], watermark + 1))
+
+    def _add(self, batch: KeyedBatch, times: Longs) -> None:
+        self.count("numLateRecordsDropped", self._pending.add(batch, times))
+
+    def accepts(self, batch: KeyedBatch, times: Longs) -> Mask:
+        """Which late rows may come out when the watermark rises next."""
+        return np.zeros(len(batch), np.bool_)
 
     def _times(self, batch: KeyedBatch) -> Longs:
         return self._times_of(batch.columns)
@@ -157,18 +184,10 @@ class TemporalSortOperator(EventTimeOperator):
         self._last = self._written = max(times, default=MIN_WATERMARK)
         self._key: KeyColumn | None = None
 
-    def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
-        times = self._times(batch)
-        start = 0
-        for place in np.flatnonzero(times <= batch.watermarks).tolist():  # few, as a rule
-            self._pending.add(batch.slice(start, place), times[start:place])
-            start = place + 1
-            self._take(int(batch.watermarks[place]))
-            if times[place] > self._last:
-                self._pending.add(batch.slice(place, start), batch.watermarks[place:start] + 1)
-            else:
-                self.count("numLateRecordsDropped")
-        self._pending.add(batch.slice(start, len(batch)), times[start:])
+    takes_late = True
+
+    def accepts(self, batch: KeyedBatch, times: Longs) -> Mask:
+        return times > self._last
 
     def handle(self, due: DueRows) -> None:
         times = self._times_of(due.rows)

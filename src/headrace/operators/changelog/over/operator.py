@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -92,6 +92,14 @@ class RowsBefore:
         self._rows.end_epoch()
         self._sums.end_epoch()
 
+    def last_times(self, keys: KeyColumn) -> Longs:
+        """The time of the last row of each of different keys; the lowest one of keys that have had none."""
+        stored = self._rows.find(keys)
+        found = np.full(len(keys), np.iinfo(np.int64).min)
+        if len(stored):
+            np.maximum.at(found, stored.of_keys, fixed_width(stored.rows.column(len(stored.rows.schema) - 2)))
+        return found
+
     def over(self, keys: KeyColumn, new: _Rows) -> list[pa.Array]:
         """The columns of the functions for new rows, which are remembered then as far as later ones need it."""
         whole = self._with_before(keys, new) if self._keeps_rows else new
@@ -172,6 +180,7 @@ class RowsBefore:
         behind = np.append(segments.starts[1:], segments.total)[segments.ids] - np.arange(segments.total)
         kept = behind <= self._functions.reach
         if frame.low is not None:
+            kept |= behind == 1  # it says which rows are late
             last = whole.times[np.append(segments.starts[1:], segments.total) - 1][segments.ids]
             kept |= behind <= -frame.low if frame.is_rows else whole.times >= last + frame.low
         places = np.flatnonzero(kept)
@@ -188,8 +197,9 @@ class RowsBefore:
 class EventTimeOverOperator(EventTimeOperator):
     """Functions over the rows around each row in event time; a row comes out when the watermark passes its time.
 
-    Rows of a key that are due together come out in the order of time. Which key comes first depends on the time too:
-    where frames begin at the first row of the key, all its rows follow its first one.
+    Where frames are bounded, a row that comes after the watermark is late only if a row of its key has come out that
+    has its time, or a later one. Rows of a key that are due together come out in the order of time. Which key comes
+    first depends on the time too: where frames begin at the first row of the key, all its rows follow its first one.
 
     Args:
         functions: the functions.
@@ -217,8 +227,22 @@ class EventTimeOverOperator(EventTimeOperator):
         self._numbers = Arrivals(scope.epoch)
         self._before.begin_epoch(scope.processing_time)
 
+    @property
+    def takes_late(self) -> bool:  # type: ignore[override]
+        """Whether rows that come after the watermark may come out when it rises next."""
+        return self._functions.frame.low is not None
+
+    def accepts(self, batch: KeyedBatch, times: Longs) -> npt.NDArray[np.bool_]:
+        keys = batch.keys
+        groups = group_rows(np.broadcast_to(np.int64(0), len(batch)), keys.hashes, keys.values)
+        last = np.empty(len(batch), np.int64)
+        last[groups.order] = self._before.last_times(keys.take(groups.first_rows))[groups.segments.ids]
+        return times > last
+
     def handle(self, due: DueRows) -> None:
         keys, segments = keys_of_due(due)
+        due = replace(due, times=self._times_of(due.rows))  # late rows have waited for another one
+        due = due.take(np.lexsort((due.arrivals, due.times, segments.ids)))
         everything = np.ones(len(due), np.bool_)
         # To the functions, rows come in the order of time.
         rows = _Rows(due.rows, due.times, self._numbers.next(len(due)), segments, everything)
