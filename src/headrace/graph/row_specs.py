@@ -99,3 +99,50 @@ class ReplicateRowsSpec(OperatorSpec):
         from headrace.operators.unnest import ReplicateRowsOperator
 
         return ReplicateRowsOperator(self.result_type)
+
+
+@dataclass(frozen=True, slots=True)
+class KindsToColumnSpec(OperatorSpec):
+    """Every record as an insertion, with what it does in a changelog as a text in a column before the others.
+
+    Attributes:
+        result_type: the type of the records with that column.
+    """
+
+    kind: ClassVar[str] = "KindsToColumn"
+    ignores_event_time: ClassVar[bool] = True
+    result_type: TypeInformation
+
+    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
+        return self.result_type
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.row_kinds import KindsToColumnOperator
+
+        return KindsToColumnOperator(self.result_type)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnToKindsSpec(OperatorSpec):
+    """The changes that a column of texts says that records are, without that column.
+
+    Attributes:
+        column: its index.
+        result_type: the type of the records without it.
+    """
+
+    kind: ClassVar[str] = "ColumnToKinds"
+    ignores_event_time: ClassVar[bool] = True
+    column: int
+    result_type: TypeInformation
+
+    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
+        return self.result_type
+
+    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        return True
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.row_kinds import ColumnToKindsOperator
+
+        return ColumnToKindsOperator(self.column, self.result_type)

@@ -195,7 +195,7 @@ class _PatternExpressions(ExpressionBinder):
         kind: LogicalType = timestamp_ltz(3).not_null()
         columns = [column for column in self.match.source.schema if column.time is time]
         if time is TimeAttribute.ROWTIME and (operands or columns):
-            kind = operands[0].type if operands else columns[0].type
+            kind = (operands[0].type if operands else columns[0].type).not_null()
         return Call(node.name, operands, type=kind, time=time)
 
     def aggregate(self, node: sql.Call, function: FunctionDefinition) -> Scalar:

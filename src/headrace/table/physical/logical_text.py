@@ -146,12 +146,12 @@ def _hint(hint: logical.Hint, path: str) -> str:
 
 def _to_changelog(node: logical.ToChangelog) -> Terms:
     yield "invocation", f"TO_CHANGELOG(TABLE(#0), {_defaults(node.kind_column, 4)})"
-    yield "rowType", f"[{_row_type(node)}]"
+    yield "rowType", _row_type(node)
 
 
 def _from_changelog(node: logical.FromChangelog) -> Terms:
     yield "invocation", f"FROM_CHANGELOG(TABLE(#0), {_defaults(node.input.schema.names[node.kind_column], 4)})"
-    yield "rowType", f"[{_row_type(node)}]"
+    yield "rowType", _row_type(node)
 
 
 def _defaults(column: str, count: int) -> str:

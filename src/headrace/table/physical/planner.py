@@ -10,6 +10,7 @@ from headrace.graph.stream_graph import StreamGraph
 from headrace.table.logical.relations import Relation
 from headrace.table.physical import (  # noqa: F401 - their conversions
     aggregates,
+    changelog_functions,
     correlates,
     group_windows,
     over,
