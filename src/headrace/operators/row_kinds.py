@@ -13,7 +13,7 @@ from headrace.common.errors import EvaluationError
 from headrace.common.typeinfo import TypeInformation
 from headrace.common.types import RowKind
 from headrace.operators.base import Operator
-from headrace.operators.user_code import calling_user_code
+from headrace.operators.user_code import UserCodeGuard
 
 _NAMES: Final = pa.array([kind.name for kind in sorted(RowKind, key=lambda kind: kind.value)])
 
@@ -81,7 +81,7 @@ class ColumnToKindsOperator(Operator):
         kinds = pc.index_in(names, _NAMES)
         if kinds.null_count:
             wrong = names.filter(kinds.is_null())[0].as_py()
-            with calling_user_code(self.context):
+            with UserCodeGuard(self.context):
                 raise EvaluationError(f"{wrong!r} is no kind of change: there are {', '.join(_NAMES.to_pylist())}")
         columns = [each for index, each in enumerate(batch.columns.columns) if index != self._column]
         made = pa.RecordBatch.from_arrays(columns, schema=layout_of(self._output_type).schema)
