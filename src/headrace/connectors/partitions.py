@@ -162,6 +162,10 @@ class Subscription:
         return f"topics like {self.pattern}" if self.pattern else ", ".join(map(str, (*self.topics, *self.chosen)))
 
 
+NOTHING: Final = Subscription()
+"""The subscription of who has not said yet what to read."""
+
+
 class PartitionedLog(ABC):
     """Topics with partitions of records, which are known by their offsets.
 
@@ -229,13 +233,13 @@ class ReadingPlan:
         resets_to: where to go on when records were deleted before they were read: ``earliest``, ``latest``; None fails.
     """
 
-    subscription: Subscription
-    start: OffsetsInitializer
-    stop: OffsetsInitializer | None
-    is_bounded: bool
-    discovery_interval: int | None
-    commits: bool
-    resets_to: str | None
+    subscription: Subscription = NOTHING
+    start: OffsetsInitializer = OffsetsInitializer(OffsetResetStrategy.EARLIEST)
+    stop: OffsetsInitializer | None = None
+    is_bounded: bool = False
+    discovery_interval: int | None = None
+    commits: bool = False
+    resets_to: str | None = None
 
 
 class PartitionEnumerator(SplitEnumerator):

@@ -205,6 +205,7 @@ class SocketSource(Source[str]):
     boundedness = Boundedness.CONTINUOUS_UNBOUNDED
     gives_timestamps = False
     can_replay = False
+    dead_letter: OutputTag | None = None
 
     def __init__(
         self,
@@ -227,7 +228,7 @@ class SocketSource(Source[str]):
         self._max_retry = max_retry
         if dead_letter is not None:
             expect(dead_letter, OutputTag, "dead_letter")
-        self._dead_letter = dead_letter
+        self.dead_letter = dead_letter
 
     @property
     def produced_type(self) -> TypeInformation:
@@ -237,15 +238,11 @@ class SocketSource(Source[str]):
     def locations(self) -> tuple[str, ...]:
         return (self._address,)
 
-    @property
-    def dead_letter(self) -> OutputTag | None:
-        return self._dead_letter
-
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
         return _SocketEnumerator(SocketReceiver(self._address, self._delimiter, self._max_retry), self._delimiter)
 
     def create_reader(self) -> SourceReader:
-        return FunctionReader(partial(_read, self._address, self._delimiter, self._dead_letter is not None))
+        return FunctionReader(partial(_read, self._address, self._delimiter, self.dead_letter is not None))
 
     def __repr__(self) -> str:
         return f"SocketSource({self._address})"

@@ -1,8 +1,10 @@
 """Sources and sinks of topics: what those of Kafka and of the embedded log share, and what their builders share."""
 
 import re
-from typing import ClassVar, Final, Self
+from dataclasses import replace
+from typing import Any, ClassVar, Final, Self
 
+from headrace.common.builder import Builder
 from headrace.common.errors import ConfigurationError, InvalidTypeError, expect, refused, uncalled
 from headrace.common.messages import TopicPartition
 from headrace.common.output_tag import OutputTag
@@ -12,6 +14,7 @@ from headrace.common.typeinfo import TypeInformation
 from headrace.connectors.messages import MessageDeserializationSchema, MessageSerializationSchema
 from headrace.connectors.partitions import (
     A_PARTITION,
+    NOTHING,
     OffsetsInitializer,
     ReadingPlan,
     Subscription,
@@ -28,22 +31,16 @@ _DISCOVERY_MILLIS: Final = "300000"
 """The default interval of looking for new partitions; Flink's value."""
 
 
-class MessageSourceBuilder:
+class MessageSourceBuilder(Builder):
     """Puts a source of messages together: from where to where, and what records are made of.
 
     What says how they are read is kept under the names that Kafka has for it, whatever log they are in.
     """
 
-    _name: ClassVar[str]
-    """The name of what is built, for errors."""
-
     def __init__(self) -> None:
+        super().__init__()
         self._properties: dict[str, str] = {}
-        self._schema: MessageDeserializationSchema | None = None
-        self._start = OffsetsInitializer.earliest()
-        self._stop: OffsetsInitializer | None = None
-        self._is_bounded = False
-        self._dead_letter: OutputTag | None = None
+        self._plan = ReadingPlan()
 
     def set_group_id(self, group_id: str) -> Self:
         """The consumer group whose offsets show how far the job has come; the job itself goes by its checkpoints.
@@ -64,13 +61,11 @@ class MessageSourceBuilder:
         Partitions that are found later are read from their beginning. A job that goes on from a checkpoint goes on
         from its offsets.
         """
-        self._start = _initializer(starting_offsets_initializer)
-        return self
+        return self._planned(start=_initializer(starting_offsets_initializer))
 
     def set_bounded(self, stopping_offsets_initializer: OffsetsInitializer) -> Self:
         """Stop at offsets, which are found out when the job first starts; the source ends there."""
-        self._stop, self._is_bounded = _initializer(stopping_offsets_initializer), True
-        return self
+        return self._planned(stop=_initializer(stopping_offsets_initializer), is_bounded=True)
 
     def set_value_only_deserializer(self, deserialization_schema: DeserializationSchema) -> Self:
         """Make records of the values of messages alone.
@@ -94,8 +89,7 @@ class MessageSourceBuilder:
         """
         if not isinstance(schema, MessageDeserializationSchema):
             raise refused(f"set_deserializer() takes a MessageDeserializationSchema, not {schema!r}", InvalidTypeError)
-        self._schema = schema
-        return self
+        return self._set(schema=schema)
 
     def set_dead_letter(self, output_tag: OutputTag) -> Self:
         """Send messages that cannot be read to a side output, as ``(where, raw, reason)``, and go on.
@@ -105,45 +99,36 @@ class MessageSourceBuilder:
         Raises:
             InvalidTypeError: when it is no tag.
         """
-        expect(output_tag, OutputTag, "set_dead_letter")
-        self._dead_letter = output_tag
+        return self._set_a(OutputTag, "set_dead_letter", dead_letter=output_tag)
+
+    def _planned(self, **parts: Any) -> Self:
+        self._plan = replace(self._plan, **parts)
         return self
 
-    def _reading_plan(self, subscription: Subscription, properties: dict[str, str]) -> ReadingPlan:
+    def _reading_plan(self, properties: dict[str, str]) -> ReadingPlan:
         """Make the plan.
 
         Args:
-            subscription: which partitions.
             properties: the settings, of which those that are no client's are taken out.
 
         Raises:
             ConfigurationError: when one of them is malformed, or offsets are those of a group, and there is none.
         """
         has_group = GROUP in properties
-        if not has_group and any(each is not None and each.needs_group for each in (self._start, self._stop)):
+        if not has_group and any(each is not None and each.needs_group for each in (self._plan.start, self._plan.stop)):
             raise refused("committed offsets are those of a group: set_group_id(...)", ConfigurationError)
         commits = _one_of(_COMMITS, properties.pop(_COMMITS, "true").lower(), ("true", "false"))
         interval = whole_number(DISCOVERY, properties.pop(DISCOVERY, _DISCOVERY_MILLIS))
         resets_to = _one_of(RESET, properties.pop(RESET, "none"), ("earliest", "latest", "none"))
-        return ReadingPlan(
-            subscription,
-            self._start,
-            self._stop,
-            self._is_bounded,
-            interval if interval > 0 else None,
-            has_group and commits == "true",
-            None if resets_to == "none" else resets_to,
+        return replace(
+            self._plan,
+            discovery_interval=interval if interval > 0 else None,
+            commits=has_group and commits == "true",
+            resets_to=None if resets_to == "none" else resets_to,
         )
 
-    def _needed_schema(self) -> MessageDeserializationSchema:
-        """The schema.
-
-        Raises:
-            InvalidProgramError: when that was not said.
-        """
-        if self._schema is None:
-            raise refused(f"a {self._name} needs set_value_only_deserializer() or set_deserializer()")
-        return self._schema
+    def _check_schema(self) -> None:
+        self._needed("schema", "set_value_only_deserializer() or set_deserializer()")
 
 
 def _one_of(name: str, text: str, known: tuple[str, ...]) -> str:
@@ -167,10 +152,6 @@ def whole_number(name: str, text: str) -> int:
 
 class TopicSourceBuilder(MessageSourceBuilder):
     """Puts a source of topics together: which partitions, beside what any source of messages is told."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._subscription: Subscription | None = None
 
     def set_topics(self, *topics: str) -> Self:
         """Read all partitions of some topics.
@@ -210,25 +191,18 @@ class TopicSourceBuilder(MessageSourceBuilder):
 
     def set_unbounded(self, stopping_offsets_initializer: OffsetsInitializer | None = None) -> Self:
         """Never end; with offsets, partitions stop there, but the job runs as one of a source that does not end."""
-        self._stop = None if stopping_offsets_initializer is None else _initializer(stopping_offsets_initializer)
-        self._is_bounded = False
-        return self
+        stop = None if stopping_offsets_initializer is None else _initializer(stopping_offsets_initializer)
+        return self._planned(stop=stop, is_bounded=False)
 
-    def _subscribed(self) -> Subscription:
-        """The subscription.
-
-        Raises:
-            InvalidProgramError: when that was not said.
-        """
-        if self._subscription is None:
+    def _reading_plan(self, properties: dict[str, str]) -> ReadingPlan:
+        if self._plan.subscription == NOTHING:
             raise refused(f"a {self._name} needs set_topics(), set_topic_pattern() or set_partitions()")
-        return self._subscription
+        return super()._reading_plan(properties)
 
     def _subscribe(self, subscription: Subscription) -> Self:
-        if self._subscription is not None:
-            raise refused(f"the source reads {self._subscription} already: say once what it is to read")
-        self._subscription = subscription
-        return self
+        if self._plan.subscription != NOTHING:
+            raise refused(f"the source reads {self._plan.subscription} already: say once what it is to read")
+        return self._planned(subscription=subscription)
 
 
 def _initializer(given: OffsetsInitializer) -> OffsetsInitializer:
@@ -247,12 +221,14 @@ class TopicSource(Source[T_co]):
         is_bounded: whether it ends.
     """
 
+    dead_letter: OutputTag | None = None
+
     def __init__(
         self, topics: str, schema: MessageDeserializationSchema, dead_letter: OutputTag | None, *, is_bounded: bool
     ) -> None:
         self._topics = topics
         self._schema = schema
-        self._dead_letter = dead_letter
+        self.dead_letter = dead_letter
         self._is_bounded = is_bounded
 
     @property
@@ -262,10 +238,6 @@ class TopicSource(Source[T_co]):
     @property
     def produced_type(self) -> TypeInformation[T_co]:
         return self._schema.produced_type
-
-    @property
-    def dead_letter(self) -> OutputTag | None:
-        return self._dead_letter
 
     @property
     def locations(self) -> tuple[str, ...]:
@@ -281,20 +253,15 @@ class TopicSink(Sink[T_contra]):
         dead_letter: where records go that cannot be written; None makes one fail the job.
     """
 
+    delivery_guarantee: DeliveryGuarantee = DeliveryGuarantee.NONE
+    dead_letter: OutputTag | None = None
+
     def __init__(
-        self, schema: MessageSerializationSchema, guarantee: DeliveryGuarantee, dead_letter: OutputTag | None
+        self, schema: MessageSerializationSchema, guarantee: DeliveryGuarantee, dead_letter: OutputTag | None = None
     ) -> None:
         self._schema = schema
-        self._guarantee = guarantee
-        self._dead_letter = dead_letter
-
-    @property
-    def delivery_guarantee(self) -> DeliveryGuarantee:
-        return self._guarantee
-
-    @property
-    def dead_letter(self) -> OutputTag | None:
-        return self._dead_letter
+        self.delivery_guarantee = guarantee
+        self.dead_letter = dead_letter
 
     def validate(self, input_type: TypeInformation) -> None:
         self._schema.validate(input_type)
@@ -303,18 +270,15 @@ class TopicSink(Sink[T_contra]):
         return self._schema.takes_changes or super().takes_changes(input_type)
 
 
-class TopicSinkBuilder:
+class TopicSinkBuilder(Builder):
     """Puts a sink of topics together: what messages are made of records, and how often these arrive."""
 
-    _name: ClassVar[str]
-    """The name of what is built, for errors."""
     _usual_guarantee: ClassVar[DeliveryGuarantee]
     """The default guarantee."""
 
     def __init__(self) -> None:
-        self._schema: MessageSerializationSchema | None = None
-        self._guarantee = self._usual_guarantee
-        self._dead_letter: OutputTag | None = None
+        super().__init__()
+        self._set(guarantee=self._usual_guarantee)
 
     def set_record_serializer(self, record_serializer: MessageSerializationSchema) -> Self:
         """Say what messages are made of records.
@@ -322,31 +286,19 @@ class TopicSinkBuilder:
         Raises:
             InvalidTypeError: when it is no ``MessageSerializationSchema``.
         """
-        expect(record_serializer, MessageSerializationSchema, "set_record_serializer")
-        self._schema = record_serializer
-        return self
+        return self._set_a(MessageSerializationSchema, "set_record_serializer", schema=record_serializer)
 
     def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> Self:
         """Say how often a record arrives, failures or not; the sink says what that is unless it is said."""
-        expect(delivery_guarantee, DeliveryGuarantee, "set_delivery_guarantee")
-        self._guarantee = delivery_guarantee
-        return self
+        return self._set_a(DeliveryGuarantee, "set_delivery_guarantee", guarantee=delivery_guarantee)
 
     def set_dead_letter(self, output_tag: OutputTag) -> Self:
         """Send records that cannot be written to a side output of the sink, as ``(where, raw, reason)``, and go on.
 
         Without it one fails the job. The stream of them is ``stream.sink_to(sink).get_side_output(output_tag)``.
         """
-        expect(output_tag, OutputTag, "set_dead_letter")
-        self._dead_letter = output_tag
-        return self
+        return self._set_a(OutputTag, "set_dead_letter", dead_letter=output_tag)
 
     def _needed_schema(self) -> MessageSerializationSchema:
-        """The schema.
-
-        Raises:
-            InvalidProgramError: when that was not said.
-        """
-        if self._schema is None:
-            raise refused(f"a {self._name} needs topics and formats: call set_record_serializer()")
-        return self._schema
+        schema: MessageSerializationSchema = self._needed("schema", "topics and formats: call set_record_serializer()")
+        return schema

@@ -13,16 +13,16 @@ from headrace.datastream.connectors.kafka import KafkaSink, MissingMarker
 
 WAITING = (5, 6, 9)
 CLIENT = ClientSettings({"bootstrap.servers": "localhost:9092"})
-UNTIL_SAID = TransactionSettings(CLIENT, None, "t")
+UNTIL_SAID = TransactionSettings(CLIENT, "t")
 
 
 def said(epoch: int) -> TransactionSettings:
-    return TransactionSettings(CLIENT, None, "t", published_up_to={None: epoch})
+    return TransactionSettings(CLIENT, "t", published_up_to={None: epoch})
 
 
 def test_nobody_knows_until_somebody_has_said_it() -> None:
     assert UNTIL_SAID.last_published("t-0", 5, WAITING) is None
-    publishing = TransactionSettings(CLIENT, None, "t", MissingMarker.PUBLISH)
+    publishing = TransactionSettings(CLIENT, "t", MissingMarker.PUBLISH)
     assert publishing.last_published("t-0", 6, WAITING) == 5
 
 
@@ -44,7 +44,7 @@ def test_a_marker_that_is_lost_later_is_missed_although_something_was_said_about
 
 
 def test_ids_may_have_come_to_different_epochs() -> None:
-    by_id = TransactionSettings(CLIENT, None, "t", published_up_to={None: 6, "t-1": 5})
+    by_id = TransactionSettings(CLIENT, "t", published_up_to={None: 6, "t-1": 5})
     assert [by_id.last_published(f"t-{each}", 6, WAITING) for each in range(2)] == [6, 5]
 
 
@@ -63,7 +63,7 @@ def test_what_a_builder_takes() -> None:
     with pytest.raises(InvalidTypeError, match="set_published_up_to takes an int"):
         builder.set_published_up_to("7")  # type: ignore[arg-type]
     transactions = builder.build()._transactions
-    assert transactions == TransactionSettings(CLIENT, None, "t", MissingMarker.FAIL, {None: 7, "p-1": 6})
+    assert transactions == TransactionSettings(CLIENT, "t", MissingMarker.FAIL, {None: 7, "p-1": 6})
 
 
 def test_what_is_said_about_transactions_is_warned_of_where_there_are_none() -> None:

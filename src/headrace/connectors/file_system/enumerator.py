@@ -338,20 +338,6 @@ SPLIT = "files"
 _NANOS_PER_MILLI = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Watch:
-    """The settings for watching a folder.
-
-    Attributes:
-        interval: how often to look for new files, in milliseconds.
-        horizon: how much older than the newest file seen a file may be, in milliseconds of modification time; older
-            ones are forgotten once they are read, and are not read when they turn up.
-    """
-
-    interval: int
-    horizon: int
-
-
 class FileEnumerator(SplitEnumerator):
     """Knows the files and their order.
 
@@ -365,7 +351,9 @@ class FileEnumerator(SplitEnumerator):
     Args:
         paths: files, folders and patterns.
         fmt: the format of the files.
-        watch: how to look for new files; None to look once.
+        watch: how often to look for new files, in milliseconds, and how much older than the newest file seen one may
+            be by its modification time: older ones are forgotten once they are read, and are not read when they turn
+            up. None to look once.
         context: where to keep the list of files, and what is known from before.
         skip_policy: what the source goes on without.
         splittable: whether files may be cut.
@@ -375,7 +363,7 @@ class FileEnumerator(SplitEnumerator):
         self,
         paths: Sequence[str],
         fmt: FileFormat,
-        watch: Watch | None,
+        watch: tuple[int, int] | None,
         context: EnumeratorContext,
         skip_policy: SkipPolicy,
         *,
@@ -386,7 +374,8 @@ class FileEnumerator(SplitEnumerator):
             self._paths.check_apart_from(str(context.folder))
         self._format = fmt
         self._splittable = splittable
-        self._watch = watch
+        self._is_watching = watch is not None
+        self._interval, self._horizon = watch or (0, 0)
         self._skip_policy = skip_policy
         self._journal = FileJournal(context.folder, context.state)
         self._known = self._journal.known
@@ -425,7 +414,7 @@ class FileEnumerator(SplitEnumerator):
         return Pending(bytes=max(0, left))
 
     def is_finished(self, split_id: str, position: Json) -> bool:
-        return self._watch is None and position[0] >= self._known.first + len(self._known.pending)
+        return not self._is_watching and position[0] >= self._known.first + len(self._known.pending)
 
     def snapshot(self) -> Json:
         return self._journal.reference()
@@ -469,7 +458,7 @@ class FileEnumerator(SplitEnumerator):
 
     def _scan(self, now: int) -> None:
         """Look for new files when it is time to."""
-        if self._watch is None or (self._last_scan is not None and now < self._last_scan + self._watch.interval):
+        if not self._is_watching or (self._last_scan is not None and now < self._last_scan + self._interval):
             return
         self._paths.check_still_there(self._folders)
         cutoff = self._cutoff()
@@ -498,9 +487,9 @@ class FileEnumerator(SplitEnumerator):
 
     def _cutoff(self) -> int | None:
         """The modification time below which unknown files are too old; None at the first look."""
-        if self._watch is None or (self._known.first == 0 and not self._seen):
+        if not self._is_watching or (self._known.first == 0 and not self._seen):
             return None
-        return self._known.newest - self._watch.horizon * _NANOS_PER_MILLI
+        return self._known.newest - self._horizon * _NANOS_PER_MILLI
 
     def _add(self, files: list[FileStatus], newest: int) -> None:
         self._journal.add(files, newest)
@@ -526,9 +515,7 @@ class FileEnumerator(SplitEnumerator):
         Those whose own path was given stay: a path with nothing there would be taken for a folder that is gone.
         """
         cutoff = self._cutoff()
-        if cutoff is None or self._watch is None:
-            return
-        if cutoff - self._swept_at < self._watch.horizon * _NANOS_PER_MILLI // 64:
+        if cutoff is None or cutoff - self._swept_at < self._horizon * _NANOS_PER_MILLI // 64:
             return
         self._swept_at = cutoff
         consumed = self._known.consumed

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, groupby
 from operator import itemgetter
-from typing import Final, Literal, NamedTuple, TypeVar
+from typing import Final, Literal, NamedTuple, Self, TypeVar
 
+from headrace.common.builder import Builder
 from headrace.common.errors import InvalidProgramError, expect
 from headrace.common.time import Duration, to_millis
 from headrace.connectors.file_system.staging import Part, PartChunk
@@ -127,28 +128,21 @@ class OnCheckpointRollingPolicy(RollingPolicy):
         return last_written
 
 
-class FileCompactStrategyBuilder:
+class FileCompactStrategyBuilder(Builder):
     """Puts a :class:`FileCompactStrategy` together."""
 
-    def __init__(self) -> None:
-        self._size: int | None = None
-        self._checkpoints: int | None = None
-        self._threads = 1
-
-    def enable_compaction_on_checkpoint(self, num_checkpoints_before_compaction: int) -> FileCompactStrategyBuilder:
+    def enable_compaction_on_checkpoint(self, num_checkpoints_before_compaction: int) -> Self:
         """Put together what there is once files have waited for so many epochs."""
-        self._checkpoints = _positive(num_checkpoints_before_compaction, "enable_compaction_on_checkpoint")
-        return self
+        number = _positive(num_checkpoints_before_compaction, "enable_compaction_on_checkpoint")
+        return self._set(num_checkpoints=number)
 
-    def set_size_threshold(self, size_threshold: int) -> FileCompactStrategyBuilder:
+    def set_size_threshold(self, size_threshold: int) -> Self:
         """Put files together when they have so many bytes."""
-        self._size = _positive(size_threshold, "set_size_threshold")
-        return self
+        return self._set(size_threshold=_positive(size_threshold, "set_size_threshold"))
 
-    def set_num_compact_threads(self, num_compact_threads: int) -> FileCompactStrategyBuilder:
+    def set_num_compact_threads(self, num_compact_threads: int) -> Self:
         """Have so many tasks put files together at once."""
-        self._threads = _positive(num_compact_threads, "set_num_compact_threads")
-        return self
+        return self._set(num_compact_threads=_positive(num_compact_threads, "set_num_compact_threads"))
 
     def build(self) -> FileCompactStrategy:
         """The strategy.
@@ -156,12 +150,12 @@ class FileCompactStrategyBuilder:
         Raises:
             InvalidProgramError: when nothing was said of when to put files together.
         """
-        if self._size is None and self._checkpoints is None:
+        if not self._given.keys() & {"size_threshold", "num_checkpoints"}:
             raise InvalidProgramError(
                 "a strategy says when files are put together: call set_size_threshold(bytes) or "
                 "enable_compaction_on_checkpoint(epochs)"
             )
-        return FileCompactStrategy(self._size, self._checkpoints, self._threads)
+        return FileCompactStrategy(**self._given)
 
 
 @dataclass(frozen=True, slots=True)

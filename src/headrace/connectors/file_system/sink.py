@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, Self
 
+from headrace.common.builder import Builder
 from headrace.common.config_options import ConfigOption, memory_size, positive_duration
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, InvalidProgramError, expect
@@ -48,22 +49,16 @@ class OutputFileConfig:
         >>> names = OutputFileConfig.builder().with_part_prefix("orders").with_part_suffix(".csv").build()
     """
 
-    class OutputFileConfigBuilder:
+    class OutputFileConfigBuilder(Builder):
         """Puts an :class:`OutputFileConfig` together."""
 
-        def __init__(self) -> None:
-            self._prefix = "part"
-            self._suffix: str | None = None
-
-        def with_part_prefix(self, prefix: str) -> OutputFileConfig.OutputFileConfigBuilder:
+        def with_part_prefix(self, prefix: str) -> Self:
             """Prefix of the names."""
-            self._prefix = prefix
-            return self
+            return self._set(part_prefix=prefix)
 
-        def with_part_suffix(self, suffix: str) -> OutputFileConfig.OutputFileConfigBuilder:
+        def with_part_suffix(self, suffix: str) -> Self:
             """Suffix of the names."""
-            self._suffix = suffix
-            return self
+            return self._set(part_suffix=suffix)
 
         def build(self) -> OutputFileConfig:
             """The configuration.
@@ -71,7 +66,7 @@ class OutputFileConfig:
             Raises:
                 InvalidProgramError: when files would be hidden or in another folder.
             """
-            return OutputFileConfig(self._prefix, self._suffix)
+            return OutputFileConfig(**self._given)
 
     part_prefix: str = "part"
     part_suffix: str | None = None
@@ -131,20 +126,22 @@ class FileSink(Sink[T_contra]):
         ['tea\ncake\n']
     """
 
+    dead_letter: OutputTag | None = None
+
     def __init__(
         self,
         base: str,
-        assigner: BucketAssigner,
         factory: BulkWriterFactory,
-        config: OutputFileConfig,
         policy: RollingPolicy,
+        assigner: BucketAssigner | None = None,
+        config: OutputFileConfig = OutputFileConfig(),
         compaction: Compaction | None = None,
         dead_letter: OutputTag | None = None,
     ) -> None:
         if base.startswith(f"{HDFS}://") and ":" in config.part_prefix + config.get_part_suffix():
             raise InvalidProgramError("the prefix and the suffix of part files on HDFS cannot contain ':'")
         self._base = base
-        self._assigner = assigner
+        self._assigner = assigner or BucketAssigner.date_time_bucket_assigner()
         self._joins_chunks = policy.merges or compaction is not None
         if self._joins_chunks and isinstance(factory, EncodedFiles):
             factory = factory.without_header()
@@ -152,7 +149,7 @@ class FileSink(Sink[T_contra]):
         self._config = config.with_default_suffix(factory.suffix)
         self._policy = policy
         self._compaction = compaction
-        self._dead_letter = dead_letter
+        self.dead_letter = dead_letter
 
     @staticmethod
     def for_row_format(base_path: str | os.PathLike[str], encoder: Encoder[T]) -> RowFormatBuilder[T]:
@@ -190,10 +187,6 @@ class FileSink(Sink[T_contra]):
         refuse_future(self._staging(context), context.restored_epoch)
 
     @property
-    def dead_letter(self) -> OutputTag | None:
-        return self._dead_letter
-
-    @property
     def pre_commit(self) -> PreCommit | None:
         return FilePreCommit(self._policy, self._compaction)
 
@@ -205,7 +198,7 @@ class FileSink(Sink[T_contra]):
         return f"FileSink({self._base!r})"
 
 
-class _FileSinkBuilder(Generic[T]):
+class _FileSinkBuilder(Builder, Generic[T]):
     """Puts a :class:`FileSink` together.
 
     Raises:
@@ -213,19 +206,12 @@ class _FileSinkBuilder(Generic[T]):
     """
 
     def __init__(self, base_path: str | os.PathLike[str], factory: BulkWriterFactory, policy: RollingPolicy) -> None:
-        self._base = resolved(base_path)
-        self._factory = factory
-        self._policy = policy
-        self._assigner = BucketAssigner.date_time_bucket_assigner()
-        self._config = OutputFileConfig()
-        self._compaction: Compaction | None = None
-        self._dead_letter: OutputTag | None = None
+        super().__init__()
+        self._set(base=resolved(base_path), factory=factory, policy=policy)
 
     def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> Self:
         """Choose the folder of every record."""
-        expect(bucket_assigner, BucketAssigner, "with_bucket_assigner")
-        self._assigner = bucket_assigner
-        return self
+        return self._set_a(BucketAssigner, "with_bucket_assigner", assigner=bucket_assigner)
 
     def with_bucket_check_interval(self, interval: int) -> Self:
         """Accepted for PyFlink's sake: whether files are complete is looked at in every epoch."""
@@ -235,33 +221,21 @@ class _FileSinkBuilder(Generic[T]):
 
     def with_output_file_config(self, output_file_config: OutputFileConfig) -> Self:
         """Choose the names of files."""
-        expect(output_file_config, OutputFileConfig, "with_output_file_config")
-        self._config = output_file_config
-        return self
+        return self._set_a(OutputFileConfig, "with_output_file_config", config=output_file_config)
 
     def enable_compact(self, strategy: FileCompactStrategy, compactor: FileCompactor) -> Self:
         """Put files of a bucket together, those of all subtasks, before they become visible."""
         expect(strategy, FileCompactStrategy, "enable_compact")
         expect(compactor, FileCompactor, "enable_compact")
-        self._compaction = strategy, compactor
-        return self
+        return self._set(compaction=(strategy, compactor))
 
     def disable_compact(self) -> Self:
         """Show files as they are; those that still wait to be put together become visible with the next epoch."""
-        self._compaction = None
-        return self
+        return self._set(compaction=None)
 
     def build(self) -> FileSink[T]:
         """The sink."""
-        return FileSink(
-            self._base,
-            self._assigner,
-            self._factory,
-            self._config,
-            self._policy,
-            self._compaction,
-            self._dead_letter,
-        )
+        return FileSink(**self._given)
 
 
 class RowFormatBuilder(_FileSinkBuilder[T]):
@@ -273,18 +247,14 @@ class RowFormatBuilder(_FileSinkBuilder[T]):
 
     def with_rolling_policy(self, rolling_policy: RollingPolicy) -> Self:
         """Choose when a file is complete."""
-        expect(rolling_policy, RollingPolicy, "with_rolling_policy")
-        self._policy = rolling_policy
-        return self
+        return self._set_a(RollingPolicy, "with_rolling_policy", policy=rolling_policy)
 
     def set_dead_letter(self, output_tag: OutputTag) -> Self:
         """Send what the encoder fails on to a side output of the sink, as ``(where, raw, reason)``, and go on.
 
         Else such a record fails the job. The stream of them is ``stream.sink_to(sink).get_side_output(output_tag)``.
         """
-        expect(output_tag, OutputTag, "set_dead_letter")
-        self._dead_letter = output_tag
-        return self
+        return self._set_a(OutputTag, "set_dead_letter", dead_letter=output_tag)
 
 
 class BulkFormatBuilder(_FileSinkBuilder[Any]):
@@ -311,25 +281,25 @@ class BulkFormatBuilder(_FileSinkBuilder[Any]):
             InvalidProgramError: when it cannot.
         """
         super().enable_compact(strategy, compactor)
-        if not isinstance(self._factory, EncodedFiles):
-            self._check_joins(compactor)
+        factory = self._given["factory"]
+        if not isinstance(factory, EncodedFiles):
+            _check_joins(factory, compactor)
         return self
 
-    def _check_joins(self, compactor: FileCompactor) -> None:
-        """Refuse what would not give files of the format."""
-        is_joined = type(self._factory).file_kind is not BulkWriterFactory.file_kind
-        what = f"files of {self._factory.suffix or type(self._factory).__name__}"
-        if compactor.method == "concat":
-            better = "record_wise" if is_joined else "identical"
-            raise InvalidProgramError(
-                f"{what} cannot be joined byte by byte: use FileCompactor.{better}_file_compactor()"
-            )
-        if compactor.method == "record_wise" and not is_joined:
-            raise InvalidProgramError(
-                f"{what} cannot be joined, as their writers have no file_kind(): use "
-                "FileCompactor.identical_file_compactor(), or longer epochs (headrace.epoch.target-duration) for "
-                "larger files"
-            )
+
+def _check_joins(factory: BulkWriterFactory, compactor: FileCompactor) -> None:
+    """Refuse what would not give files of the format."""
+    is_joined = type(factory).file_kind is not BulkWriterFactory.file_kind
+    what = f"files of {factory.suffix or type(factory).__name__}"
+    if compactor.method == "concat":
+        better = "record_wise" if is_joined else "identical"
+        raise InvalidProgramError(f"{what} cannot be joined byte by byte: use FileCompactor.{better}_file_compactor()")
+    if compactor.method == "record_wise" and not is_joined:
+        raise InvalidProgramError(
+            f"{what} cannot be joined, as their writers have no file_kind(): use "
+            "FileCompactor.identical_file_compactor(), or longer epochs (headrace.epoch.target-duration) for "
+            "larger files"
+        )
 
 
 PATH: Final = ConfigOption("path", str, "", "The folder, or for a source a file or a pattern as well.")

@@ -6,10 +6,11 @@ import datetime
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Generic
+from typing import Any, Final, Generic, Self
 
 import pyarrow as pa
 
+from headrace.common.builder import Builder
 from headrace.common.call_site import warn_caller
 from headrace.common.columns import layout_of
 from headrace.common.errors import CorruptFileError, InvalidProgramError, InvalidTypeError, expect, refused, uncalled
@@ -19,7 +20,7 @@ from headrace.common.time import Duration, to_millis
 from headrace.common.type_variables import T, T_co
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.common.typeinfo.composite import declares_changes
-from headrace.connectors.file_system.enumerator import FileEnumerator, Watch
+from headrace.connectors.file_system.enumerator import FileEnumerator
 from headrace.connectors.file_system.paths import (
     GONE,
     READ_ALL,
@@ -239,12 +240,13 @@ class FileSource(Source[T_co]):
 
     gives_timestamps = False
     reads_in_pieces = True
+    dead_letter: OutputTag | None = None
 
     def __init__(
         self,
         fmt: FileFormat[T_co],
         paths: tuple[str, ...],
-        watch: Watch | None = None,
+        watch: tuple[int, int] | None = None,
         dead_letter: OutputTag | None = None,
         skip_policy: SkipPolicy = READ_ALL,
         *,
@@ -255,7 +257,7 @@ class FileSource(Source[T_co]):
         self._format = fmt
         self._paths = paths
         self._watch = watch
-        self._dead_letter = dead_letter
+        self.dead_letter = dead_letter
         self._skip_policy = skip_policy
         self._splittable = splittable
 
@@ -278,10 +280,6 @@ class FileSource(Source[T_co]):
         return self._format.produced_type if self._metadata is None else self._metadata.produced_type
 
     @property
-    def dead_letter(self) -> OutputTag | None:
-        return self._dead_letter
-
-    @property
     def locations(self) -> tuple[str, ...]:
         return tuple(map(shown, self._paths))
 
@@ -291,15 +289,13 @@ class FileSource(Source[T_co]):
         )
 
     def create_reader(self) -> SourceReader:
-        return FileReader(
-            self._format, self._skip_policy, reject=self._dead_letter is not None, metadata=self._metadata
-        )
+        return FileReader(self._format, self._skip_policy, reject=self.dead_letter is not None, metadata=self._metadata)
 
     def __repr__(self) -> str:
         return f"FileSource({', '.join(self._paths)})"
 
 
-class FileSourceBuilder(Generic[T_co]):
+class FileSourceBuilder(Builder, Generic[T_co]):
     """Puts a :class:`FileSource` together.
 
     Raises:
@@ -323,19 +319,16 @@ class FileSourceBuilder(Generic[T_co]):
             raise refused(text, InvalidTypeError)
         if not paths:
             raise InvalidProgramError("a FileSource needs at least one path")
+        super().__init__()
         self._format = fmt
         self._paths = tuple(usual_spelling(resolved(path)) for path in paths)
-        self._watch: Watch | None = None
-        self._dead_letter: OutputTag | None = None
-        self._skip_policy = READ_ALL
-        self._splittable = True
         self._metadata: dict[str, str] = {}
 
     def monitor_continuously(
         self,
         discovery_interval: Duration | datetime.timedelta | int,
         horizon: Duration | datetime.timedelta | int = _DEFAULT_HORIZON,
-    ) -> FileSourceBuilder[T_co]:
+    ) -> Self:
         """Keep looking for new files; the source never ends.
 
         Files must be complete when they become visible: write under a name that starts with a dot, then rename.
@@ -348,48 +341,42 @@ class FileSourceBuilder(Generic[T_co]):
         Raises:
             InvalidProgramError: when one of the two is not above 0.
         """
-        watch = Watch(to_millis(discovery_interval), to_millis(horizon))
-        if watch.interval <= 0 or watch.horizon <= 0:
+        watch = to_millis(discovery_interval), to_millis(horizon)
+        if min(watch) <= 0:
             raise InvalidProgramError("monitor_continuously needs an interval and a horizon above 0")
-        self._watch = watch
-        return self
+        return self._set(watch=watch)
 
-    def process_static_file_set(self) -> FileSourceBuilder[T_co]:
+    def process_static_file_set(self) -> Self:
         """Read the files that are there when the job first starts, then end. This is the default."""
-        self._watch = None
-        return self
+        return self._set(watch=None)
 
-    def set_file_enumerator(self, file_enumerator: FileEnumeratorProvider) -> FileSourceBuilder[T_co]:
+    def set_file_enumerator(self, file_enumerator: FileEnumeratorProvider) -> Self:
         """Choose whether files may be cut."""
-        self._splittable = file_enumerator.splittable
-        return self
+        return self._set(splittable=file_enumerator.splittable)
 
-    def set_split_assigner(self, split_assigner: FileSplitAssignerProvider) -> FileSourceBuilder[T_co]:
+    def set_split_assigner(self, split_assigner: FileSplitAssignerProvider) -> Self:
         """Accepted for PyFlink's sake, with a warning: the planner assigns the parts of files to tasks."""
         expect(split_assigner, FileSplitAssignerProvider, "set_split_assigner")
         warn_caller("set_split_assigner has no effect: the planner assigns the parts of files to tasks")
         return self
 
-    def set_dead_letter(self, output_tag: OutputTag) -> FileSourceBuilder[T_co]:
+    def set_dead_letter(self, output_tag: OutputTag) -> Self:
         """Send what cannot be read to a side output, as ``(where, raw, reason)``, and go on; else it fails the job.
 
         That is for records. What is lost of whole files appears there too, when the source may go on without it:
         :meth:`ignore_missing_files`, :meth:`ignore_corrupt_files`.
         """
-        expect(output_tag, OutputTag, "set_dead_letter")
-        self._dead_letter = output_tag
-        return self
+        return self._set_a(OutputTag, "set_dead_letter", dead_letter=output_tag)
 
-    def ignore_missing_files(self) -> FileSourceBuilder[T_co]:
+    def ignore_missing_files(self) -> Self:
         """Go on without files that were deleted before they were read; else one fails the job.
 
         Each is logged, counted in ``numFilesMissing``, and a record of the dead-letter output if there is one. Which
         part of a file is lost that is deleted while it is read depends on timing.
         """
-        self._skip_policy = replace(self._skip_policy, missing=True)
-        return self
+        return self._skip(missing=True)
 
-    def ignore_corrupt_files(self) -> FileSourceBuilder[T_co]:
+    def ignore_corrupt_files(self) -> Self:
         """Go on without what cannot be read of damaged files; else one fails the job.
 
         Those are compressed files that are damaged or cut short, Parquet files likewise (or of another kind, or without
@@ -397,8 +384,10 @@ class FileSourceBuilder(Generic[T_co]):
         those of later row groups. What is lost is logged, counted in ``numFilesCorrupt``, and a record of the
         dead-letter output if there is one; a file that several tasks read is told of by each that meets the damage.
         """
-        self._skip_policy = replace(self._skip_policy, corrupt=True)
-        return self
+        return self._skip(corrupt=True)
+
+    def _skip(self, **faults: bool) -> Self:
+        return self._set(skip_policy=replace(self._given.get("skip_policy", READ_ALL), **faults))
 
     def set_metadata(self, metadata: Mapping[str, str] | Sequence[str]) -> FileSourceBuilder:
         """Have records tell which file they are of.
@@ -429,15 +418,8 @@ class FileSourceBuilder(Generic[T_co]):
             fmt = self._format.resolve(self._find)
         except InvalidTypeError as error:
             raise InvalidTypeError(f"{', '.join(map(shown, self._paths))}: {error}") from None
-        return FileSource(
-            fmt,
-            self._paths,
-            self._watch,
-            self._dead_letter,
-            self._skip_policy,
-            splittable=self._splittable,
-            metadata=FileMetadata.of(fmt.produced_type, self._metadata) if self._metadata else None,
-        )
+        metadata = FileMetadata.of(fmt.produced_type, self._metadata) if self._metadata else None
+        return FileSource(fmt, self._paths, metadata=metadata, **self._given)
 
     def _find(self) -> list[InputFile]:
         paths = InputPaths(self._paths, {})

@@ -318,21 +318,21 @@ class TransactionSettings:
 
     Attributes:
         client: how the cluster is reached.
-        prefix: the beginning of transactional ids; the job's and the sink's when None.
         marker_topic: at which topic markers are.
+        transactional_id_prefix: the beginning of transactional ids; the job's and the sink's when None.
         missing_marker: what to do where a marker is lost and nothing was said about it.
         published_up_to: up to which epoch messages are there, by transactional id; under None, of all other ids.
     """
 
     client: ClientSettings
-    prefix: str | None
     marker_topic: str
+    transactional_id_prefix: str | None = None
     missing_marker: MissingMarker = MissingMarker.FAIL
     published_up_to: Mapping[str | None, int] = field(default_factory=dict)
 
     def transactional_id(self, job_id: str, operator_id: str, subtask: int) -> str:
         """The id under which a subtask's messages are published, the same over all restarts."""
-        return f"{self.prefix or f'headrace-{job_id}-{operator_id}'}-{subtask}"
+        return f"{self.transactional_id_prefix or f'headrace-{job_id}-{operator_id}'}-{subtask}"
 
     def last_published(self, transactional_id: str, epoch: int, waiting: Sequence[int]) -> int | None:
         """The epoch that counts as published last under an id, whose marker is gone.

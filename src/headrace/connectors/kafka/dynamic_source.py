@@ -29,7 +29,6 @@ from headrace.connectors.kafka.dynamic_metadata import (
 from headrace.connectors.kafka.settings import SOURCE, KafkaClientBuilder, check_known, check_library
 from headrace.connectors.kafka.source import KafkaReader
 from headrace.connectors.messages import MessageDeserializationSchema
-from headrace.connectors.partitions import Subscription
 from headrace.connectors.source import (
     EnumeratorContext,
     Json,
@@ -81,7 +80,9 @@ class DynamicKafkaSource(TopicSource[T_co]):
         (DynamicKafkaSource(payments by YamlFileMetadataService), String)
     """
 
-    def __init__(self, plan: DynamicPlan, schema: MessageDeserializationSchema, dead_letter: OutputTag | None) -> None:
+    def __init__(
+        self, plan: DynamicPlan, schema: MessageDeserializationSchema, dead_letter: OutputTag | None = None
+    ) -> None:
         self._plan = plan
         super().__init__(str(plan.subscriber), schema, dead_letter, is_bounded=plan.each.is_bounded)
 
@@ -98,7 +99,7 @@ class DynamicKafkaSource(TopicSource[T_co]):
 
     def create_reader(self) -> SourceReader:
         return DynamicKafkaReader(
-            ClientSettings(self._plan.properties), self._schema, reject=self._dead_letter is not None
+            ClientSettings(self._plan.properties), self._schema, reject=self.dead_letter is not None
         )
 
     def __repr__(self) -> str:
@@ -190,8 +191,8 @@ class DynamicKafkaSourceBuilder(KafkaClientBuilder, MessageSourceBuilder, Generi
             raise refused(f"{THRESHOLD!r} is not negative, got {threshold}", ConfigurationError)
         retention = whole_number(RETENTION, properties.pop(RETENTION, "0"))
         _check_mode(properties.pop(MODE, "global"))
-        follows = interval > 0 and not self._is_bounded
-        each = self._reading_plan(Subscription(), properties)
+        follows = interval > 0 and not self._plan.is_bounded
+        each = self._reading_plan(properties)
         check_known(properties)
         plan = DynamicPlan(
             self._subscriber,
@@ -199,10 +200,11 @@ class DynamicKafkaSourceBuilder(KafkaClientBuilder, MessageSourceBuilder, Generi
             interval if follows else None,
             each,
             properties,
-            0 if self._is_bounded else threshold,
+            0 if self._plan.is_bounded else threshold,
             retention,
         )
-        return DynamicKafkaSource(plan, self._needed_schema(), self._dead_letter)
+        self._check_schema()
+        return DynamicKafkaSource(plan, **self._given)
 
 
 def _check_names(properties: Mapping[str, str]) -> None:

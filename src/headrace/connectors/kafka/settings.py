@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Final, Self
 
+from headrace.common.builder import Builder
 from headrace.common.call_site import warn_caller
-from headrace.common.errors import ConfigurationError, InvalidTypeError, refused
+from headrace.common.errors import ConfigurationError, InvalidTypeError, expect, refused
 from headrace.common.other_names import alike
 
 _REFERENCE: Final = re.compile(r"\$\{(env|file|directory):([^}]+)\}")
@@ -264,11 +265,9 @@ def _refusal(name: str, value: str | None) -> str:
     raise AssertionError(f"librdkafka has a setting {_NO_SETTING}")
 
 
-class KafkaClientBuilder:
+class KafkaClientBuilder(Builder):
     """Puts something together that clients of Kafka read or write."""
 
-    _name: ClassVar[str]
-    """The name of what is built, for errors."""
     _kind: ClassVar[str]
     """``SOURCE`` or ``SINK``."""
 
@@ -305,6 +304,19 @@ class KafkaClientBuilder:
     def set_client_id_prefix(self, prefix: str) -> Self:
         """Set the beginning of the ids of clients, which quotas and logs of brokers show."""
         return self.set_property(_CLIENT_ID_PREFIX, prefix)
+
+
+class KafkaClusterBuilder(KafkaClientBuilder):
+    """Puts something together that clients of one cluster read or write."""
+
+    def set_bootstrap_servers(self, bootstrap_servers: str) -> Self:
+        """Set the brokers to connect to first: ``host:port``, several with commas.
+
+        Raises:
+            InvalidTypeError: when it is no text.
+        """
+        expect(bootstrap_servers, str, "set_bootstrap_servers")
+        return self.set_property("bootstrap.servers", bootstrap_servers)
 
     def _check_servers(self) -> None:
         if "bootstrap.servers" not in self._properties:

@@ -5,13 +5,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Self
 
+from headrace.common.builder import Builder
 from headrace.common.call_site import warn_caller
 from headrace.common.errors import InvalidTypeError, expect, refused, with_article
 from headrace.common.output_tag import OutputTag
 from headrace.common.serialization import SerializationSchema
 from headrace.common.type_variables import T_contra
 from headrace.connectors.kafka.clients import ClientSettings, MissingMarker, TransactionSettings
-from headrace.connectors.kafka.settings import SINK, KafkaClientBuilder, check_known, check_library
+from headrace.connectors.kafka.settings import SINK, KafkaClusterBuilder, check_known, check_library
 from headrace.connectors.messages import HeaderFunction, MessageSerializationSchema, PartitionFunction, encode_messages
 from headrace.connectors.sink import Committer, CommitterContext, DeliveryGuarantee, SinkWriter, WriterContext
 from headrace.connectors.topic_builders import TopicSink, TopicSinkBuilder
@@ -49,8 +50,8 @@ class KafkaSink(TopicSink[T_contra]):
         settings: ClientSettings,
         schema: MessageSerializationSchema,
         guarantee: DeliveryGuarantee,
-        dead_letter: OutputTag | None,
-        transactions: TransactionSettings | None,
+        dead_letter: OutputTag | None = None,
+        transactions: TransactionSettings | None = None,
     ) -> None:
         super().__init__(schema, guarantee, dead_letter)
         self._settings = settings
@@ -99,7 +100,7 @@ class KafkaSink(TopicSink[T_contra]):
         return f"KafkaSink({topic} at {self._settings.servers})"
 
 
-class KafkaSinkBuilder(KafkaClientBuilder, TopicSinkBuilder):
+class KafkaSinkBuilder(KafkaClusterBuilder, TopicSinkBuilder):
     """Puts a :class:`KafkaSink` together.
 
     Examples:
@@ -124,19 +125,7 @@ class KafkaSinkBuilder(KafkaClientBuilder, TopicSinkBuilder):
 
     def __init__(self) -> None:
         super().__init__()
-        self._prefix: str | None = None
-        self._marker_topic: str | None = None
-        self._missing_marker = MissingMarker.FAIL
-        self._published_up_to: dict[str | None, int] = {}
-
-    def set_bootstrap_servers(self, bootstrap_servers: str) -> Self:
-        """Set the brokers to connect to first: ``host:port``, several with commas.
-
-        Raises:
-            InvalidTypeError: when it is no text.
-        """
-        expect(bootstrap_servers, str, "set_bootstrap_servers")
-        return self.set_property("bootstrap.servers", bootstrap_servers)
+        self._of_transactions: dict[str, Any] = {}
 
     def set_transactional_id_prefix(self, prefix: str) -> Self:
         """Say how transactional ids begin, and the groups of the same names; job and sink unless told otherwise.
@@ -149,7 +138,7 @@ class KafkaSinkBuilder(KafkaClientBuilder, TopicSinkBuilder):
         expect(prefix, str, "set_transactional_id_prefix")
         if not prefix:
             raise refused("the prefix of transactional ids is some text: leave it out for one of the job's own")
-        self._prefix = prefix
+        self._of_transactions["transactional_id_prefix"] = prefix
         return self
 
     def set_marker_topic(self, topic: str) -> Self:
@@ -159,13 +148,13 @@ class KafkaSinkBuilder(KafkaClientBuilder, TopicSinkBuilder):
         messages have nothing to do with it.
         """
         expect(topic, str, "set_marker_topic")
-        self._marker_topic = topic
+        self._of_transactions["marker_topic"] = topic
         return self
 
     def set_missing_marker(self, missing_marker: MissingMarker) -> Self:
         """Say what to do when it is lost which epoch was published; the job stops unless told otherwise."""
         expect(missing_marker, MissingMarker, "set_missing_marker")
-        self._missing_marker = missing_marker
+        self._of_transactions["missing_marker"] = missing_marker
         return self
 
     def set_published_up_to(self, epoch: int, transactional_id: str | None = None) -> Self:
@@ -186,7 +175,8 @@ class KafkaSinkBuilder(KafkaClientBuilder, TopicSinkBuilder):
             expect(transactional_id, str, "set_published_up_to")
         if epoch < 0:
             raise refused(f"an epoch is not negative, got {epoch}")
-        self._published_up_to[transactional_id] = epoch
+        before = self._of_transactions.get("published_up_to", {})
+        self._of_transactions["published_up_to"] = {**before, transactional_id: epoch}
         return self
 
     def build(self) -> KafkaSink:
@@ -200,30 +190,20 @@ class KafkaSinkBuilder(KafkaClientBuilder, TopicSinkBuilder):
         schema = self._needed_schema()
         check_known(self._properties)
         settings = ClientSettings(dict(self._properties))
-        transactions = self._transactions(settings, schema)
-        return KafkaSink(settings, schema, self._guarantee, self._dead_letter, transactions)
+        return KafkaSink(settings, transactions=self._transactions(settings, schema), **self._given)
 
     def _transactions(self, settings: ClientSettings, schema: MessageSerializationSchema) -> TransactionSettings | None:
-        if self._guarantee is not DeliveryGuarantee.EXACTLY_ONCE:
-            self._warn_without_transactions()
+        guarantee, given = self._given["guarantee"], self._of_transactions
+        if guarantee is not DeliveryGuarantee.EXACTLY_ONCE:
+            for name in given:
+                warn_caller(f"set_{name}() has no effect: a KafkaSink that is {guarantee.name} has no transactions")
             return None
-        topic = self._marker_topic or (schema.topic if isinstance(schema.topic, str) else None)
-        if topic is None:
+        if not given.get("marker_topic") and not isinstance(schema.topic, str):
             raise refused(
                 "a KafkaSink whose topics are chosen by record keeps at one topic which epoch is published: name one "
                 "that is there with set_marker_topic()"
             )
-        return TransactionSettings(settings, self._prefix, topic, self._missing_marker, dict(self._published_up_to))
-
-    def _warn_without_transactions(self) -> None:
-        given = {
-            "set_transactional_id_prefix": self._prefix is not None,
-            "set_marker_topic": self._marker_topic is not None,
-            "set_missing_marker": self._missing_marker is not MissingMarker.FAIL,
-            "set_published_up_to": bool(self._published_up_to),
-        }
-        for name in (name for name, is_given in given.items() if is_given):
-            warn_caller(f"{name}() has no effect: a KafkaSink that is {self._guarantee.name} has no transactions")
+        return TransactionSettings(settings, **{"marker_topic": schema.topic, **given})
 
 
 class KafkaTopicSelector(ABC):
@@ -304,7 +284,7 @@ class KafkaRecordSerializationSchema(MessageSerializationSchema):
         return KafkaRecordSerializationSchemaBuilder()
 
 
-class KafkaRecordSerializationSchemaBuilder:
+class KafkaRecordSerializationSchemaBuilder(Builder):
     """Puts a :class:`KafkaRecordSerializationSchema` together.
 
     Examples:
@@ -313,14 +293,6 @@ class KafkaRecordSerializationSchemaBuilder:
         >>> builder = KafkaRecordSerializationSchema.builder().set_topic_selector(lambda text: text[:2])
         >>> schema = builder.set_value_serialization_schema(SimpleStringSchema()).build()
     """
-
-    def __init__(self) -> None:
-        self._topic: str | Callable[[Any], str] | None = None
-        self._key: SerializationSchema | None = None
-        self._key_fields: tuple[str, ...] = ()
-        self._value: SerializationSchema | None = None
-        self._headers: HeaderFunction | None = None
-        self._partitioner: PartitionFunction | None = None
 
     def set_topic(self, topic: str) -> Self:
         """Have all messages go to one topic.
@@ -346,9 +318,7 @@ class KafkaRecordSerializationSchemaBuilder:
 
     def set_key_serialization_schema(self, key_serialization_schema: SerializationSchema) -> Self:
         """Say how keys are written; messages have none without it."""
-        expect(key_serialization_schema, SerializationSchema, "set_key_serialization_schema")
-        self._key = key_serialization_schema
-        return self
+        return self._set_a(SerializationSchema, "set_key_serialization_schema", key=key_serialization_schema)
 
     def set_key_fields(self, *names: str) -> Self:
         """Make keys of some fields of the record, as ``key.fields`` of Flink's SQL does.
@@ -357,14 +327,11 @@ class KafkaRecordSerializationSchemaBuilder:
         """
         for name in names:
             expect(name, str, "set_key_fields")
-        self._key_fields = names
-        return self
+        return self._set(key_fields=names)
 
     def set_value_serialization_schema(self, value_serialization_schema: SerializationSchema) -> Self:
         """Say how values are written."""
-        expect(value_serialization_schema, SerializationSchema, "set_value_serialization_schema")
-        self._value = value_serialization_schema
-        return self
+        return self._set_a(SerializationSchema, "set_value_serialization_schema", value=value_serialization_schema)
 
     def set_header_provider(self, header_provider: HeaderProvider | HeaderFunction) -> Self:
         """Have a provider, or a function of the record, give the headers of each message.
@@ -373,8 +340,8 @@ class KafkaRecordSerializationSchemaBuilder:
             InvalidTypeError: when it is neither.
         """
         given = header_provider
-        self._headers = _function(given.get_headers if isinstance(given, HeaderProvider) else given, HeaderProvider)
-        return self
+        function = given.get_headers if isinstance(given, HeaderProvider) else given
+        return self._set(headers=_function(function, HeaderProvider))
 
     def set_partitioner(self, partitioner: KafkaPartitioner | PartitionFunction) -> Self:
         """Have a partitioner, or a function of what it is given, say to which partition each message goes.
@@ -383,10 +350,8 @@ class KafkaRecordSerializationSchemaBuilder:
             InvalidTypeError: when it is neither.
         """
         given = partitioner
-        self._partitioner = _function(
-            given.partition if isinstance(given, KafkaPartitioner) else given, KafkaPartitioner
-        )
-        return self
+        function = given.partition if isinstance(given, KafkaPartitioner) else given
+        return self._set(partitioner=_function(function, KafkaPartitioner))
 
     def build(self) -> KafkaRecordSerializationSchema:
         """The schema.
@@ -394,26 +359,18 @@ class KafkaRecordSerializationSchemaBuilder:
         Raises:
             InvalidProgramError: when something is missing.
         """
-        if self._topic is None:
+        if "topic" not in self._given:
             raise refused("messages need a topic: call set_topic() or set_topic_selector()")
-        if self._value is None:
+        if "value" not in self._given:
             raise refused("messages need values: call set_value_serialization_schema()")
-        return KafkaRecordSerializationSchema(
-            self._topic,
-            self._value,
-            self._key,
-            key_fields=self._key_fields,
-            headers=self._headers,
-            partitioner=self._partitioner,
-        )
+        return KafkaRecordSerializationSchema(**self._given)
 
     def _set_topic(self, topic: str | Callable[[Any], str]) -> Self:
-        if self._topic is not None:
+        if "topic" in self._given:
             raise refused(
                 "messages have one topic, or one selector of topics: call set_topic() or set_topic_selector() once"
             )
-        self._topic = topic
-        return self
+        return self._set(topic=topic)
 
 
 def _function(given: object, kind: type) -> Any:

@@ -9,19 +9,19 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import filterfalse
 from operator import itemgetter, methodcaller
-from typing import TYPE_CHECKING, Final, Generic, Self
+from typing import TYPE_CHECKING, Final, Generic
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.common.constants import NO_TIMESTAMP
-from headrace.common.errors import InfrastructureError, SourceChangedError, expect
+from headrace.common.errors import InfrastructureError, SourceChangedError
 from headrace.common.messages import TopicPartition
 from headrace.common.output_tag import OutputTag
 from headrace.common.type_variables import T_co
 from headrace.connectors.kafka.clients import ClientErrors, ClientSettings, error_of
-from headrace.connectors.kafka.settings import SOURCE, KafkaClientBuilder, check_known, check_library
+from headrace.connectors.kafka.settings import SOURCE, KafkaClusterBuilder, check_known, check_library
 from headrace.connectors.messages import METADATA, MessageDecoder, MessageDeserializationSchema, Messages
 from headrace.connectors.partitions import PartitionEnumerator, ReadingPlan
 from headrace.connectors.source import (
@@ -341,7 +341,7 @@ class KafkaSource(TopicSource[T_co]):
         settings: ClientSettings,
         plan: ReadingPlan,
         schema: MessageDeserializationSchema,
-        dead_letter: OutputTag | None,
+        dead_letter: OutputTag | None = None,
     ) -> None:
         super().__init__(str(plan.subscription), schema, dead_letter, is_bounded=plan.is_bounded)
         self._settings = settings
@@ -359,13 +359,13 @@ class KafkaSource(TopicSource[T_co]):
         return PartitionEnumerator(KafkaPartitionedLog(self._settings), self._plan, context.state)
 
     def create_reader(self) -> SourceReader:
-        return KafkaReader(self._settings, self._schema, reject=self._dead_letter is not None)
+        return KafkaReader(self._settings, self._schema, reject=self.dead_letter is not None)
 
     def __repr__(self) -> str:
         return f"KafkaSource({self._plan.subscription} at {self._settings.servers})"
 
 
-class KafkaSourceBuilder(KafkaClientBuilder, TopicSourceBuilder, Generic[T_co]):
+class KafkaSourceBuilder(KafkaClusterBuilder, TopicSourceBuilder, Generic[T_co]):
     """Puts a :class:`KafkaSource` together.
 
     Examples:
@@ -385,15 +385,6 @@ class KafkaSourceBuilder(KafkaClientBuilder, TopicSourceBuilder, Generic[T_co]):
     _name = "KafkaSource"
     _kind = SOURCE
 
-    def set_bootstrap_servers(self, bootstrap_servers: str) -> Self:
-        """Set the brokers to connect to first: ``host:port``, several with commas.
-
-        Raises:
-            InvalidTypeError: when it is no text.
-        """
-        expect(bootstrap_servers, str, "set_bootstrap_servers")
-        return self.set_property("bootstrap.servers", bootstrap_servers)
-
     def build(self) -> KafkaSource[T_co]:
         """The source; nothing is connected to yet.
 
@@ -403,6 +394,7 @@ class KafkaSourceBuilder(KafkaClientBuilder, TopicSourceBuilder, Generic[T_co]):
         """
         self._check_servers()
         properties = dict(self._properties)
-        plan = self._reading_plan(self._subscribed(), properties)
+        plan = self._reading_plan(properties)
         check_known(properties)
-        return KafkaSource(ClientSettings(properties), plan, self._needed_schema(), self._dead_letter)
+        self._check_schema()
+        return KafkaSource(ClientSettings(properties), plan, **self._given)

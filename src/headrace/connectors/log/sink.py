@@ -1,11 +1,10 @@
 """``LogSink``: records into topics of the embedded log, each exactly once; its writers, its committer, its marker."""
 
 import json
-import os
 import re
 import uuid
 from collections.abc import Sequence
-from typing import Final, Self
+from typing import Final
 
 import pyarrow as pa
 
@@ -16,12 +15,11 @@ from headrace.common.errors import (
     InfrastructureError,
     LogError,
     ProducerFencedError,
-    refused,
 )
 from headrace.common.messages import TopicPartition
 from headrace.common.output_tag import OutputTag
 from headrace.common.type_variables import T_contra
-from headrace.connectors.log.source import location_of
+from headrace.connectors.log.source import LogBuilder
 from headrace.connectors.messages import MessageSerializationSchema, OutgoingMessages, encode_messages
 from headrace.connectors.sink import (
     Committer,
@@ -287,7 +285,7 @@ class LogSink(TopicSink[T_contra]):
 
     @property
     def _stages(self) -> bool:
-        return self._guarantee is DeliveryGuarantee.EXACTLY_ONCE
+        return self.delivery_guarantee is DeliveryGuarantee.EXACTLY_ONCE
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
         log = Log.open(self._location, options=context.storage_options)
@@ -310,7 +308,7 @@ class LogSink(TopicSink[T_contra]):
         return f"LogSink({self._location!r})"
 
 
-class LogSinkBuilder(TopicSinkBuilder):
+class LogSinkBuilder(LogBuilder, TopicSinkBuilder):
     """Puts a :class:`LogSink` together.
 
     Examples:
@@ -329,26 +327,12 @@ class LogSinkBuilder(TopicSinkBuilder):
     _name = "LogSink"
     _usual_guarantee = DeliveryGuarantee.EXACTLY_ONCE
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._location: str | None = None
-
-    def set_log(self, location: str | os.PathLike[str]) -> Self:
-        """Say where the log is: a path, or the URI of a folder on an object store or HDFS.
-
-        Raises:
-            InvalidTypeError: when it is neither.
-            InvalidProgramError: when it is empty.
-        """
-        self._location = location_of(location)
-        return self
-
     def build(self) -> LogSink:
         """The sink.
 
         Raises:
             InvalidProgramError: when something is missing.
         """
-        if self._location is None:
-            raise refused("a LogSink needs a log: call set_log() with its path")
-        return LogSink(self._location, self._needed_schema(), self._guarantee, self._dead_letter)
+        self._check_location()
+        self._needed_schema()
+        return LogSink(**self._given)

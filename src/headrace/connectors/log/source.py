@@ -6,6 +6,7 @@ from typing import Final, Generic, Self
 
 import pyarrow as pa
 
+from headrace.common.builder import Builder
 from headrace.common.errors import (
     CommitFailedError,
     InvalidTypeError,
@@ -42,19 +43,25 @@ from headrace.log.log import Log
 from headrace.log.membership import commit_without_members
 
 
-def location_of(given: str | os.PathLike[str]) -> str:
-    """The text of a location.
+class LogBuilder(Builder):
+    """Puts something together that reads or writes an embedded log."""
 
-    Raises:
-        InvalidTypeError: when it is neither text nor a path.
-        InvalidProgramError: when it is empty.
-    """
-    if not isinstance(given, str | os.PathLike):
-        raise refused(f"set_log takes a path or a URI, not {given!r}", InvalidTypeError)
-    text = os.fspath(given)
-    if not text.strip():
-        raise refused("set_log: the path is empty (was it to come from a variable that is not set?)")
-    return text
+    def set_log(self, location: str | os.PathLike[str]) -> Self:
+        """Say where the log is: a path, or the URI of a folder on an object store or HDFS.
+
+        Raises:
+            InvalidTypeError: when it is neither.
+            InvalidProgramError: when it is empty.
+        """
+        if not isinstance(location, str | os.PathLike):
+            raise refused(f"set_log takes a path or a URI, not {location!r}", InvalidTypeError)
+        text = os.fspath(location)
+        if not text.strip():
+            raise refused("set_log: the path is empty (was it to come from a variable that is not set?)")
+        return self._set(location=text)
+
+    def _check_location(self) -> None:
+        self._needed("location", "a log: call set_log() with its path")
 
 
 logger = get_logger(__name__)
@@ -252,7 +259,7 @@ class LogSource(TopicSource[T_co]):
         group: str | None,
         plan: ReadingPlan,
         schema: MessageDeserializationSchema,
-        dead_letter: OutputTag | None,
+        dead_letter: OutputTag | None = None,
     ) -> None:
         self._location = location
         self._group = group
@@ -269,13 +276,13 @@ class LogSource(TopicSource[T_co]):
         return PartitionEnumerator(EmbeddedPartitionedLog(log, self._group), self._plan, context.state)
 
     def create_reader(self) -> SourceReader:
-        return LogReader(self._location, self._schema, reject=self._dead_letter is not None)
+        return LogReader(self._location, self._schema, reject=self.dead_letter is not None)
 
     def __repr__(self) -> str:
         return f"LogSource({self._plan.subscription} in {self._location!r})"
 
 
-class LogSourceBuilder(TopicSourceBuilder, Generic[T_co]):
+class LogSourceBuilder(LogBuilder, TopicSourceBuilder, Generic[T_co]):
     """Puts a :class:`LogSource` together.
 
     Examples:
@@ -292,20 +299,6 @@ class LogSourceBuilder(TopicSourceBuilder, Generic[T_co]):
     """
 
     _name = "LogSource"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._location: str | None = None
-
-    def set_log(self, location: str | os.PathLike[str]) -> Self:
-        """Say where the log is: a path, or the URI of a folder on an object store or HDFS.
-
-        Raises:
-            InvalidTypeError: when it is neither.
-            InvalidProgramError: when it is empty.
-        """
-        self._location = location_of(location)
-        return self
 
     def set_partition_discovery(self, interval: Duration) -> Self:
         """Set how often to look for new topics and partitions: every five minutes by default, never if it is zero."""
@@ -325,8 +318,8 @@ class LogSourceBuilder(TopicSourceBuilder, Generic[T_co]):
         Raises:
             InvalidProgramError: when the log, topics or the schema are missing.
         """
-        if self._location is None:
-            raise refused("a LogSource needs a log: call set_log() with its path")
+        self._check_location()
         properties = dict(self._properties)
-        plan = self._reading_plan(self._subscribed(), properties)
-        return LogSource(self._location, properties.get(GROUP), plan, self._needed_schema(), self._dead_letter)
+        plan = self._reading_plan(properties)
+        self._check_schema()
+        return LogSource(group=properties.get(GROUP), plan=plan, **self._given)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
+from headrace.common.builder import Builder
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.typeinfo import BasicTypeInfo, RowTypeInfo, SequenceTypeInfo, TypeInformation, Types
 
@@ -130,7 +131,7 @@ def check_kind(name: str, kind: TypeInformation) -> TypeInformation:
     return kind
 
 
-class CsvSchemaBuilder:
+class CsvSchemaBuilder(Builder):
     """Puts a :class:`CsvSchema` together, under PyFlink's names; types are ``Types`` or Python types.
 
     Examples:
@@ -143,63 +144,59 @@ class CsvSchemaBuilder:
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self._columns: list[CsvColumn] = []
-        self._options: dict[str, Any] = {}
 
-    def _add(self, name: str, kind: object, separator: str | None = None) -> CsvSchemaBuilder:
+    def _add(self, name: str, kind: object, separator: str | None = None) -> Self:
         self._columns.append(CsvColumn(name, check_kind(name, Types.of(kind)), separator))
         return self
 
-    def _set(self, **options: object) -> CsvSchemaBuilder:
-        self._options |= options
-        return self
-
-    def add_string_column(self, name: str) -> CsvSchemaBuilder:
+    def add_string_column(self, name: str) -> Self:
         """A column of strings."""
         return self._add(name, Types.STRING())
 
-    def add_boolean_column(self, name: str) -> CsvSchemaBuilder:
+    def add_boolean_column(self, name: str) -> Self:
         """A column of ``true`` and ``false``."""
         return self._add(name, Types.BOOLEAN())
 
-    def add_number_column(self, name: str, number_type: object = None) -> CsvSchemaBuilder:
+    def add_number_column(self, name: str, number_type: object = None) -> Self:
         """A column of numbers; ``LONG`` unless told otherwise."""
         return self._add(name, Types.LONG() if number_type is None else number_type)
 
-    def add_column(self, name: str, column_type: object) -> CsvSchemaBuilder:
+    def add_column(self, name: str, column_type: object) -> Self:
         """A column of any simple type, a date say."""
         return self._add(name, column_type)
 
-    def add_array_column(self, name: str, separator: str = ";", element_type: Any = None) -> CsvSchemaBuilder:
+    def add_array_column(self, name: str, separator: str = ";", element_type: Any = None) -> Self:
         """A column of lists; of strings unless told otherwise."""
         return self._add(name, Types.LIST(Types.STRING() if element_type is None else element_type), separator)
 
-    def add_columns_from(self, schema: CsvSchema) -> CsvSchemaBuilder:
+    def add_columns_from(self, schema: CsvSchema) -> Self:
         """All columns of another schema."""
         self._columns += schema.columns
         return self
 
-    def clear_columns(self) -> CsvSchemaBuilder:
+    def clear_columns(self) -> Self:
         """Forget all columns."""
         self._columns.clear()
         return self
 
-    def set_allow_comments(self, allow: bool = True) -> CsvSchemaBuilder:
+    def set_allow_comments(self, allow: bool = True) -> Self:
         """Leave out lines that start with ``#``."""
         return self._set(comments=allow)
 
-    def set_array_element_separator(self, separator: str) -> CsvSchemaBuilder:
+    def set_array_element_separator(self, separator: str) -> Self:
         """Set the separator of elements for arrays without one of their own; ``;`` unless set.
 
         As in Flink :meth:`add_array_column` gives one, which :meth:`remove_array_element_separator` takes away.
         """
         return self._set(array_separator=separator)
 
-    def disable_array_element_separator(self) -> CsvSchemaBuilder:
+    def disable_array_element_separator(self) -> Self:
         """Have no separator but those of the columns."""
         return self._set(array_separator="")
 
-    def remove_array_element_separator(self, index: int) -> CsvSchemaBuilder:
+    def remove_array_element_separator(self, index: int) -> Self:
         """Take a column's own separator away, so that its elements are separated as the schema says.
 
         Raises:
@@ -210,7 +207,7 @@ class CsvSchemaBuilder:
         self._columns[index] = replace(self._columns[index], separator=None)
         return self
 
-    def set_any_property_name(self, name: str) -> CsvSchemaBuilder:
+    def set_any_property_name(self, name: str) -> Self:
         """Have the column of this name take what a line has behind its last column; of several values, the last.
 
         As in Flink, a line with more values than columns stays a bad record where no column has this name, or an array
@@ -218,50 +215,50 @@ class CsvSchemaBuilder:
         """
         return self._set(any_property=name)
 
-    def set_column_separator(self, char: str) -> CsvSchemaBuilder:
+    def set_column_separator(self, char: str) -> Self:
         """Set the separator of columns; ``,`` unless set."""
         return self._set(delimiter=char)
 
-    def set_escape_char(self, char: str) -> CsvSchemaBuilder:
+    def set_escape_char(self, char: str) -> Self:
         """Set the character that escapes special ones; none unless set."""
         return self._set(escape=char)
 
-    def disable_escape_char(self) -> CsvSchemaBuilder:
+    def disable_escape_char(self) -> Self:
         """Take every character for itself."""
         return self._set(escape=None)
 
-    def set_line_separator(self, separator: str) -> CsvSchemaBuilder:
+    def set_line_separator(self, separator: str) -> Self:
         r"""Set the end of written lines; ``\n`` and ``\r\n`` are read in any case."""
         return self._set(line_separator=separator)
 
-    def set_null_value(self, null_value: str) -> CsvSchemaBuilder:
+    def set_null_value(self, null_value: str) -> Self:
         """Set the text of a missing value, in columns of strings as well."""
         return self._set(null_value=null_value)
 
-    def set_quote_char(self, char: str) -> CsvSchemaBuilder:
+    def set_quote_char(self, char: str) -> Self:
         """Set the character that encloses values; ``"`` unless set."""
         return self._set(quote=char)
 
-    def disable_quote_char(self) -> CsvSchemaBuilder:
+    def disable_quote_char(self) -> Self:
         """Take quotes for themselves."""
         return self._set(quote=None)
 
-    def set_skip_first_data_row(self, skip: bool = True) -> CsvSchemaBuilder:
+    def set_skip_first_data_row(self, skip: bool = True) -> Self:
         """Leave out the first line of every file."""
         return self._set(skip_first=skip)
 
-    def set_strict_headers(self, strict: bool = True) -> CsvSchemaBuilder:
+    def set_strict_headers(self, strict: bool = True) -> Self:
         """Refuse files whose header is not exactly the columns in order."""
         return self._set(strict_headers=strict)
 
-    def set_use_header(self, use: bool = True) -> CsvSchemaBuilder:
+    def set_use_header(self, use: bool = True) -> Self:
         """The first line of every file names the columns and is left out; as in Flink they come in the schema's order.
 
         For files in which they do not, :meth:`set_reorder_columns` has them found by their names.
         """
         return self._set(header=use)
 
-    def set_reorder_columns(self, reorder: bool = True) -> CsvSchemaBuilder:
+    def set_reorder_columns(self, reorder: bool = True) -> Self:
         """Find columns by the names in the header, in whatever order they come; others in the file are left out.
 
         Without a header it changes nothing.
@@ -281,4 +278,4 @@ class CsvSchemaBuilder:
         Raises:
             InvalidProgramError: when there is no column, a character is none, or an array has no separator.
         """
-        return CsvSchema(tuple(self._columns), **self._options)
+        return CsvSchema(tuple(self._columns), **self._given)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import pyarrow as pa
 
 from headrace.common.batch import Batch
+from headrace.common.builder import Builder
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.typeinfo import (
     BasicType,
@@ -23,7 +23,7 @@ from headrace.common.typeinfo import (
 from headrace.common.typeinfo.base import STRINGS, WHOLE_NUMBERS
 from headrace.formats.bad_records import ColumnarDeserializationSchema, ColumnarSerializationSchema
 from headrace.formats.json.decoders import decoder_of, refuse_missing_fields
-from headrace.formats.json.writer import USUAL, JsonStyle, json_texts
+from headrace.formats.json.writer import JsonStyle, json_texts
 from headrace.formats.schema_registry import (
     RegistrySerializationSchema,
     SchemaHeader,
@@ -177,20 +177,14 @@ def _text_type(node: Any, place: str) -> TypeInformation:
     return Types.STRING() if encoding is None else Types.PRIMITIVE_ARRAY(Types.BYTE())
 
 
-class JsonRowDeserializationSchemaBuilder:
+class JsonRowDeserializationSchemaBuilder(Builder):
     """Puts a :class:`JsonRowDeserializationSchema` together."""
 
-    def __init__(self) -> None:
-        self._type: TypeInformation | type | None = None
-        self._fail_on_missing_field = False
-        self._ignore_parse_errors = False
-
-    def type_info(self, type_info: TypeInformation | type) -> JsonRowDeserializationSchemaBuilder:
+    def type_info(self, type_info: TypeInformation | type) -> Self:
         """The type of the records."""
-        self._type = type_info
-        return self
+        return self._set(type_info=type_info)
 
-    def json_schema(self, json_schema: str) -> JsonRowDeserializationSchemaBuilder:
+    def json_schema(self, json_schema: str) -> Self:
         """The type of the records, as a JSON Schema describes it: numbers are BIG_DEC.
 
         Raises:
@@ -198,15 +192,13 @@ class JsonRowDeserializationSchemaBuilder:
         """
         return self.type_info(type_of_json_schema(json_schema))
 
-    def fail_on_missing_field(self) -> JsonRowDeserializationSchemaBuilder:
+    def fail_on_missing_field(self) -> Self:
         """Take a missing field for an error."""
-        self._fail_on_missing_field = True
-        return self
+        return self._set(fail_on_missing_field=True)
 
-    def ignore_parse_errors(self) -> JsonRowDeserializationSchemaBuilder:
+    def ignore_parse_errors(self) -> Self:
         """Leave out what cannot be read."""
-        self._ignore_parse_errors = True
-        return self
+        return self._set(ignore_parse_errors=True)
 
     def build(self) -> JsonRowDeserializationSchema:
         """The schema.
@@ -214,15 +206,11 @@ class JsonRowDeserializationSchemaBuilder:
         Raises:
             InvalidProgramError: when no type was given, or both ways to treat errors were asked for.
         """
-        if self._type is None:
+        if self._given.get("type_info") is None:
             raise InvalidProgramError("JsonRowDeserializationSchema needs a type: call type_info(...)")
-        if self._fail_on_missing_field and self._ignore_parse_errors:
+        if self._given.keys() >= {"fail_on_missing_field", "ignore_parse_errors"}:
             raise InvalidProgramError("choose one of fail_on_missing_field and ignore_parse_errors")
-        return JsonRowDeserializationSchema(
-            self._type,
-            fail_on_missing_field=self._fail_on_missing_field,
-            ignore_parse_errors=self._ignore_parse_errors,
-        )
+        return JsonRowDeserializationSchema(**self._given)
 
 
 class JsonRowDeserializationSchema(ColumnarDeserializationSchema):
@@ -265,27 +253,20 @@ class JsonRowDeserializationSchema(ColumnarDeserializationSchema):
         return columns
 
 
-class JsonRowSerializationSchemaBuilder:
+class JsonRowSerializationSchemaBuilder(Builder):
     """Puts a :class:`JsonRowSerializationSchema` together."""
 
-    def __init__(self) -> None:
-        self._type: TypeInformation | type | None = None
-        self._style = USUAL
-
-    def with_type_info(self, type_info: TypeInformation | type) -> JsonRowSerializationSchemaBuilder:
+    def with_type_info(self, type_info: TypeInformation | type) -> Self:
         """The type of the records."""
-        self._type = type_info
-        return self
+        return self._set(type_info=type_info)
 
-    def with_timestamp_format(self, timestamp_format: str) -> JsonRowSerializationSchemaBuilder:
+    def with_timestamp_format(self, timestamp_format: str) -> Self:
         """How moments are written: ``ISO-8601``, which is the default, or ``SQL``."""
-        self._style = replace(self._style, timestamp_format=timestamp_format)
-        return self
+        return self._set(timestamp_format=timestamp_format)
 
-    def ignore_null_fields(self) -> JsonRowSerializationSchemaBuilder:
+    def ignore_null_fields(self) -> Self:
         """Leave fields without a value out."""
-        self._style = replace(self._style, ignore_null_fields=True)
-        return self
+        return self._set(ignore_null_fields=True)
 
     def build(self) -> JsonRowSerializationSchema:
         """The schema.
@@ -293,13 +274,9 @@ class JsonRowSerializationSchemaBuilder:
         Raises:
             InvalidProgramError: when no type was given.
         """
-        if self._type is None:
+        if self._given.get("type_info") is None:
             raise InvalidProgramError("JsonRowSerializationSchema needs a type: call with_type_info(...)")
-        return JsonRowSerializationSchema(
-            self._type,
-            timestamp_format=self._style.timestamp_format,
-            ignore_null_fields=self._style.ignore_null_fields,
-        )
+        return JsonRowSerializationSchema(**self._given)
 
 
 class JsonRowSerializationSchema(ColumnarSerializationSchema):
