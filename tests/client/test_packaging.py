@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from compileall import compile_dir
 from functools import partial
 from importlib.metadata import version
@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 
 import headrace
 from headrace.cli.main import app
-from headrace.client.dependencies import TargetPython, package_job
+from headrace.client.dependencies import package_job
 from headrace.common.errors import InvalidProgramError
 
 NEEDED = ("cloudpickle", "numpy", "pandas", "pyarrow", "rich", "typer")
@@ -105,25 +105,28 @@ def names(archive: Path) -> set[str]:
         return {name for name in file.namelist() if not name.endswith(".pyc")}
 
 
+def packaged(job: Path, archive: Path, extras: Sequence[str] = (), **told: Any) -> Path:
+    package_job(job, archive, extras, **told)
+    return archive
+
+
 def test_what_is_in_it(index: Path, job: Path, tmp_path: Path) -> None:
     wheel(index, "rates_of_the_bank", "2.5")
     (job / "requirements.txt").write_text("# of the job\nrates-of-the-bank>=2\npyspark==4.1.0\nheadrace\n")
-    made = package_job(job, tmp_path / "out" / "rates.zip")
-    assert made.path == tmp_path / "out" / "rates.zip"
-    assert made.size == made.path.stat().st_size
+    archive = tmp_path / "out" / "rates.zip"
+    packages = package_job(job, archive)
     wanted = [f"{name} {version(name)}" for name in NEEDED]
-    assert made.packages == tuple(sorted([*wanted, f"headrace {headrace.__version__}", "rates_of_the_bank 2.5"]))
-    found = names(made.path)
+    assert packages == sorted([*wanted, f"headrace {headrace.__version__}", "rates_of_the_bank 2.5"])
+    found = names(archive)
     assert "obstore.py" not in found
     assert {"main.py", "tables/rates.py", "tables/rates.csv", "rates_of_the_bank.py", "headrace/__init__.py"} <= found
     assert not [name for name in found if name.startswith((".git", "requirements", "pyspark"))]
-    assert [path.name for path in made.path.parent.iterdir()] == ["rates.zip"]
+    assert [path.name for path in archive.parent.iterdir()] == ["rates.zip"]
 
 
 def test_a_python_without_packages_imports_from_it(unzipped_index: Path, job: Path, tmp_path: Path) -> None:
-    made = package_job(job, tmp_path / "rates.zip")
     folder = tmp_path / "unpacked"
-    with zipfile.ZipFile(made.path) as file:
+    with zipfile.ZipFile(packaged(job, tmp_path / "rates.zip")) as file:
         file.extractall(folder)
     program = (
         "import headrace, rich, tables.rates\n"
@@ -138,7 +141,7 @@ def test_a_python_without_packages_imports_from_it(unzipped_index: Path, job: Pa
 
 
 def test_the_same_job_makes_the_same_bytes(small_index: Path, job: Path, tmp_path: Path) -> None:
-    first, second = (package_job(job, tmp_path / name).path.read_bytes() for name in ("a.zip", "b.zip"))
+    first, second = (packaged(job, tmp_path / name).read_bytes() for name in ("a.zip", "b.zip"))
     assert first == second
 
 
@@ -155,7 +158,7 @@ def test_two_archives_of_one_name_are_made_at_one_time(
     def copy_meanwhile(source: Any, target: Any) -> None:
         if not seen:
             seen.append("begun")
-            seen.append(names(package_job(other, archive).path) & {"main.py", "other.py"})
+            seen.append(names(packaged(other, archive)) & {"main.py", "other.py"})
         copy(source, target)
 
     monkeypatch.setattr(shutil, "copyfileobj", copy_meanwhile)
@@ -168,8 +171,8 @@ def test_two_archives_of_one_name_are_made_at_one_time(
 @pytest.mark.slow
 def test_an_archive_in_the_jobs_own_folder_is_not_in_the_next_one(small_index: Path, job: Path) -> None:
     archive = job / "rates.zip"
-    first = package_job(job, archive).size
-    assert package_job(job, archive).size == first
+    first = packaged(job, archive).stat().st_size
+    assert packaged(job, archive).stat().st_size == first
     assert "rates.zip" not in names(archive)
     below = job / "tables" / "rates.zip"
     for _ in range(2):
@@ -189,9 +192,9 @@ def test_a_folder_without_modules_is_refused(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_an_extra_brings_its_packages(small_index: Path, job: Path, tmp_path: Path) -> None:
     wheel(small_index, "obstore", version("obstore"))
-    assert "obstore.py" in names(package_job(job, tmp_path / "one.zip", ["cloud"]).path)
+    assert "obstore.py" in names(packaged(job, tmp_path / "one.zip", ["cloud"]))
     (job / "requirements.txt").write_text("headrace[spark, cloud]>=0.1\n")
-    assert "obstore.py" in names(package_job(job, tmp_path / "two.zip").path)
+    assert "obstore.py" in names(packaged(job, tmp_path / "two.zip"))
 
 
 @pytest.mark.slow
@@ -246,15 +249,15 @@ def test_links_lead_to_what_is_packed(small_index: Path, job: Path, tmp_path: Pa
     (tmp_path / "shared").mkdir()
     (tmp_path / "shared" / "common.py").touch()
     (job / "shared").symlink_to("../shared")
-    assert "shared/common.py" in names(package_job(job, tmp_path / "rates.zip").path)
+    assert "shared/common.py" in names(packaged(job, tmp_path / "rates.zip"))
 
 
 @pytest.mark.slow
 def test_another_python_gets_wheels_of_its_own(index: Path, small_headrace: None, job: Path, tmp_path: Path) -> None:
     (index / f"numpy-{version('numpy')}-py3-none-any.whl").unlink()
     wheel(index, "numpy", version("numpy"), "cp313-cp313-manylinux_2_28_aarch64")
-    target = TargetPython("3.13", "manylinux_2_28_aarch64")
-    archive = package_job(job, tmp_path / "rates.zip", target=target).path
+    target = {"--python-version": "3.13", "--platform": "manylinux_2_28_aarch64"}
+    archive = packaged(job, tmp_path / "rates.zip", target=target)
     with zipfile.ZipFile(archive) as file:
         assert "numpy.py" in file.namelist()
         assert not [name for name in file.namelist() if name.endswith(".pyc")]

@@ -12,7 +12,7 @@ import pytest
 
 from headrace.client import displays
 from headrace.client.displays import LineListener, PanelListener, ProgressListener, listener_for, panel
-from headrace.client.progress import JobProgress, RateMeter, last_line, progress_line
+from headrace.client.progress import JobProgress, last_line, progress_line
 from headrace.client.wording import trend
 from headrace.common.constants import MIN_WATERMARK
 from headrace.connectors.source import Pending
@@ -98,17 +98,16 @@ def printed(console: Console) -> str:
     return console.file.getvalue()
 
 
-def test_the_rate_is_an_average_over_the_last_seconds(clock: ManualClock) -> None:
-    meter = RateMeter(clock)
-    assert meter.rate() == 0
-    for _ in range(20):
+def test_the_rate_is_an_average_over_the_last_seconds(clock: ManualClock, job: JobProgress) -> None:
+    assert job.rate() == 0
+    for number in range(20):
         clock.now += 1
-        meter.add(500)
-    assert meter.rate() == pytest.approx(550)  # the read at either end of the ten seconds counts
+        tell(job, epoch(number, 500))
+    assert job.rate() == pytest.approx(550)  # the read at either end of the ten seconds counts
     clock.now += 5
-    assert meter.rate() == pytest.approx(300)
+    assert job.rate() == pytest.approx(300)
     clock.now += 60
-    assert meter.rate() == 0
+    assert job.rate() == 0
 
 
 def test_the_first_line_says_afresh_or_from_where(job: JobProgress) -> None:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from headrace.client.dependencies import JobArchive, TargetPython, package_job
+from headrace.client.dependencies import package_job
 from headrace.runtime.spark.diagnosis import Check, diagnose
 
 _FOLDER: Final = "job"
@@ -24,7 +24,7 @@ def run_package(
     job: Path,
     archive: Path | None,
     extras: Sequence[str],
-    target: TargetPython,
+    target: Mapping[str, str],
     console: Console | None = None,
 ) -> None:
     """Make the archive of a job and print the commands that run it.
@@ -33,22 +33,22 @@ def run_package(
         job: the folder of the job.
         archive: the file to make; the folder's name with ``.zip``, in the working directory, when left out.
         extras: of headrace.
-        target: the Python of the executors.
+        target: the Python of the executors, as for :func:`package_job`.
         console: where to print; the standard output when left out.
     """
     console = console or Console()
     archive = archive or Path(f"{job.resolve().name}.zip")
     with console.status("pip installs what the job needs"):
-        made = package_job(job, archive, extras, target)
-    console.print(_told(made, _program_of(job)), soft_wrap=True, highlight=False, markup=False)
+        packages = package_job(job, archive, extras, target)
+    console.print(_told(archive, packages, _program_of(job)), soft_wrap=True, highlight=False, markup=False)
 
 
-def _told(made: JobArchive, program: Path) -> str:
-    archives, path = f"{made.path}#{_FOLDER}", f"spark.executorEnv.PYTHONPATH={_FOLDER}"
+def _told(archive: Path, packages: Sequence[str], program: Path) -> str:
+    archives, path = f"{archive}#{_FOLDER}", f"spark.executorEnv.PYTHONPATH={_FOLDER}"
     submit = ["spark-submit", "--master", _MASTER, "--archives", archives, "--conf", path, str(program)]
     run = ["headrace", "run", "--master", _MASTER, "-D", f"spark.archives={archives}", "-D", path, str(program)]
     return (
-        f"made {made.path} ({made.size / 1e6:.0f} MB): the job's modules, {', '.join(made.packages)}\n"
+        f"made {archive} ({archive.stat().st_size / 1e6:.0f} MB): the job's modules, {', '.join(packages)}\n"
         f"run the job with\n  {shlex.join(submit)}\nor\n  {shlex.join(run)}"
     )
 

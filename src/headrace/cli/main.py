@@ -345,9 +345,9 @@ def package_(
 ) -> None:
     """Put a job's modules, headrace and all packages that they need into one archive for a cluster without them."""
     from headrace.cli.install import run_package
-    from headrace.client.dependencies import TargetPython
 
-    run_package(job, output, extra or [], TargetPython(python, platform))
+    target = {"--python-version": python, "--platform": platform}
+    run_package(job, output, extra or [], {name: value for name, value in target.items() if value})
 
 
 @app.command("version")

@@ -12,12 +12,13 @@ import sys
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.metadata import distribution, distributions
+from itertools import chain
 from pathlib import Path
 from py_compile import PycInvalidationMode
+from types import MappingProxyType
 from typing import Final
 
 import headrace
@@ -257,59 +258,23 @@ _OF_THE_CLUSTER: Final = frozenset({"pyspark", "headrace"})
 
 _LEFT_OUT: Final = shutil.ignore_patterns(".*", "__pycache__", "*.pyc", REQUIREMENTS)
 _NAME: Final = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[([^]]*)\])?")
+_SAME: Final = MappingProxyType[str, str]({})
 _EXTRA: Final = re.compile(r"(.*?)\s*;\s*extra\s*==\s*['\"]([^'\"]+)['\"]\s*")
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 """The time of every file in an archive, so that the same content makes the same bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class TargetPython:
-    """The Python of the executors, as far as it differs from the one that makes the archive.
-
-    Attributes:
-        version: such as ``3.12``.
-        platform: as in the names of wheels, such as ``manylinux_2_28_x86_64``.
-    """
-
-    version: str | None = None
-    platform: str | None = None
-
-    @property
-    def is_this_one(self) -> bool:
-        """Return whether nothing differs."""
-        return self.version is None and self.platform is None
-
-    def options(self) -> list[str]:
-        """What pip has to be told."""
-        if self.is_this_one:
-            return []
-        given = {"--python-version": self.version, "--platform": self.platform}
-        return ["--only-binary=:all:", *(word for name, value in given.items() if value for word in (name, value))]
-
-
-@dataclass(frozen=True, slots=True)
-class JobArchive:
-    """An archive that was made.
-
-    Attributes:
-        path: the file.
-        size: its size in bytes.
-        packages: the names and versions of the packages in it, headrace among them.
-    """
-
-    path: Path
-    size: int
-    packages: tuple[str, ...]
-
-
-def package_job(job: Path, archive: Path, extras: Iterable[str] = (), target: TargetPython | None = None) -> JobArchive:
-    """Make the archive of a job.
+def package_job(
+    job: Path, archive: Path, extras: Iterable[str] = (), target: Mapping[str, str] = MappingProxyType({})
+) -> list[str]:
+    """Make the archive of a job; gives the names and versions of the packages in it, headrace among them.
 
     Args:
         job: the folder of its modules; a ``requirements.txt`` there lists the packages that it needs.
         archive: the zip file to make; one that is there is replaced.
         extras: those of headrace that the job needs: ``cloud``, ``hdfs``.
-        target: the Python of the executors; packages have the versions that are installed here, where they are.
+        target: the Python of the executors, as far as it differs from this one, by the names of pip's options
+            (``--python-version``, ``--platform``); packages have the versions that are installed here, where they are.
 
     Raises:
         InvalidProgramError: when there is nothing in the folder, something there cannot be copied, headrace has no
@@ -322,23 +287,22 @@ def package_job(job: Path, archive: Path, extras: Iterable[str] = (), target: Ta
     with writing("headrace package"):
         work = TemporaryFolder("package-")
         try:
-            packages = _collect(job, archive, work.path, required, target or TargetPython())
+            packages = _collect(job, archive, work.path, required, target)
             with writing("headrace package", str(archive)):
                 _zip(packages, archive)
-            names = tuple(sorted(f"{found.name} {found.version}" for found in distributions(path=[str(packages)])))
+            return sorted(f"{found.name} {found.version}" for found in distributions(path=[str(packages)]))
         finally:
             work.remove()
-    return JobArchive(archive, archive.stat().st_size, names)
 
 
-def _collect(job: Path, archive: Path, work: Path, required: Sequence[str], target: TargetPython) -> Path:
+def _collect(job: Path, archive: Path, work: Path, required: Sequence[str], target: Mapping[str, str]) -> Path:
     """The folder with all that the archive is to hold, made inside another one."""
     packages, modules = work / "packages", work / "modules"
     _copy_modules(job, modules, archive)  # before pip, which takes its time
     _install_required(work, packages, required, target)
     _copy_headrace(packages)
     _move_modules(job, modules, packages)
-    if target.is_this_one:
+    if not target:
         _compile(packages)
     return packages
 
@@ -378,11 +342,12 @@ def _requirements_of_headrace(extras: set[str]) -> Iterator[str]:
             yield plain
 
 
-def _install_required(work: Path, packages: Path, required: Sequence[str], target: TargetPython) -> None:
+def _install_required(work: Path, packages: Path, required: Sequence[str], target: Mapping[str, str]) -> None:
     listing, versions = work / REQUIREMENTS, work / "constraints.txt"
     listing.write_text("".join(f"{line}\n" for line in required))
     versions.write_text("".join(f"{line}\n" for line in _installed_versions()))
-    install(str(listing), packages, "headrace package", ["--constraint", str(versions), *target.options()])
+    told = ["--only-binary=:all:", *chain.from_iterable(target.items())] if target else []
+    install(str(listing), packages, "headrace package", ["--constraint", str(versions), *told])
 
 
 def _installed_versions() -> list[str]:

@@ -4,10 +4,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from html import escape
-from typing import Final, Protocol
+from typing import Any, Final
 
 from headrace.client import wording
 from headrace.common.job_status import JobStatus
@@ -32,60 +31,38 @@ def skipped_files(counters: Mapping[str, int]) -> str:
     return ", ".join(f"{wording.count(number, f'{kind} file')} skipped" for number, kind in known)
 
 
-class RateMeter:
-    """Records in a second, over the last few seconds.
+class JobProgress:
+    """One job, as displays show it; whichever thread asks.
 
     Args:
-        clock: seconds, never going back.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._started = clock()
-        self._reads: deque[tuple[float, int]] = deque()  # when, and how many records
-        self._lock = threading.Lock()
-
-    def add(self, records: int) -> None:
-        """So many records have just been read."""
-        with self._lock:
-            self._reads.append((self._clock(), records))
-
-    def rate(self) -> float:
-        """Records in a second; falls to 0 when nothing comes any more; whichever thread asks."""
-        now = self._clock()
-        with self._lock:
-            while self._reads and self._reads[0][0] < now - _RATE_SECONDS:
-                self._reads.popleft()
-            records = sum(number for _, number in self._reads)
-        elapsed = min(now - self._started, _RATE_SECONDS)
-        return records / elapsed if elapsed > 0 else 0.0
-
-
-@dataclass(slots=True)
-class JobProgress:
-    """One job, as displays show it.
-
-    Attributes:
         job: what is known of it.
         clock: seconds, never going back.
     """
 
-    job: JobSnapshot
-    clock: Callable[[], float] = time.monotonic
-    meter: RateMeter = field(init=False)
-    started: float = field(init=False)
-    advanced: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.meter = RateMeter(self.clock)
-        self.started = self.advanced = self.clock()
+    def __init__(self, job: JobSnapshot, clock: Callable[[], float] = time.monotonic) -> None:
+        self.job = job
+        self._clock = clock
+        self.started = self._advanced = clock()
+        self._reads: deque[tuple[float, int]] = deque()  # when, and how many records
+        self._lock = threading.Lock()
 
     def update(self, event: JobEvent, job: JobSnapshot) -> None:
         """Something has happened."""
         self.job = job
         if isinstance(event, EpochStatistics):
-            self.advanced = self.clock()
-            self.meter.add(event.records)
+            with self._lock:
+                self._advanced = self._clock()
+                self._reads.append((self._advanced, event.records))
+
+    def rate(self) -> float:
+        """Records in a second, over the last few seconds; falls to 0 when nothing comes any more."""
+        now = self._clock()
+        with self._lock:
+            while self._reads and self._reads[0][0] < now - _RATE_SECONDS:
+                self._reads.popleft()
+            records = sum(number for _, number in self._reads)
+        elapsed = min(now - self.started, _RATE_SECONDS)
+        return records / elapsed if elapsed > 0 else 0.0
 
     @property
     def name(self) -> str:
@@ -124,12 +101,12 @@ class JobProgress:
     @property
     def seconds(self) -> float:
         """How long this run has taken up to now."""
-        return self.clock() - self.started
+        return self._clock() - self.started
 
     @property
     def silence(self) -> str:
         """Time since the last epoch, or since the start; empty when that is recent."""
-        seconds = self.clock() - self.advanced
+        seconds = self._clock() - self._advanced
         if seconds < _SILENCE_SECONDS:
             return ""
         span = wording.span(seconds)
@@ -193,7 +170,7 @@ class JobProgress:
             return {}
         facts = {
             "records": wording.number(self.records),
-            RATE: wording.number(self.meter.rate()),
+            RATE: wording.number(self.rate()),
             "watermark": wording.watermark(latest.watermark) + (", idle" if self.is_idle else ""),
             "its lag": "-" if latest.watermark_lag is None else wording.behind(latest.watermark_lag),
             "epoch": f"{latest.epoch} ({latest.seconds:.2f} s)",
@@ -223,7 +200,7 @@ def _parts(job: JobProgress) -> list[str]:
     return [
         f"epoch {latest.epoch}",
         wording.count(job.records, "record"),
-        wording.rate(job.meter.rate()),
+        wording.rate(job.rate()),
         f"watermark {wording.watermark(latest.watermark, latest.watermark_lag)}{', idle' if job.is_idle else ''}",
         f"state {wording.size(latest.state_bytes)}",
         f"{wording.count(job.late_records, 'late record')} dropped",
@@ -247,13 +224,6 @@ def last_line(job: JobProgress, end: JobEnd) -> str:
 REDRAW_SECONDS: Final = 0.5
 _END_SECONDS: Final = 5.0
 """So long a job that has ended waits for its last line to be drawn."""
-
-
-class Handle(Protocol):
-    """What stands in the output of a cell, and can be replaced."""
-
-    def update(self, obj: object) -> object:
-        """Show something else in its place."""
 
 
 class CellContent:
@@ -281,11 +251,11 @@ class NotebookListener:
     A thread of its own draws, so that the job does not wait for the page, and goes on when that cannot be reached.
 
     Args:
-        show: shows an object in the cell, and gives what replaces it.
+        show: shows an object in the cell, and gives what can ``update`` it.
         clock: seconds, never going back.
     """
 
-    def __init__(self, show: Callable[[CellContent], Handle], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, show: Callable[[CellContent], Any], clock: Callable[[], float] = time.monotonic) -> None:
         self._handle = show(CellContent(""))  # keeps the place: what comes later comes from other threads
         self._clock = clock
         self._job: JobProgress | None = None

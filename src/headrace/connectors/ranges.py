@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.common.batch import Kinds
 from headrace.common.columns import infer_from_values, layout_of
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, expect
 from headrace.common.type_variables import T_co
@@ -225,7 +226,6 @@ class CollectionSource(Source[T_co]):
         _check_rows(elements)
         rows = list(elements)
         self._type = infer_from_values(rows) if type_info is None else Types.of(type_info)
-        self._count = len(rows)
         self._records = SourceRecords(rows=rows)
         if self._type.arrow_type is not None:
             columns, kinds = layout_of(self._type).rows_to_columns_and_kinds(rows)
@@ -237,15 +237,28 @@ class CollectionSource(Source[T_co]):
         return self._type
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
-        columns = self._records.columns
-        size = 64 if columns is None else columns.nbytes // max(self._count, 1) + 1
-        return RangeEnumerator(_COLLECTION, self._count, size)
+        columns, count = self._records.columns, len(self._records)
+        size = 64 if columns is None else columns.nbytes // max(count, 1) + 1
+        return RangeEnumerator(_COLLECTION, count, size)
 
     def create_reader(self) -> SourceReader:
-        return reader_of_ranges(partial(_part_of, self._records))
+        return reader_of_ranges(self._records.part)
 
     def __repr__(self) -> str:
-        return f"CollectionSource({self._count} elements of {self._type})"
+        return f"{type(self).__name__}({len(self._records)} elements of {self._type})"
+
+
+class ColumnsSource(CollectionSource[object]):
+    """A bounded source of the rows of a batch, in their order.
+
+    Args:
+        type_info: their type.
+        columns: the rows, under the schema of the type.
+        kinds: what they do in a changelog; None where all are insertions.
+    """
+
+    def __init__(self, type_info: TypeInformation, columns: pa.RecordBatch, kinds: Kinds | None = None) -> None:
+        self._type, self._records = type_info, SourceRecords(columns=columns, kinds=kinds)
 
 
 def _check_rows(elements: object) -> None:
@@ -263,12 +276,6 @@ def _check_rows(elements: object) -> None:
             "Arrow, or env.from_dataframe(frame) of Spark"
         )
     expect(elements, Iterable, "from_collection")
-
-
-def _part_of(records: SourceRecords, start: int, end: int) -> SourceRecords:
-    if records.columns is not None:
-        return SourceRecords(columns=records.columns.slice(start, end - start))
-    return SourceRecords(rows=(records.rows or [])[start:end])
 
 
 @dataclass(frozen=True, slots=True)

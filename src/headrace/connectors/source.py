@@ -191,6 +191,13 @@ class SourceRecords:
             return len(self.rows)
         return 0 if self.columns is None else int(self.columns.num_rows)
 
+    def part(self, start: int, end: int) -> "SourceRecords":
+        """The records from one up to another; without what was rejected, timestamps and counters."""
+        if self.columns is None:
+            return SourceRecords(rows=(self.rows or [])[start:end])
+        kinds = None if self.kinds is None else self.kinds[start:end]
+        return SourceRecords(columns=self.columns.slice(start, end - start), kinds=kinds)
+
 
 @dataclass(frozen=True, slots=True)
 class ReaderContext:

@@ -7,6 +7,7 @@ manifest names any more stays for a while, for restarts from older manifests.
 """
 
 import json
+import math
 import re
 import zlib
 from collections import deque
@@ -19,7 +20,7 @@ from headrace.common.logs import get_logger
 from headrace.connectors.file_system.paths import (
     GONE,
     InputPaths,
-    SkippedRange,
+    Skipped,
     SkipPolicy,
     check_unchanged,
     unreadable,
@@ -219,7 +220,7 @@ class PlannedRange:
     extent: FileExtent
     start: int
     end: int
-    skipped: SkippedRange | None = None
+    skipped: Skipped | None = None
 
     @property
     def bytes(self) -> float:
@@ -233,7 +234,7 @@ class PlannedRange:
 
     def to_json(self) -> Json:
         """Give what the reader needs."""
-        skipped = [] if self.skipped is None else [[self.skipped.counter, self.skipped.reason]]
+        skipped = [] if self.skipped is None else [self.skipped]
         return [self.status.path, self.status.size, self.status.mtime_ns, self.start, self.end, *skipped]
 
 
@@ -283,13 +284,8 @@ def _end_within(extent: FileExtent, start: int, room: int, *, must: bool) -> int
         return extent.length if must else None
     if room <= 0:
         return min(start + 1, extent.length) if must else None
-    return _snap(extent, start, start + room, slack=room // 2)
-
-
-def _snap(extent: FileExtent, start: int, end: int, slack: int) -> int:
-    """The last preferred cut up to ``end``, when one is within ``slack`` units of it."""
-    near = [cut for cut in extent.preferred_cuts if max(end - slack, start + 1) <= cut <= end]
-    return near[-1] if near else end
+    end = start + room
+    return _nearest(extent, end, slack=min(room // 2, room - 1), most=end)
 
 
 def cut_ranges(ranges: list[PlannedRange], pieces: int) -> Iterator[list[PlannedRange]]:
@@ -328,9 +324,9 @@ def _middle(part: PlannedRange, target: float) -> int:
     return min(max(_nearest(extent, part.start + units, slack), part.start), part.end)
 
 
-def _nearest(extent: FileExtent, unit: int, slack: int) -> int:
-    """The preferred cut next to ``unit`` when one is within ``slack``, else ``unit`` itself."""
-    best = min(extent.preferred_cuts, key=lambda cut: abs(cut - unit), default=unit)
+def _nearest(extent: FileExtent, unit: int, slack: int, most: float = math.inf) -> int:
+    """The preferred cut next to ``unit``, up to ``most``, when one is within ``slack``, else ``unit`` itself."""
+    best = min((cut for cut in extent.preferred_cuts if cut <= most), key=lambda cut: abs(cut - unit), default=unit)
     return best if abs(best - unit) <= slack else unit
 
 

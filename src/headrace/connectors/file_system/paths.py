@@ -255,24 +255,14 @@ def check_unchanged(store: FileStore, planned: FileStatus) -> None:
         raise SourceChangedError(f"{path} was written to after it was seen")
 
 
-@dataclass(frozen=True, slots=True)
-class SkippedRange:
-    """A file, or the rest of one, that the source goes on without.
+Skipped = tuple[str, str]
+"""The metric that counts a file, or the rest of one, that the source goes on without, and what is wrong with it."""
 
-    Attributes:
-        path: the file.
-        counter: the metric that counts it.
-        reason: what is wrong with it.
-    """
 
-    path: str
-    counter: str
-    reason: str
-
-    def records(self, *, reject: bool) -> SourceRecords:
-        """Count it; also reject a record of it when there is a dead-letter output."""
-        rejected = [(shown(self.path), "", self.reason)] if reject else []
-        return SourceRecords(rows=[], rejected=rejected, counters={self.counter: 1})
+def skipped_records(path: str, skipped: Skipped, *, reject: bool) -> SourceRecords:
+    """Count a file that is skipped; also reject a record of it when there is a dead-letter output."""
+    counter, reason = skipped
+    return SourceRecords(rows=[], rejected=[(shown(path), "", reason)] if reject else [], counters={counter: 1})
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +277,7 @@ class SkipPolicy:
     missing: bool = False
     corrupt: bool = False
 
-    def skip(self, path: str, error: Exception) -> SkippedRange:
+    def skip(self, path: str, error: Exception) -> Skipped:
         """Skip what cannot be read of a file; that is logged.
 
         Args:
@@ -303,15 +293,15 @@ class SkipPolicy:
                 raise CorruptFileError(
                     f"{error}. To go on without what cannot be read of such files, call ignore_corrupt_files() {_WHERE}"
                 ) from error
-            skipped = SkippedRange(path, FILES_CORRUPT, str(error))
+            skipped = FILES_CORRUPT, str(error)
         else:
             if not self.missing:
                 raise SourceChangedError(
                     f"{shown(path)} was deleted before it was read to its end. Put it back as it was, or, to go on "
                     f"without such files, call ignore_missing_files() {_WHERE}"
                 ) from error
-            skipped = SkippedRange(path, FILES_MISSING, "the file was deleted before it was read to its end")
-        logger.warning("what cannot be read of %s is skipped: %s", shown(path), skipped.reason)
+            skipped = FILES_MISSING, "the file was deleted before it was read to its end"
+        logger.warning("what cannot be read of %s is skipped: %s", shown(path), skipped[1])
         return skipped
 
 

@@ -25,10 +25,10 @@ from headrace.connectors.file_system.paths import (
     GONE,
     READ_ALL,
     InputPaths,
-    SkippedRange,
     SkipPolicy,
     check_unchanged,
     resolved,
+    skipped_records,
     unreadable,
 )
 from headrace.connectors.source import (
@@ -71,7 +71,7 @@ class FileReader(SourceReader):
     def read(self, piece: Json) -> Iterator[SourceRecords]:
         for path, size, mtime_ns, start, end, *skipped in piece:
             if skipped:
-                yield SkippedRange(path, *skipped[0]).records(reject=self._reject)
+                yield skipped_records(path, skipped[0], reject=self._reject)
             else:
                 file = InputFile(self._paths.store_of(path), path, size)
                 yield from self._read_file(FileStatus(path, size, mtime_ns), FileRange(file, start, end))
@@ -79,7 +79,8 @@ class FileReader(SourceReader):
     def _read_file(self, planned: FileStatus, part: FileRange) -> Iterator[SourceRecords]:
         for decoded in self._decoded(planned, part):
             if isinstance(decoded, Exception):
-                yield self._skip_policy.skip(planned.path, decoded).records(reject=self._reject)
+                skipped = self._skip_policy.skip(planned.path, decoded)
+                yield skipped_records(planned.path, skipped, reject=self._reject)
                 continue
             columns, rows = decoded.columns, decoded.rows
             if columns is None and rows is None:

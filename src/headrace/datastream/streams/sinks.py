@@ -178,20 +178,20 @@ def to_dataframe(stream: DataStream, job_name: str | None) -> Any:
         UnsupportedOperationError: when the runtime has no DataFrames.
         JobCancelledError: when Ctrl-C or SIGTERM has stopped the job before the end of its input.
     """
-    from headrace.client.dataframe import DataFrameTarget  # not at the top: most programs need no Parquet
+    from headrace.client.dataframe import dataframe_sink  # not at the top: most programs need no Parquet
     from headrace.client.running import result_of
 
     if job_name is not None:
         expect(job_name, str, "to_dataframe")
     _check_bounded(stream)
     environment = stream.get_execution_environment()
-    target = DataFrameTarget(stream.get_type(), environment.get_configuration())
-    stream.sink_to(target.sink)
+    sink, dataframe = dataframe_sink(stream.get_type(), environment.get_configuration())
+    stream.sink_to(sink)
     client = environment.execute_async(job_name)
     result_of(client)
     if (interruption := client.interruption()) is not None:
         raise interruption
-    return target.dataframe()
+    return dataframe()
 
 
 def _check_bounded(stream: Stream) -> None:

@@ -260,7 +260,7 @@ class AvroFile:
 def open_avro(file: InputFile) -> Iterator[AvroFile]:
     """Open a file; errors as of :class:`AvroFile`."""
     with file.open() as raw:
-        yield AvroFile(io.BufferedReader(raw, _WINDOW_BYTES), file.size, shown(file.path))
+        yield AvroFile(io.BufferedReader(raw, min(_WINDOW_BYTES, max(file.size, 1))), file.size, shown(file.path))
 
 
 def _metadata(data: bytes) -> tuple[dict[str, bytes], int]:

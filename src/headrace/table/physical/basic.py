@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from headrace.common.columns import layout_of
 from headrace.common.messages import fields_of
-from headrace.connectors.columns import ColumnsSource
+from headrace.connectors.ranges import ColumnsSource
 from headrace.graph.specs import ColumnFilterSpec, SourceSpec, TimestampsSpec
 from headrace.table.connectors.picked_columns import PickedColumns
 from headrace.table.connectors.table_source import GraphSource, TableSource
