@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, TypeAlias
 
 from headrace.common.errors import CheckpointError, InvalidProgramError, InvalidTypeError, expect, refused, uncalled
+from headrace.common.json_values import from_json, to_json
 from headrace.common.logs import get_logger
 from headrace.common.output_tag import OutputTag
 from headrace.common.type_variables import T_co
@@ -49,16 +50,6 @@ class SourceSwitchContext:
 
     positions: Mapping[str, Json]
     started_at: int
-
-    def to_json(self) -> Json:
-        """For the checkpoint, and for tasks."""
-        return [dict(self.positions), self.started_at]
-
-    @staticmethod
-    def of_json(value: Json) -> SourceSwitchContext:
-        """Read what :meth:`to_json` gave."""
-        positions, started_at = value
-        return SourceSwitchContext(positions, started_at)
 
 
 SourceFactory: TypeAlias = Callable[[SourceSwitchContext], Source]
@@ -104,7 +95,7 @@ class HybridEnumerator(SplitEnumerator):
         self._context = context
         state = context.state or {"index": 0, "kind": None, "switch": None, "started": None, "finished": {}, "of": None}
         self._index: int = state["index"]
-        self._switch = None if state["switch"] is None else SourceSwitchContext.of_json(state["switch"])
+        self._switch = state["switch"] and from_json(SourceSwitchContext, state["switch"])
         self._started: int | None = state["started"]
         self._finished: dict[str, Json] = dict(state["finished"])
         self._open: set[str] = set()
@@ -131,7 +122,7 @@ class HybridEnumerator(SplitEnumerator):
         read = self._enumerator.plan(self._inner(split_id), position, budget, now)
         if read is None:
             return None
-        switch = None if self._switch is None else self._switch.to_json()
+        switch = to_json(self._switch)
         pieces = tuple([self._index, switch, piece] for piece in read.pieces)
         return replace(read, split_id=split_id, pieces=pieces)
 
@@ -155,7 +146,7 @@ class HybridEnumerator(SplitEnumerator):
         return {
             "index": self._index,
             "kind": self._source.position_kind,
-            "switch": None if self._switch is None else self._switch.to_json(),
+            "switch": to_json(self._switch),
             "started": self._started,
             "finished": self._finished,
             "of": self._enumerator.snapshot(),
@@ -416,7 +407,7 @@ class _HybridReader(SourceReader):
     def _reader_of(self, index: int, switch: Json) -> SourceReader:
         if self._reader is None or self._of != (index, switch):
             self.close()
-            source = self._hybrid.source(index, None if switch is None else SourceSwitchContext.of_json(switch))
+            source = self._hybrid.source(index, switch and from_json(SourceSwitchContext, switch))
             reader = source.create_reader()
             if self._context is not None:
                 reader.open(self._context)

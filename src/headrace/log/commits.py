@@ -4,18 +4,19 @@ import json
 import re
 import struct
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import starmap
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 from headrace.common.config_options import choice, duration, memory_size
 from headrace.common.errors import ConfigurationError, LogCorruptedError, LogError, UnknownTopicError, expect
+from headrace.common.json_values import from_json, to_json
 from headrace.common.messages import TopicPartition
 from headrace.common.other_names import alike
-from headrace.log.groups import Group, offsets_from_json
+from headrace.common.type_variables import T
+from headrace.log.groups import Group
 from headrace.log.records import Placed, Segment
 
 _TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -214,19 +215,7 @@ class Commit:
         Args:
             inlined: records that lie in it, from :data:`HEADER_BYTES` on.
         """
-        document = {
-            "author": self.author,
-            "time": self.time,
-            "topics": self.topics,
-            "appended": self.appended,
-            "replaced": self.replaced,
-            "starts": list(self.starts.items()),
-            "groups": {name: group and group.to_json() for name, group in self.groups.items()},
-            "offsets": {name: list(offsets.items()) for name, offsets in self.offsets.items()},
-            "oldest_staged": self.oldest_staged,
-            "follows": self.follows,
-        }
-        return framed({key: value for key, value in document.items() if value}, inlined)
+        return framed(self, inlined)
 
     @classmethod
     def from_bytes(cls, content: bytes, where: str) -> "Commit":
@@ -240,33 +229,7 @@ class Commit:
             LogCorruptedError: when it is damaged.
             LogError: when a newer version of headrace wrote it.
         """
-        document = unframed(content, where)
-        try:
-            return cls(
-                Author(*document["author"]),
-                document.get("time", 0),
-                {
-                    name: topic and (topic[0], TopicConfig(*topic[1]))
-                    for name, topic in document.get("topics", {}).items()
-                },
-                placed_from_json(document.get("appended", ())),
-                tuple(
-                    Replacement(TopicPartition(*partition), start, end, tuple(starmap(Segment, segments)))
-                    for partition, start, end, segments in document.get("replaced", ())
-                ),
-                {TopicPartition(*partition): offset for partition, offset in document.get("starts", ())},
-                {name: group and Group.from_json(group) for name, group in document.get("groups", {}).items()},
-                {name: offsets_from_json(offsets) for name, offsets in document.get("offsets", {}).items()},
-                document.get("oldest_staged", 0),
-                document["follows"],
-            )
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise LogCorruptedError(f"{where} is damaged: {type(error).__name__}: {error}") from error
-
-
-def placed_from_json(pairs: Iterable[Sequence[Any]]) -> tuple[Placed, ...]:
-    """Decode pairs of partitions and segments."""
-    return tuple((TopicPartition(*partition), Segment(*segment)) for partition, segment in pairs)
+        return unframed(cls, content, where)
 
 
 def commit_name(number: int) -> str:
@@ -280,9 +243,9 @@ def commit_number(name: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def framed(document: Mapping[str, object], inlined: bytes = b"") -> bytes:
+def framed(document: object, inlined: bytes = b"") -> bytes:
     """Encode a document as a file, behind the records that lie in the same file."""
-    text = json.dumps(document, separators=(",", ":")).encode()
+    text = json.dumps(to_json(document), separators=(",", ":")).encode()
     return _HEADER.pack(_MAGIC, FORMAT, crc32(text), HEADER_BYTES + len(inlined)) + inlined + text
 
 
@@ -292,8 +255,8 @@ def checksum_of(content: bytes) -> int:
     return checksum
 
 
-def unframed(content: bytes, where: str) -> dict[str, Any]:
-    """Decode a file that :func:`framed` made.
+def unframed(kind: type[T], content: bytes, where: str) -> T:
+    """Decode a file that :func:`framed` made of a document of a type.
 
     Raises:
         LogCorruptedError: when it is damaged.
@@ -312,8 +275,10 @@ def unframed(content: bytes, where: str) -> dict[str, Any]:
         raise LogCorruptedError(
             f"{where} is damaged: from byte {start} on it has not the checksum that it was written with"
         )
-    document: dict[str, Any] = json.loads(memoryview(content)[start:].tobytes())
-    return document
+    try:
+        return from_json(kind, json.loads(memoryview(content)[start:].tobytes()))
+    except (ValueError, TypeError, AttributeError) as error:
+        raise LogCorruptedError(f"{where} is damaged: {type(error).__name__}: {error}") from error
 
 
 ANONYMOUS: Final = "~"
@@ -545,43 +510,3 @@ class LogState:
         anonymous = [producer for producer in self.producers if producer.startswith(ANONYMOUS)]
         for producer in anonymous[:-_REMEMBERED_PRODUCERS]:
             del self.producers[producer]
-
-    def to_json(self) -> dict[str, object]:
-        """Encode it for JSON. The result shares its parts with the state: encode it before that changes."""
-        return {
-            "version": self.version,
-            "topics": {
-                name: [
-                    topic.config,
-                    [[each.start_offset, each.end_offset, each.segments] for each in topic.partitions],
-                    topic.created,
-                ]
-                for name, topic in self.topics.items()
-            },
-            "producers": self.producers,
-            "groups": {name: group.to_json() for name, group in self.groups.items()},
-            "oldest_staged": self.oldest_staged,
-            "history": self.history,
-            "checksum": self.checksum,
-        }
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> "LogState":
-        """Decode what :meth:`to_json` gave."""
-        return cls(
-            document["version"],
-            {name: _topic(*values) for name, values in document["topics"].items()},
-            {
-                producer_id: ProducerState(epoch, sequence, tuple(map(tuple, placed)))
-                for producer_id, (epoch, sequence, placed) in document["producers"].items()
-            },
-            {name: Group.from_json(group) for name, group in document["groups"].items()},
-            document["oldest_staged"],
-            [(version, time) for version, time in document["history"]],
-            document["checksum"],
-        )
-
-
-def _topic(config: Sequence[Any], partitions: Iterable[Sequence[Any]], created: int) -> Topic:
-    found = [Partition(start, end, list(starmap(Segment, segments))) for start, end, segments in partitions]
-    return Topic(TopicConfig(*config), found, created)

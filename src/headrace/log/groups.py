@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from headrace.common.messages import TopicPartition
 
@@ -161,24 +161,6 @@ class Group:
         assigned = {each: assigned.get(each, now) for member in changed.values() for each in member.owned}
         return replace(self, generation=now, members=changed, assigned=assigned)
 
-    def to_json(self) -> list[object]:
-        """Encode it for JSON."""
-        return [self.generation, self.members, list(self.offsets.items()), list(self.assigned.items())]
-
-    @classmethod
-    def from_json(cls, values: Sequence[Any]) -> Group:
-        """Decode what :meth:`to_json` gave."""
-        generation, members, offsets, assigned = values
-        return cls(
-            generation,
-            {
-                member_id: Member(tuple(topics), _partitions(owned), _partitions(target))
-                for member_id, (topics, owned, target) in members.items()
-            },
-            offsets_from_json(offsets),
-            offsets_from_json(assigned),
-        )
-
 
 def assign(members: Mapping[str, Member], partitions: Mapping[str, int]) -> dict[str, tuple[TopicPartition, ...]]:
     """Assign partitions to members: as even as their subscriptions allow, and as much as can be of what they own.
@@ -214,12 +196,3 @@ def _move_one(found: dict[str, list[TopicPartition]], subscribers: Mapping[str, 
                 taker.append(giver.pop(at))
                 return True
     return False
-
-
-def offsets_from_json(pairs: Iterable[Sequence[Any]]) -> dict[TopicPartition, int]:
-    """Decode pairs of partitions and offsets."""
-    return {TopicPartition(*partition): offset for partition, offset in pairs}
-
-
-def _partitions(pairs: Iterable[Sequence[Any]]) -> tuple[TopicPartition, ...]:
-    return tuple(TopicPartition(*pair) for pair in pairs)

@@ -233,7 +233,7 @@ def is_log(folder: Folder) -> bool:
         LogCorruptedError: when the file that says so is damaged.
     """
     try:
-        unframed(folder.read(_MARK), folder.locate(_MARK))
+        unframed(dict, folder.read(_MARK), folder.locate(_MARK))
     except (FileNotFoundError, NotADirectoryError):
         return False
     return True
@@ -495,7 +495,7 @@ class Journal:
         """Write down what the log holds, and remove all older snapshots but one; a failure is logged."""
         try:
             with self._lock:
-                version, content = self.state().version, framed({"state": self.state().to_json()})
+                version, content = self.state().version, framed(self.state())
             self._snapshots.create(f"{version:020}.snapshot", zlib.compress(content, 1))
             older = [each for each in self.snapshot_versions() if each <= version][:-_KEPT_SNAPSHOTS]
             self._snapshots.remove_all([f"{each:020}.snapshot" for each in older])
@@ -593,9 +593,4 @@ def _state_in(content: bytes, where: str) -> LogState:
         plain = zlib.decompress(content)
     except zlib.error as error:
         raise LogCorruptedError(f"{where} is damaged: {error}") from error
-    try:
-        return LogState.from_json(unframed(plain, where)["state"])
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        if isinstance(error, LogCorruptedError):
-            raise
-        raise LogCorruptedError(f"{where} is damaged: {type(error).__name__}: {error}") from error
+    return unframed(LogState, plain, where)

@@ -1,17 +1,16 @@
 """Records that are staged and then published, all at once; and those that wait for that."""
 
-import base64
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
 from headrace.common.errors import LogError
 from headrace.common.logs import get_logger
 from headrace.common.messages import TopicPartition
-from headrace.log.commits import HEADER_BYTES, Author, Commit, LogState, ProducerState, commit_name, placed_from_json
+from headrace.log.commits import HEADER_BYTES, Author, Commit, LogState, ProducerState, commit_name
 from headrace.log.journal import Journal, StagedFor, abandoned, may_be_gone, new_chunk, read_name, tag_of
 from headrace.log.records import Placed, Segment, encode, inlined
 
@@ -121,8 +120,7 @@ _INLINE_BYTES: Final = 64 << 10
 """Records that take less than this lie in the commit record itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class Staged:
+class Staged(NamedTuple):
     """Records that are written, and can be committed once.
 
     Attributes:
@@ -131,19 +129,7 @@ class Staged:
     """
 
     segments: tuple[Placed, ...]
-    content: pa.Buffer | None
-
-    def to_json(self) -> list[object]:
-        """As JSON has it."""
-        content = None if self.content is None else base64.b85encode(self.content).decode()
-        return [self.segments, content]
-
-    @classmethod
-    def from_json(cls, values: Sequence[Any]) -> "Staged":
-        """Read records that :meth:`to_json` has written."""
-        segments, content = values
-        buffer = None if content is None else pa.py_buffer(base64.b85decode(content))
-        return cls(placed_from_json(segments), buffer)
+    content: bytes | None
 
 
 def stage(
@@ -171,7 +157,7 @@ def stage(
         content, segments = encode(chosen, file, compression)
         if content.size > _INLINE_BYTES:
             journal.chunks.write(file, (content,))
-        found.append(Staged(tuple(segments), content if content.size <= _INLINE_BYTES else None))
+        found.append(Staged(tuple(segments), content.to_pybytes() if content.size <= _INLINE_BYTES else None))
     return found
 
 

@@ -9,6 +9,7 @@ from functools import partial
 from typing import BinaryIO, Final, cast
 
 from headrace.common.errors import CheckpointError, CommitRefusedError, InfrastructureError
+from headrace.common.json_values import from_json
 from headrace.connectors.file_system.rolling import PartsInProgress
 from headrace.connectors.file_system.staging import Part, PartChunk, Staging
 from headrace.connectors.sink import Committer, Json, RunInTasks, run_here
@@ -118,7 +119,7 @@ class FileCommitter(Committer):
         self._staging.fence(generation)
 
     def commit(self, epoch: int, committables: Sequence[Json], processing_time: int) -> None:
-        parts = [(self._staging.visible(part), part) for part in map(Part.of, committables)]
+        parts = [(self._staging.visible(part), part) for part in from_json(list[Part], committables)]
         self._made = self._assemble_in_tasks(parts)
         found = [name for name, part in parts if not self._publish_once(part, name, epoch)]
         self._file_system.make_durable(name for name, _ in parts)

@@ -13,6 +13,7 @@ from typing import Final, Literal, NamedTuple, Self, TypeVar
 
 from headrace.common.builder import Builder
 from headrace.common.errors import InvalidProgramError, expect
+from headrace.common.json_values import from_json
 from headrace.common.time import Duration, to_millis
 from headrace.connectors.file_system.staging import Part, PartChunk
 from headrace.connectors.sink import Json, PreCommit, PreCommitted
@@ -277,7 +278,7 @@ class FilePreCommit(PreCommit):
         self, in_progress: Json | None, committables: Sequence[Json], processing_time: int, *, is_last: bool
     ) -> PreCommitted:
         before = PartsInProgress.of(in_progress)
-        complete, growing = self._rolled(before.growing, map(Part.of, committables), processing_time, is_last)
+        complete, growing = self._rolled(before.growing, from_json(list[Part], committables), processing_time, is_last)
         waiting = {bucket: (epochs, list(parts)) for bucket, (epochs, parts) in before.compacting.items()}
         for part in complete:
             waiting.setdefault(part.bucket, (0, []))[1].append(part)
@@ -357,18 +358,14 @@ class PartsInProgress(NamedTuple):
         looked_at: when that was last decided, in milliseconds of the job's clock.
     """
 
-    growing: Sequence[Part]
-    compacting: Mapping[str, tuple[int, Sequence[Part]]]
+    growing: list[Part]
+    compacting: Mapping[str, tuple[int, list[Part]]]
     looked_at: int = 0
 
     @staticmethod
     def of(in_progress: Json | None) -> PartsInProgress:
         """The parts as they come back from a manifest."""
-        growing, compacting, looked_at = in_progress or ([], {}, 0)
-        waiting = {
-            bucket: (epochs, [Part.of(part) for part in parts]) for bucket, (epochs, parts) in compacting.items()
-        }
-        return PartsInProgress(list(map(Part.of, growing)), waiting, looked_at)
+        return from_json(PartsInProgress, in_progress or [[], {}, 0])
 
     def chunks(self) -> Iterator[tuple[str, PartChunk]]:
         """All chunks, with their buckets."""

@@ -120,14 +120,6 @@ class Part(NamedTuple):
         between = len(self.boundaries or ()) * len(self.delimiter)
         return len(self.form.header) + sum(chunk.size for chunk in self.chunks) + between
 
-    @staticmethod
-    def of(committable: Json) -> "Part":
-        """A part as it comes back from a checkpoint."""
-        bucket, chunks, (prefix, suffix, header, kind), is_complete, boundaries, delimiter = committable
-        form = PartForm(prefix, suffix, header, kind and FileKind(*kind))
-        starts = None if boundaries is None else tuple(boundaries)
-        return Part(bucket, tuple(PartChunk(*chunk) for chunk in chunks), form, is_complete, starts, delimiter)
-
 
 class VisiblePart(NamedTuple):
     """A published file of a sink.

@@ -27,6 +27,7 @@ from headrace.common.errors import (
     HeadraceError,
     InfrastructureError,
 )
+from headrace.common.json_values import from_json
 from headrace.common.logs import get_logger
 from headrace.connectors.kafka.clients import ClientErrors, ClientSettings, TransactionSettings, error_of
 from headrace.connectors.kafka.partitioned_log import partition_count
@@ -360,7 +361,7 @@ class KafkaCommitter(Committer):
                 raise InfrastructureError(str(error)) from error
 
     def commit(self, epoch: int, committables: Sequence[Json], processing_time: int) -> None:
-        publications = [self._publication(epoch, StagedEpoch.from_json(each)) for each in committables]
+        publications = [self._publication(epoch, from_json(StagedEpoch, each)) for each in committables]
         staged = [each.staged for each in publications]
         ids = [each.transactional_id for each in staged]
         if epoch > self._attempted:

@@ -3,7 +3,6 @@
 Staged messages lie in files beside the checkpoint; few of them are part of the manifest.
 """
 
-import base64
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -18,6 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from headrace.common.batch import Batch
 from headrace.common.errors import CommitRefusedError, HeadraceError
+from headrace.common.json_values import to_json
 from headrace.common.messages import array_to_headers
 from headrace.connectors.kafka.clients import ClientErrors, ClientSettings, delivery_error, error_of
 from headrace.connectors.messages import OutgoingMessages
@@ -314,17 +314,6 @@ class StagedEpoch:
         if self.content:
             yield from _batches(self.content)
 
-    def to_json(self) -> Json:
-        """Encode it for the manifest."""
-        found = {"id": self.transactional_id, "marker": self.marker_topic, "files": self.files}
-        return found | ({"content": base64.b64encode(self.content).decode()} if self.content else {})
-
-    @staticmethod
-    def from_json(found: Json) -> "StagedEpoch":
-        """Decode what :meth:`to_json` gave."""
-        files = tuple(MessageFile(*each) for each in found["files"])
-        return StagedEpoch(found["id"], found["marker"], files, base64.b64decode(found.get("content", "")))
-
 
 def content_of(pieces: Sequence[tuple[str, pa.RecordBatch]]) -> pa.Buffer:
     """Make the content of a file of messages: each piece holds messages of one topic, all pieces the same columns."""
@@ -444,7 +433,7 @@ class TransactionalWriter(SinkWriter):
                 content = last.to_pybytes()
         staged = StagedEpoch(self._transactional_id, self._marker_topic, tuple(self._staged), content)
         self._clear()
-        return [staged.to_json()] if staged.size else []
+        return [to_json(staged)] if staged.size else []
 
     def abort(self) -> None:
         self._clear()  # files stay: another attempt of the task has written the same ones, perhaps

@@ -16,6 +16,7 @@ from headrace.common.errors import (
     LogError,
     ProducerFencedError,
 )
+from headrace.common.json_values import from_json, to_json
 from headrace.common.messages import TopicPartition
 from headrace.common.output_tag import OutputTag
 from headrace.common.type_variables import T_contra
@@ -64,7 +65,7 @@ class LogCommitter(Committer):
         self._take_over()
 
     def commit(self, epoch: int, committables: Sequence[Json], processing_time: int) -> None:
-        staged = [Staged.from_json(each) for each in committables]
+        staged = [from_json(Staged, each) for each in committables]
         try:
             publish(self._journal, Author(self._producer, self._context.generation, epoch), staged)
         except ProducerFencedError as error:
@@ -215,7 +216,7 @@ class LogWriter(SinkWriter):
             publish(self._journal, self._author, self._staged)
             self._staged = []
         staged, self._staged = self._staged, []
-        return [each.to_json() for each in staged]
+        return [to_json(each) for each in staged]
 
     def abort(self) -> None:
         discard(self._journal, self._staged)
