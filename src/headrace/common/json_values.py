@@ -9,11 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from types import NoneType, UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
-
-_Read = Callable[[Any], Any]
 
 
 def to_json(value: Any) -> Any:
@@ -40,48 +38,41 @@ def from_json(kind: type[T], value: Any) -> T:
         AttributeError: likewise.
     """
     made: Any = kind
-    read: T = _reader(made)(value)
-    return read
-
-
-def _as_it_is(value: Any) -> Any:
-    return value
+    make, inner = _form(made)
+    found: Any
+    if value is None or make is None:
+        found = value
+    elif make is dict:
+        key, each = inner
+        pairs = value.items() if key is str else value
+        found = {from_json(key, name): from_json(each, content) for name, content in pairs}
+    elif isinstance(inner, tuple):
+        found = make([from_json(part, content) for part, content in zip(inner, value, strict=True)])
+    else:
+        found = make(value if inner is None else [from_json(inner, content) for content in value])
+    return cast("T", found)
 
 
 @lru_cache(maxsize=256)
-def _reader(kind: Any) -> _Read:
+def _form(kind: Any) -> tuple[Callable[[Any], Any] | None, Any]:
+    """What makes values of a type of the values of its parts, and the types of these.
+
+    The types are a tuple where each part has its own, one type where all have the same, and None where the parts are
+    taken as they are. Nothing makes a value that is the same in JSON.
+    """
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
-        return _or_none(*(_reader(each) for each in inner if each is not NoneType))
-    if origin is tuple and inner[1:] != (...,):
-        return _of_fields(tuple, map(_reader, inner))
-    if origin in (tuple, list):
-        return _of_elements(origin, _reader(inner[0]))
+        return _form(*(each for each in inner if each is not NoneType))
     if origin in (dict, Mapping):
-        return _of_pairs(inner[0], *map(_reader, inner))
-    if is_dataclass(kind) or hasattr(kind, "_fields"):
-        hints = get_type_hints(kind)
-        names = kind._fields if hasattr(kind, "_fields") else [field.name for field in fields(kind)]
-        return _of_fields(lambda values: kind(*values), [_reader(hints[name]) for name in names])
-    return base64.b85decode if kind is bytes else _as_it_is
-
-
-def _or_none(read: _Read) -> _Read:
-    return read if read is _as_it_is else lambda value: None if value is None else read(value)
-
-
-def _of_elements(make: Callable[[Any], Any], read: _Read) -> _Read:
-    return make if read is _as_it_is else lambda values: make(map(read, values))
-
-
-def _of_fields(make: Callable[[Any], Any], reads: Any) -> _Read:
-    reads = tuple(reads)
-    if all(read is _as_it_is for read in reads):
-        return make
-    return lambda values: make([read(value) for read, value in zip(reads, values, strict=True)])
-
-
-def _of_pairs(key: type, read_key: _Read, read: _Read) -> _Read:
-    if key is str:
-        return lambda found: {name: read(value) for name, value in found.items()}
-    return lambda found: {read_key(name): read(value) for name, value in found}
+        return dict, inner
+    if origin in (tuple, list):
+        parts = inner[0] if origin is list or inner[1:] == (...,) else inner
+        return origin, None if not isinstance(parts, tuple) and _form(parts)[0] is None else parts
+    if kind is bytes:
+        return base64.b85decode, None
+    if not is_dataclass(kind) and not hasattr(kind, "_fields"):
+        return None, None
+    hints = get_type_hints(kind)
+    names = [field.name for field in fields(kind)] if is_dataclass(kind) else kind._fields
+    types = tuple(hints[name] for name in names)
+    return lambda values: kind(*values), None if all(_form(each)[0] is None for each in types) else types
