@@ -324,11 +324,11 @@ def encode(
     ]
 
 
-def inlined(content: pa.Buffer, segments: Iterable[Placed], file: str, at: int) -> tuple[bytes, list[Placed]]:
+def inlined(content: bytes, segments: Iterable[Placed], file: str, at: int) -> tuple[bytes, list[Placed]]:
     """The messages of an Arrow file without what is around them, and where they are in another file from ``at`` on."""
     messages, moved = list[bytes](), list[Placed]()
     for partition, segment in segments:
-        messages.append(content.slice(segment.start, segment.length).to_pybytes())
+        messages.append(content[segment.start : segment.start + segment.length])
         moved.append((partition, segment._replace(file=file, start=at)))
         at += segment.length
     return b"".join(messages), moved
