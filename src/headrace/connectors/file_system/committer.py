@@ -232,7 +232,7 @@ def refuse_future(staging: Staging, epoch: int) -> None:
     Raises:
         CheckpointError: naming a file of a later epoch.
     """
-    later = [(part.last, staging.locate(part.path)) for part in staging.visible_parts() if part.last > epoch]
+    later = [(last, staging.locate(path)) for path, _, _, _, last in staging.visible_parts() if last > epoch]
     if later:
         last, path = max(later)
         raise CheckpointError(
@@ -252,10 +252,10 @@ def _refuse_visible(staging: Staging, waiting: PartsInProgress) -> None:
     epochs: dict[tuple[str, int], set[int]] = {}
     for bucket, chunk in waiting.chunks():
         epochs.setdefault((bucket, chunk.subtask), set()).add(chunk.epoch)
-    for part in staging.visible_parts() if epochs else ():
-        if any(part.first <= epoch <= part.last for epoch in epochs.get((part.bucket, part.subtask), ())):
+    for path, bucket, subtask, first, last in staging.visible_parts() if epochs else ():
+        if any(first <= epoch <= last for epoch in epochs.get((bucket, subtask), ())):
             raise CheckpointError(
-                f"{staging.locate(part.path)} holds output that waits to be published by the checkpoint: the "
+                f"{staging.locate(path)} holds output that waits to be published by the checkpoint: the "
                 "checkpoint directory is an old copy, and going on would write that output again. Put the newest "
                 "checkpoint directory back; or, if this is the one to go on from, move that file away"
             )

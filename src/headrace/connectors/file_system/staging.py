@@ -121,24 +121,6 @@ class Part(NamedTuple):
         return len(self.form.header) + sum(chunk.size for chunk in self.chunks) + between
 
 
-class VisiblePart(NamedTuple):
-    """A published file of a sink.
-
-    Attributes:
-        path: the file.
-        bucket: its bucket.
-        subtask: the subtask that wrote its last chunk.
-        first: the first epoch in it.
-        last: the last epoch in it.
-    """
-
-    path: str
-    bucket: str
-    subtask: int
-    first: int
-    last: int
-
-
 @dataclass(frozen=True, slots=True)
 class Staging:
     """The files of a sink, hidden and visible; picklable.
@@ -221,14 +203,17 @@ class Staging:
         name = f"{prefix}-{self.sink}-{last.subtask}-{epochs}-{last.generation}{part.form.suffix}"
         return f"{self.base}/{part.bucket}/{name}" if part.bucket else f"{self.base}/{name}"
 
-    def visible_parts(self) -> Iterator[VisiblePart]:
-        """List all visible files of the sink, whatever prefix and suffix they got."""
+    def visible_parts(self) -> Iterator[tuple[str, str, int, int, int]]:
+        """List all visible files of the sink, whatever prefix and suffix they got.
+
+        Of each the path, the bucket, the subtask that wrote its last chunk, and the first and the last epoch in it.
+        """
         numbers = re.compile(rf"-{self.sink}-([0-9]+)-([0-9]+)-([0-9]+)-[0-9]")
         for path, entry in self.file_system.walk(self.base, lambda name: not name.startswith(HIDDEN_FOLDER)):
             found = numbers.search(entry.name)
             if found is not None:
                 bucket = path[len(self.base) + 1 :].rpartition("/")[0]
-                yield VisiblePart(path, bucket, *map(int, found.groups()))
+                yield path, bucket, int(found[1]), int(found[2]), int(found[3])
 
     def publish(self, source: str, target: str) -> bool:
         """Give a file another path, once; it loses the one that it had.

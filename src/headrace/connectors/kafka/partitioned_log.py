@@ -242,23 +242,17 @@ def known_partition_count(settings: ClientSettings, clients: KeptClients, topic:
     """
     answers = clients.take(settings.key, _Answers) or _Answers()
     try:
-        return answers.count(settings, topic)
+        count, asked = answers.get(topic, (0, -math.inf))
+        if time.monotonic() - asked > _MAX_AGE_SECONDS:
+            count = partition_count(settings, topic)
+            answers[topic] = count, time.monotonic()
+        return count
     finally:
         clients.keep(settings.key, answers)
 
 
-class _Answers:
-    """Remembers a cluster's answers, and when they came."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, tuple[int, float]] = {}
-
-    def count(self, settings: ClientSettings, topic: str) -> int:
-        count, asked = self._known.get(topic, (0, -math.inf))
-        if time.monotonic() - asked > _MAX_AGE_SECONDS:
-            count = partition_count(settings, topic)
-            self._known[topic] = count, time.monotonic()
-        return count
+class _Answers(dict[str, tuple[int, float]]):
+    """A cluster's answers by topic, and when they came."""
 
     def close(self) -> None:
         """There is nothing to let go of."""

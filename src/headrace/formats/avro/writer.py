@@ -294,7 +294,7 @@ class AvroBulkWriters(BulkWriterFactory):
 
     def create(self, out: BinaryIO, input_type: TypeInformation) -> BulkWriter:
         schema = self._schema_for(input_type)
-        return _AvroWriter(out, str(schema), self._node(schema), self._codec)
+        return AvroWriter(out, str(schema), self._codec, self._node(schema))
 
     def _schema_for(self, input_type: TypeInformation) -> AvroSchema:
         return avro_schema_of(input_type, advice=_GIVE_A_SCHEMA) if self._schema is None else self._schema
@@ -310,16 +310,30 @@ class AvroBulkWriters(BulkWriterFactory):
 _MOST_EMPTY: Final = 1000
 
 
-class _AvroWriter(BulkWriter):
-    """Puts records together to blocks."""
+class AvroWriter(BulkWriter):
+    """Puts records together to blocks.
 
-    def __init__(self, out: BinaryIO, schema: str, node: Node, codec: str) -> None:
-        self._blocks = AvroBlocks(out, schema, codec)
+    The marker between them follows from the schema and the first block, as an epoch that runs again has to write the
+    same bytes.
+
+    Args:
+        out: the file.
+        schema: that of all records.
+        codec: how blocks are compressed.
+        node: the same schema, where records are not blocks already.
+    """
+
+    def __init__(self, out: BinaryIO, schema: str, codec: str, node: Node | None = None) -> None:
+        self._out = out
+        self._schema = schema.encode()
+        self._codec = codec
         self._node = node
+        self._marker = b""
         self._waiting: list[pa.Array] = []
         self._bytes = 0
 
     def add_batch(self, batch: Batch) -> None:
+        assert self._node is not None, "it is there where records are encoded"
         records = encode_records(self._node, columns_under(decimals_as_texts(batch.columns), self._node.type_info))
         self._waiting.append(records)
         self._bytes += records.nbytes
@@ -337,41 +351,18 @@ class _AvroWriter(BulkWriter):
         bounds = [0, *(np.flatnonzero(np.diff(blocks)) + 1).tolist(), len(records)]
         for first, last in pairwise(bounds):
             if last > first:
-                self._blocks.write(last - first, bytes_of(records.slice(first, last - first)))
+                self.write(last - first, bytes_of(records.slice(first, last - first)))
 
     def finish(self) -> None:
         if self._waiting:
             self._write_blocks()
-        self._blocks.close()
-
-
-class AvroBlocks:
-    """A file of blocks.
-
-    The marker between them follows from the schema and the first block, as an epoch that runs again has to write the
-    same bytes.
-
-    Args:
-        out: the file.
-        schema: that of all records.
-        codec: how blocks are compressed.
-    """
-
-    def __init__(self, out: BinaryIO, schema: str, codec: str) -> None:
-        self._out = out
-        self._schema = schema.encode()
-        self._codec = codec
-        self._marker = b""
+        self._begin(b"")  # a file without any block has its header
 
     def write(self, count: int, data: bytes) -> None:
         """Write a block of so many records."""
         stored = CODECS[self._codec][0](data)
         self._begin(stored)
         self._out.write(write_integer(count) + write_integer(len(stored)) + stored + self._marker)
-
-    def close(self) -> None:
-        """No block follows; a file without any has its header."""
-        self._begin(b"")
 
     def _begin(self, first: bytes) -> None:
         """Write the header, where it is not there yet."""
@@ -385,11 +376,11 @@ class AvroBlocks:
 
 def join(files: Iterable[BinaryIO], out: BinaryIO, *, codec: str) -> Iterator[None]:
     """Write the records of all files into one, and yield now and then to have it taken away."""
-    written: AvroBlocks | None = None
+    written: AvroWriter | None = None
     count, waiting, size = 0, [], 0
     for file in files:
         opened = AvroFile(file, None, "a file that is joined")
-        written = written or AvroBlocks(out, opened.schema, codec)
+        written = written or AvroWriter(out, opened.schema, codec)
         for block in opened.blocks():
             if isinstance(block, CorruptFileError):
                 raise block
@@ -402,4 +393,4 @@ def join(files: Iterable[BinaryIO], out: BinaryIO, *, codec: str) -> Iterator[No
     if written is not None:
         if waiting:
             written.write(count, b"".join(waiting))
-        written.close()
+        written.finish()
