@@ -78,7 +78,7 @@ class Interrupted:
     def waiting(self) -> list[Path]:
         """The files that the newest checkpoint names and that are not published, those of the oldest epoch first."""
         newest = json.loads(max((self.folder / "checkpoints" / "manifests").glob("[0-9]*.json")).read_bytes())
-        names = [name for *_, staged in newest["pending"] for each in staged for name, *_ in each["files"]]
+        names = [name for *_, staged in newest["pending"] for each in staged for name, *_ in each[2]]
         (folder,) = (self.folder / "checkpoints" / "sinks").iterdir()
         return [folder / name for name in names if (folder / name).exists()]
 

@@ -170,4 +170,4 @@ def builder(service: KafkaMetadataService) -> DynamicKafkaSourceBuilder[str]:
 def faked(made: DynamicKafkaSourceBuilder[str]) -> FakeSource:
     """The source that a builder makes, of these clusters."""
     source = made.build()
-    return FakeSource(source._plan, source._schema, source._dead_letter)
+    return FakeSource(source._plan, source._schema, source.dead_letter)

@@ -35,7 +35,7 @@ def lost_marker(
         committer = by_hand.committer()
         with pytest.raises(CrashError):
             commit_all(committer, staged)
-    delete_group(topic, staged[0][0]["id"])
+    delete_group(topic, staged[0][0][0])
     return staged
 
 
@@ -115,7 +115,7 @@ def test_a_marker_that_expires_while_nothing_is_written_is_not_missed(
     committer.commit(1, by_hand.written(1, ["a"]), NOW)
     committer.close()
     staged = by_hand.written(2, ["b"])
-    delete_group(topic, staged[0]["id"])
+    delete_group(topic, staged[0][0])
     with pytest.raises(CommitRefusedError, match="is gone"):
         committer.commit(2, staged, NOW)
     monkeypatch.setattr(transactions, "_QUIET_SECONDS", -1.0)
@@ -130,7 +130,7 @@ def test_a_job_that_goes_on_after_a_long_time(topic: Topic, by_hand: ByHand) -> 
     staged = by_hand.written(1, ["a"])
     first.commit(1, staged, NOW)
     first.close()
-    delete_group(topic, staged[0]["id"])
+    delete_group(topic, staged[0][0])
     second = by_hand.committer(1, 1)
     second.recover(None)
     second.commit(2, by_hand.written(2, ["b"], generation=1), NOW)

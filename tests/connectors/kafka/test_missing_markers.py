@@ -71,5 +71,5 @@ def test_what_is_said_about_transactions_is_warned_of_where_there_are_none() -> 
     builder.set_record_serializer(MessageSerializationSchema("t", SimpleStringSchema())).set_marker_topic("t")
     with pytest.warns(UserWarning, match="has no effect") as told:
         builder.build()
-    assert [str(each.message).split("(")[0] for each in told] == ["set_marker_topic", "set_published_up_to"]
+    assert [str(each.message).split("(")[0] for each in told] == ["set_published_up_to", "set_marker_topic"]
     assert "a KafkaSink that is AT_LEAST_ONCE has no transactions" in str(told[0].message)

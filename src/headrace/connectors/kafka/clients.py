@@ -319,16 +319,16 @@ class TransactionSettings:
     Attributes:
         client: how the cluster is reached.
         marker_topic: at which topic markers are.
-        transactional_id_prefix: the beginning of transactional ids; the job's and the sink's when None.
         missing_marker: what to do where a marker is lost and nothing was said about it.
         published_up_to: up to which epoch messages are there, by transactional id; under None, of all other ids.
+        transactional_id_prefix: the beginning of transactional ids; the job's and the sink's when None.
     """
 
     client: ClientSettings
     marker_topic: str
-    transactional_id_prefix: str | None = None
     missing_marker: MissingMarker = MissingMarker.FAIL
     published_up_to: Mapping[str | None, int] = field(default_factory=dict)
+    transactional_id_prefix: str | None = None
 
     def transactional_id(self, job_id: str, operator_id: str, subtask: int) -> str:
         """The id under which a subtask's messages are published, the same over all restarts."""
