@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import warnings
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,13 +18,13 @@ from headrace.common.errors import (
     UnsupportedOperationError,
 )
 from headrace.connectors.driver_sink import CollectSink, PrintSink
-from headrace.connectors.sink import CommitterContext
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.graph.specs import SinkSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from headrace.connectors.sink import Sink
     from headrace.datastream.data_stream import DataStream
     from tests.datastream.conftest import Job, Submissions
 
@@ -34,8 +34,8 @@ def receiver_of(job: Job) -> Any:
     spec = list(job.graph)[-1].spec
     assert isinstance(spec, SinkSpec)
     assert isinstance(spec.sink, CollectSink)
-    committer: Any = spec.sink.create_committer(CommitterContext("job", "op", Types.LONG()))
-    return committer._receiver._receiver
+    take: Any = spec.sink._take
+    return take.args[0]
 
 
 @pytest.fixture
@@ -182,23 +182,19 @@ def test_keyed_streams_can_be_collected(env: StreamExecutionEnvironment, jobs: S
     assert list(env.from_sequence(1, 4).key_by(lambda x: x).execute_and_collect()) == []
 
 
-class Target:
+made: list[tuple[Any, Configuration]] = []
+
+
+def target(type_info: Any, configuration: Configuration) -> tuple[Sink, Callable[[], str]]:
     """Stands for what the client writes DataFrames with."""
-
-    made: ClassVar[list[tuple[Any, Configuration]]] = []
-
-    def __init__(self, type_info: Any, configuration: Configuration) -> None:
-        self.sink = PrintSink("dataframe")
-        self.made.append((type_info, configuration))
-
-    def dataframe(self) -> str:
-        return "the frame"
+    made.append((type_info, configuration))
+    return PrintSink("dataframe"), lambda: "the frame"
 
 
 def test_dataframe(env: StreamExecutionEnvironment, jobs: Submissions, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.client.dataframe.DataFrameTarget", Target)
+    monkeypatch.setattr("headrace.client.dataframe.dataframe_sink", target)
     assert env.from_sequence(1, 4).to_dataframe("frame") == "the frame"
-    assert Target.made == [(Types.LONG(), Configuration())]
+    assert made == [(Types.LONG(), Configuration())]
     assert jobs[0].name == "frame"
     assert list(jobs[0].graph)[-1].name == "Sink: PrintSink"
 
@@ -206,7 +202,7 @@ def test_dataframe(env: StreamExecutionEnvironment, jobs: Submissions, monkeypat
 def test_no_dataframe_of_a_job_that_a_signal_has_stopped(
     env: StreamExecutionEnvironment, jobs: Submissions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.client.dataframe.DataFrameTarget", Target)
+    monkeypatch.setattr("headrace.client.dataframe.dataframe_sink", target)
     stopped = JobCancelledError("stopped by a signal")
     monkeypatch.setattr("tests.datastream.conftest.Job.interruption", lambda job: stopped)
     with pytest.raises(JobCancelledError, match="stopped by a signal"):

@@ -262,6 +262,7 @@ class JsonRowSerializationSchemaBuilder(Builder):
 
     def with_timestamp_format(self, timestamp_format: str) -> Self:
         """How moments are written: ``ISO-8601``, which is the default, or ``SQL``."""
+        JsonStyle(timestamp_format)  # refuses another one
         return self._set(timestamp_format=timestamp_format)
 
     def ignore_null_fields(self) -> Self:
