@@ -17,6 +17,15 @@ from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, Opera
 from headrace.operators.changelog.order import SortField, millis_of, order_codes
 from headrace.operators.changelog.pending_rows import DueRows, PendingRows
 from headrace.operators.changelog.rows_of_keys import RowsOfKeys, StoredRows, check_stores
+from headrace.operators.window.table.firing_order import (
+    STORE,
+    TIMERS_OF_RECORDS,
+    Fed,
+    Pane,
+    TimerFiringOrder,
+    TimersOfWindows,
+    known_ranks,
+)
 from headrace.state.keys import KeyColumn
 from headrace.state.runs.grouping import Segments
 
@@ -40,21 +49,30 @@ class EventTimeOperator(KeyedOperator):
     """
 
     stores: tuple[str, ...] = ()
+    timers: TimersOfWindows | None = TIMERS_OF_RECORDS
+    """Which timers records have in Flink, in whose order results come; None where another order is asked for."""
 
     def __init__(self, type_: TypeInformation, codec: KeyCodec, time_field: int) -> None:
         super().__init__()
         self._type, self._codec, self._time_field = type_, codec, time_field
+        self._order_of = None if self.timers is None else TimerFiringOrder(self.timers, codec)
+        self._fed: list[Fed] = []
+        self._places: dict[Pane, int] = {}
 
     @abstractmethod
     def handle(self, due: DueRows) -> None:
         """Handle rows that are due, and emit what comes of them."""
 
     def restore_state(self, context: OperatorContext) -> None:
-        check_stores(context, [_PENDING, *self.stores])
+        check_stores(context, [_PENDING, STORE, *self.stores])
+        if self._order_of is not None:
+            self._order_of.open(context)
         self._pending = PendingRows(context, _PENDING, self._codec, schema_of(self._type))
 
     def begin_epoch(self, scope: EpochScope) -> None:
         self._pending.begin_epoch(scope.epoch, scope.watermark)
+        if self._order_of is not None:
+            self._order_of.begin_epoch(scope)
 
     takes_late = False
     """Whether rows that come after the watermark may come out when it rises next; see :meth:`accepts`."""
@@ -76,10 +94,15 @@ class EventTimeOperator(KeyedOperator):
         refused = late[~self.accepts(batch.take(late), times[late])]
         self.count("numLateRecordsDropped", len(refused))
         kept = np.setdiff1d(np.arange(len(batch)), refused)
-        self._add(batch.take(kept), np.maximum(times[kept], watermark + 1))
+        self._add(batch.take(kept), times[kept], np.maximum(times[kept], watermark + 1))
 
-    def _add(self, batch: KeyedBatch, times: Longs) -> None:
-        self.count("numLateRecordsDropped", self._pending.add(batch, times))
+    def _add(self, batch: KeyedBatch, times: Longs, due: Longs | None = None) -> None:
+        """Has rows wait, until ``due`` where that is not their own time."""
+        due = times if due is None else due
+        self.count("numLateRecordsDropped", self._pending.add(batch, due))
+        if self._order_of is not None and len(batch):
+            kept = np.flatnonzero(due > batch.watermarks)
+            self._fed.append(Fed(batch.keys.take(kept), times[kept], batch.watermarks[kept]))
 
     def accepts(self, batch: KeyedBatch, times: Longs) -> Mask:
         """Which late rows may come out when the watermark rises next."""
@@ -92,6 +115,8 @@ class EventTimeOperator(KeyedOperator):
         return millis_of(rows.column(self._time_field), self._type.field_names[self._time_field])
 
     def _take(self, watermark: int) -> None:
+        if self._order_of is not None:
+            self._places, self._fed = self._order_of.followed(self._fed, watermark), []
         due = self._pending.take(watermark)
         if due is not None:
             self.handle(due)
@@ -102,6 +127,15 @@ class EventTimeOperator(KeyedOperator):
 
     def end_epoch(self) -> None:
         self._pending.end_epoch()
+        if self._order_of is not None:
+            self._order_of.end_epoch()
+
+    def ranks(self, due: DueRows, otherwise: Longs) -> Longs:
+        """The places of the timers of rows; other ones where they are not known."""
+        if not self._places:
+            return otherwise
+        panes = list(zip((due.times + 1).tolist(), due.keys.values.to_pylist(), strict=True))
+        return known_ranks(panes, self._places, due.watermarks, otherwise)
 
     def emit(self, type_: TypeInformation, due: DueRows, more: list[pa.Array], order: Longs) -> None:
         """Emits rows, with more columns behind, in an order."""
@@ -142,7 +176,8 @@ class EarliestRowOperator(EventTimeOperator):
         firsts = segments.starts[is_new]
         if len(firsts):
             chosen = due.take(firsts)
-            self.emit(self._type, chosen, [], np.lexsort((chosen.arrivals, chosen.times, chosen.watermarks)))
+            ranks = self.ranks(chosen, _ranked(chosen.arrivals, chosen.times))
+            self.emit(self._type, chosen, [], np.lexsort((ranks, chosen.watermarks)))
             marks = pa.RecordBatch.from_arrays([pa.array(np.ones(len(firsts), np.bool_))], ["is_emitted"])
             self._emitted.write(keys, StoredRows(np.flatnonzero(is_new), marks), np.empty(0, np.int64))
 
@@ -165,6 +200,7 @@ class TemporalSortOperator(EventTimeOperator):
     """
 
     stores = ("last-time",)
+    timers = None
 
     def __init__(
         self, type_: TypeInformation, codec: KeyCodec, *, time_field: int, order: tuple[SortField, ...] = ()
@@ -238,6 +274,13 @@ class SortOperator(EventTimeOperator):
         chosen = order[self._offset : end]
         if len(chosen):
             self.emit(self._type, due, [], chosen)
+
+
+def _ranked(*then: Longs) -> Longs:
+    """The place of each row in an order, of which the last one counts most."""
+    places = np.empty(len(then[0]), np.int64)
+    places[np.lexsort(then)] = np.arange(len(places))
+    return places
 
 
 def keys_of_due(due: DueRows) -> tuple[KeyColumn, Segments]:

@@ -249,14 +249,16 @@ class EventTimeOverOperator(EventTimeOperator):
         self.emit(self._output_type, due, self._before.over(keys, rows), self._order(due, segments))
 
     def _order(self, due: DueRows, segments: Segments) -> Longs:
-        ids = segments.ids
-        starts = np.flatnonzero(
-            (np.diff(ids, prepend=-1) != 0) | (np.diff(due.watermarks, prepend=-1) != 0)
-            if self._functions.frame.low is None
-            else (np.diff(ids, prepend=-1) != 0) | (np.diff(due.times, prepend=-1) != 0)
+        is_bounded = self._functions.frame.low is not None
+        is_first = (np.diff(segments.ids, prepend=-1) != 0) | (
+            np.diff(due.times if is_bounded else due.watermarks, prepend=-1) != 0
         )
+        starts = np.flatnonzero(is_first)
         first = np.repeat(starts, np.diff(starts, append=len(due)))
-        return np.lexsort((np.arange(len(due)), due.arrivals[first], due.times[first], due.watermarks))
+        otherwise = np.empty(len(due), np.int64)
+        otherwise[np.lexsort((due.arrivals[first], due.times[first], due.watermarks))] = np.arange(len(due))
+        ranks = np.minimum.reduceat(self.ranks(due, otherwise), starts)
+        return np.lexsort((np.arange(len(due)), np.repeat(ranks, np.diff(starts, append=len(due))), due.watermarks))
 
     def end_epoch(self) -> None:
         super().end_epoch()

@@ -8,7 +8,7 @@ come out by hash and key then, until all windows that were open have ended.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,7 +23,7 @@ from headrace.operators.changelog.rows_of_keys import RowsOfKeys, StoredRows
 from headrace.operators.window.table.timers import TimerQueue
 from headrace.state.keys import KeyColumn
 from headrace.state.runs.grouping import group_rows
-from headrace.windowing.intervals import GrowingWindows, RegularWindows
+from headrace.windowing.intervals import AlignedWindows, GrowingWindows, RegularWindows
 
 if TYPE_CHECKING:
     from headrace.state.keys import KeyCodec
@@ -84,6 +84,37 @@ class _Arrived:
     keys: pa.Array
 
 
+@dataclass(frozen=True, slots=True)
+class Fed:
+    """Records with timers of their own.
+
+    Attributes:
+        keys: their keys.
+        times: the times of their timers.
+        watermarks: the watermark that each meets.
+    """
+
+    keys: KeyColumn
+    times: Longs
+    watermarks: Longs
+
+
+def known_ranks(panes: Sequence[Pane], places: dict[Pane, int], watermarks: Longs, otherwise: Longs) -> Longs:
+    """The places of panes; other ones where not all are known that come out at the same watermark."""
+    if not places:
+        return otherwise
+    ranks = np.array([places.get(pane, -1) for pane in panes], np.int64)
+    unknown = np.unique(watermarks[ranks < 0])
+    found: Longs = np.where(np.isin(watermarks, unknown), otherwise, ranks)
+    return found
+
+
+TIMERS_OF_RECORDS: Final = TimersOfWindows(AlignedWindows(1, 1), 1, 0, waits=False)
+"""Each record has a timer at its time."""
+TIMERS_OF_ENDED_WINDOWS: Final = TimersOfWindows(AlignedWindows(1, 1), 1, 0, waits=True)
+"""Each record has a timer at the end of its window, made when the first window ends."""
+
+
 class TimerFiringOrder:
     """Follows the timers of windows, and sorts what they show.
 
@@ -93,7 +124,7 @@ class TimerFiringOrder:
         keys: how many columns results begin with that make the key.
     """
 
-    def __init__(self, timers: TimersOfWindows, codec: KeyCodec, keys: int) -> None:
+    def __init__(self, timers: TimersOfWindows, codec: KeyCodec, keys: int = 0) -> None:
         self._timers, self._codec, self._keys = timers, codec, keys
 
     def open(self, context: OperatorContext) -> None:
@@ -119,15 +150,27 @@ class TimerFiringOrder:
         order = list(self._followed(batch, watermark, set(panes)))
         if shown is None:
             return fired
-        places = {pane: place for place, pane in enumerate(order)}
         if len(set(panes)) < len(panes):
             return fired  # some are shown again, as late records have them
-        ranks = np.array([places.get(pane, -1) for pane in panes], np.int64)
-        moments = np.cumsum(np.append(0, np.diff(shown.watermarks) != 0))
-        is_known = np.ones(int(moments[-1]) + 1, np.bool_)
-        is_known[moments[ranks < 0]] = False
-        ranks = np.where(is_known[moments], ranks, np.arange(len(ranks)))
-        return [shown.take(np.lexsort((ranks, moments)))]
+        places = {pane: place for place, pane in enumerate(order)}
+        ranks = known_ranks(panes, places, shown.watermarks, np.arange(len(panes)))
+        return [shown.take(np.lexsort((ranks, shown.watermarks)))]
+
+    def followed(self, fed: Sequence[Fed], watermark: int) -> dict[Pane, int]:
+        """The places of what is due until a watermark, where records have timers at times that they say.
+
+        Each pane is known by the moment behind its timer, and its key.
+        """
+        order: list[Pane] = []
+        for each in fed:
+            if len(each.times):
+                self._any_key = each.keys.values[0].as_py()
+                everyone = np.arange(len(each.times))
+                for arrived in self._stretches(each.keys, everyone, each.times + 1, each.watermarks):
+                    order += self._advance(arrived.watermark, set())
+                    self._add(arrived)
+        order += self._advance(watermark, set())
+        return {pane: place for place, pane in enumerate(order)}
 
     def end_epoch(self) -> None:
         """Puts what it knows into state."""
@@ -163,12 +206,14 @@ class TimerFiringOrder:
     def _arrivals(self, batch: KeyedBatch) -> Iterator[_Arrived]:
         """The records between two watermarks at which a window may end, one such stretch after the other."""
         stamps = batch.watermarks
-        steps = (stamps + 1 - self._timers.offset) // self._timers.step
-        stretch_of = np.cumsum(np.append(0, np.diff(steps) != 0))
         records, ends = self._assigned(batch)
         on_time = ends - 1 > stamps[records]
-        records, ends = records[on_time], ends[on_time]
-        keys = batch.keys.take(records)
+        return self._stretches(batch.keys, records[on_time], ends[on_time], stamps)
+
+    def _stretches(self, all_keys: KeyColumn, records: Longs, ends: Longs, stamps: Longs) -> Iterator[_Arrived]:
+        steps = (stamps + 1 - self._timers.offset) // self._timers.step
+        stretch_of = np.cumsum(np.append(0, np.diff(steps) != 0))
+        keys = all_keys.take(records)
         groups = group_rows(ends, keys.hashes, keys.values)
         numbers = np.empty(len(records), np.int64)
         numbers[groups.order] = groups.segments.ids
@@ -203,7 +248,9 @@ class TimerFiringOrder:
             self._become_quiet(0)
 
     def _advance(self, watermark: int, shown: set[Pane]) -> Iterator[Pane]:
-        self._watermark = max(self._watermark, watermark)
+        if watermark <= self._watermark:
+            return  # a timer in the past waits for event time to go on
+        self._watermark = watermark
         if self._is_quiet:
             if self._watermark + 1 >= self._quiet_until:
                 self._quiet_until, self._is_changed = MIN_WATERMARK, True

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from headrace.operators.changelog.event_time import EventTimeOperator, keys_of_due
 from headrace.operators.changelog.order import SortField, millis_of, order_codes
+from headrace.operators.window.table.firing_order import TIMERS_OF_ENDED_WINDOWS
 from headrace.operators.window.table.local_time import LocalTime
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ class WindowRankOperator(EventTimeOperator):
         ranks: which ranks are emitted.
     """
 
+    timers = TIMERS_OF_ENDED_WINDOWS
+
     def __init__(
         self,
         type_: TypeInformation,
@@ -67,7 +70,7 @@ class WindowRankOperator(EventTimeOperator):
     def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
         name = self._type.field_names[self._time_field]
         ends = millis_of(batch.columns.column(self._time_field), name)
-        self.count("numLateRecordsDropped", self._pending.add(batch, self._clock.back(ends - 1)))
+        self._add(batch, self._clock.back(ends - 1))
 
     def handle(self, due: DueRows) -> None:
         _, segments = keys_of_due(due)
@@ -84,10 +87,12 @@ class WindowRankOperator(EventTimeOperator):
         self._emit_ranked(due.take(order), places, kept, starts)
 
     def _emit_ranked(self, due: DueRows, places: Longs, kept: npt.NDArray[np.bool_], starts: Longs) -> None:
-        # Windows that end together come out in the order in which their keys came.
         lengths = np.diff(starts, append=len(due))
         came = np.repeat(np.minimum.reduceat(due.arrivals, starts), lengths)
-        order = np.lexsort((places, came, due.times, due.watermarks))
+        otherwise = np.empty(len(due), np.int64)
+        otherwise[np.lexsort((came, due.times))] = np.arange(len(due))
+        ranks = np.repeat(np.minimum.reduceat(self.ranks(due, otherwise), starts), lengths)
+        order = np.lexsort((places, ranks, due.watermarks))
         chosen = order[kept[order]]
         more = [pa.array(places)] if self._ranks.shows_rank else []
         if len(chosen):
