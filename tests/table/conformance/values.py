@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from headrace.common.bitmaps import unpacked
 from headrace.common.logical_types import (
     ArrayType,
     AtomicType,
@@ -22,7 +23,6 @@ from headrace.common.logical_types import (
     StructuredType,
     TypeRoot,
 )
-from headrace.table.functions.kernels.bitmaps import unpacked
 
 Json = Any
 

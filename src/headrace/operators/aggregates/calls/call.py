@@ -12,7 +12,7 @@ from headrace.common.logical_types import LogicalType, RowType
 from headrace.common.typeinfo import TypeInformation
 from headrace.common.typeinfo.types import type_of_logical
 from headrace.operators.aggregates.aggregator import Aggregator, BoundAggregate, Emit, Input, Running, only_result
-from headrace.operators.aggregates.calls import multisets, numbers, ordered
+from headrace.operators.aggregates.calls import bitmaps, multisets, numbers, ordered
 from headrace.operators.aggregates.calls.inputs import Boxed, Doubles, Filtered, Present
 from headrace.operators.aggregates.calls.numbers import DecimalSum, WrappingSum
 from headrace.operators.aggregates.calls.ordered import OrderedValues
@@ -252,6 +252,10 @@ def _of_distinct(emit: Callable[..., pa.Array], of: _Binding) -> _Remembered:
     return _Remembered((of.multiset(),), partial(emit, of.arrow_type))
 
 
+def _bitmap(emit: Callable[..., pa.Array], combine: bitmaps.Combine, of: _Binding) -> _Remembered:
+    return _Remembered((of.multiset(),), partial(emit, combine))
+
+
 _Make = Callable[[_Binding], _Remembered]
 
 _FUNCTIONS: Final[Mapping[str, _Make]] = {
@@ -278,6 +282,11 @@ _FUNCTIONS: Final[Mapping[str, _Make]] = {
     "JSON_ARRAYAGG": _json_array,
     "JSON_OBJECTAGG": _json_object,
     "APPROX_COUNT_DISTINCT": _approximate_count,
+    **{f"BITMAP_{word}_AGG": partial(_bitmap, bitmaps.bitmap, made) for word, made in bitmaps.COMBINES.items()},
+    **{
+        f"BITMAP_{word}_CARDINALITY_AGG": partial(_bitmap, bitmaps.cardinality, made)
+        for word, made in bitmaps.COMBINES.items()
+    },
 }
 """What each function needs, by its name."""
 
