@@ -364,7 +364,9 @@ class HashMapTaskStates:
             place = {"file": file, **section.describe(offset)}
             entries.append({"uid": uid, "store": store, **entry_of_rows(run), **place})
         about = {"format": FORMAT, "stage": self._stage, "partition": self._partition, "files": names, "runs": entries}
-        return writer.finish({**about, "owned": {uid: list(self._owned_by(uid)) for uid in self.uids()}}), files
+        return writer.finish(
+            {**about, "owned": {uid: list(self._ranges.get(uid, _NO_HASHES)) for uid in self.uids()}}
+        ), files
 
     def _shares(self, uid: str) -> bool:
         """Whether an operator has its broadcast state in common with the other tasks."""
@@ -430,13 +432,9 @@ class HashMapTaskStates:
         """Lets go of the files."""
         self._files.close()
 
-    def _owned_by(self, uid: str) -> HashRange:
-        """The hashes of an operator's keys that this task owns; none for an operator that is not here."""
-        return self._ranges.get(uid, _NO_HASHES)
-
     def _hashes_of(self, uid: str, store: str) -> HashRange:
         """The hashes of the keys whose rows count in a store; all where its rows belong to the task, not to keys."""
-        owned = self._owned_by(uid)
+        owned = self._ranges.get(uid, _NO_HASHES)
         return owned if owned == _NO_HASHES or kind_of_store(store) is None else ALL_HASHES
 
     def _read_version(self, ref: VersionRef, held: dict[StoreKey, dict[int, list[Run]]]) -> bool:
@@ -448,7 +446,7 @@ class HashMapTaskStates:
             restricted = run.restricted(self._hashes_of(*key))
             if restricted is not None:
                 held.setdefault(key, {}).setdefault(ref.partition, []).append(restricted)
-        return all(owned == self._owned_by(uid) for uid, owned in version.owned.items())
+        return all(owned == self._ranges.get(uid, _NO_HASHES) for uid, owned in version.owned.items())
 
     def _let_go_of_surplus(self) -> None:
         surplus = self._files.drop_surplus()

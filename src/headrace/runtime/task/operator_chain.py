@@ -6,11 +6,11 @@ function are not state.
 """
 
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from headrace.checkpoint.manifest import PartitionSnapshot
+from headrace.checkpoint.manifest import OperatorProgress, PartitionSnapshot
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import CheckpointFailedError, StateMigrationError
 from headrace.common.logs import get_logger
@@ -27,7 +27,7 @@ from headrace.operators.timestamps import TimestampsOperator
 from headrace.operators.user_code import NamingSource, UserCodeGuard
 from headrace.operators.window.stored_windows import drop_changed
 from headrace.plan.job_plan import JobPlan, PlannedOperator
-from headrace.runtime.task.messages import EpochContext, PartitionContext, SerializedJob, TaskReport
+from headrace.runtime.task.messages import ChannelReport, EpochContext, PartitionContext, SerializedJob, TaskReport
 from headrace.runtime.task.outputs import BroadcastingOutput, ChainingOutput, EdgeOutput, WatermarkValve, wire_forks
 from headrace.state.backend import StateOwner, TaskStates
 from headrace.state.protocols import StateKind
@@ -249,16 +249,29 @@ class OperatorChain:
         """All channels have ended: what receivers have to know of them goes into the outbox."""
         self._outbox.extend(self._summaries.seal())
 
-    def report(self, context: EpochContext) -> TaskReport:
-        """Write the state, and say what all kinds of tasks have to say."""
+    def report(
+        self,
+        context: EpochContext,
+        *,
+        channels: tuple[ChannelReport, ...] = (),
+        progress: Mapping[str, OperatorProgress] | None = None,
+    ) -> TaskReport:
+        """Write the state, and say what was done.
+
+        Args:
+            context: the epoch.
+            channels: how far the splits have come, in stage 0.
+            progress: how far the operators have come, in later stages.
+        """
         members, sources = self.members.values(), self.sources.values()
         sinks = ((each.planned.uid, each.operator) for each in members if isinstance(each.operator, SinkOperator))
-        snapshot, size = self._snapshot(context)
+        snapshot, size = self._snapshot(context, progress or {})
         return TaskReport(
             stage=self.stage.index,
             partition=self.partition,
             snapshot=snapshot,
             state_bytes=size,
+            channels=channels,
             committables={uid: sink.committables for uid, sink in sinks if sink.committables},
             counters={
                 **{each.planned.uid: dict(each.operator.counters) for each in members},
@@ -271,10 +284,12 @@ class OperatorChain:
             metrics={each.planned.uid: _measured(each.context) for each in members if each.context.metrics.by_name},
         )
 
-    def _snapshot(self, context: EpochContext) -> tuple[PartitionSnapshot, int]:
+    def _snapshot(
+        self, context: EpochContext, progress: Mapping[str, OperatorProgress]
+    ) -> tuple[PartitionSnapshot, int]:
         """End the epoch of all state, and write what has changed; returns its size as well."""
         if self.state is None:
-            return PartitionSnapshot(), 0
+            return PartitionSnapshot(progress=progress), 0
         for state in self._states:
             state.end_epoch()
         try:
@@ -286,7 +301,7 @@ class OperatorChain:
         timers = [time for time in times if time is not None]
         # In batch mode timers wait for the end of the input, so there is no time to look for them.
         earliest = None if self.plan.settings.is_batch else min(timers, default=None)
-        return PartitionSnapshot(version, earliest_timer=earliest), self.state.size_in_bytes()
+        return PartitionSnapshot(version, progress, earliest), self.state.size_in_bytes()
 
     def stands_at(self, start: PartitionContext | None) -> bool:
         """Return whether what it holds in memory is what an epoch starts from."""

@@ -6,7 +6,6 @@ every later stage take envelopes in order, drive the operators, and write their 
 
 import pickle
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -204,9 +203,8 @@ class StageTask:
 
     def report(self) -> TaskReport:
         """Write the state and say what was done."""
-        report = self._chain.report(self._context)
         progress = {member.planned.uid: _progress(member) for member in self._chain.members.values()}
-        return replace(report, snapshot=replace(report.snapshot, progress=progress))
+        return self._chain.report(self._context, progress=progress)
 
     def _begin(self) -> None:
         """Set every valve to where the last epoch ended, then start the operators (due timers fire)."""
@@ -514,7 +512,7 @@ def _source_work(attempt: _Attempt, subtask: int, context: EpochContext) -> Iter
             sender.flush()
     chain.seal_summaries()
     yield from chain.drain()
-    attempt.complete(replace(chain.report(context), channels=tuple(channels)))
+    attempt.complete(chain.report(context, channels=tuple(channels)))
 
 
 def _stage_work(attempt: _Attempt, stage: int, envelopes: Iterator[Envelope]) -> Iterator[Envelope]:
