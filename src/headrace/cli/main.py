@@ -210,6 +210,39 @@ def explain(  # noqa: PLR0913, PLR0917 - as above
 
 
 @app.command()
+def sql(  # noqa: PLR0913, PLR0917 - as above
+    file: Annotated[
+        Path | None,
+        typer.Option("-f", "--file", exists=True, dir_okay=False, help="Execute the statements of a file, and end."),
+    ] = None,
+    init: Annotated[
+        Path | None, typer.Option("-i", "--init", exists=True, dir_okay=False, help="Statements to begin with.")
+    ] = None,
+    parallelism: Parallelism = None,
+    define: Definitions = None,
+    properties_file: PropertiesFile = None,
+    master: Master = None,
+    runtime: Runtime = None,
+    checkpoint_dir: CheckpointDir = None,
+    progress: Progress = None,
+    traceback: Traceback = False,
+) -> None:
+    """Execute statements of SQL: those of a file, or one after the other at a prompt."""
+    from headrace.cli.sql.command import run_sql
+
+    named = {
+        options.PARALLELISM.key: None if parallelism is None else str(parallelism),
+        options.SPARK_MASTER.key: master,
+        options.RUNTIME.key: runtime,
+        options.CHECKPOINT_DIR.key: checkpoint_dir,
+    }
+    of_tables = [each for each in define or () if each.startswith(("table.", "sql-client."))]
+    others = [each for each in define or () if each not in of_tables]
+    settings = job_settings(others, properties_file, named)
+    raise typer.Exit(run_sql(file, init, settings, of_tables, progress=progress, full_traceback=traceback))
+
+
+@app.command()
 def doctor(define: Definitions = None, properties_file: PropertiesFile = None, master: Master = None) -> None:
     """Look whether headrace can run here, and say what to do where it cannot."""
     from headrace.cli.install import run_doctor

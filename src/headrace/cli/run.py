@@ -132,6 +132,7 @@ def run_program(
     progress: bool | None = None,
     full_traceback: bool = False,
     console: Console | None = None,
+    body: Callable[[], None] | None = None,
 ) -> int:
     """Run a program to its end.
 
@@ -142,6 +143,7 @@ def run_program(
         progress: whether to show what jobs do; None for the usual.
         full_traceback: whether errors are shown with all that is known.
         console: where to show it; the standard error when left out.
+        body: what to run in place of the file as a program of Python; it need not have a job.
 
     Returns:
         The exit code.
@@ -161,12 +163,12 @@ def run_program(
             surroundings = submission_defaults(settings, listener, early_java, whole_process=True)
             with showing_all(full_traceback), surroundings as defaults:
                 submitted = defaults.submitted
-                run_script(script, arguments)
+                run_script(script, arguments) if body is None else body()
         except BaseException as raised:
             error = raised
         finally:
             listener.close()
-    if error is None and not submitted and not guard.presses:
+    if error is None and body is None and not submitted and not guard.presses:
         return without_job(script, console)
     return _end(error, guard, listener, settings, full_traceback=full_traceback, script=script)
 

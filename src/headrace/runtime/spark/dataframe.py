@@ -241,3 +241,8 @@ def read_table(table: str, path: str, file_format: str, options: Mapping[str, st
         return session.table(table) if table else session.read.format(file_format).options(**options).load(path)
     except SPARK_ERRORS as error:
         raise failure(f"reading {table or path}", error) from error
+
+
+def dataframe_of(table: pa.Table) -> DataFrame:
+    """The DataFrame of a table of Arrow, in the session that there is, or else a new one."""
+    return SparkSession.builder.getOrCreate().createDataFrame(table)

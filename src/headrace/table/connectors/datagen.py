@@ -6,7 +6,7 @@ import difflib
 import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -114,7 +114,7 @@ class GeneratedTable(TableSource):
     """Rows that are made up."""
 
     context: TableContext
-    makers: Mapping[str, Maker]
+    makers: Mapping[str, Maker] = field(compare=False)
     count: int | None
     rows_per_second: int
 

@@ -40,7 +40,10 @@ class TableContext:
     primary_key: tuple[str, ...] = ()
     partition_keys: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
-    settings: Configuration = field(default_factory=Configuration)
+    settings: Configuration = field(default_factory=Configuration, compare=False)
+
+    def __hash__(self) -> int:
+        return hash(self.path)
 
     @property
     def name(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Final
 
 from headrace.common.batch import Batch
@@ -104,8 +104,8 @@ class FileTableSource(TableSource):
     """Rows of files."""
 
     context: TableContext
-    format: BoundFormat
-    options: Configuration
+    format: BoundFormat = field(compare=False)
+    options: Configuration = field(compare=False)
 
     @property
     def is_bounded(self) -> bool:
@@ -159,8 +159,8 @@ class FileTableSink(TableSink):
     """Writes rows into files, exactly once."""
 
     context: TableContext
-    format: BoundFormat
-    options: Configuration
+    format: BoundFormat = field(compare=False)
+    options: Configuration = field(compare=False)
 
     def changelog_mode(self, requested: ChangelogMode) -> ChangelogMode:
         return ChangelogMode.INSERT

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from headrace.common.config_options import ConfigOption
@@ -40,7 +40,7 @@ class SparkTable(TableSource):
     """Rows that Spark reads; its columns are found by their names."""
 
     context: TableContext
-    options: Configuration
+    options: Configuration = field(compare=False)
     is_bounded = True
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Final
 
@@ -89,9 +89,9 @@ class TopicTable:
     """
 
     context: TableContext
-    options: Configuration
-    value: BoundFormat
-    key: BoundFormat | None
+    options: Configuration = field(compare=False)
+    value: BoundFormat = field(compare=False)
+    key: BoundFormat | None = field(compare=False)
     is_upsert: bool
 
     @cached_property
@@ -203,7 +203,7 @@ class TopicTables(TableConnector):
 class TopicTableSource(TableSource):
     """Rows of messages."""
 
-    connector: TopicTables
+    connector: TopicTables = field(compare=False)
     table: TopicTable
 
     @property
@@ -273,7 +273,7 @@ class TopicTableSource(TableSource):
 class TopicTableSink(TableSink):
     """Writes rows as messages."""
 
-    connector: TopicTables
+    connector: TopicTables = field(compare=False)
     table: TopicTable
 
     def changelog_mode(self, requested: ChangelogMode) -> ChangelogMode:

@@ -68,6 +68,10 @@ class Table:
         """Run the query, and give its rows as a table of Arrow."""
         return self.execute().to_arrow()
 
+    def to_spark(self) -> Any:
+        """Run the query, and give its rows as a DataFrame of Spark."""
+        return self.execute().to_spark()
+
     def to_pandas(self) -> Any:
         """Run the query, and give its rows as a ``pandas.DataFrame``."""
         return self.execute().to_pandas()

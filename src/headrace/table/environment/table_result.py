@@ -13,11 +13,11 @@ import pyarrow as pa
 
 from headrace.common.batch import Kinds
 from headrace.common.columns import layout_of
-from headrace.common.errors import InvalidProgramError
+from headrace.common.errors import InvalidProgramError, UnsupportedOperationError
 from headrace.common.typeinfo import TypeInformation
 from headrace.connectors.driver_sink import DriverSink, EncodedRecords
 from headrace.datastream.streams.sinks import CloseableIterator, Handover
-from headrace.table.environment.tableau import tableau
+from headrace.table.environment.tableau import tableau, text_rows
 from headrace.table.logical.schema import Schema
 
 if TYPE_CHECKING:
@@ -159,10 +159,36 @@ class TableResult:
         """
         return self.to_arrow().to_pandas()
 
+    def to_spark(self) -> Any:
+        """All rows as a DataFrame of Spark, in the session that there is, or else a new one.
+
+        Raises:
+            InvalidProgramError: as :meth:`to_arrow`.
+            UnsupportedOperationError: without pyspark.
+        """
+        try:
+            from headrace.runtime.spark.dataframe import dataframe_of
+        except ModuleNotFoundError as error:
+            raise UnsupportedOperationError("to_spark() needs pyspark: pip install 'headrace[spark]'") from error
+        return dataframe_of(self.to_arrow())
+
     def print(self) -> None:
         """Print the rows as a table; of a stream, with what each does, as they come."""
-        for line in tableau(self._schema, self._changes, has_kinds=self._is_changelog):
+        for line in self.lines():
             print(line)  # noqa: T201 - what it is for
+
+    @property
+    def is_query(self) -> bool:
+        """Return whether the rows are those of a query, which come while its job runs."""
+        return self._handover is not None
+
+    def lines(self) -> Iterator[str]:
+        """The lines that :meth:`print` prints, as they come."""
+        return tableau(self._schema, self._changes, has_kinds=self._is_changelog)
+
+    def text_rows(self) -> Iterator[list[str]]:
+        """The values of the rows as texts, behind ``+I``, ``-U``, ``+U`` or ``-D``."""
+        return text_rows(self._schema, self._changes, has_kinds=True)
 
     def close(self) -> None:
         """Cancel the job if the rows were all that it was for."""

@@ -29,19 +29,33 @@ def tableau(schema: Schema, changes: Iterator[Changes], *, has_kinds: bool) -> I
         changes: the rows.
         has_kinds: whether to show what each row does: a stream, whose widths follow from the types alone.
     """
-    rows = _texts(schema, changes, has_kinds=has_kinds)
-    names = [*(["op"] if has_kinds else []), *schema.names]
-    found: Iterable[list[str]] = rows if has_kinds else list(rows)
-    widths = [2, *(max(len(name), _WIDEST) for name in schema.names)] if has_kinds else _widths(names, list(found))
+    rows = text_rows(schema, changes, has_kinds=has_kinds)
+    if not has_kinds:
+        yield from table_lines(schema.names, list(rows))
+        return
+    widths = [2, *(max(len(name), _WIDEST) for name in schema.names)]
+    count = 0
+    for line in _bordered(["op", *schema.names], rows, widths):
+        count += 1
+        yield line
+    yield f"Received a total of {max(count - 4, 0)} rows"
+
+
+def table_lines(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """The lines of a table whose rows are all there."""
+    yield from _bordered(names, rows, _widths(names, rows))
+    yield f"{len(rows)} row{'' if len(rows) == 1 else 's'} in set"
+
+
+def _bordered(names: Sequence[str], rows: Iterable[Sequence[str]], widths: Sequence[int]) -> Iterator[str]:
     border = "+" + "+".join("-" * (width + 2) for width in widths) + "+"
     yield from (border, _line(names, widths), border)
-    count = 0
-    for row in found:
-        count += 1
+    is_empty = True
+    for row in rows:
+        is_empty = False
         yield _line(row, widths)
-    if count:
+    if not is_empty:
         yield border
-    yield f"{count} row{'' if count == 1 else 's'} in set" if not has_kinds else f"Received a total of {count} rows"
 
 
 def _widths(names: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
@@ -50,7 +64,8 @@ def _widths(names: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
     return widths if len(names) == 1 else [min(width, _WIDEST) for width in widths]
 
 
-def _texts(schema: Schema, changes: Iterator[Changes], *, has_kinds: bool) -> Iterator[list[str]]:
+def text_rows(schema: Schema, changes: Iterator[Changes], *, has_kinds: bool) -> Iterator[list[str]]:
+    """The values of rows as texts, behind what each does."""
     compiler = ExpressionCompiler(lambda _: "a column")
     refs = (InputRef(index, type=kind.as_nullable()) for index, kind in enumerate(schema.types))
     texts = [compiler.compile(Cast(ref, type=string())) for ref in refs]
@@ -62,7 +77,7 @@ def _texts(schema: Schema, changes: Iterator[Changes], *, has_kinds: bool) -> It
         yield from map(list, zip(*([symbols] if has_kinds else []), *columns, strict=True))
 
 
-def _line(values: list[str], widths: list[int]) -> str:
+def _line(values: Sequence[str], widths: Sequence[int]) -> str:
     shown = (_cut(value, width) for value, width in zip(values, widths, strict=True))
     return f"| {' | '.join(text.rjust(width) for text, width in zip(shown, widths, strict=True))} |"
 

@@ -1,0 +1,195 @@
+"""Statements of a session, executed one after the other, and their results as text."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from headrace.common.errors import ConfigurationError, InvalidProgramError
+from headrace.table import EnvironmentSettings, ResultKind, TableEnvironment, TableResult
+from headrace.table.environment.statements import bound_statements, execute_statement
+from headrace.table.environment.tableau import table_lines
+from headrace.table.parse import parse_script
+from headrace.table.parse.source import SqlSource
+from headrace.table.parse.tree import statements as sql
+from headrace.table.parse.tree.definitions import Statement
+
+if TYPE_CHECKING:
+    from headrace.client.job_client import JobClient
+
+MODE_KEY: Final = "sql-client.execution.result-mode"
+MOST_ROWS_KEY: Final = "sql-client.execution.max-table-result.rows"
+SYNC_KEY: Final = "table.dml-sync"
+_MOST_ROWS: Final = 1_000_000
+
+
+class ResultMode(Enum):
+    """How the rows of a query are shown."""
+
+    TABLEAU = "tableau"
+    """As they come, in a table that grows."""
+    TABLE = "table"
+    """The rows that are left when all changes are done."""
+    CHANGELOG = "changelog"
+    """The changes as they come, one a line."""
+
+
+Write = Callable[[str], None]
+"""Shows a line."""
+
+
+class SqlClient:
+    """A session: it executes statements and shows what they give.
+
+    Args:
+        settings: of the session, to begin with.
+        write: shows a line.
+
+    Attributes:
+        write: shows a line.
+        tables: where statements are executed.
+        jobs: those that ``INSERT`` has started, and that nobody has waited for.
+    """
+
+    def __init__(self, settings: Mapping[str, str], write: Write) -> None:
+        is_batch = settings.get("execution.runtime-mode", "STREAMING").upper() == "BATCH"
+        self.tables = TableEnvironment.create(EnvironmentSettings(not is_batch))
+        for key, value in settings.items():
+            self.tables.get_config().set(key, value)
+        self.jobs: list[JobClient] = []
+        self.write = write
+        self._set: list[sql.Insert] | None = None
+
+    def run(self, text: str) -> None:
+        """Execute the statements of a text; the first that is wrong ends it.
+
+        Raises:
+            SqlParseError: when one is no SQL; then none is executed.
+            HeadraceError: when one cannot be executed, or its job fails.
+        """
+        source = SqlSource(text)
+        for statement in parse_script(text):
+            self._execute(statement, source)
+
+    def wait(self) -> None:
+        """Wait until all jobs that were started have ended.
+
+        Raises:
+            JobExecutionError: when one has failed.
+        """
+        jobs, self.jobs = self.jobs, []
+        for job in jobs:
+            job.get_job_execution_result().result()
+
+    def cancel(self) -> None:
+        """End all jobs that were started."""
+        jobs, self.jobs = self.jobs, []
+        for job in jobs:
+            job.cancel().result()
+
+    @property
+    def mode(self) -> ResultMode:
+        """How the rows of queries are shown.
+
+        Raises:
+            ConfigurationError: when the setting says nothing that there is.
+        """
+        given = self.tables.get_config().get(MODE_KEY, ResultMode.TABLEAU.value)
+        try:
+            return ResultMode(given.lower())
+        except ValueError:
+            known = ", ".join(mode.value for mode in ResultMode)
+            raise ConfigurationError(f"{MODE_KEY} is one of {known}, not {given!r}") from None
+
+    def _execute(self, statement: Statement, source: SqlSource) -> None:
+        if isinstance(statement, sql.BeginStatementSet):
+            self._set = []
+            self.write("[INFO] Begin a statement set; END starts its job.")
+        elif isinstance(statement, sql.EndStatementSet):
+            self._end_set(source)
+        elif self._set is not None:
+            self._add_to_set(statement, source)
+        else:
+            self._show(execute_statement(self.tables, statement, source))
+
+    def _add_to_set(self, statement: Statement, source: SqlSource) -> None:
+        if not isinstance(statement, sql.Insert):
+            raise InvalidProgramError(
+                f"only INSERT is in a statement set, not {type(statement).__name__}: END it first"
+            )
+        bound_statements(self.tables, statement, source)  # told now if it is wrong
+        assert self._set is not None
+        self._set.append(statement)
+        self.write("[INFO] Added to the statement set.")
+
+    def _end_set(self, source: SqlSource) -> None:
+        if self._set is None:
+            raise InvalidProgramError("there is no statement set: begin one with BEGIN STATEMENT SET")
+        inserts, self._set = self._set, None
+        if inserts:
+            relations = [each for insert in inserts for each in bound_statements(self.tables, insert, source)]
+            self._show(self.tables.run_inserts(relations))
+
+    def _show(self, result: TableResult) -> None:
+        job = result.get_job_client()
+        if result.is_query:
+            self._show_rows(result)
+        elif job is not None:
+            self._started(job)
+        elif result.get_result_kind() is ResultKind.SUCCESS:
+            self.write("[INFO] Execute statement succeeded.")
+        elif [field.name for field in result.get_resolved_schema()] == ["result"]:
+            with result.collect() as rows:
+                for row in rows:
+                    self.write(row[0])
+        else:
+            self._write_all(result.lines())
+
+    def _started(self, job: JobClient) -> None:
+        if self.tables.get_config().get(SYNC_KEY, "false").lower() == "true":
+            job.get_job_execution_result().result()
+            self.write("[INFO] Complete execution of the statement.")
+        else:
+            self.jobs.append(job)
+            self.write(f"[INFO] Job {job.get_job_id()} was started.")
+
+    # --- rows --------------------------------------------------------------------------------------------------------
+
+    def _show_rows(self, result: TableResult) -> None:
+        try:
+            match self.mode:
+                case ResultMode.TABLEAU:
+                    self._write_all(result.lines())
+                case ResultMode.CHANGELOG:
+                    self._write_all(_changelog(result.text_rows()))
+                case ResultMode.TABLE:
+                    self._write_all(_table(result, self._most_rows()))
+        except BaseException:
+            result.close()
+            raise
+
+    def _most_rows(self) -> int:
+        return int(self.tables.get_config().get(MOST_ROWS_KEY, str(_MOST_ROWS)))
+
+    def _write_all(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+
+def _changelog(rows: Iterator[list[str]]) -> Iterator[str]:
+    for kind, *values in rows:
+        yield f"{kind}[{', '.join(values)}]"
+
+
+def _table(result: TableResult, most: int) -> Iterator[str]:
+    """The rows that are left at the end: at most so many, the last ones."""
+    left: Counter[tuple[str, ...]] = Counter()
+    for kind, *values in result.text_rows():
+        row = tuple(values)
+        left[row] += 1 if kind in ("+I", "+U") else -1
+        if not left[row]:
+            del left[row]
+    rows = [list(row) for row, count in left.items() for _ in range(max(count, 0))]
+    return table_lines(result.get_resolved_schema().names, rows[-most:])

@@ -1,0 +1,82 @@
+"""What ``headrace sql`` does with its options."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from headrace.cli.output import FAILED, OK, report
+from headrace.cli.run import run_program
+from headrace.cli.sql.client import SqlClient
+from headrace.common.errors import ConfigurationError, HeadraceError
+
+
+def run_sql(
+    file: Path | None,
+    init: Path | None,
+    settings: Mapping[str, str],
+    of_tables: Sequence[str] = (),
+    *,
+    progress: bool | None = None,
+    full_traceback: bool = False,
+) -> int:
+    """Execute statements of files, or those that are typed.
+
+    Args:
+        file: statements after which it ends.
+        init: statements to begin with.
+        settings: of jobs.
+        of_tables: settings of tables, as ``key=value``.
+        progress: whether to show what jobs do; None for the usual.
+        full_traceback: whether errors are shown with all that is known.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        ConfigurationError: when a setting of tables is none.
+    """
+    client = SqlClient({**settings, **dict(map(_setting, of_tables))}, _write)
+    if file is None and sys.stdin.isatty():
+        return _at_prompt(client, init)
+    first = file or init
+    text = _text_of(init) + ("" if file is None else file.read_text())
+
+    def body() -> None:
+        client.run(text if file is not None else f"{text}\n{sys.stdin.read()}")
+        client.wait()
+
+    return run_program(first or Path("-"), [], settings, progress=progress, full_traceback=full_traceback, body=body)
+
+
+def _at_prompt(client: SqlClient, init: Path | None) -> int:
+    from rich.console import Console
+
+    try:
+        from headrace.cli.sql.prompt import SqlPrompt
+    except ModuleNotFoundError:
+        raise ConfigurationError(
+            "the prompt needs prompt_toolkit: pip install 'headrace[sql]'; or give statements with -f"
+        ) from None
+    try:
+        client.run(_text_of(init))
+    except HeadraceError as error:
+        return report(error, Console(stderr=True)) or FAILED
+    SqlPrompt(client).run()
+    return OK
+
+
+def _text_of(file: Path | None) -> str:
+    return "" if file is None else file.read_text().rstrip().removesuffix(";") + ";\n"
+
+
+def _setting(definition: str) -> tuple[str, str]:
+    key, equals, value = definition.partition("=")
+    if not equals:
+        raise ConfigurationError(f"-D takes KEY=VALUE, not {definition!r}")
+    return key, value
+
+
+def _write(line: str) -> None:
+    print(line, flush=True)

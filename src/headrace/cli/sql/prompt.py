@@ -1,0 +1,237 @@
+"""The prompt of ``headrace sql``: history, completion, highlighting, statements over several lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.input import Input
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.lexers import Lexer
+from prompt_toolkit.output import Output
+from prompt_toolkit.styles import Style
+
+from headrace.cli.sql.client import SqlClient
+from headrace.common.errors import HeadraceError, shows_all
+from headrace.table import TableEnvironment
+from headrace.table.functions.table import FUNCTIONS
+from headrace.table.parse.keywords import KEYWORDS
+from headrace.table.parse.tokens import BAD, END, NAME, QUOTED, STRING, Token, name_of, tokenize
+
+HISTORY: Final = Path("~/.headrace/sql_history")
+
+_HELP: Final = """\
+A statement ends with a semicolon, and may have several lines. Ctrl-C stops a query, Ctrl-D leaves.
+
+  SHOW TABLES; DESCRIBE t;                       what there is
+  CREATE TABLE t (...) WITH (...);               docs/sql-connectors.md
+  SELECT ...; INSERT INTO t SELECT ...;          queries, and jobs
+  EXPLAIN SELECT ...;                            how a query is executed
+  SET 'sql-client.execution.result-mode' = 'tableau' | 'table' | 'changelog';
+  HELP; CLEAR; QUIT;
+"""
+
+_STYLE: Final = Style.from_dict(
+    {"keyword": "bold ansiblue", "string": "ansigreen", "number": "ansimagenta", "name": "", "bad": "ansired"}
+)
+_COMMANDS: Final = ("HELP", "CLEAR", "QUIT", "EXIT")
+
+
+class SqlPrompt:
+    """Reads statements and has them executed, until its user leaves.
+
+    Args:
+        client: executes them.
+        input: where keys come from; the terminal when left out.
+        output: where the prompt is shown; likewise.
+        history: what was typed before; that of a file of the user when left out.
+    """
+
+    def __init__(
+        self,
+        client: SqlClient,
+        input: Input | None = None,
+        output: Output | None = None,
+        history: History | None = None,
+    ) -> None:
+        self._client = client
+        self._output = output
+        self._session: PromptSession[str] = PromptSession(
+            "headrace sql> ",
+            multiline=True,
+            prompt_continuation=lambda width, _line, _wraps: "> ".rjust(width),
+            history=_history() if history is None else history,
+            completer=SqlCompleter(client.tables),
+            complete_while_typing=False,
+            lexer=SqlLexer(),
+            style=_STYLE,
+            key_bindings=_keys(),
+            input=input,
+            output=output,
+        )
+
+    def run(self) -> None:
+        """Read and execute statements until Ctrl-D, or QUIT."""
+        while True:
+            try:
+                text = self._session.prompt()
+            except KeyboardInterrupt:
+                continue
+            except EOFError:
+                break
+            if not self._execute(text):
+                break
+        self._client.cancel()
+
+    def _execute(self, text: str) -> bool:
+        """Execute what was typed; return whether to go on."""
+        command = text.strip().rstrip(";").strip().upper()
+        if command in ("QUIT", "EXIT"):
+            return False
+        if command == "CLEAR":
+            self._session.app.renderer.clear()
+        elif command == "HELP":
+            self._client.write(_HELP)
+        else:
+            self._run(text)
+        return True
+
+    def _run(self, text: str) -> None:
+        try:
+            self._client.run(text)
+        except KeyboardInterrupt:
+            self._client.write("[INFO] The query was stopped.")
+        except HeadraceError as error:
+            if shows_all():
+                raise
+            self._client.write(f"[ERROR] {error}")
+
+
+def _history() -> History:
+    path = HISTORY.expanduser()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return InMemoryHistory()
+    return FileHistory(str(path))
+
+
+def is_complete(text: str) -> bool:
+    """Whether what was typed can be executed: it ends with a semicolon that is none of a string, or is a command."""
+    tokens = [token for token in tokenize(text) if token.kind != END]
+    if not tokens:
+        return True
+    if tokens[-1].kind == ";":
+        return not any(token.kind == "STATEMENT" for token in tokens) or _closes_set(tokens)
+    return len(tokens) == 1 and tokens[0].text.upper() in _COMMANDS
+
+
+def _closes_set(tokens: list[Token]) -> bool:
+    """Whether each ``STATEMENT SET BEGIN`` has its ``END``; ``BEGIN STATEMENT SET;`` is a statement by itself."""
+    kinds = [token.kind for token in tokens]
+    opened = sum(kinds[at : at + 3] == ["STATEMENT", "SET", "BEGIN"] for at in range(len(kinds)))
+    return opened <= sum(kinds[at : at + 2] == ["END", ";"] for at in range(len(kinds)))
+
+
+def _keys() -> KeyBindings:
+    keys = KeyBindings()
+
+    @keys.add("enter")
+    def _enter(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if is_complete(buffer.text):
+            buffer.validate_and_handle()
+        else:
+            buffer.insert_text("\n")
+
+    return keys
+
+
+class SqlLexer(Lexer):
+    """Colours keywords, strings and numbers."""
+
+    def lex_document(self, document: Document) -> Callable[[int], StyleAndTextTuples]:
+        text = document.text
+        pieces = list(_styled(text))
+
+        def line(number: int) -> StyleAndTextTuples:
+            start = document.translate_row_col_to_index(number, 0)
+            return list(_cut(text, pieces, start, start + len(document.lines[number])))
+
+        return line
+
+
+def _styled(text: str) -> Iterator[tuple[str, int, int]]:
+    """The styles of a text, with the places where they begin and end."""
+    at = 0
+    for token in tokenize(text):
+        if token.start > at:
+            yield "", at, token.start
+        if token.end > token.start:
+            yield _style_of(token), token.start, token.end
+        at = max(at, token.end)
+
+
+def _style_of(token: Token) -> str:
+    if token.kind == BAD:
+        return "class:bad"
+    if token.kind in KEYWORDS:
+        return "class:keyword"
+    if token.kind == STRING:
+        return "class:string"
+    return "class:number" if token.text[:1].isdigit() else "class:name"
+
+
+def _cut(text: str, pieces: Iterable[tuple[str, int, int]], start: int, end: int) -> Iterator[tuple[str, str]]:
+    """The pieces between two places."""
+    for style, first, last in pieces:
+        if first < end and last > start:
+            yield style, text[max(first, start) : min(last, end)]
+
+
+class SqlCompleter(Completer):
+    """Proposes keywords, functions, and what the catalogs hold; columns of the tables that a statement names.
+
+    Args:
+        tables: knows the catalogs.
+    """
+
+    def __init__(self, tables: TableEnvironment) -> None:
+        self._tables = tables
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        """What may stand before the cursor in place of the word there."""
+        word = document.get_word_before_cursor(WORD=False)
+        if not word.isidentifier():
+            word = ""
+        for name, meta in self._known(document.text):
+            if name.upper().startswith(word.upper()) and name != word:
+                yield Completion(name, start_position=-len(word), display_meta=meta)
+
+    def _known(self, text: str) -> Iterator[tuple[str, str]]:
+        found: dict[str, str] = {}
+        for name in self._tables.list_tables():
+            found.setdefault(name, "table")
+        for column, table in self._columns(text):
+            found.setdefault(column, f"column of {table}")
+        for name in self._tables.list_databases():
+            found.setdefault(name, "database")
+        for name in self._tables.list_catalogs():
+            found.setdefault(name, "catalog")
+        yield from found.items()
+        yield from ((name, "") for name in sorted(KEYWORDS))
+        yield from ((name, "function") for name in FUNCTIONS.names() if name.isidentifier())
+
+    def _columns(self, text: str) -> Iterator[tuple[str, str]]:
+        """The columns of the tables that are named."""
+        names = {name_of(token) for token in tokenize(text) if token.kind in (NAME, QUOTED)}
+        for name in names:
+            found = self._tables.catalogs.table(self._tables.catalogs.qualify((name,)))
+            for column in () if found is None else found.columns:
+                yield column.name, name
