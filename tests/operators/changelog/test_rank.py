@@ -101,18 +101,24 @@ class Model:
             came = place < (self.ranks.end or 0)
             if self.strategy is not RankStrategy.RETRACT:
                 del own[self.ranks.end :]
-        self.emit(before, own[: self.ranks.end], is_same=came and went)
+        gone = next((each for each in before if went and each[0] == row[0]), None)
+        self.emit(before, own[: self.ranks.end], gone, is_same=came and went)
 
-    def emit(self, before: list[Any], after: list[Any], *, is_same: bool) -> None:
+    def emit(self, before: list[Any], after: list[Any], gone: Any, *, is_same: bool) -> None:
         if self.ranks.by_rank:
-            for rank in range(self.ranks.start, max(len(before), len(after)) + 1):
+            found: list[tuple[str, Any, int]] = []
+            for rank in range(1, max(len(before), len(after)) + 1):
                 old, new = (rows[rank - 1] if rank <= len(rows) else None for rows in (before, after))
                 if old is not new:
-                    tail = (rank,) if self.ranks.shows_rank else ()
-                    if old is not None:
-                        self.made.append(("-D" if new is None else "-U", (*old, *tail)))
-                    if new is not None:
-                        self.made.append(("+I" if old is None else "+U", (*new, *tail)))
+                    found += [("-D" if new is None else "-U", old, rank)] if old is not None else []
+                    found += [("+I" if old is None else "+U", new, rank)] if new is not None else []
+            moved = next((each for each in found if each[1] is gone and each[0] == "-U"), None)
+            if moved is not None and len(found) > 2 and found.index(moved):
+                found.remove(moved)
+                found.insert(1, moved)
+            for symbol, row, rank in found:
+                if rank >= self.ranks.start:
+                    self.made.append((symbol, (*row, rank) if self.ranks.shows_rank else row))
             return
         old = [row for row in before if not any(row is each for each in after)]
         new = [row for row in after if not any(row is each for each in before)]

@@ -349,20 +349,28 @@ class _Ranked:
         if self._found.record < 0 or (index >= self._limit and (went is None or went not in before[: self._limit])):
             return
         if self._found.by_rank:
-            self._emit_ranks(before[: self._limit], self._places[: self._limit])
+            self._emit_ranks(before[: self._limit], self._places[: self._limit], went)
         else:
             self._emit_rows(before[: self._limit], self._places[: self._limit], came, went)
 
-    def _emit_ranks(self, before: list[int], after: list[int]) -> None:
+    def _emit_ranks(self, before: list[int], after: list[int], went: int | None) -> None:
+        changes: list[tuple[int, np.int8, int]] = []
         for rank in range(max(len(before), len(after))):
             old = before[rank] if rank < len(before) else None
             new = after[rank] if rank < len(after) else None
             if old == new:
                 continue
             if old is not None:
-                self._found.add(old, DELETE if new is None else UPDATE_BEFORE, rank + 1)
+                changes.append((old, DELETE if new is None else UPDATE_BEFORE, rank + 1))
             if new is not None:
-                self._found.add(new, INSERT if old is None else UPDATE_AFTER, rank + 1)
+                changes.append((new, INSERT if old is None else UPDATE_AFTER, rank + 1))
+        if self._replaces and len(changes) > 2:
+            # A row that moves up is taken back from where it was before it comes to its new rank.
+            place = next((at for at, (row, kind, _) in enumerate(changes) if row == went and kind == UPDATE_BEFORE), 0)
+            if place:
+                changes.insert(1, changes.pop(place))
+        for row, kind, rank in changes:
+            self._found.add(row, kind, rank)
 
     def _emit_rows(self, before: list[int], after: list[int], came: int | None, went: int | None) -> None:
         gone = [place for place in before if place not in after]
