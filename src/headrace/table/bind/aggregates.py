@@ -11,7 +11,7 @@ from headrace.table.bind.forms import on_null
 from headrace.table.bind.scopes import Scope
 from headrace.table.functions.definitions import CallShape, FunctionDefinition, FunctionKind
 from headrace.table.functions.table import FUNCTIONS
-from headrace.table.functions.types import BIGINT, INT, timestamp, timestamp_ltz
+from headrace.table.functions.types import BIGINT, INT, timestamp
 from headrace.table.logical.relations import Aggregate, Hint, Project, Relation
 from headrace.table.logical.scalars import AggregateCall, Call, InputRef, Literal, Options, Scalar, SortKey
 from headrace.table.logical.schema import TimeAttribute
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 _MOST_SETS: Final = 4096
 GROUP_WINDOWS: Final = ("TUMBLE", "HOP", "SESSION")
 GROUP_WINDOW_PARTS: Final = ("START", "END", "ROWTIME", "PROCTIME")
-_NEVER_NULL: Final = frozenset({"COUNT", "APPROX_COUNT_DISTINCT"})
+_NEVER_NULL: Final = frozenset({"COUNT", "APPROX_COUNT_DISTINCT", "COLLECT", "ARRAY_AGG", "LISTAGG"})
+"""FILTER makes no difference to whether these give NULL."""
 
 
 def has_aggregate(node: SqlNode) -> bool:
@@ -272,7 +273,7 @@ class GroupBinder(ExpressionBinder):
         return self.aggregate_of(call, FUNCTIONS[name], self.inner.bind_all(arguments), options)
 
     def _has_groups(self) -> bool:
-        return self.group > 0 and () not in self.sets
+        return self.group > 0
 
     def _filter(self, node: sql.SqlExpression) -> int:
         self.inner.clause = "FILTER"
@@ -324,8 +325,7 @@ def window_part_type(part: str, window: Scalar) -> tuple[LogicalType, TimeAttrib
     """The type of the start, the end or the time of a group window."""
     if part in ("START", "END"):
         return timestamp(3).not_null(), None
-    time = TimeAttribute[part]
-    return (timestamp_ltz(3).not_null() if part == "PROCTIME" else window.type), time
+    return window.type, window.time
 
 
 def unique_names(names: Sequence[str]) -> tuple[str, ...]:

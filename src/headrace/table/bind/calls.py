@@ -224,6 +224,7 @@ class CallBinder(ABC):
             call.quantifier is sql.Quantifier.DISTINCT,
             call.null_treatment is sql.NullTreatment.IGNORE,
             type=kind,
+            time=_time(function.name, operands, kind),
         )
 
     def over_operands(self, node: sql.Call) -> tuple[Scalar, ...]:
@@ -341,9 +342,14 @@ def _time(name: str, operands: tuple[Scalar, ...], result: LogicalType) -> TimeA
     """Of a call: what gives a value of its argument's type is the time attribute that the argument is."""
     if name == "PROCTIME":
         return TimeAttribute.PROCTIME
-    times = {operand.time for operand in operands if isinstance(operand.type, AtomicType)}
-    if not operands or name in _TIMELESS or operands[0].time is None:
+    if name in _TIMELESS:
         return None
-    if with_nullability(result, True) != operands[0].type.as_nullable():
+    values = operands[_VALUES_FROM.get(name, 0) :]
+    times = {operand.time for operand in values if isinstance(operand.type, AtomicType)}
+    if not values or values[0].time is None or result.as_nullable() != values[0].type.as_nullable():
         return None
-    return operands[0].time if times <= {operands[0].time, None} else None
+    return values[0].time if times <= {values[0].time, None} else None
+
+
+_VALUES_FROM: Final = {"IF": 1, "TIMESTAMPADD": 1}
+"""By function: where the arguments begin whose value it gives."""

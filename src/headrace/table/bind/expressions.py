@@ -301,7 +301,8 @@ class ExpressionBinder(CallBinder):
         self._one_column(node.query, len(relation.schema))
         self.call(name, (operand, column_of(relation.schema.types[0])), node)
         kind = SubqueryKind.ALL if node.is_all else SubqueryKind.SOME
-        return Subquery(kind, relation, (operand,), name, type=BOOLEAN)
+        nullable = operand.type.nullable or relation.schema.types[0].nullable
+        return Subquery(kind, relation, (operand,), name, type=with_nullability(BOOLEAN, nullable))
 
     def _one_column(self, query: QueryExpression, count: int) -> None:
         if count != 1:
@@ -375,7 +376,7 @@ class ExpressionBinder(CallBinder):
         if root_of(kind) is TypeRoot.NULL:
             raise self.context.error(node, "ELSE clause or at least one THEN clause must be non-NULL")
         cast = [self.implicit(result, with_nullability(kind, result.type.nullable)) for result in results]
-        times = {result.time for result in results}
+        times = {result.time for result in results if root_of(result.type) is not TypeRoot.NULL}
         branches = tuple(Branch(condition, result) for condition, result in zip(conditions, cast, strict=False))
         return Case(branches, cast[-1], type=kind, time=times.pop() if len(times) == 1 else None)
 

@@ -178,8 +178,8 @@ class QueryBinder:
         if kind is None:
             shown = " and ".join(dict.fromkeys(str(column.type) for column in columns))
             raise self.context.error(nodes[-1], f"type mismatch in column {at + 1} of {word}: {shown}")
-        times = {column.time for column in columns}
-        return Field(columns[0].name, kind, times.pop() if len(times) == 1 else None)
+        is_same = kind.as_nullable() == columns[0].type.as_nullable()
+        return Field(columns[0].name, kind, columns[0].time if is_same else None)
 
     def _with_query(self, node: sql.WithQuery, parent: Scope | None) -> Relation:
         if node.is_recursive:
