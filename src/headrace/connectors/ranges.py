@@ -6,7 +6,6 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import starmap
 from typing import Any
 
 import numpy as np
@@ -130,7 +129,13 @@ def reader_of_ranges(records: Callable[[int, int], SourceRecords], length: int =
         records: gives the records of the numbers from a first one up to an end.
         length: at whose multiples a piece is cut.
     """
-    return FunctionReader(lambda piece: starmap(records, runs(piece, length)))
+
+    def read(piece: Json) -> Iterator[SourceRecords]:
+        # A generator: to starmap a StopIteration of the program's function would be the end of the piece.
+        for start, end in runs(piece, length):
+            yield records(start, end)
+
+    return FunctionReader(read)
 
 
 _SEQUENCE = "sequence"
