@@ -9,6 +9,7 @@ from headrace.common.logical_types import (
     MapType,
     MultisetType,
     RowType,
+    StructuredType,
     TypeRoot,
 )
 from headrace.table.bind import forms
@@ -138,7 +139,7 @@ class ExpressionBinder(CallBinder):
     def field(self, operand: Scalar, name: str, node: SqlNode) -> Scalar:
         """The field of a row."""
         kind = operand.type
-        if not isinstance(kind, RowType):
+        if not isinstance(kind, RowType | StructuredType):
             raise self.context.error(node, f"there is no field '{name}' in a value of type {kind}")
         if name not in kind.names:
             raise self.context.error(node, f"there is no field '{name}'", f"The fields are {', '.join(kind.names)}.")

@@ -81,4 +81,4 @@ def _python(found: pa.Scalar, scalar: Scalar) -> Any:
     is_integer = isinstance(kind, IntervalType) or (isinstance(kind, AtomicType) and kind.root in _INTEGERS)
     if not found.is_valid or not is_integer:
         return found.as_py()
-    return found.value
+    return found.as_py() if pa.types.is_integer(found.type) else found.value

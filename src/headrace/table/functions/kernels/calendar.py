@@ -14,6 +14,9 @@ from headrace.table.functions.kernels.zones import to_local, to_utc
 
 _ORDINAL_OF_1970: Final = date(1970, 1, 1).toordinal()
 
+_MOST_MICROS: Final = 9_214_646_400_000_000
+"""Beyond the end of 2261, and before 1678, nanoseconds are too many for 64 bits."""
+
 MICROS_PER_DAY: Final = 86_400_000_000
 _MONTH_ENDS: Final = np.array([31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
 
@@ -163,7 +166,11 @@ def column_of(moments: Moments, storage: pa.DataType, zone: str) -> pa.Array:
     if pa.types.is_time(storage):
         return from_numpy(moments.of_day, pa.int64(), moments.mask).cast(storage)
     micros = to_utc(moments.micros, zone) if storage.tz is not None else moments.micros
-    values = micros if storage.unit == "us" else micros * 1000 + (0 if moments.nanos is None else moments.nanos)
+    if storage.unit == "us":
+        return from_numpy(micros, pa.int64(), moments.mask).cast(storage)
+    if np.any(np.abs(micros if moments.mask is None else micros[~moments.mask]) > _MOST_MICROS):
+        raise pa.ArrowInvalid("with more than six digits behind the second, times are of the years 1678 to 2261")
+    values = micros * 1000 + (0 if moments.nanos is None else moments.nanos)
     return from_numpy(values, pa.int64(), moments.mask).cast(storage)
 
 

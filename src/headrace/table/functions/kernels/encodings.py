@@ -83,12 +83,12 @@ def hashed(name: str) -> Kernel:
 
 
 def _hash_code(text: str) -> int:
-    """``hashCode()`` of Java's text, whose letters are units of UTF-16."""
+    """``hashCode()`` of Java's text, whose letters are units of UTF-16, without its sign."""
     units = text.encode("utf-16-le")
     found = 0
     for place in range(0, len(units), 2):
         found = (31 * found + int.from_bytes(units[place : place + 2], "little")) & 0xFFFF_FFFF
-    return found - (1 << 32) if found >> 31 else found
+    return found if found < 1 << 31 else max((1 << 32) - found, -(1 << 31)) if found > 1 << 31 else -(1 << 31)
 
 
 hash_code: Final = by_row(_hash_code)

@@ -5,6 +5,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from typing import Any, Final
 
 from headrace.table.functions.kernels.kernel import by_row_with_nulls
+from headrace.table.functions.kernels.spelling import double_text
 
 _PIECE: Final = re.compile(r"%(?:(\d+)\$)?([-#+ 0,(]*)(\d+)?(?:\.(\d+))?([a-zA-Z%])")
 _WHOLE: Final = "doxX"
@@ -58,6 +59,8 @@ def _value(value: Any, flags: str, precision: str | None, conversion: str, width
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return double_text(value)
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -68,6 +71,8 @@ def _number(value: Any, flags: str, precision: str | None, conversion: str, widt
     sign = "+" if "+" in flags else " " if " " in flags else ""
     zeros = f"0{width}" if "0" in flags and width else ""
     comma = "," if "," in flags else ""
+    if is_whole and conversion in "xXo" and value < 0:
+        value += 1 << (32 if value >= -(1 << 31) else 64)  # the bits of an INT, or of a BIGINT
     if is_whole:
         return format(value, f"{sign}{zeros}{comma}{conversion}")
     if conversion in "eE":

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
+from enum import Enum
 from functools import lru_cache
 from typing import Any, Final
 
@@ -27,36 +28,46 @@ class PathError(ValueError):
     """A path that leads nowhere, or is none."""
 
 
+class Reach(Enum):
+    """How far a step leads."""
+
+    ONE = "one value"
+    """To one value, or nowhere, which is an error of strict paths."""
+    OF_LIST = "elements"
+    """To some elements of a list; for what is no list it is an error of strict paths."""
+    ANY = "any number of values"
+
+
 @dataclass(frozen=True, slots=True)
 class JsonPath:
     """A path, read once.
 
     Attributes:
         text: as it is written.
-        steps: its steps.
-        is_definite: whether it leads to one value at most; a path that is not gives an array of all values.
-        is_strict: whether a missing step is an error.
+        steps: its steps, and how far they lead.
+        is_strict: whether a step that leads nowhere is an error.
     """
 
     text: str
-    steps: tuple[Step, ...]
-    is_definite: bool
+    steps: tuple[tuple[Step, Reach], ...]
     is_strict: bool
 
     def find(self, value: Any) -> Any:
-        """What the path leads to.
+        """What the path leads to; an array of all values when it may lead to several.
 
         Raises:
             PathError: when it leads nowhere, and is strict.
         """
-        found = [value]
-        for step in self.steps:
+        found, is_definite = [value], True
+        for step, reach in self.steps:
+            is_wrong = is_definite and reach is Reach.OF_LIST and not isinstance(found[0], list)
             found = [reached for each in found for reached in step(each)]
-            if not found and self.is_definite:
+            if is_definite and (is_wrong or (reach is Reach.ONE and not found)):
                 if self.is_strict:
                     raise PathError(f"the path {self.text!r} leads nowhere")
                 return None
-        return found[0] if self.is_definite else found
+            is_definite &= reach is Reach.ONE
+        return found[0] if is_definite else found
 
 
 _MODE: Final = re.compile(r"\s*(strict|lax)\s+(.+)", re.IGNORECASE | re.DOTALL)
@@ -71,36 +82,34 @@ def json_path(text: str) -> JsonPath:
     """
     mode = _MODE.fullmatch(text)
     path = (mode[2] if mode else text).strip()
-    steps, is_definite, end = [], True, 1
+    steps, end = [], 1
     if not path.startswith("$"):
         raise PathError(f"a path into JSON begins with $: {text!r}")
     while end < len(path):
         found = _STEP.match(path, end)
         if found is None:
             raise PathError(f"the path {text!r} cannot be read from {path[end:]!r} on")
-        step, is_one = _step(found)
-        steps.append(step)
-        is_definite &= is_one
+        steps.append(_step(found))
         end = found.end()
-    return JsonPath(path, tuple(steps), is_definite, mode is None or mode[1].lower() == "strict")
+    return JsonPath(path, tuple(steps), mode is None or mode[1].lower() == "strict")
 
 
-def _step(found: re.Match[str]) -> tuple[Step, bool]:
+def _step(found: re.Match[str]) -> tuple[Step, Reach]:
     kind = found.lastgroup or "deep"
     text = found[kind]
     if found["deep"]:
-        return _descent(found["deep_name"]), False
+        return _descent(found["deep_name"]), Reach.ANY
     if kind == "star" or (kind == "name" and text == "*"):
-        return _children, False
+        return _children, Reach.ANY
     if kind in ("name", "quoted"):
         names = [text] if kind == "name" else _names(text)
-        return _fields(names), len(names) == 1
+        return _fields(names), Reach.ONE if len(names) == 1 else Reach.ANY
     if kind == "function":
-        return _function(text), True
+        return _function(text), Reach.ONE
     if kind == "indices":
         places = [int(place) for place in text.split(",")]
-        return _elements(places), len(places) == 1
-    return (_slice(text) if kind == "slice" else _filter(text)), False
+        return _elements(places), Reach.ONE if len(places) == 1 else Reach.OF_LIST
+    return (_slice(text), Reach.OF_LIST) if kind == "slice" else (_filter(text), Reach.ANY)
 
 
 def _names(text: str) -> list[str]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from headrace.common.logical_types import LogicalType, MapType, MultisetType, RowType
 from headrace.table.functions.kernels.json_paths import JsonPath, PathError, json_path
 from headrace.table.functions.kernels.kernel import Datum, Invocation, Kernel, by_row, map_rows
-from headrace.table.functions.kernels.spelling import double_text, float_text
+from headrace.table.functions.kernels.spelling import double_text
 
 
 def parsed(text: str) -> Any:
@@ -29,13 +29,12 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
 
 
-def written(value: Any, *, sort: bool = True) -> str:
+def written(value: Any) -> str:
     """JSON of a value, without spaces, and with the names of objects in order."""
     if isinstance(value, dict):
-        names = sorted(value) if sort else value
-        return "{" + ",".join(f"{quoted(name)}:{written(value[name], sort=sort)}" for name in names) + "}"
+        return "{" + ",".join(f"{quoted(name)}:{written(value[name])}" for name in sorted(value)) + "}"
     if isinstance(value, list):
-        return "[" + ",".join(written(part, sort=sort) for part in value) + "]"
+        return "[" + ",".join(written(part) for part in value) + "]"
     if isinstance(value, str):
         return quoted(value)
     return _number(value) if isinstance(value, float | Decimal) else json.dumps(value)
@@ -61,7 +60,13 @@ def _parsed_once(text: str) -> Any:
 
 
 def _found(text: str, path: JsonPath) -> Any:
-    return path.find(_parsed_once(text))
+    """What a path leads to; for a lax one, what is no JSON is nothing."""
+    try:
+        return path.find(_parsed_once(text))
+    except ValueError:
+        if path.is_strict:
+            raise
+        return None
 
 
 def json_exists(call: Invocation, text: Datum, path: Datum) -> Datum:
@@ -208,23 +213,19 @@ def plain_value(value: Any, kind: LogicalType) -> Any:
         return {str(key): count for key, count in value}
     if isinstance(value, list):
         return [plain_value(each, kind.children[0]) for each in value]
-    return _plain_atom(value, kind)
+    return _plain_atom(value)
 
 
-def _plain_atom(value: Any, kind: LogicalType) -> Any:
+def _plain_atom(value: Any) -> Any:
     if isinstance(value, float):
-        return Decimal((float_text if str(kind).startswith("FLOAT") else double_text)(value))
+        return Decimal(double_text(value))
     if isinstance(value, bytes):
         return b64encode(value).decode()
     if isinstance(value, datetime):
-        text = value.replace(tzinfo=None).isoformat(timespec=_timespec(value.microsecond))
+        seconds = value.replace(tzinfo=None, microsecond=0).isoformat()
+        text = f"{seconds}.{value.microsecond:06}".rstrip("0").rstrip(".")
         return text if value.tzinfo is None else f"{text}Z"
     return value.isoformat() if isinstance(value, date | time) else value
-
-
-def _timespec(micros: int) -> str:
-    """As many digits behind the second as Java's times show: none, three or six."""
-    return "seconds" if not micros else "microseconds" if micros % 1000 else "milliseconds"
 
 
 def _embedded(call: Invocation, values: tuple[Any, ...], first: int) -> list[Any]:
@@ -263,14 +264,16 @@ def json_array(call: Invocation, *elements: Datum) -> Datum:
 def json_string(call: Invocation, value: Datum) -> Datum:
     """JSON of a value."""
     kind = call.operands[0]
-    return map_rows(lambda each: written(plain_value(each, kind), sort=False), call.storage, value)
+    return map_rows(lambda each: written(plain_value(each, kind)), call.storage, value)
 
 
 def _unquoted(text: str) -> str:
+    """What is between quotes, with what is escaped in it; a text that is not between quotes as it is."""
     if len(text) < 2 or text[0] != '"' or text[-1] != '"':
         return text
+    inside = text[1:-1]
     try:
-        return str(json.loads(text, strict=False))
+        return str(json.loads(text, strict=False)) if "\\" in inside else inside
     except ValueError:
         return text
 

@@ -95,7 +95,7 @@ def map_rows(function: RowFunction, storage: pa.DataType, *operands: Datum, is_s
             return pa.scalar(value, storage)
         columns = [repeat(each.as_py()) if isinstance(each, pa.Scalar) else each.to_pylist() for each in operands]
         return pa.array(_mapped(function, columns, is_strict), storage)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise pa.ArrowInvalid(str(error)) from error
 
 

@@ -182,12 +182,12 @@ def subtract(call: Invocation, left: Datum, right: Datum) -> Datum:
 
 def _moved(call: Invocation, time: Datum, interval: Datum, sign: int) -> Datum:
     def compute(times: pa.Array, amounts: pa.Array) -> pa.Array:
-        at = moments_of(times, call.time_zone if pa.types.is_integer(amounts.type) else "UTC")
+        at = moments_of(times, "UTC")  # months, too, are those of UTC, as in Flink
         amount = sign * to_numpy(amounts.cast(pa.int64()))
         mask = null_mask(times, amounts)
         if pa.types.is_integer(amounts.type):
             micros = months_later(at.days, amount) * MICROS_PER_DAY + at.of_day
-            return column_of(Moments(micros, mask, at.nanos), times.type, call.time_zone).cast(call.storage)
+            return column_of(Moments(micros, mask, at.nanos), times.type, "UTC").cast(call.storage)
         if pa.types.is_date(times.type):
             amount = np.fix(amount / MICROS_PER_DAY).astype(np.int64) * MICROS_PER_DAY  # a date has no hours to add to
         return column_of(Moments(at.micros + amount, mask, at.nanos), times.type, "UTC").cast(call.storage)
@@ -249,7 +249,7 @@ def timestampdiff(call: Invocation, earlier: Datum, later: Datum) -> Datum:
 
 def _months_between(call: Invocation, earlier: Datum, later: Datum) -> Datum:
     def compute(first: pa.Array, second: pa.Array) -> pa.Array:
-        months = _whole_months(moments_of(first, call.time_zone), moments_of(second, call.time_zone))
+        months = _whole_months(moments_of(first, "UTC"), moments_of(second, "UTC"))
         return from_numpy(months.astype(np.int32), pa.int32(), null_mask(first, second)).cast(call.storage)
 
     return on_arrays(compute)(earlier, later)

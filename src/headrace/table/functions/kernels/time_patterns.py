@@ -250,7 +250,7 @@ def reader(pattern: str, *, is_lenient: bool = False) -> Reader:
             continue
         is_followed = place + 1 < len(pieces) and pieces[place + 1].letter not in ("", "a", "E")
         made.append(f"({_read_by(piece, is_lenient=is_lenient and not is_followed, is_followed=is_followed)})")
-        letters.append("SSS" if piece.letter == "S" and is_lenient else piece.letter)
+        letters.append("SSS" if piece.letter == "S" and is_lenient else "yy" if piece.text == "yy" else piece.letter)
     return Reader(re.compile("".join(made), re.ASCII | re.IGNORECASE if is_lenient else re.ASCII), tuple(letters))
 
 
@@ -293,8 +293,9 @@ def micros_of(fields: dict[str, str], *, is_lenient: bool = False) -> int | None
 
 
 def _year_of(fields: dict[str, str]) -> int:
-    text = next((fields[letter] for letter in "yuY" if letter in fields), "1970")
-    return int(text) + (2000 if len(text) == 2 else 0)
+    if "yy" in fields:
+        return int(fields["yy"]) + (2000 if len(fields["yy"]) == 2 else 0)
+    return int(next((fields[letter] for letter in "yuY" if letter in fields), "1970"))
 
 
 def _month_of(fields: dict[str, str]) -> int:
