@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Final, TypeVar
 
 from headrace.common.configuration import Configuration
@@ -82,7 +83,26 @@ def converted(relation: Relation, context: ConversionContext) -> PhysicalNode:
 
 @conversion_rule(logical.Scan)
 def _scan(scan: logical.Scan, context: ConversionContext) -> PhysicalNode:
-    return TableSourceScan(scan, table_source(scan, context))
+    source = table_source(scan, context)
+    mode, name = source.changelog_mode, ".".join(scan.path)
+    if context.is_batch and not mode.is_insert_only:
+        raise PlanningError(
+            f"batch mode reads tables of insertions alone, and table {name} gives updates or deletions ({mode}): use "
+            "streaming mode"
+        )
+    if mode.takes_updates and not mode.takes_update_before and not scan.primary_key:
+        raise PlanningError(
+            f"table {name} gives updates without what was before them ({mode}), and has no primary key by which to "
+            "find that: add PRIMARY KEY (...) NOT ENFORCED to its definition"
+        )
+    return TableSourceScan(scan, source)
+
+
+@conversion_rule(logical.Sample)
+def _sample(sample: logical.Sample, context: ConversionContext) -> PhysicalNode:
+    if Decimal(sample.percentage) != 100:
+        raise PlanningError("TABLESAMPLE of less than 100 percent cannot be executed yet")
+    return converted(sample.input, context)
 
 
 def table_source(scan: logical.Scan, context: ConversionContext) -> TableSource:
