@@ -73,7 +73,7 @@ class TableWindowSpec(ColumnarWindowSpec):
     """Aggregates over windows whose time, or end, is in a column.
 
     Attributes:
-        time_field: the position of the column of times, or of ends of windows.
+        time_field: the position of the column of times, or of ends of windows; None for processing time.
         time_type: the type of the last moment of a window.
         is_end: whether the column says the end of the row's window.
         zone: the time zone by whose clock windows begin; None where times are those of the clock already.
@@ -83,7 +83,7 @@ class TableWindowSpec(ColumnarWindowSpec):
             Flink; else from their first record on.
     """
 
-    time_field: int
+    time_field: int | None
     time_type: LogicalType
     is_end: bool = False
     zone: str | None = None
@@ -127,8 +127,9 @@ class TableWindowSpec(ColumnarWindowSpec):
 
         layout = self.operator_layout(parameters)
         inner = columnar_operator(layout, self.definition, self.windows, self.interval)
-        name = parameters.inputs[0].record_type.field_names[self.time_field]
-        time = WindowTime(self.time_field, name, self.is_end, LocalTime(self.zone))
+        field = self.time_field
+        name = "" if field is None else parameters.inputs[0].record_type.field_names[field]
+        time = WindowTime(field, name, self.is_end, LocalTime(self.zone))
         output = self.output_type(parameters.inputs)
         assert output is not None
         order = self._firing_order(parameters.inputs[0], len(layout.key_names))
@@ -139,7 +140,11 @@ class TableWindowSpec(ColumnarWindowSpec):
 
         windows = self.windows
         base = windows.windows if isinstance(windows, GivenWindows) else windows
-        if not isinstance(windows, RegularWindows) or not isinstance(base, AlignedWindows | GrowingWindows):
+        if (
+            self.time_field is None
+            or not isinstance(windows, RegularWindows)
+            or not isinstance(base, AlignedWindows | GrowingWindows)
+        ):
             return None
         step = base.slide if isinstance(base, AlignedWindows) else base.step
         return TimerFiringOrder(TimersOfWindows(windows, step, base.offset, self.timers_wait), codec_of(records), keys)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headrace.common import Types
 from headrace.common.logical_types import AtomicType, TypeRoot, bigint, string
-from headrace.datastream.window import EventTimeSessionWindows, TumblingEventTimeWindows
+from headrace.datastream.window import EventTimeSessionWindows, TumblingEventTimeWindows, TumblingProcessingTimeWindows
 from headrace.graph.table_window_specs import TableWindowSpec, WindowRankSpec, WindowTableFunctionSpec
 from headrace.operators.aggregates.calls import AggregateCall
 from headrace.operators.changelog.order import SortField
@@ -22,9 +22,9 @@ from headrace.operators.window.table.local_time import LocalTime
 from headrace.operators.window.table.timers import TimerQueue
 from headrace.windowing.definition import WindowDefinition
 from headrace.windowing.intervals import AlignedWindows, GivenWindows, GrowingWindows, SessionGap
-from headrace.windowing.triggers import EventTimeTrigger
+from headrace.windowing.triggers import EventTimeTrigger, ProcessingTimeTrigger
 from tests.draws import draws
-from tests.operators.changelog.driven import run
+from tests.operators.changelog.driven import Driven, run
 
 TIMESTAMP = AtomicType(TypeRoot.TIMESTAMP, 3)
 BIDS = Types.ROW_NAMED(["id", "item", "ts"], [Types.INT(), Types.STRING(), Types.SQL_TIMESTAMP()])
@@ -171,3 +171,17 @@ def test_the_order_of_results_does_not_depend_on_the_cut(
         patched.setattr(firing_order, "_MOST_TIMERS", most)
         whole = run(spec, BIDS, ("item",), given_rows)
         assert run(spec, BIDS, ("item",), given_rows, cuts, batch_size) == whole
+
+
+def test_windows_of_the_clock_come_out_when_it_has_passed_them() -> None:
+    definition = WindowDefinition(TumblingProcessingTimeWindows.of(10_000), ProcessingTimeTrigger())
+    spec = TableWindowSpec(
+        definition, CALLS, windows=AlignedWindows(10_000, 10_000), time_field=None, time_type=TIMESTAMP
+    )
+    driven = Driven(spec, BIDS, ())
+    for driven.now, item in ((1_000, "a"), (9_000, "b"), (12_000, "c"), (30_000, "d")):
+        driven.epoch([("+I", (1, item, None))])
+    assert driven.changes() == [
+        ("+I", (2, "a,b", at(0), at(10), at(9.999))),
+        ("+I", (1, "c", at(10), at(20), at(19.999))),
+    ]

@@ -86,7 +86,7 @@ class GroupWindowAggregate(PhysicalNode):
             definition,
             tuple(operation(call, name, self.input) for call, name in zip(self.calls, called, strict=True)),
             windows=self.window.columnar,
-            time_field=self.time_column,
+            time_field=None if self.window.is_of_clock else self.time_column,
             time_type=self.columns[2].type,
             zone=self.window.zone(builder),
             retracts=not self.input.mode.is_insert_only,
@@ -102,9 +102,10 @@ def _group_window(relation: rules.GroupWindowAggregate, context: ConversionConte
         raise PlanningError(relation.problem)
     source = converted(relation.input, context)
     time = source.schema[relation.time_column]
-    if time.time is TimeAttribute.PROCTIME:
-        raise PlanningError(f"windows of processing time cannot be executed yet: {time.name} is a processing time")
-    window = Window(relation.kind, relation.size, relation.step, 0, time.type)
+    is_of_clock = time.time is TimeAttribute.PROCTIME
+    if is_of_clock and relation.kind is WindowKind.SESSION:
+        raise PlanningError("SESSION windows of processing time cannot be executed yet")
+    window = Window(relation.kind, relation.size, relation.step, 0, time.type, is_of_clock)
     keys = tuple(index for place, index in enumerate(relation.group) if place != relation.window)
     names = tuple(name for place, name in enumerate(relation.names) if place != relation.window)
     end, row_time, _ = relation.parts_columns

@@ -13,6 +13,7 @@ from headrace.datastream.window import (
     EventTimeSessionWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
 )
 from headrace.graph.table_window_specs import TableWindowSpec, WindowRankSpec, WindowTableFunctionSpec
 from headrace.operators.changelog.rank import RankRange
@@ -30,7 +31,7 @@ from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms,
 from headrace.table.physical.translation import GraphBuilder, by_key
 from headrace.windowing.definition import WindowDefinition
 from headrace.windowing.intervals import AlignedWindows, ColumnarWindows, GivenWindows, GrowingWindows, SessionGap
-from headrace.windowing.triggers import EventTimeTrigger
+from headrace.windowing.triggers import EventTimeTrigger, ProcessingTimeTrigger
 
 _CLOCK: Final = AtomicType(TypeRoot.TIMESTAMP, 3, nullable=False)
 
@@ -45,6 +46,7 @@ class Window:
         step: the slide of ``HOP``, the step of ``CUMULATE``.
         offset: by how much their starts are shifted.
         time_type: the type of the time that rows are assigned by.
+        is_of_clock: whether that is processing time.
     """
 
     kind: WindowKind
@@ -52,6 +54,7 @@ class Window:
     step: int | None
     offset: int
     time_type: LogicalType
+    is_of_clock: bool = False
 
     @property
     def is_session(self) -> bool:
@@ -80,6 +83,8 @@ class Window:
     def definition(self) -> WindowDefinition:
         """The same as a program declares them."""
         assigner: Any
+        if self.is_of_clock:
+            return WindowDefinition(TumblingProcessingTimeWindows.of(self.size), ProcessingTimeTrigger())
         if self.is_session:
             assigner = EventTimeSessionWindows.with_gap(self.size)
         elif self.kind is WindowKind.HOP:
@@ -200,6 +205,8 @@ class WindowTableFunction(PhysicalNode):
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
         if self.window.is_session:
             raise PlanningError("the rows of SESSION windows cannot be shown yet: aggregate them by window and keys")
+        if self.window.is_of_clock:
+            raise PlanningError("rows with windows of processing time cannot be shown yet: aggregate them by window")
         spec = WindowTableFunctionSpec(
             windows=self.window.windows,
             time_field=self.time_column,
@@ -272,7 +279,7 @@ class WindowAggregate(PhysicalNode):
                 for c, name in zip(self.calls, names[width : width + len(self.calls)], strict=True)
             ),
             windows=windows,
-            time_field=self.time_column,
+            time_field=None if self.window.is_of_clock else self.time_column,
             time_type=self.columns[2].type,
             is_end=self.is_attached,
             zone=self.window.zone(builder),
@@ -346,9 +353,10 @@ def _window_function(function: logical.WindowTableFunction, context: ConversionC
         raise PlanningError("Unaligned windows like session are not supported in batch mode yet.")
     source = converted(function.input, context)
     time = source.schema[function.time_column]
-    if time.time is TimeAttribute.PROCTIME:
-        raise PlanningError(f"windows of processing time cannot be executed yet: {time.name} is a processing time")
-    window = Window(function.kind, function.size, function.step, function.offset, time.type)
+    is_of_clock = time.time is TimeAttribute.PROCTIME
+    if is_of_clock and function.kind is WindowKind.SESSION:
+        raise PlanningError("SESSION windows of processing time cannot be executed yet")
+    window = Window(function.kind, function.size, function.step, function.offset, time.type, is_of_clock)
     return WindowTableFunction(source, window, function.time_column, function.window_columns, function.partition_by)
 
 

@@ -28,19 +28,21 @@ class WindowTime:
     """Where the time of a row is found.
 
     Attributes:
-        field: the position of the column.
+        field: the position of the column; None where the clock says it when the row comes.
         name: its name, for errors.
         is_end: whether it says the end of the row's window, and not a time within.
         clock: the clock by which windows begin and end.
     """
 
-    field: int
+    field: int | None
     name: str
     is_end: bool
     clock: LocalTime
 
     def of(self, batch: Batch) -> Longs:
         """A local time within the window of each row."""
+        if self.field is None:
+            return batch.timestamps
         millis = millis_of(batch.columns.column(self.field), self.name)
         return millis - 1 if self.is_end else self.clock.of(millis)
 
@@ -92,8 +94,14 @@ class TableWindowOperator(KeyedOperator):
         self._watermarks = np.array([scope.watermark])
         if self._order is not None:
             self._order.begin_epoch(scope)
-        local = self._time.clock.reached(self._watermarks)[0]
-        self._inner.begin_epoch(EpochScope(scope.epoch, scope.processing_time, int(local)))
+        local = int(self._time.clock.reached(self._watermarks)[0])
+        shown = int(self._time.clock.of(np.array([scope.processing_time]))[0])
+        self._inner.begin_epoch(EpochScope(scope.epoch, shown, local))
+        self._emit(None, local)
+
+    def wake_up_time(self) -> int | None:
+        due = self._inner.wake_up_time()
+        return None if due is None else int(self._time.clock.back(np.array([due]))[0])
 
     def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
         stamps = self._reached(batch.watermarks)
