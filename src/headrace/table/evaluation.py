@@ -125,6 +125,10 @@ class ExpressionCompiler:
         if scalar.function == "PROCTIME":  # it marks a column of which nobody looks at the values
             return BoundConstant(text, kind, pa.scalar(None, scalar.type.arrow_type))
         if scalar.function in ("AND", "OR"):
+            members = _members(scalar)
+            if members is not None:
+                found = Call("IN", members, type=scalar.type)
+                return self.compile(found if scalar.function == "OR" else Call("NOT", (found,), type=scalar.type))
             conditions = tuple(map(self.compile, scalar.operands))
             return BoundLogic(text, kind, scalar.function == "AND", conditions)
         if scalar.function in _AS_CASE:
@@ -178,6 +182,24 @@ def _no_cast(text: str, source: LogicalType, target: LogicalType) -> str:
         moment = target if is_in(source, NUMERICS) else source
         advice = _INSTEAD.get((moment is target, root_of(moment)))
     return f"{told}: {advice}" if advice else told
+
+
+_FEW: Final = 4
+"""From so many members on it takes less time to look a value up than to compare it with each."""
+
+
+def _members(call: Call) -> tuple[Scalar, ...] | None:
+    """The value and the members of ``IN``, which the binder makes comparisons of; None where it is something else."""
+    wanted = "=" if call.function == "OR" else "<>"
+    pairs = [each.operands for each in call.operands if isinstance(each, Call) and each.function == wanted]
+    if len(pairs) < len(call.operands) or len(pairs) < _FEW:
+        return None
+    value = pairs[0][0]
+    kind = value.type.as_nullable()
+    for other, member in pairs:
+        if other != value or not isinstance(member, Literal) or member.type.as_nullable() != kind:
+            return None
+    return value, *(member for _, member in pairs)
 
 
 def _if(call: Call) -> Case:

@@ -122,3 +122,21 @@ def test_columns_give_what_constants_give(part: int) -> None:
             if first != json.loads(value) or last != first:
                 different[expression] = first, last, value
     assert not different
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("i IN (1, 2, 5, 7, 9)", True),
+        ("i NOT IN (1, 2, 5, 7, 9)", False),
+        ("i IN (1, 2, 3, 4, CAST(NULL AS INT))", None),
+        ("i NOT IN (1, 2, 3, 4, CAST(NULL AS INT))", None),
+        ("i NOT IN (1, 2, 3, 4)", True),
+        ("s IN ('a', 'b', 'c', 'd', 'a1,b=2')", True),
+        ("d IN (2.5E0, 1E0, 2E0, 3E0)", True),
+        ("NULLIF(i, 5) IN (1, 2, 3, 4)", None),
+        ("i = 1 OR i = 2 OR i = 3 OR l = 7", True),
+    ],
+)
+def test_long_lists_are_looked_up(expression: str, value: bool | None) -> None:
+    assert evaluated(expression, bound_scalar(expression), table()[1])[1] == [value]
