@@ -23,8 +23,8 @@ class Table:
     Examples:
         >>> from headrace.table import TableEnvironment
         >>> tables = TableEnvironment.create()
-        >>> print(tables.sql_query("SELECT 1 AS one").get_resolved_schema())
-        one INT NOT NULL
+        >>> print(tables.sql_query("SELECT 1 AS n").get_resolved_schema())
+        n INT NOT NULL
     """
 
     def __init__(self, environment: TableEnvironment, relation: Relation) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import Final
 
+from headrace.common.call_site import warn_caller
 from headrace.common.errors import ConfigurationError
 
 IN_EFFECT: Final = frozenset(
@@ -24,11 +25,8 @@ IN_EFFECT: Final = frozenset(
         "table.exec.sink.upsert-materialize",
         "table.exec.state.ttl",
         "table.dml-sync",
-        "table.display.max-column-width",
-        "sql-client.display.max-column-width",
         "sql-client.execution.result-mode",
         "sql-client.execution.max-table-result.rows",
-        "sql-client.verbose",
     }
 )
 """Keys that change what is done."""
@@ -65,13 +63,29 @@ WITHOUT_EFFECT: Final = frozenset(
         *(f"table.optimizer.{name}" for name in _OPTIMIZER.split()),
         *(f"table.exec.{name}" for name in _EXECUTION.split()),
         *(f"table.{name}" for name in _OTHERS.split()),
+        "table.display.max-column-width",
         "sql-client.display.color-schema",
+        "sql-client.display.max-column-width",
         "sql-client.display.print-time-cost",
         "sql-client.display.show-line-numbers",
         "sql-client.prompt",
+        "sql-client.verbose",
     }
 )
-"""Keys of Flink that are taken, and change nothing: they tell its planner, or its memory, what to do."""
+"""Keys of Flink that are taken, and change nothing: most of them tell its planner, or its memory, what to do."""
+
+_CHANGE_RESULTS: Final = frozenset(
+    {
+        "table.exec.disabled-operators",
+        "table.exec.legacy-cast-behaviour",
+        "table.exec.resource.default-parallelism",
+        "table.exec.sort.non-temporal.enabled",
+        "table.exec.source.cdc-events-duplicate",
+        "table.exec.source.idle-timeout",
+        "table.dynamic-table-options.enabled",
+    }
+)
+"""Those of them with which Flink's results, or when they come, would be others."""
 
 PREFIXES: Final = ("table.", "sql-client.")
 """How the keys of tables begin."""
@@ -83,6 +97,8 @@ def check_key(key: str) -> None:
     Raises:
         ConfigurationError: with the keys that are like it.
     """
+    if key in _CHANGE_RESULTS:
+        warn_caller(f"{key} has no effect")
     if not key.startswith(PREFIXES) or key in IN_EFFECT or key in WITHOUT_EFFECT:
         return
     known = sorted(IN_EFFECT | WITHOUT_EFFECT)

@@ -77,7 +77,7 @@ class TableResult:
     Examples:
         >>> from headrace.table import EnvironmentSettings, TableEnvironment
         >>> tables = TableEnvironment.create(EnvironmentSettings.in_batch_mode())
-        >>> tables.get_config().set("headrace.runtime", "local")
+        >>> _ = tables.get_config().set("headrace.runtime", "local")
         >>> with tables.execute_sql("SELECT 1 + 1 AS two").collect() as rows:
         ...     list(rows)
         [Row(two=2)]
@@ -202,7 +202,7 @@ class CollectedRows:
     Examples:
         >>> from headrace.table import EnvironmentSettings, TableEnvironment
         >>> tables = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
-        >>> tables.get_config().set("headrace.runtime", "local")
+        >>> _ = tables.get_config().set("headrace.runtime", "local")
         >>> with tables.execute_sql("VALUES (1), (2)").collect() as rows:
         ...     [row[0] for row in rows]
         [1, 2]

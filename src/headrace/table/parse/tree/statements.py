@@ -117,7 +117,14 @@ class Truncate(Statement):
 
 
 class ExplainDetail(Enum):
-    """The details that ``EXPLAIN`` adds to the plan."""
+    """The details that ``EXPLAIN`` adds to the plan.
+
+    Examples:
+        >>> from headrace.table import ExplainDetail, TableEnvironment
+        >>> plan = TableEnvironment.create().sql_query("SELECT 1 AS n").explain(ExplainDetail.CHANGELOG_MODE)
+        >>> "changelogMode=[I]" in plan
+        True
+    """
 
     ESTIMATED_COST = "ESTIMATED_COST"
     CHANGELOG_MODE = "CHANGELOG_MODE"
