@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Final
 
@@ -46,9 +46,11 @@ class UsedTimes:
 
     Attributes:
         times: which.
+        numbers: tells calls apart that read the same random bits.
     """
 
     times: tuple[RecordTime, ...]
+    numbers: Iterator[int] = field(default_factory=count, compare=False)
 
     @staticmethod
     def of(scalars: Sequence[Scalar]) -> UsedTimes:
@@ -74,7 +76,6 @@ class UsedTimes:
         """
         if not self.times:
             return scalar
-        numbers = count()
 
         def column(node: Scalar) -> Scalar:
             time = _read_by(node)
@@ -82,7 +83,7 @@ class UsedTimes:
                 return node
             read = InputRef(len(schema) + self.times.index(time), type=_type_of(time))
             if time is RecordTime.RANDOM:  # calls of one row have other numbers, though they read the same bits
-                options = (*node.options, ("call", next(numbers)))
+                options = (*node.options, ("call", next(self.numbers)))
                 return replace(node, operands=(read, *node.operands), options=options)
             return replace(node, operands=(read,)) if node.function in _OF_TIME else Cast(read, type=node.type)
 
