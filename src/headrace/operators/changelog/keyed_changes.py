@@ -19,7 +19,7 @@ from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, Opera
 from headrace.operators.changelog.rows_of_keys import RowsOfKeys, StoredRows, check_stores
 from headrace.operators.waiting import WaitingBatches
 from headrace.state.keys import KeyColumn
-from headrace.state.runs.grouping import Groups, Segments, group_rows
+from headrace.state.runs.grouping import Groups, Segments, group_rows, in_order
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
@@ -74,14 +74,17 @@ class Arrived:
     @cached_property
     def sequence(self) -> Longs:
         """The numbers of all rows, key after key: those that are remembered, then the records as they came."""
+        if not len(self.stored):
+            return self.groups.order
         keys = np.concatenate((self.stored.of_keys, self.groups.segments.ids))
         numbers = np.concatenate((np.arange(len(self.stored)), self.groups.order + len(self.stored)))
-        return numbers[np.argsort(keys, kind="stable")]
+        return numbers[in_order(keys)]
 
     @cached_property
     def of_keys(self) -> Longs:
         """The key of each row of :attr:`sequence`."""
-        return np.sort(np.concatenate((self.stored.of_keys, self.groups.segments.ids)), kind="stable")
+        ids = self.groups.segments.ids
+        return np.sort(np.concatenate((self.stored.of_keys, ids))) if len(self.stored) else ids
 
     @cached_property
     def segments(self) -> Segments:

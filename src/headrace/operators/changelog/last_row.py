@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ from headrace.operators.changelog.keyed_changes import (
 from headrace.operators.changelog.order import millis_of
 from headrace.operators.changelog.rows_of_keys import StoredRows
 from headrace.operators.stateless import computed
+from headrace.state.runs.grouping import in_order
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 Longs = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+
+_SIGNED_BITS: Final = 62
 
 
 class LastRowOperator(KeyedChangesOperator):
@@ -95,7 +98,7 @@ class LastRowOperator(KeyedChangesOperator):
             _of_kind(DELETE, before[deletes], records[deletes]),
         ]
         found = Changes.concat([part for part in parts if part is not None])
-        return found.take(np.argsort(found.records, kind="stable"))  # what an update takes back stays before the rest
+        return found.take(in_order(found.records))  # what an update takes back stays before the rest
 
     def _are_rows(self, arrived: Arrived) -> Mask:
         """Of all rows whether they are there to stay until the next one."""
@@ -157,11 +160,17 @@ class FirstRowOperator(KeyedChangesOperator):
 
 def running_maximum(values: Longs, of_keys: Longs) -> Longs:
     """The largest of each value and all before it of its key; keys ascend."""
-    ranks = np.unique(values, return_inverse=True)[1].astype(np.int64)
-    step = int(ranks.max(initial=0)) + 1
-    best = np.maximum.accumulate(ranks + step * of_keys) - step * of_keys
-    found: Longs = np.sort(np.unique(values))[best]
-    return found
+    if not len(values):
+        return values
+    lowest, step = int(values.min()), int(values.max()) - int(values.min()) + 1
+    if step * (int(of_keys[-1]) + 1) >= 1 << _SIGNED_BITS:
+        different, ranks = np.unique(values, return_inverse=True)
+        found: Longs = different[running_maximum(ranks.astype(np.int64), of_keys)]
+        return found
+    # Each key lies above all values of the one before it, so that one pass finds the running maximum of each.
+    shift = step * of_keys - lowest
+    best: Longs = np.maximum.accumulate(values + shift) - shift
+    return best
 
 
 def _of_kind(kind: np.int8, rows: Longs, records: Longs) -> Changes:

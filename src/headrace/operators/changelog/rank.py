@@ -22,6 +22,7 @@ from headrace.operators.changelog.keyed_changes import (
     KeyedChangesOperator,
 )
 from headrace.operators.changelog.order import SortField, places_in_order
+from headrace.state.runs.grouping import in_order
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
@@ -160,7 +161,7 @@ class AppendRankOperator(RankOperator):
         if not changes:
             return _NOTHING if not self._ranks.shows_rank else _NOTHING_RANKED
         found = Changes.concat(changes)  # in the order of ranks already, and of what comes before and after
-        return found.take(np.argsort(found.records, kind="stable"))
+        return found.take(in_order(found.records))
 
     def _by_rows(self, passing: _Passing, by_place: Longs) -> Changes:
         """What comes and what it drives out: what has passed all ranks."""
@@ -174,13 +175,13 @@ class AppendRankOperator(RankOperator):
         entry = np.where(drives, UPDATE_AFTER, INSERT) if is_single else np.full(len(came), INSERT)
         kinds = np.concatenate((np.full(drives.sum(), UPDATE_BEFORE if is_single else DELETE), entry))
         whole = np.concatenate((records[drives], records))
-        order = np.argsort(whole, kind="stable")
+        order = in_order(whole)
         return self._shown(rows[order], kinds[order], whole[order], np.full(len(rows), self._ranks.start))
 
     def _left(self, held: list[tuple[Longs, Longs]], by_place: Longs) -> Longs:
         keys = np.concatenate([each[0] for each in held])
         places = np.concatenate([each[1] for each in held])
-        rows: Longs = by_place[places[np.argsort(keys, kind="stable")]]
+        rows: Longs = by_place[places[in_order(keys)]]
         return rows
 
 
