@@ -17,7 +17,7 @@ from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms,
 from headrace.table.physical.translation import GraphBuilder
 
 _BIGINT: Final = bigint().not_null()
-_FUNCTIONS: Final = frozenset(("GROUPING", "GROUPING_ID"))
+GROUPING_FUNCTIONS: Final = frozenset(("GROUPING", "GROUPING_ID"))
 
 MakeAggregate = Callable[[PhysicalNode, tuple[int, ...], tuple[AggregateCall, ...], tuple[str, ...]], PhysicalNode]
 """Makes the node that aggregates: of its input, the columns to group by, the calls, and the names of all columns."""
@@ -63,7 +63,7 @@ class Expand(PhysicalNode):
 
 def has_grouping(aggregate: logical.Aggregate) -> bool:
     """Whether an aggregate has several grouping sets, or asks which of them a row is of."""
-    return not aggregate.is_simple or any(call.function in _FUNCTIONS for call in aggregate.calls)
+    return not aggregate.is_simple or any(call.function in GROUPING_FUNCTIONS for call in aggregate.calls)
 
 
 def with_grouping_sets(aggregate: logical.Aggregate, source: PhysicalNode, make: MakeAggregate) -> PhysicalNode:
@@ -78,10 +78,12 @@ def with_grouping_sets(aggregate: logical.Aggregate, source: PhysicalNode, make:
     )
     names = unique_names([*source.schema.names, *(source.schema.names[index] for index in kept), "$e"])
     expand = Expand(source, projections, tuple(_number(group, keys) for keys in aggregate.grouping_sets), names)
-    calls = [call for call in aggregate.calls if call.function not in _FUNCTIONS]
+    calls = [call for call in aggregate.calls if call.function not in GROUPING_FUNCTIONS]
     number = width + len(kept)
     called = aggregate.names[len(group) :]
-    named = [name for call, name in zip(aggregate.calls, called, strict=True) if call.function not in _FUNCTIONS]
+    named = [
+        name for call, name in zip(aggregate.calls, called, strict=True) if call.function not in GROUPING_FUNCTIONS
+    ]
     node = make(
         expand,
         (*group, number),
@@ -112,7 +114,7 @@ def _shown(aggregate: logical.Aggregate, node: PhysicalNode) -> PhysicalNode:
     ]
     place = len(group) + 1
     for call in aggregate.calls:
-        if call.function in _FUNCTIONS:
+        if call.function in GROUPING_FUNCTIONS:
             expressions.append(_grouping(aggregate, call, number))
         else:
             expressions.append(InputRef(place, type=columns[place].type, time=columns[place].time))
