@@ -42,7 +42,26 @@ class Rank(Relation):
 
 def with_ranks(relation: Relation) -> Relation:
     """The relation with Top-N recognised."""
-    return relation.transform(_recognised)
+    return relation.transform(_recognised).transform(_named)
+
+
+def _named(relation: Relation) -> Relation:
+    """As in Flink's plans, the rank has the name that its own node gives it, wherever it is handed on."""
+    if not isinstance(relation, Project) or (rank := _below(relation.input)) is None:
+        return relation
+    given = relation.input.schema.names
+    pairs = zip(relation.expressions, relation.names, strict=True)
+    names = (
+        rank.rank.name if isinstance(each, InputRef) and given[each.index] == rank.rank.name else name
+        for each, name in pairs
+    )
+    return replace(relation, names=tuple(names))
+
+
+def _below(relation: Relation) -> Rank | None:
+    while isinstance(relation, Project | Filter):
+        relation = relation.input
+    return relation if isinstance(relation, Rank) else None
 
 
 def _recognised(relation: Relation) -> Relation:
@@ -63,12 +82,7 @@ def _recognised(relation: Relation) -> Relation:
     if any(isinstance(node, InputRef) and node.index == column for each in rest for node in each.walk()):
         return relation
     node: Relation = found if not rest else Filter(found, all_of(rest))
-    if project is None:
-        return node
-    # As in Flink's plans, the rank has the name that its own node gives it.
-    pairs = zip(project.expressions, project.names, strict=True)
-    names = [found.rank.name if isinstance(each, InputRef) and each.index == column else name for each, name in pairs]
-    return replace(project, input=node, names=tuple(names))
+    return node if project is None else replace(project, input=node)
 
 
 def _ranked(over: OverAggregate, bounds: list[_Bound]) -> Rank | None:
