@@ -225,6 +225,7 @@ class WindowAggregate(PhysicalNode):
         group: the columns that rows are grouped by beside their window.
         time_column: the column of times, or of ends of windows.
         is_attached: whether it is that of ends.
+        shows_time: whether plans show the row time of windows, which is there in any case.
     """
 
     name: ClassVar[str] = "WindowAggregate"
@@ -237,6 +238,7 @@ class WindowAggregate(PhysicalNode):
     time_column: int
     is_attached: bool
     columns: tuple[Field, ...]
+    shows_time: bool = True
 
     @cached_property
     def schema(self) -> Schema:
@@ -263,6 +265,7 @@ class WindowAggregate(PhysicalNode):
         parts = (
             f"{part}('w$) AS {field.name}"
             for part, field in zip(("start", "end", "rowtime"), self.columns, strict=True)
+            if self.shows_time or part != "rowtime"
         )
         yield "select", names_text([*(names[index] for index in self.group), *shown, *parts])
 
@@ -395,6 +398,7 @@ def window_aggregate(
             time,
             False,
             function.columns,
+            columns.time in group,
         )
     elif window.is_session:
         raise PlanningError("SESSION windows are aggregated by their keys and their window alone")
