@@ -16,6 +16,7 @@ from headrace.table.bind.context import BindContext
 from headrace.table.bind.statements import bind_query, result_schema
 from headrace.table.catalog.manager import CatalogManager
 from headrace.table.catalog.objects import CatalogTable, CatalogView, Column, ObjectPath
+from headrace.table.environment.changes import Changes
 from headrace.table.environment.explaining import plan_text
 from headrace.table.environment.schema import quoted
 from headrace.table.environment.settings import EnvironmentSettings, TableConfig
@@ -23,7 +24,7 @@ from headrace.table.environment.statement_set import StatementSet
 from headrace.table.environment.statements import bound_statements, execute_statement, validate_statement
 from headrace.table.environment.static import BIGINT, static_result
 from headrace.table.environment.table import Table
-from headrace.table.environment.table_result import Changes, ResultSink, TableResult
+from headrace.table.environment.table_result import ResultSink, TableResult
 from headrace.table.logical.relations import Relation
 from headrace.table.parse import parse_expression, parse_statement
 from headrace.table.parse.source import SqlSource

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.common.batch import Kinds
 from headrace.common.columns import layout_of
 from headrace.common.errors import InvalidProgramError, UnsupportedOperationError
 from headrace.common.typeinfo import TypeInformation
 from headrace.connectors.driver_sink import DriverSink, EncodedRecords
 from headrace.datastream.streams.sinks import CloseableIterator, Handover
+from headrace.table.environment.changes import Changes
 from headrace.table.environment.tableau import tableau, text_rows
 from headrace.table.logical.schema import Schema
 
@@ -38,19 +37,6 @@ class ResultKind(enum.Enum):
     """Nothing but that it was done."""
     SUCCESS_WITH_CONTENT = 1
     """Rows."""
-
-
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """Some rows of a result.
-
-    Attributes:
-        columns: the rows.
-        kinds: what they do in a changelog, as values of ``RowKind``; None where all are insertions.
-    """
-
-    columns: pa.RecordBatch
-    kinds: Kinds | None = None
 
 
 class ResultSink(DriverSink):

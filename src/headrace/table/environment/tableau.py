@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
 from headrace.common.logical_types import string
 from headrace.common.types import RowKind
+from headrace.table.environment.changes import Changes
 from headrace.table.evaluation import ExpressionCompiler
 from headrace.table.logical.scalars import Cast, InputRef
 from headrace.table.logical.schema import Schema
-
-if TYPE_CHECKING:
-    from headrace.table.environment.table_result import Changes
 
 _NULL: Final = "<NULL>"
 _WIDEST: Final = 30

@@ -1,0 +1,22 @@
+"""Rows of a result as they come from its job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from headrace.common.batch import Kinds
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Some rows of a result.
+
+    Attributes:
+        columns: the rows.
+        kinds: what they do in a changelog, as values of ``RowKind``; None where all are insertions.
+    """
+
+    columns: pa.RecordBatch
+    kinds: Kinds | None = None
