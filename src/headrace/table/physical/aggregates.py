@@ -8,20 +8,17 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from headrace.common.config_options import boolean
-from headrace.common.errors import UnsupportedOperationError
 from headrace.graph.window_specs import GroupAggregateSpec
 from headrace.operators.aggregates.calls import AggregateCall as AggregateOperation
 from headrace.operators.mini_batch import MiniBatch
-from headrace.table.logical import relations as logical
 from headrace.table.logical.scalars import AggregateCall, Call, Cast, Literal, Scalar
 from headrace.table.logical.schema import Field, Schema
 from headrace.table.physical.basic import Calc, Exchange
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, with_before
-from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
 from headrace.table.physical.errors import PlanningError
-from headrace.table.physical.grouping import GROUPING_FUNCTIONS, has_grouping, with_grouping_sets
+from headrace.table.physical.keys import Keys, one_key
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text, unique_names
-from headrace.table.physical.translation import GraphBuilder, by_key, record_type
+from headrace.table.physical.translation import GraphBuilder, by_key
 
 
 @dataclass(frozen=True)
@@ -44,6 +41,10 @@ class GroupAggregate(PhysicalNode):
         given = self.input.schema
         columns = [given[index] for index in self.group] + [Field("", call.type) for call in self.calls]
         return Schema(tuple(columns)).renamed(unique_names(self.names))
+
+    @property
+    def upsert_keys(self) -> Keys:
+        return one_key(range(len(self.group)))
 
     def terms(self, text: ScalarText) -> Terms:
         names = self.input.schema.names
@@ -132,49 +133,3 @@ def _constant(scalar: Scalar) -> Any:
         values = [_constant(operand) for operand in scalar.operands]
         return None if None in values else tuple(values)
     return None
-
-
-@conversion_rule(logical.Aggregate)
-def _aggregate(aggregate: logical.Aggregate, context: ConversionContext) -> PhysicalNode:
-    ordered = next((call.function for call in aggregate.calls if call.order_by), None)
-    if ordered is not None:
-        raise PlanningError(f"{ordered}(... ORDER BY ...) cannot be executed yet: order the rows of a subquery")
-    source = converted(aggregate.input, context)
-    make = _grouped if context.is_batch else _grouped_or_windowed
-    for call in aggregate.calls:
-        _check(call, source, is_batch=context.is_batch)
-    if any(call.is_distinct and len(call.operands) > 1 and call.function == "COUNT" for call in aggregate.calls):
-        raise PlanningError("COUNT(DISTINCT ...) of several columns has no plan: count the different ROW(...) of them")
-    if has_grouping(aggregate):
-        return with_grouping_sets(aggregate, source, make)
-    return make(source, aggregate.group, aggregate.calls, aggregate.names)
-
-
-def _check(call: AggregateCall, source: PhysicalNode, *, is_batch: bool) -> None:
-    """Refuse a call that no operator computes.
-
-    Raises:
-        PlanningError: when there is none.
-    """
-    if call.function == "APPROX_COUNT_DISTINCT" and not is_batch:
-        raise PlanningError("APPROX_COUNT_DISTINCT is not supported in streaming mode: write COUNT(DISTINCT ...)")
-    if call.function in GROUPING_FUNCTIONS:
-        return
-    try:
-        operation(call, "result", source).bind(record_type(source.schema))
-    except UnsupportedOperationError as error:
-        raise PlanningError(str(error)) from error
-
-
-def _grouped_or_windowed(
-    source: PhysicalNode, group: tuple[int, ...], calls: tuple[AggregateCall, ...], names: tuple[str, ...]
-) -> PhysicalNode:
-    from headrace.table.physical.windows import window_aggregate
-
-    return window_aggregate(source, group, calls, names) or _grouped(source, group, calls, names)
-
-
-def _grouped(
-    source: PhysicalNode, group: tuple[int, ...], calls: tuple[AggregateCall, ...], names: tuple[str, ...]
-) -> PhysicalNode:
-    return GroupAggregate(Exchange(source, group), group, calls, names)

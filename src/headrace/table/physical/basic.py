@@ -10,8 +10,10 @@ from typing import ClassVar
 import pyarrow as pa
 
 from headrace.common.columns import layout_of
+from headrace.common.logical_types import bigint
 from headrace.common.messages import fields_of
 from headrace.connectors.ranges import ColumnsSource
+from headrace.graph.changelog_specs import ExpandSpec
 from headrace.graph.specs import ColumnFilterSpec, SourceSpec, TimestampsSpec
 from headrace.table.connectors.picked_columns import PickedColumns
 from headrace.table.connectors.table_source import GraphSource, TableSource
@@ -20,6 +22,7 @@ from headrace.table.logical.scalars import Cast, InputRef, Literal, Scalar, inpu
 from headrace.table.logical.schema import Field, Schema, TimeAttribute
 from headrace.table.physical.changelog_rules import ChangelogRule, UpdateKind, forwarded, modify_of
 from headrace.table.physical.compilation import compiled
+from headrace.table.physical.keys import NO_KEYS, Keys, one_key, places_of, renamed_keys
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text, with_unique_names
 from headrace.table.physical.scalar_text import record_type_text
 from headrace.table.physical.times import UsedTimes
@@ -40,6 +43,10 @@ class TableSourceScan(PhysicalNode):
     @property
     def schema(self) -> Schema:
         return self.scan.columns
+
+    @property
+    def upsert_keys(self) -> Keys:
+        return one_key(self.scan.primary_key) if self.scan.primary_key else NO_KEYS
 
     def terms(self, text: ScalarText) -> Terms:
         yield "table", f"[[{', '.join(self.scan.path)}]]"[1:-1]
@@ -101,12 +108,14 @@ class Calc(PhysicalNode):
 
         Then whoever knows only what is after it never hears that the row is gone.
         """
-        from headrace.table.physical.keys import upsert_keys
-
         if self.condition is None or wanted is not UpdateKind.ONLY_AFTER:
             return False
         read = set(input_refs(self.condition))
-        return not any(read <= key for key in upsert_keys(self.input))
+        return not any(read <= key for key in self.input.upsert_keys)
+
+    @property
+    def upsert_keys(self) -> Keys:
+        return renamed_keys(self.input.upsert_keys, places_of(self.expressions))
 
     def terms(self, text: ScalarText) -> Terms:
         names, given = self.schema.names, self.input.schema.names
@@ -143,6 +152,10 @@ class WatermarkAssigner(PhysicalNode):
         fields[self.rowtime] = Field(rowtime.name, rowtime.type, TimeAttribute.ROWTIME)
         return Schema(tuple(fields))
 
+    @property
+    def upsert_keys(self) -> Keys:
+        return self.input.upsert_keys
+
     def terms(self, text: ScalarText) -> Terms:
         names = self.input.schema.names
         yield "rowtime", names[self.rowtime]
@@ -173,6 +186,12 @@ class Exchange(PhysicalNode):
     @property
     def schema(self) -> Schema:
         return self.input.schema
+
+    @property
+    def upsert_keys(self) -> Keys:
+        # Changes of a row keep their order where they all go the same way.
+        found = self.input.upsert_keys
+        return found if not self.keys else frozenset(key for key in found if set(self.keys) <= key)
 
     def terms(self, text: ScalarText) -> Terms:
         names = [self.schema.names[index] for index in self.keys or ()]
@@ -239,3 +258,41 @@ class ValuesScan(PhysicalNode):
         columns = [pa.array([row[index].value for row in self.rows], field.type) for index, field in enumerate(schema)]
         batch = pa.RecordBatch.from_arrays(columns, schema=schema)
         return builder.add(SourceSpec(ColumnsSource(kind, batch)), self.name)
+
+
+@dataclass(frozen=True)
+class Expand(PhysicalNode):
+    """Several rows for each row, with the number of each in the last column.
+
+    Attributes:
+        projections: of each row which columns it has; None for one that is null.
+        numbers: their numbers.
+        names: the names of the columns.
+    """
+
+    name: ClassVar[str] = "Expand"
+    input: PhysicalNode
+    projections: tuple[tuple[int | None, ...], ...]
+    numbers: tuple[int, ...]
+    names: tuple[str, ...]
+
+    @cached_property
+    def schema(self) -> Schema:
+        given = self.input.schema
+        fields = []
+        for places in zip(*self.projections, strict=True):
+            field = given[next(index for index in places if index is not None)]
+            fields.append(field.as_nullable() if None in places else field)
+        return Schema((*fields, Field("", bigint().not_null()))).renamed(self.names)
+
+    def terms(self, text: ScalarText) -> Terms:
+        names = self.input.schema.names
+        rows = []
+        for projection, number in zip(self.projections, self.numbers, strict=True):
+            shown = ["null" if index is None else names[index] for index in projection]
+            columns = [s if s == name else f"{s} AS {name}" for s, name in zip(shown, self.names, strict=False)]
+            rows.append(f"{{{names_text([*columns, f'{number} AS {self.names[-1]}'])}}}")
+        yield "projects", f"[{names_text(rows)}]"[1:-1]
+
+    def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
+        return builder.add(ExpandSpec(self.projections, self.numbers, self.schema.names), self.name, *inputs)

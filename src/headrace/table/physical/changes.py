@@ -16,6 +16,7 @@ from headrace.table.physical.calcs import filtered
 from headrace.table.physical.changelog_rules import ChangelogRule, UpdateKind, always, without_before
 from headrace.table.physical.compilation import compiled
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
+from headrace.table.physical.keys import Keys, one_key
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text
 from headrace.table.physical.translation import GraphBuilder, by_key
 from headrace.table.rules.normalize import Normalize
@@ -31,6 +32,10 @@ class DropUpdateBefore(PhysicalNode):
     @property
     def schema(self) -> Schema:
         return self.input.schema
+
+    @property
+    def upsert_keys(self) -> Keys:
+        return self.input.upsert_keys
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
         kinds = tuple(kind for kind in RowKind if kind is not RowKind.UPDATE_BEFORE)
@@ -63,6 +68,10 @@ class ChangelogNormalize(PhysicalNode):
         if wanted is not UpdateKind.ONLY_AFTER or self.condition is not None:
             return None
         return self.input.input if isinstance(self.input, Exchange) else self.input
+
+    @property
+    def upsert_keys(self) -> Keys:
+        return one_key(self.key)
 
     def terms(self, text: ScalarText) -> Terms:
         yield "key", names_text([self.schema.names[index] for index in self.key])

@@ -1,64 +1,28 @@
-"""Grouping sets: each row once for each of them, and one aggregate over all."""
+"""The plans of GROUP BY: by plain columns, by windows, and by grouping sets, with each row once for each of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import ClassVar, Final
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
 
+from headrace.common.errors import UnsupportedOperationError
 from headrace.common.logical_types import bigint
-from headrace.graph.changelog_specs import ExpandSpec
 from headrace.table.logical import relations as logical
 from headrace.table.logical.scalars import BOOLEAN, AggregateCall, Branch, Call, Case, InputRef, Literal, Scalar
-from headrace.table.logical.schema import Field, Schema
-from headrace.table.physical.basic import Calc
-from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text, unique_names
-from headrace.table.physical.translation import GraphBuilder
+from headrace.table.physical.aggregates import GroupAggregate, operation
+from headrace.table.physical.basic import Calc, Exchange, Expand
+from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
+from headrace.table.physical.errors import PlanningError
+from headrace.table.physical.node import PhysicalNode, unique_names
+from headrace.table.physical.translation import record_type
+from headrace.table.physical.windows import window_aggregate
 
 _BIGINT: Final = bigint().not_null()
 GROUPING_FUNCTIONS: Final = frozenset(("GROUPING", "GROUPING_ID"))
 
 MakeAggregate = Callable[[PhysicalNode, tuple[int, ...], tuple[AggregateCall, ...], tuple[str, ...]], PhysicalNode]
 """Makes the node that aggregates: of its input, the columns to group by, the calls, and the names of all columns."""
-
-
-@dataclass(frozen=True)
-class Expand(PhysicalNode):
-    """Several rows for each row, with the number of each in the last column.
-
-    Attributes:
-        projections: of each row which columns it has; None for one that is null.
-        numbers: their numbers.
-        names: the names of the columns.
-    """
-
-    name: ClassVar[str] = "Expand"
-    input: PhysicalNode
-    projections: tuple[tuple[int | None, ...], ...]
-    numbers: tuple[int, ...]
-    names: tuple[str, ...]
-
-    @cached_property
-    def schema(self) -> Schema:
-        given = self.input.schema
-        fields = []
-        for column in zip(*self.projections, strict=True):
-            field = given[next(index for index in column if index is not None)]
-            fields.append(field.as_nullable() if None in column else field)
-        return Schema((*fields, Field("", _BIGINT))).renamed(self.names)
-
-    def terms(self, text: ScalarText) -> Terms:
-        names = self.input.schema.names
-        rows = []
-        for projection, number in zip(self.projections, self.numbers, strict=True):
-            shown = ["null" if index is None else names[index] for index in projection]
-            columns = [s if s == name else f"{s} AS {name}" for s, name in zip(shown, self.names, strict=False)]
-            rows.append(f"{{{names_text([*columns, f'{number} AS {self.names[-1]}'])}}}")
-        yield "projects", f"[{names_text(rows)}]"[1:-1]
-
-    def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
-        return builder.add(ExpandSpec(self.projections, self.numbers, self.schema.names), self.name, *inputs)
 
 
 def has_grouping(aggregate: logical.Aggregate) -> bool:
@@ -135,3 +99,47 @@ def _grouping(aggregate: logical.Aggregate, call: AggregateCall, number: Scalar)
 
 def _literal(value: int) -> Literal:
     return Literal(value, type=_BIGINT)
+
+
+@conversion_rule(logical.Aggregate)
+def _aggregate(aggregate: logical.Aggregate, context: ConversionContext) -> PhysicalNode:
+    ordered = next((call.function for call in aggregate.calls if call.order_by), None)
+    if ordered is not None:
+        raise PlanningError(f"{ordered}(... ORDER BY ...) cannot be executed yet: order the rows of a subquery")
+    source = converted(aggregate.input, context)
+    make = _grouped if context.is_batch else _grouped_or_windowed
+    for call in aggregate.calls:
+        _check(call, source, is_batch=context.is_batch)
+    if any(call.is_distinct and len(call.operands) > 1 and call.function == "COUNT" for call in aggregate.calls):
+        raise PlanningError("COUNT(DISTINCT ...) of several columns has no plan: count the different ROW(...) of them")
+    if has_grouping(aggregate):
+        return with_grouping_sets(aggregate, source, make)
+    return make(source, aggregate.group, aggregate.calls, aggregate.names)
+
+
+def _check(call: AggregateCall, source: PhysicalNode, *, is_batch: bool) -> None:
+    """Refuse a call that no operator computes.
+
+    Raises:
+        PlanningError: when there is none.
+    """
+    if call.function == "APPROX_COUNT_DISTINCT" and not is_batch:
+        raise PlanningError("APPROX_COUNT_DISTINCT is not supported in streaming mode: write COUNT(DISTINCT ...)")
+    if call.function in GROUPING_FUNCTIONS:
+        return
+    try:
+        operation(call, "result", source).bind(record_type(source.schema))
+    except UnsupportedOperationError as error:
+        raise PlanningError(str(error)) from error
+
+
+def _grouped_or_windowed(
+    source: PhysicalNode, group: tuple[int, ...], calls: tuple[AggregateCall, ...], names: tuple[str, ...]
+) -> PhysicalNode:
+    return window_aggregate(source, group, calls, names) or _grouped(source, group, calls, names)
+
+
+def _grouped(
+    source: PhysicalNode, group: tuple[int, ...], calls: tuple[AggregateCall, ...], names: tuple[str, ...]
+) -> PhysicalNode:
+    return GroupAggregate(Exchange(source, group), group, calls, names)

@@ -11,6 +11,7 @@ from headrace.table.logical.node import LogicalNode, walk
 from headrace.table.logical.scalars import Scalar
 from headrace.table.logical.schema import Schema
 from headrace.table.physical.changelog_rules import PASSING, ChangelogRule
+from headrace.table.physical.keys import NO_KEYS, Keys
 
 if TYPE_CHECKING:
     from headrace.graph.stream_graph import Edge
@@ -56,6 +57,11 @@ class PhysicalNode(LogicalNode):
     def schema(self) -> Schema:
         """Its columns."""
         raise NotImplementedError
+
+    @property
+    def upsert_keys(self) -> Keys:
+        """The sets of columns by which changes of its rows may be written over each other."""
+        return NO_KEYS
 
     def executed(self) -> PhysicalNode:
         """The node that the execution plan shows in its place."""

@@ -9,10 +9,10 @@ from headrace.common.configuration import Configuration
 from headrace.graph.stream_graph import StreamGraph
 from headrace.table.logical.relations import Relation
 from headrace.table.physical import (  # noqa: F401 - their conversions
-    aggregates,
     changelog_functions,
     correlates,
     group_windows,
+    grouping,
     over,
     ranks,
     sorts,

@@ -18,6 +18,7 @@ from headrace.table.physical.basic import Calc, Exchange
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, UpdateKind
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
 from headrace.table.physical.errors import PlanningError
+from headrace.table.physical.keys import Keys, one_key
 from headrace.table.physical.node import (
     Edges,
     PhysicalNode,
@@ -95,6 +96,13 @@ class Rank(PhysicalNode):
         if self.strategy is RankStrategy.RETRACT:
             return UpdateKind.BEFORE_AND_AFTER
         return UpdateKind.ONLY_AFTER if self.strategy is RankStrategy.UPDATE else UpdateKind.NONE
+
+    @property
+    def upsert_keys(self) -> Keys:
+        found = self.input.upsert_keys
+        if self.shows_rank:
+            return found | one_key((*self.partition_by, len(self.input.schema)))
+        return found | one_key(self.partition_by) if (self.start, self.end) == (1, 1) else found
 
     def terms(self, text: ScalarText) -> Terms:
         schema = self.input.schema

@@ -9,7 +9,6 @@ from headrace.table.logical.relations import Relation, Scan, WatermarkAssigner
 from headrace.table.physical.changelog import ChangelogInference
 from headrace.table.physical.changelog_rules import Modify, UpdateKind, mode_of, modify_of
 from headrace.table.physical.errors import PlanningError, SinkConflictError
-from headrace.table.physical.keys import upsert_keys
 from headrace.table.physical.node import PhysicalNode
 from headrace.table.physical.sinks import Sink
 
@@ -47,11 +46,11 @@ def infer_sink(inference: ChangelogInference, root: Sink, settings: Configuratio
 
 
 def _has_same_key(root: Sink) -> bool:
-    return frozenset(root.target.primary_key) in upsert_keys(root.input)
+    return frozenset(root.target.primary_key) in root.input.upsert_keys
 
 
 def _unique_key(root: Sink) -> tuple[int, ...]:
-    keys = sorted(upsert_keys(root.input), key=lambda key: (len(key), sorted(key)))
+    keys = sorted(root.input.upsert_keys, key=lambda key: (len(key), sorted(key)))
     return tuple(sorted(keys[0])) if keys else ()
 
 
@@ -66,7 +65,7 @@ def _materializes(root: Sink, given: Modify, settings: Configuration, query: Rel
     if wanted == "NONE":
         return False
     key, conflict = set(root.target.primary_key), root.target.on_conflict
-    if any(each <= key for each in upsert_keys(root.input)):
+    if any(each <= key for each in root.input.upsert_keys):
         return wanted == "FORCE"
     if conflict is None and settings.get_boolean("table.exec.sink.require-on-conflict", True):
         names = [root.target.columns.names[index] for index in root.target.primary_key]

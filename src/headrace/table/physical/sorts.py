@@ -15,6 +15,7 @@ from headrace.table.physical.basic import Exchange, ValuesScan
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, UpdateKind, never
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
 from headrace.table.physical.errors import PlanningError
+from headrace.table.physical.keys import Keys
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, with_unique_names
 from headrace.table.physical.ranks import order_text, sort_fields
 from headrace.table.physical.translation import GraphBuilder, by_key
@@ -68,6 +69,10 @@ class SortLimit(PhysicalNode):
     def needs(self) -> UpdateKind:
         """How it wants the updates of its input."""
         return UpdateKind.BEFORE_AND_AFTER if self.strategy is RankStrategy.RETRACT else UpdateKind.NONE
+
+    @property
+    def upsert_keys(self) -> Keys:
+        return self.input.upsert_keys
 
     def terms(self, text: ScalarText) -> Terms:
         yield "orderBy", order_text(self.keys, self.schema)

@@ -22,11 +22,10 @@ from headrace.table.logical.relations import WindowKind
 from headrace.table.logical.scalars import AggregateCall, InputRef, Scalar, SortKey
 from headrace.table.logical.schema import Field, Schema, TimeAttribute
 from headrace.table.physical.aggregates import call_text, operation
-from headrace.table.physical.basic import Calc, Exchange
+from headrace.table.physical.basic import Calc, Exchange, Expand
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, never, with_before
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
 from headrace.table.physical.errors import PlanningError
-from headrace.table.physical.grouping import Expand
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text, unique_names
 from headrace.table.physical.translation import GraphBuilder, by_key
 from headrace.windowing.definition import WindowDefinition
