@@ -9,7 +9,6 @@ from typing import ClassVar
 
 from headrace.common.logical_types import bigint
 from headrace.graph.changelog_specs import DeduplicateSpec, RankSpec
-from headrace.operators.changelog.order import SortField
 from headrace.operators.changelog.rank import RankRange, RankStrategy
 from headrace.table.logical.scalars import InputRef, Literal, Scalar, SortKey
 from headrace.table.logical.schema import Field, Schema, TimeAttribute
@@ -29,14 +28,9 @@ from headrace.table.physical.node import (
     with_unique_names,
 )
 from headrace.table.physical.over import bounded_rank
-from headrace.table.physical.translation import GraphBuilder, by_key
+from headrace.table.physical.translation import GraphBuilder, by_key, sort_fields
 from headrace.table.physical.windows import window_rank
 from headrace.table.rules import rank as rules
-
-
-def sort_fields(keys: Sequence[SortKey]) -> tuple[SortField, ...]:
-    """What rows are ordered by, as operators take it."""
-    return tuple(SortField(key.index, key.descending, nulls_last=not key.nulls_first) for key in keys)
 
 
 def order_text(keys: Sequence[SortKey], schema: Schema) -> str:

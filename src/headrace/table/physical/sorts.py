@@ -17,8 +17,8 @@ from headrace.table.physical.conversion import ConversionContext, conversion_rul
 from headrace.table.physical.errors import PlanningError
 from headrace.table.physical.keys import Keys
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, with_unique_names
-from headrace.table.physical.ranks import order_text, sort_fields
-from headrace.table.physical.translation import GraphBuilder, by_key
+from headrace.table.physical.ranks import order_text
+from headrace.table.physical.translation import GraphBuilder, by_key, sort_fields
 
 
 @dataclass(frozen=True)

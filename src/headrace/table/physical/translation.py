@@ -17,7 +17,9 @@ from headrace.expressions.evaluation import Bound, BoundColumn, BoundConstant, B
 from headrace.graph.partitioning import HASH, KeySelection
 from headrace.graph.specs import OperatorSpec, SelectSpec
 from headrace.graph.stream_graph import Edge, StreamGraph
+from headrace.operators.changelog.order import SortField
 from headrace.state.keys import KeyCodec
+from headrace.table.logical.scalars import SortKey
 from headrace.table.logical.schema import Schema
 from headrace.table.physical.node import Edges, PhysicalNode, with_unique_names
 
@@ -102,3 +104,8 @@ def _one_key() -> KeySelection:
         expression=BoundConstant("()", Types.INT(), pa.scalar(0, pa.int32())),
         names=(),
     )
+
+
+def sort_fields(keys: Sequence[SortKey]) -> tuple[SortField, ...]:
+    """What rows are ordered by, as operators take it."""
+    return tuple(SortField(key.index, key.descending, nulls_last=not key.nulls_first) for key in keys)

@@ -27,7 +27,7 @@ from headrace.table.physical.changelog_rules import ChangelogRule, Modify, never
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
 from headrace.table.physical.errors import PlanningError
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text, unique_names
-from headrace.table.physical.translation import GraphBuilder, by_key
+from headrace.table.physical.translation import GraphBuilder, by_key, sort_fields
 from headrace.windowing.definition import WindowDefinition
 from headrace.windowing.intervals import AlignedWindows, ColumnarWindows, GivenWindows, GrowingWindows, SessionGap
 from headrace.windowing.triggers import EventTimeTrigger, ProcessingTimeTrigger
@@ -332,8 +332,6 @@ class WindowRank(PhysicalNode):
         yield "select", names_text(self.schema.names)
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
-        from headrace.table.physical.ranks import sort_fields
-
         assert self.windowing.end is not None
         spec = WindowRankSpec(
             end_field=self.windowing.end,
