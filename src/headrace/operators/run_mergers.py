@@ -10,6 +10,8 @@ import headrace.operators.aggregates.distinct
 import headrace.operators.aggregates.simple
 import headrace.operators.aggregates.sums
 import headrace.operators.aggregates.user_defined
+import headrace.operators.changelog.pending_rows
+import headrace.operators.changelog.rows_of_keys
 import headrace.operators.group_aggregate
 import headrace.operators.join.find_pairs
 import headrace.operators.join.outer_pairs
