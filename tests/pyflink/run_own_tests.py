@@ -28,7 +28,7 @@ from headrace.common import Configuration
 from headrace.common.serialization import DeserializationSchema, SerializationSchema
 from headrace.common.values import stream_handler_of
 from headrace.common.watermark_strategy import TimestampAssigner
-from headrace.connectors.driver_sink import DriverSink, EncodedRecords, Receiver
+from headrace.connectors.driver_sink import DriverSink, EncodedRecords
 from headrace.datastream import DataStream, RuntimeExecutionMode, StreamExecutionEnvironment
 from headrace.time.watermarks import WatermarkGenerator
 from tests.pyflink.yardstick import DIFFERS, HOLDS, NEEDS
@@ -110,11 +110,10 @@ class _Environment(_Java):
         self.settings = _Settings(environment)
 
 
-class DataStreamTestSinkFunction(Receiver):
+class DataStreamTestSinkFunction:
     """Collects what a stream has, as Java spells it or as Python objects."""
 
     def __init__(self) -> None:
-        super().__init__()
         self._records: list[tuple[Any, str]] = []
 
     def take(self, records: Sequence[EncodedRecords], type_: Any) -> None:
@@ -202,7 +201,7 @@ def _install(root: str) -> None:
         module.__path__ = []
         vars(module).update(names)
         sys.modules[module.__name__] = module
-    DataStream.add_sink = lambda stream, sink: stream.sink_to(DriverSink(sink))  # type: ignore[attr-defined]
+    DataStream.add_sink = lambda stream, sink: stream.sink_to(DriverSink(sink.take))  # type: ignore[attr-defined]
     StreamExecutionEnvironment._j_stream_execution_environment = property(_Environment)  # type: ignore[attr-defined]
     for schema in (SerializationSchema, DeserializationSchema):
         schema._j_serialization_schema = schema._j_deserialization_schema = property(_Schema)  # type: ignore[union-attr]
