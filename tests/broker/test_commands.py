@@ -25,6 +25,7 @@ def test_without_a_cluster_it_says_how_to_make_one(tmp_path: Path) -> None:
         assert "make one by headrace kafka start" in ended.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 @pytest.mark.apart
 def test_from_start_to_stop(tmp_path: Path) -> None:

@@ -185,6 +185,7 @@ def test_sigterm_ends_a_program_that_runs_no_job(forks: Forks, tmp_path: Path) -
     assert "Traceback" not in ended.errors
 
 
+@pytest.mark.slow
 def test_a_job_ends_when_nobody_reads_what_it_prints(forks: Forks, script: Callable[..., Path], tmp_path: Path) -> None:
     path = script("execute(doubling(10**9, rate=2000))\n")
     arguments = ("run", "--runtime", "local", "--checkpoint-dir", "checkpoints", str(path))
@@ -317,6 +318,7 @@ def test_ctrl_c_stops_at_an_epoch_on_spark_as_well(programs: Launcher, script: C
     assert ended.code == 130
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.apart
 @pytest.mark.timeout(240)

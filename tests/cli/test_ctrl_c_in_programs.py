@@ -73,7 +73,7 @@ def interrupted(folder: Path, runtime: str, how: str) -> subprocess.CompletedPro
     return subprocess.CompletedProcess(process.args, process.returncode, None, errors)
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("how", ["waits", "looks"])
 def test_requests_are_ended_and_the_function_is_closed(tmp_path: Path, how: str) -> None:

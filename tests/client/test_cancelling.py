@@ -245,7 +245,7 @@ def asleep(number: int) -> int:
 _entered, _woken = threading.Event(), threading.Event()
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("function", [busy, stubborn])
 def test_a_function_that_never_returns_is_interrupted(function: Callable[[int], int]) -> None:
     _entered.clear()

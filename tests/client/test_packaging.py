@@ -110,6 +110,7 @@ def packaged(job: Path, archive: Path, extras: Sequence[str] = (), **told: Any) 
     return archive
 
 
+@pytest.mark.slow
 def test_what_is_in_it(index: Path, job: Path, tmp_path: Path) -> None:
     wheel(index, "rates_of_the_bank", "2.5")
     (job / "requirements.txt").write_text("# of the job\nrates-of-the-bank>=2\npyspark==4.1.0\nheadrace\n")

@@ -72,7 +72,7 @@ RULES: Any = STREAM.broadcast(MapStateDescriptor("rules", Types.STRING(), Types.
             r"BroadcastStream has no 'connect': the other stream takes it",
         ),
         (lambda: STREAM.connect(RULES).map(1), r"say first what becomes of the records of both: process\(\.\.\.\)"),
-        (lambda: ENV.sql("select 1"), r"StreamExecutionEnvironment has no 'sql': there is no SQL yet"),
+        (lambda: ENV.sql("select 1"), r"StreamExecutionEnvironment has no 'sql': use execute_sql\(\) of a Table"),
     ],
 )
 def test_a_name_of_another_library_is_answered(ask: Callable[[], Any], said: str) -> None:

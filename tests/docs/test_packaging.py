@@ -68,6 +68,7 @@ def test_the_source_distribution_can_be_built_and_tested(built: Path) -> None:
     assert {"docs/index.md", "examples/data/apache_access.log.gz", ".github/workflows/test.yml"} <= names
 
 
+@pytest.mark.slow
 def test_the_wheel_has_the_package_only(wheel: zipfile.ZipFile) -> None:
     package = ROOT / "src" / "headrace"
     files = {str(path.relative_to(ROOT / "src")) for path in package.rglob("*") if path.is_file()}

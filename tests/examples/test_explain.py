@@ -15,6 +15,7 @@ ARGUMENTS = {"kafka_totals": ("--events", "0", "--bootstrap-servers", "127.0.0.1
 """Without these it would start a broker."""
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("fmt", ["text", "mermaid", "json"])
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda each: each.stem)
 def test_examples_can_be_explained(example: Path, fmt: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,7 +62,7 @@ def test_a_job_goes_on_in_it(name: str, tmp_path: Path) -> None:
     goes_on(tmp_path, kept, 2, backend_of(name), {})
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in KEPT if name.endswith("savepoint")])
 def test_a_job_starts_from_it_under_another_backend_and_max_parallelism(name: str, tmp_path: Path) -> None:
     kept = unpack(name, tmp_path / "kept")

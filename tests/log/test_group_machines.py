@@ -164,7 +164,7 @@ class TransactionMachine(GroupMachine):
         producer.close()
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("machine", [GroupMachine, TransactionMachine])
 def test_nothing_is_passed_over_whatever_members_do(machine: type[GroupMachine]) -> None:
     run_state_machine_as_test(machine, settings=settings(deadline=None, max_examples=draws(20), stateful_step_count=25))

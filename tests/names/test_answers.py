@@ -80,6 +80,7 @@ def test_names_of_modules(module: str, name: str) -> None:
     assert getattr(found, name, None) is None
 
 
+@pytest.mark.sampled(44)
 @pytest.mark.parametrize(("owner", "name"), OWNED)
 def test_names_of_objects(owner: str, name: str) -> None:
     classes = [getattr(importlib.import_module(module), owner, None) for module in PUBLIC]

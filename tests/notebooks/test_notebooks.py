@@ -91,6 +91,7 @@ def test_a_stream_and_its_environment_are_drawn(local: Executed) -> None:
     assert "Print to Std. Out</text>" in local.value(2)
 
 
+@pytest.mark.slow
 def test_a_job_shows_its_records_its_result_and_one_line(local: Executed) -> None:
     assert local.stream(3) == "('a', 1)\n('b', 2)\n"
     assert "<strong>JobExecutionResult</strong>" in local.value(3)

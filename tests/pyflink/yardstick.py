@@ -267,12 +267,12 @@ HOLDS: Final[dict[str, dict[str, str]]] = {
 
 NEEDS: Final[dict[str, dict[str, str]]] = {
     "examples": {
-        **_each("streaming_word_count remote_model_inference", "table"),
+        **_each("streaming_word_count remote_model_inference", "table.TableDescriptor"),
         "elasticsearch": "datastream.connectors.elasticsearch",
         "pulsar": "datastream.connectors.pulsar",
     },
     "test_stream_execution_environment": {
-        **_each("test_execute test_add_python_file test_add_python_file_2", "table"),
+        **_each("test_execute test_add_python_file test_add_python_file_2", "table.DataTypes"),
         **_each("test_add_custom_source", "StreamExecutionEnvironment.add_source"),
         "test_add_jars": "datastream.connectors.FlinkKafkaConsumer",
         "test_add_classpaths": "datastream.connectors.FlinkKafkaConsumer",
@@ -283,7 +283,7 @@ NEEDS: Final[dict[str, dict[str, str]]] = {
     "formats/test_csv": _each(
         "test_csv_primitive_column test_csv_add_columns_from test_csv_array_column test_csv_array_column_write "
         "test_csv_primitive_column_write",
-        "table",
+        "table.DataTypes",
     ),
 }
 """Likewise: the name of PyFlink that they need and that is missing here."""

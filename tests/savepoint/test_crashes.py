@@ -99,7 +99,7 @@ def test_a_savepoint_that_is_being_taken(kind: str, place: Place, machine: Machi
     assert left > (0 if kind == "native" else 3)
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["canonical", "native"])
 def test_a_job_that_starts_from_one_and_claims_it(kind: str, place: Place, machine: Machine) -> None:
     """Whether it has begun by then or not, it begins, and the savepoint goes in the end."""

@@ -127,7 +127,7 @@ def _rows(table: pa.Table) -> list[str]:
     return sorted(map(str, rows))
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     ("count", "backend"),

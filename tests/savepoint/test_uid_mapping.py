@@ -84,6 +84,7 @@ MISTAKES = {
 }
 
 
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("mapping", MISTAKES)
 def test_a_mapping_that_does_not_fit_is_refused_with_all_that_is_wrong(

@@ -40,7 +40,7 @@ def test_a_batch_is_the_same_and_no_file_is_left(large: pa.RecordBatch, tmp_path
     found = spilled(large)
     assert found.equals(large)
     assert found.nbytes == large.nbytes
-    assert pa.total_allocated_bytes() == before, "it is in the file alone"
+    assert pa.total_allocated_bytes() <= before, "it is in the file alone"
     assert not list(tmp_path.iterdir())
 
 

@@ -98,6 +98,7 @@ def test_a_list_that_is_gone_is_named(logs: Checkpoints) -> None:
         load(logs, reference)
 
 
+@pytest.mark.slow
 def test_a_folder_is_watched(s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over many logs and restarts; old logs are removed."""
     logs = open_storage(f"{s3.new_bucket()}/sources/one", options=s3.options())

@@ -45,4 +45,4 @@ def test_producers_and_consumers_on_a_store(store: Store) -> None:
     assert [number for number in small if number < 100] == list(range(5))
     assert [number for number in small if number >= 100] == list(range(100, 105))
     assert found[1] == list(range(200_000))
-    assert {tp.partition: each.offset for tp, each in log.committed("readers").items()} == {0: 10, 1: 200_000}
+    assert {tp.partition: each for tp, each in log.committed("readers").items()} == {0: 10, 1: 200_000}

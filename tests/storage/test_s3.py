@@ -156,6 +156,7 @@ def test_of_many_that_claim_a_generation_each_gets_its_own(folder: Folder) -> No
     assert sorted(manifest.generation for manifest in begun if manifest is not None) == [0, 1, 2, 3]
 
 
+@pytest.mark.slow
 def test_taking_over_while_the_owner_writes_manifest_after_manifest(folder: Folder) -> None:
     first = CheckpointStore(folder)
     first.write(following(FIRST))

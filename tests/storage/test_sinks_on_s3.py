@@ -64,7 +64,7 @@ STEPS = [
 ]
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("taken", [False, True], ids=["left", "taken-away"])
 @pytest.mark.parametrize(
     ("kind", "owner", "step", "side"),
@@ -122,7 +122,7 @@ STRUCK = {3, 7, 8, 15, 24, 40, 60, 85, 120, 170, 240}
 PATHS = [("PUT", "/out/"), ("POST", "/out/part-"), ("HEAD", "/out/")]
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "path", "kind", "fault"),
     [

@@ -87,7 +87,7 @@ def die_between(nth: int, patched: pytest.MonkeyPatch) -> None:
     patched.setattr(Staging, "publish", dying_show)
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [ROLLED, AT_ONCE], ids=str)
 @pytest.mark.parametrize(
     ("store", "nth"),

@@ -150,7 +150,7 @@ def test_small_files_are_fetched_whole_in_at_most_two_requests(ranges: Ranges, j
         job.refs = []
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_other_parallelism_and_compaction(
     ranges: Ranges, job: Job, monkeypatch: pytest.MonkeyPatch, parallelism: int
@@ -209,6 +209,7 @@ def test_another_file_in_its_place(ranges: Ranges, job: Job, s3: S3Server, monke
         job.begin()
 
 
+@pytest.mark.slow
 def test_replaced_while_it_is_read(ranges: Ranges, job: Job) -> None:
     write(job, range(KEYS))
     storage, name, size = only_file(job)
@@ -239,7 +240,7 @@ def test_removed_while_it_is_read(ranges: Ranges, job: Job) -> None:
         read(job, range(KEYS))
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [0.5, 1], ids=["in the midst", "in the index"])
 def test_what_was_damaged_and_put_back_is_read_anew_in_the_same_process(ranges: Ranges, job: Job, at: float) -> None:
     write(job, range(KEYS))

@@ -63,7 +63,7 @@ def test_mypy_in_strict_mode_finds_these_errors(program: Path, mypy_errors: dict
     assert mypy_errors[program.name] == expected
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.stem)
 def test_pyright_finds_errors_in_the_same_lines(program: Path, pyright_errors: dict[str, Errors]) -> None:
     assert sorted(pyright_errors[program.name]) == sorted(announced(program))

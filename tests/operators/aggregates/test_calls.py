@@ -55,6 +55,7 @@ def back(*values: Any, **named: Any) -> tuple[str, tuple[Any, ...]]:
     return "-U", row(*values, **named)
 
 
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize(
     ("made", "rows", "expected"),
     [

@@ -123,6 +123,7 @@ SECONDS = TumblingEventTimeWindows.of(Time.seconds(1))
 SESSIONS = EventTimeSessionWindows.with_gap(Time.seconds(1))
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     ("windows", "trigger"),
     [

@@ -37,7 +37,7 @@ def end_of_window(time: int) -> int:
     return time - time % KEPT + KEPT - 1
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("join", "end", "copies", "limit"),
     [

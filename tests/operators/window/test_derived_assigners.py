@@ -68,6 +68,7 @@ def _five(timestamp: int) -> TimeWindow:
 DERIVED = [HiApart(10), HiApartAt(10, 10), HiApartMixed(10, 5), HiApartRestored(10, 5)]
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("assigner", DERIVED, ids=lambda assigner: type(assigner).__name__)
 @pytest.mark.parametrize("trigger", [EventTimeTrigger(), CountTrigger.of(2)], ids=str)
 @pytest.mark.parametrize("by", ["function", "aggregate"])

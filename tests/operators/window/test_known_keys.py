@@ -177,6 +177,7 @@ def assert_same(found: list[pa.Array], wanted: list[pa.Array]) -> None:
     assert list(map(repr, [column.to_pylist() for column in found])) == [repr(column.to_pylist()) for column in wanted]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", MAKE_KEYS)
 @settings(max_examples=15, deadline=None)
 @given(

@@ -68,6 +68,7 @@ def test_outcomes_come_in_the_order_of_the_items_and_errors_are_outcomes(process
         second.result()
 
 
+@pytest.mark.slow
 def test_it_is_one_process_of_lower_priority_that_knows_the_job(process: BackgroundProcess) -> None:
     first, second = (run(process, about, None)[0].result() for _ in range(2))
     assert first == second

@@ -234,6 +234,7 @@ def test_what_spark_submit_was_told_wins_over_headrace_s_wishes(under_spark_subm
     }
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 @pytest.mark.apart
 def test_session_made_without_headrace(under_spark_submit: dict[str, Any]) -> None:

@@ -117,7 +117,7 @@ _WRITES: Final = ("INSERT", "EXECUTE", "BEGIN")
 def _sink(
     tables: TableEnvironment, name: str, parts: list[tuple[pa.RecordBatch, Kinds | None]], is_batch: bool
 ) -> Json:
-    table = tables.table(name)
+    table = tables.catalog_table(name)
     schema = Schema(tuple(column.as_field for column in table.columns if column.kind.name == "PHYSICAL"))
     rows = _rows(parts, schema.types)
     if is_batch:

@@ -23,6 +23,7 @@ EXPECTED = [
 ]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("partitioned", ["", "PARTITIONED BY (dt)"])
 @pytest.mark.parametrize("fmt", ["csv", "json", "avro", "parquet", "orc"])
 def test_rows_come_back_from_files(tmp_path: Path, fmt: str, partitioned: str) -> None:

@@ -113,6 +113,7 @@ def test_functions_give_what_flink_gives(part: int) -> None:
     assert not different
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("part", range(8))
 def test_columns_give_what_constants_give(part: int) -> None:
     different = {}

@@ -168,6 +168,7 @@ CASES: list[tuple[str, str, list[Any], str, list[tuple[str, Any]]]] = [
 ]
 
 
+@pytest.mark.sampled(60)
 @pytest.mark.parametrize(("name", "kind", "values", "result", "more"), CASES)
 def test_a_column_gives_what_its_values_give(
     name: str, kind: str, values: list[Any], result: str, more: list[tuple[str, Any]]

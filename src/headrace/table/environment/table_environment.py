@@ -271,7 +271,7 @@ class TableEnvironment:
         """The planner under the settings of now."""
         return Planner(self.is_batch, Configuration.from_dict(self.session_settings()))
 
-    def table(self, name: str) -> CatalogTable:
+    def catalog_table(self, name: str) -> CatalogTable:
         """The table of a name in the current database."""
         found = self.catalogs.table(self.catalogs.qualify((name,)))
         assert isinstance(found, CatalogTable), name

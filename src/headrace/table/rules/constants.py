@@ -17,7 +17,7 @@ from headrace.table.logical.relations import Filter, Project, Relation, Values
 from headrace.table.logical.scalars import Call, Case, Cast, Literal, Scalar, conjuncts
 from headrace.table.rules.conditions import all_of
 
-_ONE_ROW: Final = pa.record_batch({"row": pa.array([0], pa.int8())})
+_ONE_ROW: Final = pa.record_batch([pa.nulls(1, pa.int8())], names=["row"])  # pa.array() would import pandas
 _INTEGERS: Final = (TypeRoot.DATE, TypeRoot.TIME, TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
 
 
