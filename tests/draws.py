@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Final
 
-_SHARE: Final = float(os.environ.get("HEADRACE_DRAWS", "0.25"))
+_SHARE: Final = float(os.environ.get("HEADRACE_DRAWS", "0.15"))
 _FEWEST: Final = 5
 
 

@@ -143,6 +143,7 @@ def test_work_in_tasks_may_need_modules_of_the_job(
     assert sorted(path.name for path in run(runtime, tmp_path, request, *items).iterdir()) == items
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("runtime", RUNTIMES)
 @pytest.mark.parametrize(
     ("item", "error", "message"),

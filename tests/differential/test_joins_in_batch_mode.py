@@ -63,6 +63,7 @@ JOINS = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("runtime", ["local", "spark"])
 @pytest.mark.parametrize("kind", JOINS)
 def test_no_state_is_written(

@@ -66,6 +66,7 @@ def test_other_failures_are_not_tolerated(tmp_path: Path, monkeypatch: pytest.Mo
         job.run()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("runtime", RUNTIMES)
 @pytest.mark.parametrize("tolerated", [1, 0])
 def test_state_that_a_task_cannot_write(

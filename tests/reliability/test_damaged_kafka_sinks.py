@@ -177,6 +177,7 @@ def test_a_topic_that_is_deleted_before_its_messages_are_published(topic: Topic,
         job.run()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_published", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_two_jobs_with_one_prefix(is_published: bool, kafka: KafkaCluster, tmp_path: Path) -> None:
     """The one that was started later goes on; the other one does with a prefix of its own, once it is told how."""

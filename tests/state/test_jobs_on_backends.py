@@ -187,6 +187,7 @@ def test_lists_union_lists_and_broadcast_maps_over_restarts_at_other_parallelism
     assert any(rules == {0: 0, 1: 1} for _, _, rules, _ in shown)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.spark
 @pytest.mark.parametrize("name", [ROCKSDB_BACKEND, "dictionary"])
 def test_it_is_as_on_spark(name: str, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -153,6 +153,7 @@ def test_a_savepoint_whose_path_looks_like_a_pattern(tmp_path: Path, spark: Spar
     assert reader.to_dataframe(spark, "totals", "state/total").collect() == [("k", 0)]
 
 
+@pytest.mark.slow
 def test_rows_of_a_dataframe_that_are_no_state(tmp_path: Path, numbers: DataFrame) -> None:
     """Tasks find them; what is told is what they are."""
 

@@ -67,6 +67,7 @@ def test_a_process_knows_what_it_has_written(made: RemoteJob, monkeypatch: pytes
     made.check()
 
 
+@pytest.mark.slow
 @on("s3", "hdfs")
 @pytest.mark.spark
 @pytest.mark.timeout(300)

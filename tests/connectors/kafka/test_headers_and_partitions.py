@@ -60,6 +60,7 @@ def run(tmp_path: Path, sink: Any) -> None:
     env.execute()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.integration
 @pytest.mark.parametrize("guarantee", [DeliveryGuarantee.AT_LEAST_ONCE, DeliveryGuarantee.EXACTLY_ONCE])
 def test_in_kafka(kafka: KafkaCluster, tmp_path: Path, guarantee: DeliveryGuarantee) -> None:

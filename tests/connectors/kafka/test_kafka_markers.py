@@ -67,6 +67,7 @@ def test_what_waits_is_published_again_without_a_marker_if_the_user_says_so(
     assert by_hand.folder.names() == []
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("published", "in_tasks"), [(1, False), (2, True), (3, False)])
 def test_of_several_epochs_that_wait_those_are_published_that_were_not(
     published: int, in_tasks: bool, topic: Topic, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch

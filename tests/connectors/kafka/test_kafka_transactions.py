@@ -251,6 +251,7 @@ def test_what_is_refused_before_anything_is_read(topic: Topic, by_hand: ByHand) 
         by_hand.committer()
 
 
+@pytest.mark.slow
 def test_with_another_guarantee_what_is_pending_is_not_lost(
     topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

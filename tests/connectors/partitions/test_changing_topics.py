@@ -34,6 +34,7 @@ def test_later_partitions_and_topics_are_read_from_their_beginning(topic: TopicD
     assert not planner.is_complete()
 
 
+@pytest.mark.slow
 def test_offsets_that_were_compacted_away_are_passed_over(topic: TopicDriver, folder: Folder) -> None:
     balances = topic.another(**topic.compacted)
     for number in range(100):

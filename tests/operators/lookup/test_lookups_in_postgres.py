@@ -92,7 +92,7 @@ def found(running: JobHarness, *keys: Any) -> list[Any]:
     return running.take("out")
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("cache", [None, LookupCache.partial(), LookupCache.full()])
 def test_rows_by_a_key(connect: Connect, cache: LookupCache | None) -> None:
     lookup = Lookup.table(connect, "shop.customers", "id", COLUMNS, keys_per_request=2, connections=2)

@@ -59,6 +59,7 @@ def run(spark: SparkSession, checkpoints: Path, *, stop: bool = False) -> list[t
     return [(row.id, row.chance) for row in collected]
 
 
+@pytest.mark.slow
 def test_it_is_evaluated_once_whatever_becomes_of_the_marker(spark: SparkSession, tmp_path: Path) -> None:
     first = run(spark, tmp_path, stop=True)
     (staged,) = (tmp_path / "sources").glob("rows-*/dataframe-*")
