@@ -67,7 +67,7 @@ test-spark-shown-late: venv
 test-slow: venv ## the slow tests only
 	@$(PYTEST) -m slow
 
-test-draws: venv ## the tests that draw examples, with 25 times as many as in `make test`
+test-draws: venv ## the tests that draw examples, with many times as many as in `make test`
 	@HEADRACE_DRAWS=10 $(PYTEST) -n $(WORKERS) --timeout 3600 -m 'not slow and hypothesis and not ($(SHARED_SPARK))'
 
 test-behind: venv ## half an hour behind a topic of Kafka: memory stays flat
