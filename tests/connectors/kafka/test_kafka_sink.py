@@ -151,8 +151,9 @@ def test_a_broker_that_does_not_acknowledge_is_a_passing_fault(topic: Topic) -> 
     writer = writer_of(sink_to(topic).set_property("delivery.timeout.ms", "1").set_property("linger.ms", "0"))
 
     def write() -> None:
-        writer.write(batch_of([f"k {number}" for number in range(20_000)]))  # it may be noticed by then
-        writer.prepare_commit()
+        for _ in range(50):  # whether a message has waited for too long is looked at now and then
+            writer.write(batch_of([f"k {number}" for number in range(20_000)]))
+            writer.prepare_commit()
 
     with pytest.raises(InfrastructureError, match=r"does not take a message: .* \(_MSG_TIMED_OUT\)"):
         write()
