@@ -36,6 +36,7 @@ from headrace.table.logical.scalars import (
     Scalar,
 )
 from headrace.table.logical.schema import TimeAttribute
+from headrace.table.parse.dialects import function_advice
 from headrace.table.parse.tree import expressions as sql
 from headrace.table.parse.tree.node import Name, SqlNode
 
@@ -175,7 +176,7 @@ class CallBinder(ABC):
         """The function that a call names."""
         found = FUNCTIONS.get(_ALIASES.get(node.name, node.name)) if len(node.function.names) == 1 else None
         if found is None or found.name in _SYMBOLS or " " in found.name:
-            advice = misspelt(node.name, FUNCTIONS.names())
+            advice = function_advice(node.name) or misspelt(node.name, FUNCTIONS.names())
             raise self.context.error(node.function, f"no function '{node.function}' is known", advice)
         return found
 

@@ -11,7 +11,7 @@ from headrace.table.bind.errors import misspelt
 from headrace.table.bind.expansion import place
 from headrace.table.bind.expressions import ExpressionBinder
 from headrace.table.bind.relations import JOIN_HINTS, FromItem, RelationBinder, renamed
-from headrace.table.bind.scopes import Correlation, Scope, Source
+from headrace.table.bind.scopes import Correlation, Scope, Source, missing_alias
 from headrace.table.catalog.objects import CatalogView, ObjectPath
 from headrace.table.functions.types import INT, least_restrictive, root_of, with_nullability
 from headrace.table.logical.relations import (
@@ -113,7 +113,8 @@ class QueryBinder:
         hints = bound_hints(self.context, node.hints)
         item = self._from(node.relation, parent, hints)
         correlation = self.context.correlation()
-        scope = Scope(item.sources, item.relation.schema, correlation, parent, item.shared)
+        aliases = frozenset(each.alias.text for each in node.items if each.alias is not None)
+        scope = Scope(item.sources, item.relation.schema, correlation, parent, item.shared, aliases)
         relation = item.relation
         if node.where is not None:
             condition = ExpressionBinder(self, scope, "WHERE").condition(node.where)
@@ -372,6 +373,8 @@ class _SelectBinder:
                 self._note(node, index)
                 yield self._column(node, index)
             return
+        if len(texts) == 1 and texts[0] not in self.scope.all_names():
+            raise missing_alias(self.scope, self.context.source, node.qualifier[0])
         row = self.binder.bind(sqle.Identifier(node.qualifier, start=node.start, end=node.end))
         if not isinstance(row.type, RowType):
             raise self.context.error(node, f"'{'.'.join(texts)}' has no columns: it is of type {row.type}")

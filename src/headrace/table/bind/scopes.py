@@ -83,6 +83,7 @@ class Scope:
         parent: the scope of the query around.
         shared: columns that a join has made one of two.
         correlation: how subqueries refer to the row.
+        aliases: the names that SELECT gives, which no other clause sees.
     """
 
     sources: tuple[Source, ...]
@@ -90,6 +91,7 @@ class Scope:
     correlation: Correlation
     parent: "Scope | None" = None
     shared: tuple[Shared, ...] = ()
+    aliases: frozenset[str] = frozenset()
 
     def column(self, index: int) -> InputRef:
         """A reference to a column of the row."""
@@ -174,13 +176,21 @@ def _qualify(scope: Scope, name: str) -> str:
     return f"Write {' or '.join(names)}." if names else "Give the relations aliases."
 
 
+def missing_alias(scope: Scope, source: SqlSource, name: Name) -> Exception:
+    """The error of a qualifier that is no table of FROM."""
+    aliases = [each.alias for each in scope.sources if each.alias]
+    others = f"FROM names {', '.join(aliases)}." if aliases else None
+    return invalid(source, name, f"table '{name}' not found", misspelt(name.text, aliases) or others)
+
+
 def _not_found(scope: Scope, source: SqlSource, names: tuple[Name, ...]) -> Exception:
     if len(names) > 1:
-        aliases = [each.alias for each in scope.sources if each.alias]
         named = scope.named((names[0].text,))
         if named is None:
-            return invalid(source, names[0], f"table '{names[0]}' not found", misspelt(names[0].text, aliases))
+            return missing_alias(scope, source, names[0])
         advice = misspelt(names[1].text, named.schema.names)
         return invalid(source, names[1], f"column '{names[1]}' not found in table '{names[0]}'", advice)
     advice = misspelt(names[0].text, scope.all_names())
+    if names[0].text in scope.aliases:
+        advice = f"'{names[0]}' is a name that SELECT gives: repeat its expression here, or select from a subquery."
     return invalid(source, names[0], f"column '{names[0]}' not found in any table", advice)

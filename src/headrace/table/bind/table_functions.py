@@ -165,7 +165,8 @@ class TableFunctionBinder:
         if isinstance(argument, sql.ScalarQuery):
             return self.queries.query(argument.query, self.scope.parent), ()
         if not isinstance(argument, sql.TableArgument):
-            raise self.context.error(argument, f"{node.name} expects TABLE name, or a query in parentheses")
+            advice = f"Write TABLE {argument}." if isinstance(argument, sql.Identifier) else None
+            raise self.context.error(argument, f"{node.name} expects TABLE name, or a query in parentheses", advice)
         relation = self.queries.query(argument.query, self.scope.parent)
         names = relation.schema.names
         found = []

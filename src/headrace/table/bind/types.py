@@ -17,6 +17,7 @@ from headrace.common.logical_types import (
 )
 from headrace.table.bind.errors import invalid
 from headrace.table.functions.types import with_nullability
+from headrace.table.parse.dialects import type_advice
 from headrace.table.parse.source import SqlSource
 from headrace.table.parse.tree.types import (
     AtomicTypeSpec,
@@ -92,7 +93,7 @@ class TypeBinder:
         if isinstance(spec, RawTypeSpec):
             return RawType(spec.class_name)
         assert isinstance(spec, NamedTypeSpec)
-        raise invalid(self._source, spec, f"unknown type '{spec.path}'")
+        raise invalid(self._source, spec, f"unknown type '{spec.path}'", type_advice(str(spec.path)))
 
     def _atomic(self, spec: AtomicTypeSpec) -> LogicalType:
         if spec.word in _UNBOUNDED:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -36,8 +37,13 @@ def execute_statement(tables: TableEnvironment, statement: Statement, source: Sq
         return static_result([(field.name, field.type) for field in answer.schema], answer.rows, kind)
     execution = _EXECUTIONS.get(type(statement))
     if execution is None:
-        raise UnsupportedOperationError(f"{type(statement).__name__} cannot be executed yet")
+        raise UnsupportedOperationError(f"{_words(statement)} cannot be executed yet")
     return execution(tables, statement, source)
+
+
+def _words(statement: Statement) -> str:
+    """The keywords of a statement, as ``CREATE MODEL``."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(statement).__name__).upper()
 
 
 def validate_statement(tables: TableEnvironment, statement: Statement, source: SqlSource) -> None:

@@ -26,8 +26,9 @@ A_QUERY: Final = "a query"
 A_STATEMENT: Final = "a statement"
 A_TYPE: Final = "a data type"
 A_UNIT: Final = "a unit of time"
+A_UNIT_OF_INTERVALS: Final = "a unit of time, as in INTERVAL '5' SECOND"
 
-SUMMARIES: Final = (A_STATEMENT, A_QUERY, AN_EXPRESSION, A_TYPE, A_UNIT)
+SUMMARIES: Final = (A_STATEMENT, A_QUERY, AN_EXPRESSION, A_TYPE, A_UNIT, A_UNIT_OF_INTERVALS)
 """Each says more than a list of all that it may begin with."""
 
 _MOST: Final = 6
@@ -86,6 +87,9 @@ _ADVICE: Final = {
     "DEFAULT": "Columns have no default values: INSERT INTO t (a, b) leaves the others NULL.",
     "INTO": "Write INSERT INTO table SELECT ...",
     "AT": "There is no AT TIME ZONE: use CONVERT_TZ(text, from, to), or a TIMESTAMP_LTZ and table.local-time-zone.",
+    "DATETIME": "Write TIMESTAMP(3).",
+    "STRING_AGG": "Write LISTAGG(text, separator).",
+    "GROUP_CONCAT": "Write LISTAGG(text, separator).",
     "MINUS": "Write EXCEPT.",
     "GRANT": "There are no rights to grant.",
     "REVOKE": "There are no rights to take back.",
@@ -157,14 +161,15 @@ def _unreadable(token: Token) -> str | None:
 def _misspelt(expected: Sequence[str], previous: Token | None, token: Token) -> str | None:
     """Advice about a keyword with a wrong letter, which is a name: the next token, or the one before it."""
     keywords = [kind for kind in expected if kind.isupper()]
-    if token.kind == NAME and (close := _closest(token.text, keywords)):
+    if token.kind == NAME and (close := closest(token.text, keywords)):
         return f"Did you mean {_WORDS.get(close, close)}?"
-    if previous is not None and previous.kind == NAME and (close := _closest(previous.text, keywords)):
+    if previous is not None and previous.kind == NAME and (close := closest(previous.text, keywords)):
         return f"Did you mean {close} instead of {previous.text}?"
     return None
 
 
-def _closest(text: str, words: Sequence[str]) -> str | None:
+def closest(text: str, words: Sequence[str]) -> str | None:
+    """The keyword that is most like a text, and is not the text itself."""
     upper = text.upper()
     close = difflib.get_close_matches(upper, [word for word in words if word != upper], 1, _LIKENESS)
     return close[0] if close else None
@@ -177,13 +182,15 @@ def _advice(expected: Sequence[str], previous: Token | None, token: Token, follo
         return f"Remove the comma before {'the end' if token.kind == END else token.text}."
     if previous is not None and previous.text.upper() == "TOP":
         return "Write LIMIT behind the query."
+    if token.kind == NAME and STRING in expected and NAME not in expected:
+        return f"Write it in single quotes: '{token.text}'."
     pair = _PAIRS.get((before, token.kind)) or _PAIRS.get((token.kind, following.kind))
     return pair or _ADVICE.get(token.kind) or _about_name(expected, token)
 
 
 def _about_name(expected: Sequence[str], token: Token) -> str | None:
     """Advice about a reserved word where a name may stand."""
-    if token.kind in _CLAUSES or token.kind not in RESERVED or not ({NAME, AN_EXPRESSION} & {*expected}):
+    if token.kind in _CLAUSES or token.kind not in RESERVED or not ({NAME, AN_EXPRESSION, "AS"} & {*expected}):
         return None
     return f"{token.kind} is a reserved word; as a name it is written in backticks: `{token.text}`."
 

@@ -151,7 +151,7 @@ def _one(parser: StatementParser) -> Statement:
         pass
     if not parser.at(END):
         if parser.source.text[found.end : parser.start].strip().endswith(";"):
-            parser.refuse("only one statement is expected", "Use parse_script, or run the statements one by one.")
+            parser.refuse("only one statement is expected", "Run the statements one by one.")
         parser.fail(END)
     return found
 

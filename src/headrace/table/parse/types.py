@@ -5,7 +5,8 @@ from dataclasses import replace
 from typing import Final, NoReturn
 
 from headrace.table.parse.cursor import TokenCursor
-from headrace.table.parse.diagnosis import A_TYPE, A_UNIT
+from headrace.table.parse.diagnosis import A_TYPE, A_UNIT, A_UNIT_OF_INTERVALS
+from headrace.table.parse.dialects import type_advice
 from headrace.table.parse.tokens import INTEGER, STRING
 from headrace.table.parse.tree.types import (
     AtomicTypeSpec,
@@ -141,7 +142,11 @@ class TypeParser(TokenCursor):
             return form(self, start)
         if not self.at_name():
             self.fail(A_TYPE)
-        return NamedTypeSpec(None, self.path(), start=start, end=self.end)
+        token = self.token
+        path = self.path()
+        if self.at("("):
+            self.refuse(f"unknown type '{path}'", type_advice(str(path)), token)
+        return NamedTypeSpec(None, path, start=start, end=self.end)
 
     def _atomic(self, start: int) -> TypeSpec:
         word, numbers = _ATOMIC[self.advance().kind]
@@ -150,6 +155,8 @@ class TypeParser(TokenCursor):
         if word in _VARYING and self.accept("VARYING"):
             word = _VARYING[word]
         size = scale = None
+        if not numbers and self.at("("):
+            self.refuse(f"{word.value} has no length or precision", f"Write {word.value}.")
         if numbers and self.accept("("):
             size = self.integer()
             if numbers == _SIZE_AND_SCALE and self.accept(","):
@@ -251,7 +258,7 @@ class TypeParser(TokenCursor):
         """``DAY(3)``, and ``TO SECOND(6)`` behind it where two units are allowed."""
         start = self.start
         if not self.at_any(INTERVAL_UNITS):
-            self.fail(A_UNIT, *INTERVAL_UNITS)
+            self.fail(A_UNIT_OF_INTERVALS, *INTERVAL_UNITS)
         first = INTERVAL_UNITS[self.advance().kind]
         precision = fraction = last = None
         if self.accept("("):

@@ -74,9 +74,10 @@ class ChangelogInference:
         found = self.modify(child)
         if refused := found & ~takes:
             words = {Modify.UPDATE: "update", Modify.DELETE: "delete", Modify.ALL: "update and delete"}[refused]
+            advice = ": write to a table that takes them, as of upsert-kafka" if hasattr(node, "called") else ""
             raise PlanningError(
                 f"{self._called(node)} doesn't support consuming {words} changes which is produced by node "
-                f"{self._describe(self._maker(child, refused))}"
+                f"{self._describe(self._maker(child, refused))}{advice}"
             )
         return found
 

@@ -69,6 +69,15 @@ def conversion_rule(kind: type[Relation]) -> Callable[[Rule], Rule]:
     return register
 
 
+_STREAMS: Final = "make streams of the tables (StreamTableEnvironment.to_data_stream), and join() or enrich() those"
+
+_MISSING: Final[dict[type[Relation], str]] = {
+    logical.Join: f"joins in SQL cannot be executed yet: {_STREAMS}",
+    logical.Snapshot: f"FOR SYSTEM_TIME AS OF cannot be executed yet: {_STREAMS}",
+    logical.Match: "MATCH_RECOGNIZE cannot be executed yet: look for patterns by a KeyedProcessFunction of a stream",
+}
+
+
 def converted(relation: Relation, context: ConversionContext) -> PhysicalNode:
     """The physical tree of a relation.
 
@@ -77,7 +86,7 @@ def converted(relation: Relation, context: ConversionContext) -> PhysicalNode:
     """
     rule = RULES.get(type(relation))
     if rule is None:
-        raise PlanningError(f"{type(relation).__name__} cannot be executed yet")
+        raise PlanningError(_MISSING.get(type(relation), f"{type(relation).__name__} cannot be executed yet"))
     return rule(relation, context)
 
 
@@ -178,7 +187,7 @@ def _filter(relation: logical.Filter, context: ConversionContext) -> PhysicalNod
 def _refuse_subqueries(scalars: Sequence[Scalar]) -> None:
     for node in (node for each in scalars for node in each.walk()):
         if isinstance(node, Subquery):
-            raise PlanningError(f"a subquery in an expression ({node.kind.name}) cannot be executed yet: write a join")
+            raise PlanningError(f"a subquery in an expression ({node.kind.name}) cannot be executed yet: {_STREAMS}")
 
 
 @conversion_rule(logical.SetOperation)

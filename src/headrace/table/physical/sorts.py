@@ -146,7 +146,9 @@ def _sort(sort: logical.Sort, context: ConversionContext) -> PhysicalNode:
 def _by_time(source: PhysicalNode, sort: logical.Sort) -> PhysicalNode:
     first = sort.keys[0]
     if source.schema[first.index].time is None:
-        raise PlanningError("Sort on a non-time-attribute field is not supported: add a LIMIT")
+        raise PlanningError(
+            "Sort on a non-time-attribute field is not supported: add a LIMIT, order by row time, or use batch mode"
+        )
     if first.descending:
         raise PlanningError("Primary sort order of a streaming table must be ascending on time")
     if sort.offset:
