@@ -95,8 +95,7 @@ class Scope:
 
     def column(self, index: int) -> InputRef:
         """A reference to a column of the row."""
-        column = self.row[index]
-        return InputRef(index, type=column.type, time=column.time)
+        return InputRef.of(self.row, index)
 
     def source_of(self, index: int) -> Source:
         """The source that a column of the row is of."""

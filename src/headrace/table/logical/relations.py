@@ -61,8 +61,7 @@ class Relation(LogicalNode):
 
     def column(self, index: int) -> InputRef:
         """A reference to one of its columns."""
-        column = self.schema[index]
-        return InputRef(index, type=column.type, time=column.time)
+        return InputRef.of(self.schema, index)
 
 
 # --- what reads no relation ------------------------------------------------------------------------------------------

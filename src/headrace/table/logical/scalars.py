@@ -1,13 +1,13 @@
 """Scalars: what has a value for a row. Every node knows its type, and whether it is a time attribute."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot
 from headrace.table.logical.node import LogicalNode, Part, transform, walk
-from headrace.table.logical.schema import Field, TimeAttribute, type_text
+from headrace.table.logical.schema import Field, Schema, TimeAttribute, type_text
 
 if TYPE_CHECKING:
     from headrace.table.logical.relations import Relation
@@ -56,6 +56,17 @@ class InputRef(Scalar):
     """A column of the input, by its index; a join's columns are those of its left input and then of its right one."""
 
     index: int
+
+    @staticmethod
+    def of(schema: Schema, index: int) -> "InputRef":
+        """A reference to a column of a schema."""
+        column = schema[index]
+        return InputRef(index, type=column.type, time=column.time)
+
+    @staticmethod
+    def all_of(schema: Schema) -> "tuple[InputRef, ...]":
+        """References to all columns of a schema."""
+        return tuple(InputRef.of(schema, index) for index in range(len(schema)))
 
 
 @dataclass(frozen=True)
@@ -188,6 +199,10 @@ class SortKey(Part):
     descending: bool = False
     nulls_first: bool = True
 
+    def moved(self, places: Mapping[int, int]) -> "SortKey":
+        """The same order where columns are elsewhere: by index before, the index now."""
+        return replace(self, index=places[self.index])
+
 
 class FrameBoundKind(Enum):
     """An end of a frame."""
@@ -265,10 +280,37 @@ class AggregateCall(Part):
     options: Options = ()
     name: str | None = None
 
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """The columns that it reads, with repetitions."""
+        chosen = () if self.filter is None else (self.filter,)
+        return (*self.operands, *chosen, *(key.index for key in self.order_by))
+
+    def moved(self, places: Mapping[int, int]) -> "AggregateCall":
+        """The same call where columns are elsewhere: by index before, the index now."""
+        return replace(
+            self,
+            operands=tuple(places[index] for index in self.operands),
+            filter=None if self.filter is None else places[self.filter],
+            order_by=tuple(key.moved(places) for key in self.order_by),
+        )
+
 
 def input_refs(scalar: Scalar) -> Iterator[int]:
     """The indices of the columns that a scalar reads, with repetitions."""
     return (node.index for node in scalar.walk() if isinstance(node, InputRef))
+
+
+def substituted(scalar: Scalar, columns: Sequence[Scalar]) -> Scalar:
+    """A scalar over what others compute, as one over what these are computed of."""
+    return scalar.transform(lambda node: columns[node.index] if isinstance(node, InputRef) else node)
+
+
+def moved(scalar: Scalar, places: Mapping[int, int]) -> Scalar:
+    """The same scalar where columns are elsewhere: by index before, the index now."""
+    return scalar.transform(
+        lambda node: replace(node, index=places[node.index]) if isinstance(node, InputRef) else node
+    )
 
 
 def conjuncts(condition: Scalar) -> list[Scalar]:

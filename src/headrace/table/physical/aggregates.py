@@ -54,9 +54,8 @@ class GroupAggregate(PhysicalNode):
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
         given = self.input.schema
-        names = self.schema.names[len(self.group) :]
         spec = GroupAggregateSpec(
-            tuple(operation(call, name, self.input) for call, name in zip(self.calls, names, strict=True)),
+            operations(self.calls, self.schema.names[len(self.group) :], self.input),
             update_before=self.mode.takes_update_before,
             retracts=not self.input.mode.is_insert_only,
             ttl=builder.state_ttl,
@@ -84,6 +83,13 @@ def mini_batch(builder: GraphBuilder, group: tuple[int, ...]) -> MiniBatch | Non
     return MiniBatch(size, phases != "ONE_PHASE", group)
 
 
+def operations(
+    calls: Sequence[AggregateCall], names: Sequence[str], given: PhysicalNode
+) -> tuple[AggregateOperation, ...]:
+    """Calls as the operators take them, over the columns of a node, with the names of their results."""
+    return tuple(operation(call, name, given) for call, name in zip(calls, names, strict=True))
+
+
 def operation(call: AggregateCall, name: str, given: PhysicalNode) -> AggregateOperation:
     """A call as the operators take it, over the columns of a node."""
     known = ((place, constant_of(given, index)) for place, index in enumerate(call.operands))
@@ -106,8 +112,14 @@ def aggregate_texts(node: GroupAggregate, *, retracts: bool) -> list[str]:
         given[index] if given[index] == name else f"{given[index]} AS {name}"
         for index, name in zip(node.group, names, strict=False)
     ]
-    calls = zip(node.calls, names[len(node.group) :], strict=True)
-    return keys + [f"{call_text(call, given, retracts=retracts)} AS {name}" for call, name in calls]
+    return keys + call_texts(node.calls, names[len(node.group) :], given, retracts=retracts)
+
+
+def call_texts(
+    calls: Sequence[AggregateCall], names: Sequence[str], given: Sequence[str], *, retracts: bool
+) -> list[str]:
+    """Calls with the names of their results, as plans show them."""
+    return [f"{call_text(call, given, retracts=retracts)} AS {name}" for call, name in zip(calls, names, strict=True)]
 
 
 def call_text(call: AggregateCall, names: Sequence[str], *, retracts: bool) -> str:

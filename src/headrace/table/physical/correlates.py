@@ -12,7 +12,7 @@ from headrace.graph.row_specs import ReplicateRowsSpec, UnnestSpec
 from headrace.operators.unnest import CollectionKind
 from headrace.table.logical import relations as logical
 from headrace.table.logical.relations import Relation
-from headrace.table.logical.scalars import BOOLEAN, CorrelatedRef, InputRef, Literal, Scalar
+from headrace.table.logical.scalars import BOOLEAN, CorrelatedRef, InputRef, Literal, Scalar, input_refs, moved
 from headrace.table.logical.schema import Field, Schema
 from headrace.table.physical.basic import ValuesScan
 from headrace.table.physical.calcs import filtered, projected
@@ -96,22 +96,17 @@ def _joined(left: PhysicalNode, right: Relation, correlate: logical.Correlate) -
         return Correlate(left, collection, right.columns, right.with_ordinality, keeps_empty)
     if isinstance(right, logical.Project):
         below = _joined(left, right.input, correlate)
-        columns = [_column(below, index) for index in range(width)]
-        made = [_moved(each, width, correlate.correlation) for each in right.expressions]
+        columns = InputRef.all_of(below.schema)[:width]
+        made = [_of_both(each, width, correlate.correlation) for each in right.expressions]
         return projected(below, [*columns, *made], [*left.schema.names, *right.names])
     if isinstance(right, logical.Filter):
         below = _joined(left, right.input, correlate)
-        condition = _moved(right.condition, width, correlate.correlation)
+        condition = _of_both(right.condition, width, correlate.correlation)
         if not keeps_empty:
             return filtered(below, condition)
         if isinstance(below, Correlate) and below.condition is None:
             return replace(below, condition=condition)
     raise PlanningError(f"a lateral join with {type(right).__name__} cannot be executed yet")
-
-
-def _column(node: PhysicalNode, index: int) -> InputRef:
-    field = node.schema[index]
-    return InputRef(index, type=field.type, time=field.time)
 
 
 def _of_row(scalar: Scalar, correlation: str) -> Scalar:
@@ -125,12 +120,9 @@ def _of_row(scalar: Scalar, correlation: str) -> Scalar:
     return scalar.transform(column)
 
 
-def _moved(scalar: Scalar, width: int, correlation: str) -> Scalar:
+def _of_both(scalar: Scalar, width: int, correlation: str) -> Scalar:
     """A scalar over the columns of the right relation, as one over those of both."""
-    shifted = scalar.transform(
-        lambda node: replace(node, index=node.index + width) if isinstance(node, InputRef) else node
-    )
-    return _of_row(shifted, correlation)
+    return _of_row(moved(scalar, {index: index + width for index in input_refs(scalar)}), correlation)
 
 
 @conversion_rule(logical.Unnest)
@@ -140,8 +132,7 @@ def _unnest(unnest: logical.Unnest, _: ConversionContext) -> PhysicalNode:
         raise PlanningError("UNNEST of several collections cannot be executed yet")
     row = ValuesScan(((Literal(True, type=BOOLEAN),),), Schema((Field("$one", BOOLEAN),)))
     node = Correlate(row, unnest.operands[0], unnest.columns, unnest.with_ordinality)
-    columns = [_column(node, index) for index in range(1, len(node.schema))]
-    return projected(node, columns, unnest.columns.names)
+    return projected(node, InputRef.all_of(node.schema)[1:], unnest.columns.names)
 
 
 @dataclass(frozen=True)
@@ -172,6 +163,4 @@ class Replicate(PhysicalNode):
 @conversion_rule(ReplicateRows)
 def _replicate(relation: ReplicateRows, context: ConversionContext) -> PhysicalNode:
     node = Replicate(converted(relation.input, context))
-    width = len(relation.schema)
-    columns = [_column(node, index) for index in range(width + 1, 2 * width + 1)]
-    return projected(node, columns, relation.schema.names)
+    return projected(node, InputRef.all_of(node.schema)[len(relation.schema) + 1 :], relation.schema.names)

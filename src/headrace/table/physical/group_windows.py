@@ -12,7 +12,7 @@ from headrace.graph.table_window_specs import TableWindowSpec
 from headrace.table.logical.relations import WindowKind
 from headrace.table.logical.scalars import AggregateCall, Call, InputRef, Scalar
 from headrace.table.logical.schema import Field, Schema, TimeAttribute
-from headrace.table.physical.aggregates import GroupAggregate, call_text, operation
+from headrace.table.physical.aggregates import GroupAggregate, call_texts, operations
 from headrace.table.physical.basic import Calc, Exchange
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, with_before
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
@@ -70,8 +70,7 @@ class GroupWindowAggregate(PhysicalNode):
         shown = ", ".join(["'w$", names[self.time_column], *map(str, sizes)])
         yield "window", f"{_NAMES[self.window.kind]}({shown})"
         yield "properties", names_text(_PARTS)
-        calls = zip(self.calls, self.names[len(self.group) :], strict=True)
-        selected = [f"{call_text(call, names, retracts=False)} AS {name}" for call, name in calls]
+        selected = call_texts(self.calls, self.names[len(self.group) :], names, retracts=False)
         parts = [f"{part}('w$) AS w${part}" for part in ("start", "end", "rowtime", "proctime")]
         yield "select", names_text([*keys, *selected, *parts])
 
@@ -81,10 +80,9 @@ class GroupWindowAggregate(PhysicalNode):
         if self.lateness:
             mode = AccumulationMode.ACCUMULATING_AND_RETRACTING
             definition = replace(definition, allowed_lateness=self.lateness, accumulation_mode=mode)
-        called = names[width : width + len(self.calls)]
         spec = TableWindowSpec(
             definition,
-            tuple(operation(call, name, self.input) for call, name in zip(self.calls, called, strict=True)),
+            operations(self.calls, names[width : width + len(self.calls)], self.input),
             windows=self.window.columnar,
             time_field=None if self.window.is_of_clock else self.time_column,
             time_type=self.columns[2].type,
@@ -137,9 +135,8 @@ def _bounded(
         Exchange(function, group), group, relation.calls, (*names[: len(keys)], *_PARTS[:3], *names[len(keys) :])
     )
     places = [*range(len(keys)), *range(len(keys) + 3, len(group) + len(relation.calls)), *range(len(keys), len(group))]
-    fields = [grouped.schema[place] for place in places]
-    refs = tuple(InputRef(at, type=field.type, time=field.time) for at, field in zip(places, fields, strict=True))
-    return Calc(grouped, refs, tuple(field.name for field in fields))
+    refs = tuple(InputRef.of(grouped.schema, place) for place in places)
+    return Calc(grouped, refs, tuple(grouped.schema.names[place] for place in places))
 
 
 def _lateness(context: ConversionContext) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
 from headrace.common.errors import UnsupportedOperationError
@@ -16,7 +15,7 @@ from headrace.table.physical.conversion import ConversionContext, conversion_rul
 from headrace.table.physical.errors import PlanningError
 from headrace.table.physical.node import PhysicalNode, unique_names
 from headrace.table.physical.translation import record_type
-from headrace.table.physical.windows import window_aggregate
+from headrace.table.physical.window_aggregates import window_aggregate
 
 _BIGINT: Final = bigint().not_null()
 GROUPING_FUNCTIONS: Final = frozenset(("GROUPING", "GROUPING_ID"))
@@ -34,8 +33,9 @@ def with_grouping_sets(aggregate: logical.Aggregate, source: PhysicalNode, make:
     """The plan of an aggregate with grouping sets over its input."""
     group, width = aggregate.group, len(source.schema)
     # What is looked at beside being grouped by stays in a column of its own, which is never null for that.
-    looked_at = {index for call in aggregate.calls for index in (*call.operands, call.filter) if index is not None}
+    looked_at = {index for call in aggregate.calls for index in call.columns}
     kept = {index: width + place for place, index in enumerate(sorted(looked_at.intersection(group)))}
+    places = {index: index for index in range(width)} | kept
     projections = tuple(
         (*(None if index in group and index not in keys else index for index in range(width)), *kept)
         for keys in aggregate.grouping_sets
@@ -51,7 +51,7 @@ def with_grouping_sets(aggregate: logical.Aggregate, source: PhysicalNode, make:
     node = make(
         expand,
         (*group, number),
-        tuple(_moved(call, kept) for call in calls),
+        tuple(call.moved(places) for call in calls),
         (*aggregate.names[: len(group)], "$e", *named),
     )
     return _shown(aggregate, node)
@@ -60,12 +60,6 @@ def with_grouping_sets(aggregate: logical.Aggregate, source: PhysicalNode, make:
 def _number(group: tuple[int, ...], keys: tuple[int, ...]) -> int:
     """The bits of the columns that a grouping set leaves out, the first column's the highest."""
     return sum(1 << (len(group) - 1 - place) for place, index in enumerate(group) if index not in keys)
-
-
-def _moved(call: AggregateCall, places: dict[int, int]) -> AggregateCall:
-    operands = tuple(places.get(index, index) for index in call.operands)
-    chosen = None if call.filter is None else places.get(call.filter, call.filter)
-    return replace(call, operands=operands, filter=chosen)
 
 
 def _shown(aggregate: logical.Aggregate, node: PhysicalNode) -> PhysicalNode:
@@ -81,7 +75,7 @@ def _shown(aggregate: logical.Aggregate, node: PhysicalNode) -> PhysicalNode:
         if call.function in GROUPING_FUNCTIONS:
             expressions.append(_grouping(aggregate, call, number))
         else:
-            expressions.append(InputRef(place, type=columns[place].type, time=columns[place].time))
+            expressions.append(InputRef.of(columns, place))
             place += 1
     return Calc(node, tuple(expressions), unique_names(aggregate.names))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from headrace.table.connectors.changelog_mode import ChangelogMode
 from headrace.table.logical.node import LogicalNode, walk
-from headrace.table.logical.scalars import Scalar
+from headrace.table.logical.scalars import Scalar, SortKey
 from headrace.table.logical.schema import Schema
 from headrace.table.physical.changelog_rules import PASSING, ChangelogRule
 from headrace.table.physical.keys import NO_KEYS, Keys
@@ -95,6 +95,11 @@ class PhysicalNode(LogicalNode):
 def names_text(names: Sequence[str]) -> str:
     """Names with commas between them."""
     return ", ".join(names)
+
+
+def order_text(keys: Sequence[SortKey], schema: Schema) -> str:
+    """What rows are ordered by, as plans show it."""
+    return names_text([f"{schema.names[key.index]} {'DESC' if key.descending else 'ASC'}" for key in keys])
 
 
 def unique_names(names: Sequence[str]) -> tuple[str, ...]:

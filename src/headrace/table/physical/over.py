@@ -32,8 +32,9 @@ from headrace.table.physical.calcs import filtered
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, always, never, with_before
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
 from headrace.table.physical.errors import PlanningError
-from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text, unique_names
+from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text, order_text, unique_names
 from headrace.table.physical.translation import GraphBuilder, by_key
+from headrace.table.rules.conditions import all_of
 from headrace.table.rules.rank import Rank
 
 _WHOLE = frozenset((FrameBoundKind.UNBOUNDED_PRECEDING, FrameBoundKind.UNBOUNDED_FOLLOWING))
@@ -71,8 +72,7 @@ class OverAggregate(PhysicalNode):
         if self.partition_by:
             yield "partitionBy", names_text([names[index] for index in self.partition_by])
         if self.order_by:
-            keys = (f"{names[key.index]} {'DESC' if key.descending else 'ASC'}" for key in self.order_by)
-            yield "orderBy", names_text(list(keys))
+            yield "orderBy", order_text(self.order_by, self.input.schema)
         yield "window", f" {self.frame_text} "
         yield "select", names_text([*names, *self._call_texts(names)])
 
@@ -231,12 +231,10 @@ def bounded_rank(rank: Rank, source: PhysicalNode) -> PhysicalNode:
         field = source.schema[rank.end_column]
         end = Cast(InputRef(rank.end_column, type=field.type), is_implicit=True, type=rank.rank.type)
         conditions.append(_compare("<=", place, end))
-    condition = conditions[0] if len(conditions) == 1 else Call("AND", tuple(conditions), type=BOOLEAN)
-    chosen = filtered(node, condition)
+    condition = all_of(conditions)
     if rank.shows_rank:
-        return chosen
-    columns = tuple(InputRef(i, type=field.type, time=field.time) for i, field in enumerate(source.schema))
-    return Calc(node, columns, source.schema.names, condition)
+        return filtered(node, condition)
+    return Calc(node, InputRef.all_of(source.schema), source.schema.names, condition)
 
 
 def _compare(operator: str, left: Scalar, right: Scalar) -> Scalar:

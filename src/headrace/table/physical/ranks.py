@@ -1,4 +1,4 @@
-"""Top-N and deduplication."""
+"""Top-N and deduplication, of all rows and of those of each window."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import ClassVar
 
 from headrace.common.logical_types import bigint
 from headrace.graph.changelog_specs import DeduplicateSpec, RankSpec
+from headrace.graph.table_window_specs import WindowRankSpec
 from headrace.operators.changelog.rank import RankRange, RankStrategy
 from headrace.table.logical.scalars import InputRef, Literal, Scalar, SortKey
 from headrace.table.logical.schema import Field, Schema, TimeAttribute
 from headrace.table.physical.aggregates import GroupAggregate
 from headrace.table.physical.basic import Calc, Exchange
-from headrace.table.physical.changelog_rules import ChangelogRule, Modify, UpdateKind
+from headrace.table.physical.changelog_rules import ChangelogRule, Modify, UpdateKind, never
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
 from headrace.table.physical.errors import PlanningError
 from headrace.table.physical.keys import Keys, one_key
@@ -24,18 +25,14 @@ from headrace.table.physical.node import (
     ScalarText,
     Terms,
     names_text,
+    order_text,
     unique_names,
     with_unique_names,
 )
 from headrace.table.physical.over import bounded_rank
 from headrace.table.physical.translation import GraphBuilder, by_key, sort_fields
-from headrace.table.physical.windows import window_rank
+from headrace.table.physical.windows import WindowColumns, window_columns
 from headrace.table.rules import rank as rules
-
-
-def order_text(keys: Sequence[SortKey], schema: Schema) -> str:
-    """What rows are ordered by, as plans show it."""
-    return names_text([f"{schema.names[key.index]} {'DESC' if key.descending else 'ASC'}" for key in keys])
 
 
 @dataclass(frozen=True)
@@ -170,6 +167,57 @@ class Deduplicate(PhysicalNode):
         yield "outputInsertOnly", str(not self.rank.keeps_last).lower()
 
 
+@dataclass(frozen=True)
+class WindowRank(PhysicalNode):
+    """The first rows of each window and group in an order, once the window has ended."""
+
+    name: ClassVar[str] = "WindowRank"
+    changelog: ClassVar[ChangelogRule] = ChangelogRule(never, takes=Modify.INSERT)
+    input: PhysicalNode
+    windowing: WindowColumns
+    partition_by: tuple[int, ...]
+    order_by: tuple[SortKey, ...]
+    start: int
+    end: int
+    rank: Field | None
+
+    @cached_property
+    def schema(self) -> Schema:
+        given = self.input.schema
+        if self.rank is None:
+            return given
+        return Schema((*given, self.rank)).renamed(unique_names((*given.names, self.rank.name)))
+
+    @property
+    def is_deduplicate(self) -> bool:
+        """Whether it keeps the first or the last row in event time."""
+        one = (self.start, self.end) == (1, 1) and len(self.order_by) == 1
+        return one and self.input.schema[self.order_by[0].index].time is TimeAttribute.ROWTIME
+
+    def terms(self, text: ScalarText) -> Terms:
+        names, columns = self.input.schema.names, self.windowing
+        assert columns.start is not None
+        assert columns.end is not None
+        yield "window", columns.window.text(f"win_start=[{names[columns.start]}], win_end=[{names[columns.end]}]")
+        yield "rankType", "ROW_NUMBER"
+        yield "rankRange", f"rankStart={self.start}, rankEnd={self.end}"
+        yield "partitionBy", names_text([names[index] for index in self.partition_by])
+        yield "orderBy", order_text(self.order_by, self.input.schema)
+        yield "select", names_text(self.schema.names)
+
+    def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
+        assert self.windowing.end is not None
+        spec = WindowRankSpec(
+            end_field=self.windowing.end,
+            order=sort_fields(self.order_by),
+            ranks=RankRange(self.start, self.end, shows_rank=self.rank is not None),
+            zone=self.windowing.window.zone(builder),
+            last_of_equal=self.is_deduplicate and self.order_by[0].descending,
+            rank_name=self.schema.names[-1],
+        )
+        return builder.add(spec, self.name, by_key(inputs[0], self.input.schema, self.partition_by))
+
+
 @conversion_rule(rules.Rank)
 def _rank(rank: rules.Rank, context: ConversionContext) -> PhysicalNode:
     source = converted(rank.input, context)
@@ -177,7 +225,7 @@ def _rank(rank: rules.Rank, context: ConversionContext) -> PhysicalNode:
         return bounded_rank(rank, source)
     if rank.function != "ROW_NUMBER":
         raise PlanningError(f"{rank.function}() of streams is not supported: ROW_NUMBER() is")
-    windowed = window_rank(source, rank)
+    windowed = _window_rank(source, rank)
     if windowed is not None:
         return windowed
     is_one = (rank.start, rank.end) == (1, 1)
@@ -199,7 +247,7 @@ def _rank(rank: rules.Rank, context: ConversionContext) -> PhysicalNode:
 def _with_constant_rank(node: Rank, rank: Field) -> PhysicalNode:
     """The only rank as a column."""
     schema = node.schema
-    columns: list[Scalar] = [InputRef(i, type=field.type, time=field.time) for i, field in enumerate(schema)]
+    columns: tuple[Scalar, ...] = InputRef.all_of(schema)
     one = Literal(1, type=bigint().not_null())
     return Calc(node, (*columns, one), unique_names((*schema.names, rank.name)))
 
@@ -238,3 +286,15 @@ def _rises(node: GroupAggregate, place: int, *, descending: bool) -> bool:
     if place < len(node.group):
         return False
     return node.calls[place - len(node.group)].function in (("COUNT", "MAX") if descending else ("MIN",))
+
+
+def _window_rank(source: PhysicalNode, rank: rules.Rank) -> PhysicalNode | None:
+    """The plan of a Top-N whose groups are windows, or parts of them; None for one whose groups are not."""
+    columns = window_columns(source)
+    if columns is None or columns.start not in rank.partition_by or columns.end not in rank.partition_by:
+        return None
+    if rank.end is None or rank.function != "ROW_NUMBER":
+        raise PlanningError("the first rows of windows are found by ROW_NUMBER() and a number")
+    keys = tuple(index for index in rank.partition_by if index not in columns.places)
+    shown = rank.rank if rank.shows_rank else None
+    return WindowRank(Exchange(source, keys), columns, keys, rank.order_by, rank.start, rank.end, shown)

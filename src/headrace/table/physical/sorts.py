@@ -16,8 +16,7 @@ from headrace.table.physical.changelog_rules import ChangelogRule, Modify, Updat
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
 from headrace.table.physical.errors import PlanningError
 from headrace.table.physical.keys import Keys
-from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, with_unique_names
-from headrace.table.physical.ranks import order_text
+from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, order_text, with_unique_names
 from headrace.table.physical.translation import GraphBuilder, by_key, sort_fields
 
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from headrace.table.logical import relations as logical
 from headrace.table.logical.relations import Relation
-from headrace.table.logical.scalars import InputRef, OverCall, Scalar, SortKey, Subquery, input_refs
+from headrace.table.logical.scalars import InputRef, OverCall, Scalar, Subquery, input_refs, moved
 from headrace.table.logical.schema import Schema
 from headrace.table.rules.normalize import Normalize
 from headrace.table.rules.rank import Rank
@@ -55,15 +55,6 @@ def projected(relation: Relation, indices: Sequence[int]) -> Relation:
     return logical.Project(relation, tuple(relation.column(index) for index in indices), names)
 
 
-def moved(scalar: Scalar, places: Mapping[int, int]) -> Scalar:
-    """A scalar over columns that are elsewhere now."""
-
-    def move(node: Scalar) -> Scalar:
-        return replace(node, index=places[node.index]) if isinstance(node, InputRef) else node
-
-    return scalar.transform(move)
-
-
 def refs(*scalars: Scalar) -> Needed:
     """The columns that scalars read."""
     return distinct(index for scalar in scalars for index in input_refs(scalar))
@@ -72,10 +63,6 @@ def refs(*scalars: Scalar) -> Needed:
 def distinct(*indices: Iterable[int]) -> Needed:
     """The indices, each once."""
     return tuple(dict.fromkeys(index for each in indices for index in each))
-
-
-def _keys(keys: Sequence[SortKey], places: Mapping[int, int]) -> tuple[SortKey, ...]:
-    return tuple(replace(key, index=places[key.index]) for key in keys)
 
 
 def _all(relation: Relation) -> Pruned:
@@ -157,13 +144,11 @@ class _Pruner:
 
     def _sort(self, sort: logical.Sort, needed: Needed) -> Pruned:
         below = self.prune(sort.input, distinct(needed, (key.index for key in sort.keys)))
-        return Pruned(replace(sort, input=below.relation, keys=_keys(sort.keys, below.places)), below.kept)
+        keys = tuple(key.moved(below.places) for key in sort.keys)
+        return Pruned(replace(sort, input=below.relation, keys=keys), below.kept)
 
     def _aggregate(self, aggregate: logical.Aggregate, _: Needed) -> Pruned:
-        calls = aggregate.calls
-        read = {*aggregate.group, *(index for call in calls for index in call.operands)}
-        read |= {call.filter for call in calls if call.filter is not None}
-        read |= {key.index for call in calls for key in call.order_by}
+        read = {*aggregate.group, *(index for call in aggregate.calls for index in call.columns)}
         below = self.prune(aggregate.input, tuple(sorted(read)))
         places = below.places
         if len(places) == len(aggregate.input.schema):
@@ -173,15 +158,7 @@ class _Pruner:
             input=below.relation,
             group=tuple(places[index] for index in aggregate.group),
             grouping_sets=tuple(tuple(places[index] for index in keys) for keys in aggregate.grouping_sets),
-            calls=tuple(
-                replace(
-                    call,
-                    operands=tuple(places[index] for index in call.operands),
-                    filter=None if call.filter is None else places[call.filter],
-                    order_by=_keys(call.order_by, places),
-                )
-                for call in calls
-            ),
+            calls=tuple(call.moved(places) for call in aggregate.calls),
         )
         return _all(made)
 
@@ -242,7 +219,7 @@ class _Pruner:
             rank,
             input=self.exactly(rank.input, wanted),
             partition_by=tuple(places[index] for index in rank.partition_by),
-            order_by=_keys(rank.order_by, places),
+            order_by=tuple(key.moved(places) for key in rank.order_by),
             end_column=None if rank.end_column is None else places[rank.end_column],
             shows_rank=rank.shows_rank and width in needed,
         )
@@ -258,7 +235,7 @@ class _Pruner:
             over,
             input=self.exactly(over.input, wanted),
             partition_by=tuple(places[index] for index in over.partition_by),
-            order_by=_keys(over.order_by, places),
+            order_by=tuple(key.moved(places) for key in over.order_by),
             calls=tuple(replace(call, operands=tuple(places[i] for i in call.operands)) for call in over.calls),
         )
         return Pruned(made, (*wanted, *range(width, len(over.schema))))

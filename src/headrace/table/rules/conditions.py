@@ -1,10 +1,10 @@
-"""Conditions and what they are computed of."""
+"""Conditions: several as one, and whether they may be computed twice."""
 
 from collections.abc import Sequence
 
 from headrace.table.functions.definitions import Determinism
 from headrace.table.functions.table import FUNCTIONS
-from headrace.table.logical.scalars import BOOLEAN, Call, InputRef, Scalar, conjuncts
+from headrace.table.logical.scalars import BOOLEAN, Call, Scalar, conjuncts
 
 
 def all_of(conditions: Sequence[Scalar]) -> Scalar:
@@ -14,11 +14,6 @@ def all_of(conditions: Sequence[Scalar]) -> Scalar:
         return parts[0]
     nullable = any(part.type.nullable for part in parts)
     return Call("AND", parts, type=BOOLEAN if nullable else BOOLEAN.not_null())
-
-
-def substituted(scalar: Scalar, columns: Sequence[Scalar]) -> Scalar:
-    """A scalar over what others compute, as one over what these are computed of."""
-    return scalar.transform(lambda node: columns[node.index] if isinstance(node, InputRef) else node)
 
 
 def is_deterministic(scalar: Scalar) -> bool:

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from headrace.table.logical import relations as logical
 from headrace.table.logical.relations import Filter, Relation
-from headrace.table.logical.scalars import OverCall, Scalar, Subquery, conjuncts, input_refs
-from headrace.table.rules.conditions import all_of, is_deterministic, substituted
+from headrace.table.logical.scalars import OverCall, Scalar, Subquery, conjuncts, input_refs, substituted
+from headrace.table.rules.conditions import all_of, is_deterministic
 from headrace.table.rules.normalize import Normalize
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot
 from headrace.table.logical.relations import Aggregate, Filter, Project, Relation, Sort, WindowKind
-from headrace.table.logical.scalars import AggregateCall, Call, Cast, InputRef, Literal, Scalar
+from headrace.table.logical.scalars import AggregateCall, Call, Cast, Literal, Scalar
 from headrace.table.logical.schema import Field, Schema, TimeAttribute
 
 _FUNCTIONS: Final = {f"${kind.value}": kind for kind in (WindowKind.TUMBLE, WindowKind.HOP, WindowKind.SESSION)}
@@ -144,8 +144,6 @@ def _with_parts(scalar: Scalar, windows: GroupWindowAggregate) -> Scalar:
         window, _, part = node.function.partition("_")
         if f"${window}" not in _FUNCTIONS or part not in _PARTS:
             return node
-        place = windows.window if part == "START" else width + _PARTS[part] - 1
-        field = windows.schema[place]
-        return InputRef(place, type=field.type, time=field.time)
+        return windows.column(windows.window if part == "START" else width + _PARTS[part] - 1)
 
     return scalar.transform(part_of)

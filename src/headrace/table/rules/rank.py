@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from headrace.table.logical.relations import Filter, OverAggregate, Project, Relation, Sort
-from headrace.table.logical.scalars import Call, InputRef, Literal, Scalar, SortKey, conjuncts
+from headrace.table.logical.relations import Filter, OverAggregate, Project, Relation
+from headrace.table.logical.scalars import Call, Cast, InputRef, Literal, Scalar, SortKey, conjuncts, substituted
 from headrace.table.logical.schema import Field, Schema
-from headrace.table.rules.conditions import all_of, substituted
+from headrace.table.rules.conditions import all_of
 
 RANKS = frozenset(("ROW_NUMBER", "RANK", "DENSE_RANK"))
 
@@ -141,11 +141,4 @@ def _of_number(function: str, number: int) -> _Bound | None:
 
 
 def _without_cast(scalar: Scalar) -> Scalar:
-    from headrace.table.logical.scalars import Cast
-
     return _without_cast(scalar.operand) if isinstance(scalar, Cast) else scalar
-
-
-def sorted_limit(sort: Sort) -> Rank:
-    """``ORDER BY ... LIMIT`` as Top-N of all rows."""
-    raise NotImplementedError(sort)

@@ -1,0 +1,243 @@
+"""Aggregates over windows, which a function before them may have found, or which they find themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar, Final
+
+from headrace.common.logical_types import AtomicType, TypeRoot
+from headrace.graph.table_window_specs import TableWindowSpec
+from headrace.table.logical.relations import WindowKind
+from headrace.table.logical.scalars import AggregateCall, InputRef, Scalar, input_refs, moved
+from headrace.table.logical.schema import Field, Schema, TimeAttribute
+from headrace.table.physical.aggregates import call_texts, operations
+from headrace.table.physical.basic import Calc, Exchange
+from headrace.table.physical.changelog_rules import ChangelogRule, never, with_before
+from headrace.table.physical.errors import PlanningError
+from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text, unique_names
+from headrace.table.physical.translation import GraphBuilder, by_key
+from headrace.table.physical.windows import Window, WindowColumns, WindowTableFunction, window_columns
+from headrace.windowing.intervals import ColumnarWindows, GivenWindows
+
+_CLOCK: Final = AtomicType(TypeRoot.TIMESTAMP, 3, nullable=False)
+
+
+@dataclass(frozen=True)
+class WindowAggregate(PhysicalNode):
+    """Aggregates of the rows of each window and group, once the window has ended.
+
+    Attributes:
+        group: the columns that rows are grouped by beside their window.
+        time_column: the column of times, or of ends of windows.
+        is_attached: whether it is that of ends.
+        shows_time: whether plans show the row time of windows, which is there in any case.
+    """
+
+    name: ClassVar[str] = "WindowAggregate"
+    changelog: ClassVar[ChangelogRule] = ChangelogRule(never, needs=with_before)
+    input: PhysicalNode
+    window: Window
+    group: tuple[int, ...]
+    calls: tuple[AggregateCall, ...]
+    names: tuple[str, ...]
+    time_column: int
+    is_attached: bool
+    columns: tuple[Field, ...]
+    shows_time: bool = True
+
+    @cached_property
+    def schema(self) -> Schema:
+        given = self.input.schema
+        fields = [given[index] for index in self.group] + [Field("", call.type) for call in self.calls]
+        names = unique_names((*self.names, *(field.name for field in self.columns)))
+        return Schema((*fields, *self.columns)).renamed(names)
+
+    @property
+    def windowing(self) -> WindowColumns:
+        """Which columns say the window."""
+        width = len(self.group) + len(self.calls)
+        return WindowColumns(self.window, width, width + 1, width + 2)
+
+    def terms(self, text: ScalarText) -> Terms:
+        names = self.input.schema.names
+        if self.group:
+            yield "groupBy", names_text([names[index] for index in self.group])
+        place = f"{'win_end' if self.is_attached else 'time_col'}=[{names[self.time_column]}]"
+        keys = f", partition keys=[{names_text([names[index] for index in self.group])}]"
+        yield "window", self.window.text(place, keys)
+        shown = call_texts(self.calls, self.names[len(self.group) :], names, retracts=False)
+        parts = (
+            f"{part}('w$) AS {field.name}"
+            for part, field in zip(("start", "end", "rowtime"), self.columns, strict=True)
+            if self.shows_time or part != "rowtime"
+        )
+        yield "select", names_text([*(names[index] for index in self.group), *shown, *parts])
+
+    def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
+        given, width = self.input.schema, len(self.group)
+        names = self.schema.names
+        windows: ColumnarWindows = self.window.columnar
+        if self.is_attached:
+            windows = GivenWindows(self.window.windows)
+        spec = TableWindowSpec(
+            self.window.definition,
+            operations(self.calls, names[width : width + len(self.calls)], self.input),
+            windows=windows,
+            time_field=None if self.window.is_of_clock else self.time_column,
+            time_type=self.columns[2].type,
+            is_end=self.is_attached,
+            zone=self.window.zone(builder),
+            retracts=not self.input.mode.is_insert_only,
+            names=names[-3:],
+        )
+        return builder.add(spec, self.name, by_key(inputs[0], given, self.group))
+
+
+def window_aggregate(
+    source: PhysicalNode, group: tuple[int, ...], calls: tuple[AggregateCall, ...], names: tuple[str, ...]
+) -> PhysicalNode | None:
+    """The plan of an aggregate that groups rows by their window, too; None for one that does not.
+
+    Args:
+        source: the rows.
+        group: the columns that rows are grouped by.
+        calls: the aggregates.
+        names: the names of the columns of the result.
+    """
+    columns = window_columns(source)
+    if columns is None or columns.start not in group or columns.end not in group:
+        return None
+    _check_slide(columns.window)
+    keys = tuple(index for index in group if index not in columns.places)
+    called = (*(source.schema.names[index] for index in keys), *names[len(group) :])
+    function = _function_below(source)
+    if function is not None and not _looks_at_window(source, function, calls):
+        node = _of_times(source, function, keys, calls, called, shows_time=columns.time in group)
+    else:
+        node = _of_ends(source, columns, keys, calls, called)
+    return _in_order(node, source, group, keys, names, columns)
+
+
+def _check_slide(window: Window) -> None:
+    if window.kind is WindowKind.HOP and window.size % window.step_or_size:
+        raise PlanningError(
+            "HOP table function based aggregate requires size must be an integral multiple of slide, but got size "
+            f"{window.size} ms and slide {window.step_or_size} ms"
+        )
+
+
+def _of_times(
+    source: PhysicalNode,
+    function: WindowTableFunction,
+    keys: tuple[int, ...],
+    calls: tuple[AggregateCall, ...],
+    names: tuple[str, ...],
+    *,
+    shows_time: bool,
+) -> WindowAggregate:
+    """The aggregate that finds the windows of rows itself, of the rows before a function has done so."""
+    below, places, time = _without_function(source, function)
+    group = tuple(places[index] for index in keys)
+    moved_calls = tuple(call.moved(places) for call in calls)
+    exchange = Exchange(below, group)
+    return WindowAggregate(
+        exchange, function.window, group, moved_calls, names, time, False, function.columns, shows_time
+    )
+
+
+def _of_ends(
+    source: PhysicalNode,
+    columns: WindowColumns,
+    keys: tuple[int, ...],
+    calls: tuple[AggregateCall, ...],
+    names: tuple[str, ...],
+) -> WindowAggregate:
+    """The aggregate over the windows that columns of rows say."""
+    if columns.window.is_session:
+        raise PlanningError("SESSION windows are aggregated by their keys and their window alone")
+    assert columns.end is not None
+    fields = _fields(source, columns)
+    return WindowAggregate(Exchange(source, keys), columns.window, keys, calls, names, columns.end, True, fields)
+
+
+def _fields(source: PhysicalNode, columns: WindowColumns) -> tuple[Field, ...]:
+    """The columns of the window that an aggregate over windows that are there gives."""
+    time_type = replace(columns.window.time_type, nullable=False)
+    kept = [None if at is None else source.schema[at] for at in (columns.start, columns.end, columns.time)]
+    defaults = (
+        Field("window_start", _CLOCK),
+        Field("window_end", _CLOCK),
+        Field("window_time", time_type, TimeAttribute.ROWTIME),
+    )
+    return tuple(found or default for found, default in zip(kept, defaults, strict=True))
+
+
+def _function_below(node: PhysicalNode) -> WindowTableFunction | None:
+    while isinstance(node, Calc | Exchange):
+        node = node.input
+    return node if isinstance(node, WindowTableFunction) else None
+
+
+def _looks_at_window(source: PhysicalNode, function: WindowTableFunction, calls: Sequence[AggregateCall]) -> bool:
+    """Whether anything but the grouping looks at the columns of the window."""
+    columns = window_columns(source)
+    assert columns is not None
+    if any(index in columns.places for call in calls for index in call.columns):
+        return True
+    while isinstance(source, Calc | Exchange):
+        if isinstance(source, Calc):
+            below = window_columns(source.input)
+            assert below is not None
+            computed = [each for each in source.expressions if not isinstance(each, InputRef)]
+            if source.condition is not None:
+                computed.append(source.condition)
+            if any(index in below.places for each in computed for index in input_refs(each)):
+                return True
+        source = source.input
+    return source is not function
+
+
+def _without_function(source: PhysicalNode, function: WindowTableFunction) -> tuple[PhysicalNode, dict[int, int], int]:
+    """The rows before they had windows, where columns are there now, and where their time is."""
+    if isinstance(source, WindowTableFunction):
+        return function.input, {index: index for index in range(len(function.input.schema))}, function.time_column
+    assert isinstance(source, Calc | Exchange)
+    below, places, time = _without_function(source.input, function)
+    if isinstance(source, Exchange):
+        return below, places, time
+    columns = window_columns(source)
+    assert columns is not None
+    kept = [index for index in range(len(source.expressions)) if index not in columns.places]
+    expressions = [moved(source.expressions[index], places) for index in kept]
+    names = [source.names[index] for index in kept]
+    found = next((at for at, each in enumerate(expressions) if isinstance(each, InputRef) and each.index == time), None)
+    if found is None:
+        found = len(expressions)
+        expressions.append(InputRef.of(below.schema, time))
+        names.append(below.schema[time].name)
+    condition = None if source.condition is None else moved(source.condition, places)
+    calc = Calc(below, tuple(expressions), unique_names(names), condition)
+    return (calc.input if calc.is_identity else calc), {index: at for at, index in enumerate(kept)}, found
+
+
+def _in_order(
+    node: WindowAggregate,
+    source: PhysicalNode,
+    group: tuple[int, ...],
+    keys: tuple[int, ...],
+    names: tuple[str, ...],
+    columns: WindowColumns,
+) -> PhysicalNode:
+    """The columns of the aggregate in their order, of which the node has those of the window behind the others."""
+    there, width = node.windowing, len(keys)
+    places: dict[int | None, int | None] = {index: at for at, index in enumerate(keys)}
+    places |= {columns.start: there.start, columns.end: there.end, columns.time: there.time}
+    expressions: list[Scalar] = []
+    for index in group:
+        at = places[index]
+        assert at is not None
+        expressions.append(replace(InputRef.of(node.schema, at), type=source.schema[index].type))
+    expressions += InputRef.all_of(node.schema)[width : width + len(node.calls)]
+    return Calc(node, tuple(expressions), unique_names(names))
