@@ -229,6 +229,7 @@ def sql(  # noqa: PLR0913, PLR0917 - as above
 ) -> None:
     """Execute statements of SQL: those of a file, or one after the other at a prompt."""
     from headrace.cli.sql.command import run_sql
+    from headrace.table.options import is_of_tables
 
     named = {
         options.PARALLELISM.key: None if parallelism is None else str(parallelism),
@@ -236,7 +237,7 @@ def sql(  # noqa: PLR0913, PLR0917 - as above
         options.RUNTIME.key: runtime,
         options.CHECKPOINT_DIR.key: checkpoint_dir,
     }
-    of_tables = [each for each in define or () if each.startswith(("table.", "sql-client."))]
+    of_tables = [each for each in define or () if is_of_tables(each)]
     others = [each for each in define or () if each not in of_tables]
     settings = job_settings(others, properties_file, named)
     raise typer.Exit(run_sql(file, init, settings, of_tables, progress=progress, full_traceback=traceback))

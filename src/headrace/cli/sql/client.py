@@ -7,10 +7,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from headrace.common.errors import ConfigurationError, InvalidProgramError
-from headrace.table import EnvironmentSettings, ResultKind, TableEnvironment, TableResult
+from headrace.common.config_options import ConfigOption, choice, integer
+from headrace.common.configuration import Configuration
+from headrace.common.errors import InvalidProgramError
+from headrace.common.options import RUNTIME_MODE
+from headrace.table import ResultKind, TableEnvironment, TableResult
 from headrace.table.environment.statements import bound_statements, execute_statement
 from headrace.table.environment.tableau import table_lines
+from headrace.table.options import DML_SYNC
 from headrace.table.parse import parse_script
 from headrace.table.parse.source import SqlSource
 from headrace.table.parse.tree import statements as sql
@@ -18,11 +22,6 @@ from headrace.table.parse.tree.definitions import Statement
 
 if TYPE_CHECKING:
     from headrace.client.job_client import JobClient
-
-MODE_KEY: Final = "sql-client.execution.result-mode"
-MOST_ROWS_KEY: Final = "sql-client.execution.max-table-result.rows"
-SYNC_KEY: Final = "table.dml-sync"
-_MOST_ROWS: Final = 1_000_000
 
 
 class ResultMode(Enum):
@@ -35,6 +34,19 @@ class ResultMode(Enum):
     CHANGELOG = "changelog"
     """The changes as they come, one a line."""
 
+
+RESULT_MODE: Final = ConfigOption(
+    "sql-client.execution.result-mode",
+    choice(*(mode.value for mode in ResultMode)),
+    ResultMode.TABLEAU.value,
+    "How the rows of queries are shown.",
+)
+MOST_ROWS: Final = ConfigOption(
+    "sql-client.execution.max-table-result.rows",
+    integer(1, 2**31 - 1),
+    1_000_000,
+    "How many rows of a result are shown that has ended, at most.",
+)
 
 Write = Callable[[str], None]
 """Shows a line."""
@@ -54,8 +66,8 @@ class SqlClient:
     """
 
     def __init__(self, settings: Mapping[str, str], write: Write) -> None:
-        is_batch = settings.get("execution.runtime-mode", "STREAMING").upper() == "BATCH"
-        self.tables = TableEnvironment.create(EnvironmentSettings(not is_batch))
+        mode = {key: value for key, value in settings.items() if key == RUNTIME_MODE.key}
+        self.tables = TableEnvironment.create(Configuration.from_dict(mode))
         for key, value in settings.items():
             self.tables.get_config().set(key, value)
         self.jobs: list[JobClient] = []
@@ -96,12 +108,11 @@ class SqlClient:
         Raises:
             ConfigurationError: when the setting says nothing that there is.
         """
-        given = self.tables.get_config().get(MODE_KEY, ResultMode.TABLEAU.value)
-        try:
-            return ResultMode(given.lower())
-        except ValueError:
-            known = ", ".join(mode.value for mode in ResultMode)
-            raise ConfigurationError(f"{MODE_KEY} is one of {known}, not {given!r}") from None
+        return ResultMode(self._settings.get(RESULT_MODE))
+
+    @property
+    def _settings(self) -> Configuration:
+        return self.tables.get_config().get_configuration()
 
     def _execute(self, statement: Statement, source: SqlSource) -> None:
         if isinstance(statement, sql.BeginStatementSet):
@@ -148,7 +159,7 @@ class SqlClient:
             self._write_all(result.lines())
 
     def _started(self, job: JobClient) -> None:
-        if self.tables.get_config().get(SYNC_KEY, "false").lower() == "true":
+        if self._settings.get(DML_SYNC):
             job.get_job_execution_result().result()
             self.write("[INFO] Complete execution of the statement.")
         else:
@@ -165,13 +176,10 @@ class SqlClient:
                 case ResultMode.CHANGELOG:
                     self._write_all(_changelog(result.text_rows()))
                 case ResultMode.TABLE:
-                    self._write_all(_table(result, self._most_rows()))
+                    self._write_all(_table(result, self._settings.get(MOST_ROWS)))
         except BaseException:
             result.close()
             raise
-
-    def _most_rows(self) -> int:
-        return int(self.tables.get_config().get(MOST_ROWS_KEY, str(_MOST_ROWS)))
 
     def _write_all(self, lines: Iterable[str]) -> None:
         for line in lines:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from headrace.common.configuration import Configuration
 from headrace.table.catalog.catalog import DEFAULT_CATALOG, DEFAULT_DATABASE
-from headrace.table.environment.table_options import check_key
+from headrace.table.options import LOCAL_TIME_ZONE, check_key
 
 
 @dataclass(frozen=True)
@@ -156,8 +156,8 @@ class TableConfig:
 
     def set_local_timezone(self, timezone_id: str) -> TableConfig:
         """The time zone in which instants are shown and cut into days."""
-        return self.set("table.local-time-zone", timezone_id)
+        return self.set(LOCAL_TIME_ZONE.key, timezone_id)
 
     def get_local_timezone(self) -> str:
         """The time zone of the session."""
-        return self.get("table.local-time-zone", "UTC")
+        return self._configuration.get(LOCAL_TIME_ZONE)

@@ -12,9 +12,9 @@ from headrace.table.ddl import create_table_as, execute_ddl, validate_ddl
 from headrace.table.ddl.result import OK
 from headrace.table.environment.explaining import plan_text
 from headrace.table.environment.static import STRING, done, static_result, text_result
-from headrace.table.environment.table_options import check_key
 from headrace.table.environment.table_result import ResultKind, TableResult
 from headrace.table.logical.relations import Relation
+from headrace.table.options import check_key
 from headrace.table.parse.source import SqlSource
 from headrace.table.parse.tree import statements as sql
 from headrace.table.parse.tree.definitions import CreateTable, Statement

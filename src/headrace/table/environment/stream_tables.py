@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, expect
 from headrace.common.messages import fields_of
+from headrace.common.options import RUNTIME_MODE, RuntimeExecutionMode
 from headrace.datastream.data_stream import DataStream
 from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment
 from headrace.datastream.streams.types import TypeOrigin
@@ -57,8 +58,8 @@ class StreamTableEnvironment(TableEnvironment):
         """
         streams = stream_execution_environment or StreamExecutionEnvironment.get_execution_environment()
         expect(streams, StreamExecutionEnvironment, "StreamTableEnvironment.create")
-        mode = streams.get_configuration().get_string("execution.runtime-mode", "STREAMING").upper()
-        return StreamTableEnvironment(environment_settings or EnvironmentSettings(mode != "BATCH"), streams)
+        is_batch = streams.get_configuration().get(RUNTIME_MODE) is RuntimeExecutionMode.BATCH
+        return StreamTableEnvironment(environment_settings or EnvironmentSettings(not is_batch), streams)
 
     # --- tables of streams -------------------------------------------------------------------------------------------
 

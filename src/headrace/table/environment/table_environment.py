@@ -9,6 +9,7 @@ from typing import Any
 from headrace.client.submission import submit
 from headrace.common.configuration import Configuration
 from headrace.common.errors import InvalidProgramError
+from headrace.common.options import RUNTIME_MODE, RuntimeExecutionMode
 from headrace.datastream.streams.sinks import CloseableIterator, Handover
 from headrace.graph.specs import SinkSpec
 from headrace.graph.stream_graph import StreamGraph
@@ -26,6 +27,7 @@ from headrace.table.environment.static import BIGINT, static_result
 from headrace.table.environment.table import Table
 from headrace.table.environment.table_result import ResultSink, TableResult
 from headrace.table.logical.relations import Relation
+from headrace.table.options import is_of_tables
 from headrace.table.parse import parse_expression, parse_statement
 from headrace.table.parse.source import SqlSource
 from headrace.table.parse.tree.statements import QueryStatement
@@ -65,7 +67,7 @@ class TableEnvironment:
         if environment_settings is None:
             return TableEnvironment(EnvironmentSettings())
         if isinstance(environment_settings, Configuration):
-            is_streaming = environment_settings.get_string("execution.runtime-mode", "STREAMING").upper() != "BATCH"
+            is_streaming = environment_settings.get(RUNTIME_MODE) is not RuntimeExecutionMode.BATCH
             return TableEnvironment(EnvironmentSettings(is_streaming, environment_settings))
         return TableEnvironment(environment_settings)
 
@@ -328,10 +330,6 @@ class TableEnvironment:
     def _job_configuration(self) -> Configuration:
         """The settings of jobs: those of the session that are not about tables alone."""
         settings = self.session_settings()
-        found = Configuration.from_dict({key: value for key, value in settings.items() if not _is_of_tables(key)})
-        found.set_string("execution.runtime-mode", "BATCH" if self.is_batch else "STREAMING")
+        found = Configuration.from_dict({key: value for key, value in settings.items() if not is_of_tables(key)})
+        found.set_string(RUNTIME_MODE.key, "BATCH" if self.is_batch else "STREAMING")
         return found
-
-
-def _is_of_tables(key: str) -> bool:
-    return key.startswith(("table.", "sql-client."))

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
-from headrace.common.config_options import boolean
 from headrace.graph.window_specs import GroupAggregateSpec
 from headrace.operators.aggregates.calls import AggregateCall as AggregateOperation
 from headrace.operators.mini_batch import MiniBatch
 from headrace.table.logical.scalars import AggregateCall, Call, Cast, Literal, Scalar
 from headrace.table.logical.schema import Field, Schema
+from headrace.table.options import AGG_PHASES, MINI_BATCH, MINI_BATCH_SIZE
 from headrace.table.physical.basic import Calc, Exchange
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, with_before
 from headrace.table.physical.errors import PlanningError
@@ -74,13 +74,12 @@ def mini_batch(builder: GraphBuilder, group: tuple[int, ...]) -> MiniBatch | Non
         PlanningError: when nothing says how many are put together.
     """
     settings = builder.settings
-    if builder.is_batch or not boolean(settings.get_string("table.exec.mini-batch.enabled", "false")):
+    if builder.is_batch or not settings.get(MINI_BATCH):
         return None
-    size = int(settings.get_string("table.exec.mini-batch.size", "-1"))
+    size = settings.get(MINI_BATCH_SIZE)
     if size <= 0:
-        raise PlanningError("table.exec.mini-batch.enabled needs table.exec.mini-batch.size: set it to 5000, say")
-    phases = settings.get_string("table.optimizer.agg-phase-strategy", "AUTO").upper()
-    return MiniBatch(size, phases != "ONE_PHASE", group)
+        raise PlanningError(f"{MINI_BATCH.key} needs {MINI_BATCH_SIZE.key}: set it to 5000, say")
+    return MiniBatch(size, settings.get(AGG_PHASES) != "ONE_PHASE", group)
 
 
 def operations(

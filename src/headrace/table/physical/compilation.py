@@ -11,6 +11,7 @@ from headrace.expressions.evaluation import Bound
 from headrace.table.evaluation import ExpressionCompiler
 from headrace.table.logical.scalars import Scalar
 from headrace.table.logical.schema import Schema
+from headrace.table.options import LOCAL_TIME_ZONE
 from headrace.table.physical.errors import PlanningError
 from headrace.table.physical.scalar_text import infix_text
 
@@ -29,8 +30,7 @@ def compiled_all(scalars: Sequence[Scalar], schema: Schema, settings: Configurat
     Raises:
         PlanningError: when there is nothing that computes one.
     """
-    zone = settings.get_string("table.local-time-zone", "UTC")
-    compiler = ExpressionCompiler(lambda scalar: infix_text(scalar, schema.names), zone)
+    compiler = ExpressionCompiler(lambda scalar: infix_text(scalar, schema.names), settings.get(LOCAL_TIME_ZONE))
     try:
         return [compiler.compile(scalar) for scalar in scalars]
     except InvalidProgramError as error:

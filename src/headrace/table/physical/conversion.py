@@ -16,6 +16,7 @@ from headrace.table.logical import relations as logical
 from headrace.table.logical.relations import Relation
 from headrace.table.logical.scalars import Scalar, Subquery
 from headrace.table.logical.schema import Schema
+from headrace.table.options import LOCAL_TIME_ZONE
 from headrace.table.physical.basic import TableSourceScan, Union, ValuesScan, WatermarkAssigner
 from headrace.table.physical.calcs import filtered, projected
 from headrace.table.physical.changelog_rules import Modify, modify_kinds
@@ -41,7 +42,7 @@ class ConversionContext:
     @property
     def time_zone(self) -> str:
         """The time zone of the session."""
-        return self.settings.get_string("table.local-time-zone", "UTC")
+        return self.settings.get(LOCAL_TIME_ZONE)
 
     def does(self, node: PhysicalNode) -> Modify:
         """What the rows of a node do beside coming: nothing in batch mode."""

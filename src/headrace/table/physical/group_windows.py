@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Final
 
-from headrace.common.config_options import boolean, duration
 from headrace.graph.table_window_specs import TableWindowSpec
 from headrace.table.logical.relations import WindowKind
 from headrace.table.logical.scalars import AggregateCall, Call, InputRef, Scalar
 from headrace.table.logical.schema import Field, Schema, TimeAttribute
+from headrace.table.options import ALLOW_LATENESS, EARLY_FIRE, LATE_FIRE
 from headrace.table.physical.aggregates import GroupAggregate, call_texts, operations
 from headrace.table.physical.basic import Calc, Exchange
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, with_before
@@ -141,11 +141,9 @@ def _bounded(
 
 def _lateness(context: ConversionContext) -> int:
     settings = context.settings
-    if boolean(settings.get_string("table.exec.emit.early-fire.enabled", "false")):
-        raise PlanningError("table.exec.emit.early-fire.enabled: windows cannot show results before they end yet")
-    is_late = boolean(settings.get_string("table.exec.emit.late-fire.enabled", "false"))
-    lateness = settings.get_string("table.exec.emit.allow-lateness", "0 ms")
-    return duration(lateness) if is_late and not context.is_batch else 0
+    if settings.get(EARLY_FIRE):
+        raise PlanningError(f"{EARLY_FIRE.key}: windows cannot show results before they end yet")
+    return settings.get(ALLOW_LATENESS) if settings.get(LATE_FIRE) and not context.is_batch else 0
 
 
 def _with_parts(relation: rules.GroupWindowAggregate, node: PhysicalNode, keys: int) -> PhysicalNode:

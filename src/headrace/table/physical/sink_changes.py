@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from headrace.common.configuration import Configuration
 from headrace.table.logical.relations import Relation, Scan, WatermarkAssigner
+from headrace.table.options import REQUIRE_ON_CONFLICT, UPSERT_MATERIALIZE
 from headrace.table.physical.changelog import ChangelogInference
 from headrace.table.physical.changelog_rules import Modify, UpdateKind, mode_of, modify_of
 from headrace.table.physical.errors import PlanningError, SinkConflictError
@@ -61,13 +62,13 @@ def _materializes(root: Sink, given: Modify, settings: Configuration, query: Rel
         PlanningError: when they would have to be in a way that is not there.
         SinkConflictError: when it is not said what becomes of them.
     """
-    wanted = settings.get_string("table.exec.sink.upsert-materialize", "AUTO").upper()
+    wanted = settings.get(UPSERT_MATERIALIZE)
     if wanted == "NONE":
         return False
     key, conflict = set(root.target.primary_key), root.target.on_conflict
     if any(each <= key for each in root.input.upsert_keys):
         return wanted == "FORCE"
-    if conflict is None and settings.get_boolean("table.exec.sink.require-on-conflict", True):
+    if conflict is None and settings.get(REQUIRE_ON_CONFLICT):
         names = [root.target.columns.names[index] for index in root.target.primary_key]
         raise SinkConflictError(
             f"the rows of the query have another upsert key than {root.called}, whose primary key is "

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
-from headrace.common.configuration import Configuration
-from headrace.common.errors import ConfigurationError
 from headrace.common.logical_types import MAX_LENGTH, AtomicType, TypeRoot
 from headrace.common.typeinfo import TypeInformation
 from headrace.graph.changelog_specs import UpsertMaterializeSpec
@@ -18,6 +16,7 @@ from headrace.table.connectors.changelog_mode import ChangelogMode
 from headrace.table.connectors.table_sink import TableSink
 from headrace.table.logical.relations import Sink as LogicalSink
 from headrace.table.logical.schema import Schema
+from headrace.table.options import NOT_NULL_ENFORCER, TYPE_LENGTH_ENFORCER
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text
 from headrace.table.physical.translation import GraphBuilder, by_key, column, record_type
 
@@ -89,20 +88,13 @@ def _same_names(builder: GraphBuilder, edges: Edges, wanted: TypeInformation) ->
 def with_constraints(builder: GraphBuilder, edges: Edges, columns: Schema) -> Edges:
     """The edges of rows that meet what columns demand."""
     required = tuple(index for index, kind in enumerate(columns.types) if not kind.nullable)
-    of_nulls = _enforcement(builder.settings, "table.exec.sink.not-null-enforcer", ("ERROR", "DROP"))
-    of_lengths = _enforcement(builder.settings, "table.exec.sink.type-length-enforcer", ("IGNORE", "TRIM_PAD", "ERROR"))
-    limits = () if of_lengths is None else tuple(_limits(columns))
+    of_nulls, of_lengths = builder.settings.get(NOT_NULL_ENFORCER), builder.settings.get(TYPE_LENGTH_ENFORCER)
+    limits = () if of_lengths == "IGNORE" else tuple(_limits(columns))
     if not required and not limits:
         return edges
-    spec = ConstraintsSpec(required, of_nulls or Enforcement.ERROR, limits, of_lengths or Enforcement.TRIM_PAD)
+    lengths = Enforcement(of_lengths) if limits else Enforcement.TRIM_PAD
+    spec = ConstraintsSpec(required, Enforcement(of_nulls), limits, lengths)
     return builder.add(spec, "ConstraintEnforcer", edges)
-
-
-def _enforcement(settings: Configuration, key: str, known: Sequence[str]) -> Enforcement | None:
-    value = settings.get_string(key, known[0]).upper()
-    if value not in known:
-        raise ConfigurationError(f"{key} is {' or '.join(known)}, and not {value!r}")
-    return None if value == "IGNORE" else Enforcement(value)
 
 
 _FIXED: Final = (TypeRoot.CHAR, TypeRoot.BINARY)

@@ -8,7 +8,6 @@ from functools import cache
 
 import pyarrow as pa
 
-from headrace.common.config_options import duration
 from headrace.common.configuration import Configuration
 from headrace.common.logical_types import RowType
 from headrace.common.typeinfo import TypeInformation, Types
@@ -21,6 +20,7 @@ from headrace.operators.changelog.order import SortField
 from headrace.state.keys import KeyCodec
 from headrace.table.logical.scalars import SortKey
 from headrace.table.logical.schema import Schema
+from headrace.table.options import STATE_TTL
 from headrace.table.physical.node import Edges, PhysicalNode, with_unique_names
 
 
@@ -44,7 +44,7 @@ class GraphBuilder:
     @property
     def state_ttl(self) -> int:
         """For how many milliseconds operators remember what is not used (``table.exec.state.ttl``); 0 for ever."""
-        return 0 if self.is_batch else duration(self.settings.get_string("table.exec.state.ttl", "0 ms"))
+        return 0 if self.is_batch else self.settings.get(STATE_TTL)
 
     def translate(self, node: PhysicalNode) -> Edges:
         """What a node has become, with all that it reads from."""

@@ -20,6 +20,7 @@ from headrace.table.logical import relations as logical
 from headrace.table.logical.relations import WindowKind
 from headrace.table.logical.scalars import InputRef
 from headrace.table.logical.schema import Field, Schema, TimeAttribute
+from headrace.table.options import LOCAL_TIME_ZONE
 from headrace.table.physical.basic import Calc, Exchange, Expand
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
 from headrace.table.physical.errors import PlanningError
@@ -94,7 +95,7 @@ class Window:
     def zone(self, builder: GraphBuilder) -> str | None:
         """The time zone by whose clock they begin; None where the times are those of the clock."""
         is_local = isinstance(self.time_type, AtomicType) and self.time_type.root is TypeRoot.TIMESTAMP_LTZ
-        return builder.settings.get_string("table.local-time-zone", "UTC") if is_local else None
+        return builder.settings.get(LOCAL_TIME_ZONE) if is_local else None
 
     def text(self, place: str, keys: str = "") -> str:
         """The windows as plans show them; ``place`` says where the window, or the time, of a row is found."""

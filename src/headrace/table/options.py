@@ -1,30 +1,78 @@
-"""The keys of Flink's settings for tables: which there are, and which of them have an effect."""
+"""Flink's settings for tables: those that have an effect, and the keys of the others."""
 
 from __future__ import annotations
 
 import difflib
-from typing import Final
+from typing import Any, Final
 
 from headrace.common.call_site import warn_caller
+from headrace.common.config_options import ConfigOption, boolean, choice, duration, integer
 from headrace.common.errors import ConfigurationError
 
+LOCAL_TIME_ZONE: Final = ConfigOption("table.local-time-zone", str, "UTC", "The zone in which instants are shown.")
+DML_SYNC: Final = ConfigOption("table.dml-sync", boolean, False, "Whether INSERT waits for the end of its job.")
+STATE_TTL: Final = ConfigOption("table.exec.state.ttl", duration, 0, "How long operators remember what is not used.")
+MINI_BATCH: Final = ConfigOption(
+    "table.exec.mini-batch.enabled", boolean, False, "Whether the rows of a group make one change."
+)
+MINI_BATCH_SIZE: Final = ConfigOption(
+    "table.exec.mini-batch.size", integer(-1, 2**63 - 1), -1, "How many rows that are, at most."
+)
+AGG_PHASES: Final = ConfigOption(
+    "table.optimizer.agg-phase-strategy",
+    choice("AUTO", "ONE_PHASE", "TWO_PHASE"),
+    "AUTO",
+    "Whether rows of a mini-batch are put together before they are sent.",
+)
+EARLY_FIRE: Final = ConfigOption(
+    "table.exec.emit.early-fire.enabled", boolean, False, "Whether windows show results before they end."
+)
+LATE_FIRE: Final = ConfigOption(
+    "table.exec.emit.late-fire.enabled", boolean, False, "Whether late rows change a result."
+)
+ALLOW_LATENESS: Final = ConfigOption(
+    "table.exec.emit.allow-lateness", duration, 0, "For how long after the end of their window they do."
+)
+NOT_NULL_ENFORCER: Final = ConfigOption(
+    "table.exec.sink.not-null-enforcer", choice("ERROR", "DROP"), "ERROR", "What becomes of rows with NULLs."
+)
+TYPE_LENGTH_ENFORCER: Final = ConfigOption(
+    "table.exec.sink.type-length-enforcer",
+    choice("IGNORE", "TRIM_PAD", "ERROR"),
+    "IGNORE",
+    "What becomes of values that are too long or too short.",
+)
+UPSERT_MATERIALIZE: Final = ConfigOption(
+    "table.exec.sink.upsert-materialize",
+    choice("AUTO", "NONE", "FORCE"),
+    "AUTO",
+    "Whether rows are remembered whose key is not the table's.",
+)
+REQUIRE_ON_CONFLICT: Final = ConfigOption(
+    "table.exec.sink.require-on-conflict", boolean, True, "Whether INSERT has to say what becomes of such rows."
+)
+
+_OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
+    LOCAL_TIME_ZONE,
+    DML_SYNC,
+    STATE_TTL,
+    MINI_BATCH,
+    MINI_BATCH_SIZE,
+    AGG_PHASES,
+    EARLY_FIRE,
+    LATE_FIRE,
+    ALLOW_LATENESS,
+    NOT_NULL_ENFORCER,
+    TYPE_LENGTH_ENFORCER,
+    UPSERT_MATERIALIZE,
+    REQUIRE_ON_CONFLICT,
+)
 IN_EFFECT: Final = frozenset(
     {
-        "table.local-time-zone",
-        "table.exec.emit.allow-lateness",
+        *(option.key for option in _OPTIONS),
         "table.exec.emit.early-fire.delay",
-        "table.exec.emit.early-fire.enabled",
         "table.exec.emit.late-fire.delay",
-        "table.exec.emit.late-fire.enabled",
         "table.exec.mini-batch.allow-latency",
-        "table.exec.mini-batch.enabled",
-        "table.exec.mini-batch.size",
-        "table.exec.sink.not-null-enforcer",
-        "table.exec.sink.require-on-conflict",
-        "table.exec.sink.type-length-enforcer",
-        "table.exec.sink.upsert-materialize",
-        "table.exec.state.ttl",
-        "table.dml-sync",
         "sql-client.execution.result-mode",
         "sql-client.execution.max-table-result.rows",
     }
@@ -32,7 +80,7 @@ IN_EFFECT: Final = frozenset(
 """Keys that change what is done."""
 
 _OPTIMIZER: Final = (
-    "agg-phase-strategy distinct-agg.split.bucket-num distinct-agg.split.enabled dynamic-filtering.enabled "
+    "distinct-agg.split.bucket-num distinct-agg.split.enabled dynamic-filtering.enabled "
     "incremental-agg-enabled join.broadcast-threshold join.null-filter-threshold join-reorder-enabled "
     "multi-join.enabled multiple-input-enabled non-deterministic-update.strategy "
     "reuse-optimize-block-with-digest-enabled "
@@ -87,8 +135,10 @@ _CHANGE_RESULTS: Final = frozenset(
 )
 """Those of them with which Flink's results, or when they come, would be others."""
 
-PREFIXES: Final = ("table.", "sql-client.")
-"""How the keys of tables begin."""
+
+def is_of_tables(key: str) -> bool:
+    """Return whether a key begins as those of tables do."""
+    return key.startswith(("table.", "sql-client."))
 
 
 def check_key(key: str) -> None:
@@ -99,7 +149,7 @@ def check_key(key: str) -> None:
     """
     if key in _CHANGE_RESULTS:
         warn_caller(f"{key} has no effect")
-    if not key.startswith(PREFIXES) or key in IN_EFFECT or key in WITHOUT_EFFECT:
+    if not is_of_tables(key) or key in IN_EFFECT or key in WITHOUT_EFFECT:
         return
     known = sorted(IN_EFFECT | WITHOUT_EFFECT)
     close = difflib.get_close_matches(key, known, n=3, cutoff=0.6)
