@@ -106,7 +106,7 @@ class Overload:
 
 
 @dataclass(frozen=True, slots=True)
-class FunctionDefinition:
+class ColumnFunction:
     """A function by its name.
 
     Attributes:
@@ -253,11 +253,11 @@ def _like(text: Datum, *, pattern: str) -> Datum:
     return pc.match_substring_regex(text, pattern=rf"(?s)\A{''.join(parts)}\z")
 
 
-def _giving(result: Any, kernel: Kernel) -> FunctionDefinition:
-    return FunctionDefinition((Overload((TEXT,), result, kernel),))
+def _giving(result: Any, kernel: Kernel) -> ColumnFunction:
+    return ColumnFunction((Overload((TEXT,), result, kernel),))
 
 
-TEXT_FUNCTIONS: Final[dict[str, FunctionDefinition]] = {
+TEXT_FUNCTIONS: Final[dict[str, ColumnFunction]] = {
     "upper": _giving(Types.STRING(), pc.utf8_upper),
     "lower": _giving(Types.STRING(), pc.utf8_lower),
     "strip": _giving(Types.STRING(), pc.utf8_trim_whitespace),
@@ -268,7 +268,7 @@ TEXT_FUNCTIONS: Final[dict[str, FunctionDefinition]] = {
     "starts_with": _giving(Types.BOOLEAN(), pc.starts_with),
     "ends_with": _giving(Types.BOOLEAN(), pc.ends_with),
     "like": _giving(Types.BOOLEAN(), _like),
-    "concat": FunctionDefinition((Overload((TEXT,), Types.STRING(), concat, is_variadic=True),)),
+    "concat": ColumnFunction((Overload((TEXT,), Types.STRING(), concat, is_variadic=True),)),
 }
 """By name."""
 
@@ -403,20 +403,20 @@ def _rounded_number(number: float, digits: int) -> float:
         raise pa.ArrowInvalid("overflow") from None
 
 
-ARITHMETIC_FUNCTIONS: Final[dict[str, FunctionDefinition]] = {
-    "add": FunctionDefinition((*_binary(pc.add_checked, pc.add), Overload((TEXT, TEXT), Types.STRING(), concat))),
-    "subtract": FunctionDefinition(_binary(pc.subtract_checked, pc.subtract)),
-    "multiply": FunctionDefinition(_binary(pc.multiply_checked, pc.multiply)),
-    "divide": FunctionDefinition((Overload((NUMBER, NUMBER), Types.DOUBLE(), pc.divide),)),
-    "floor_divide": FunctionDefinition(_binary(_integers(_floor_divide), _floats(np.floor_divide))),
-    "modulo": FunctionDefinition(_binary(_integers(_remainder), _floats(np.remainder))),
-    "negate": FunctionDefinition(_unary(pc.negate_checked, pc.negate)),
-    "abs": FunctionDefinition(_unary(pc.abs_checked, pc.abs)),
-    "round": FunctionDefinition(_unary(_whole, _rounded)),
-    "floor": FunctionDefinition(_unary(_as_it_is, pc.floor)),
-    "ceil": FunctionDefinition(_unary(_as_it_is, pc.ceil)),
-    "sqrt": FunctionDefinition((Overload((NUMBER,), Types.DOUBLE(), pc.sqrt),)),
-    "power": FunctionDefinition((Overload((NUMBER, NUMBER), Types.DOUBLE(), pc.power),)),
+ARITHMETIC_FUNCTIONS: Final[dict[str, ColumnFunction]] = {
+    "add": ColumnFunction((*_binary(pc.add_checked, pc.add), Overload((TEXT, TEXT), Types.STRING(), concat))),
+    "subtract": ColumnFunction(_binary(pc.subtract_checked, pc.subtract)),
+    "multiply": ColumnFunction(_binary(pc.multiply_checked, pc.multiply)),
+    "divide": ColumnFunction((Overload((NUMBER, NUMBER), Types.DOUBLE(), pc.divide),)),
+    "floor_divide": ColumnFunction(_binary(_integers(_floor_divide), _floats(np.floor_divide))),
+    "modulo": ColumnFunction(_binary(_integers(_remainder), _floats(np.remainder))),
+    "negate": ColumnFunction(_unary(pc.negate_checked, pc.negate)),
+    "abs": ColumnFunction(_unary(pc.abs_checked, pc.abs)),
+    "round": ColumnFunction(_unary(_whole, _rounded)),
+    "floor": ColumnFunction(_unary(_as_it_is, pc.floor)),
+    "ceil": ColumnFunction(_unary(_as_it_is, pc.ceil)),
+    "sqrt": ColumnFunction((Overload((NUMBER,), Types.DOUBLE(), pc.sqrt),)),
+    "power": ColumnFunction((Overload((NUMBER, NUMBER), Types.DOUBLE(), pc.power),)),
 }
 """By name."""
 
@@ -425,10 +425,10 @@ _COMPARABLE: Final = (INTEGER, NUMBER, DECIMAL, TEXT, BOOLEAN, BYTES, DATE, TIME
 """Values of one of these are compared with one another, and with nothing else."""
 
 
-def _comparing(kernel: Kernel, count: int = 2, *, is_variadic: bool = False) -> FunctionDefinition:
+def _comparing(kernel: Kernel, count: int = 2, *, is_variadic: bool = False) -> ColumnFunction:
     found = (Overload((family,) * count, Types.BOOLEAN(), kernel, is_variadic) for family in _COMPARABLE)
     wants = "values of one kind: numbers, decimals, text, bytes, booleans, dates, times or timestamps alike"
-    return FunctionDefinition(tuple(found), wants)
+    return ColumnFunction(tuple(found), wants)
 
 
 def _between(value: Datum, low: Datum, high: Datum) -> Datum:
@@ -446,11 +446,11 @@ def _is_in(value: Datum, *members: Datum) -> Datum:
     return pc.if_else(pc.is_valid(value), pc.is_in(value, value_set=known), pa.scalar(None, pa.bool_()))
 
 
-def _boolean(kernel: Kernel, count: int) -> FunctionDefinition:
-    return FunctionDefinition((Overload((BOOLEAN,) * count, Types.BOOLEAN(), kernel),))
+def _boolean(kernel: Kernel, count: int) -> ColumnFunction:
+    return ColumnFunction((Overload((BOOLEAN,) * count, Types.BOOLEAN(), kernel),))
 
 
-LOGIC_FUNCTIONS: Final[dict[str, FunctionDefinition]] = {
+LOGIC_FUNCTIONS: Final[dict[str, ColumnFunction]] = {
     "equal": _comparing(pc.equal),
     "not_equal": _comparing(pc.not_equal),
     "less": _comparing(pc.less),
@@ -462,10 +462,10 @@ LOGIC_FUNCTIONS: Final[dict[str, FunctionDefinition]] = {
     "and": _boolean(pc.and_kleene, 2),
     "or": _boolean(pc.or_kleene, 2),
     "not": _boolean(pc.invert, 1),
-    "is_null": FunctionDefinition((Overload((ANY,), Types.BOOLEAN(), pc.is_null),)),
-    "is_not_null": FunctionDefinition((Overload((ANY,), Types.BOOLEAN(), pc.is_valid),)),
-    "is_nan": FunctionDefinition((Overload((NUMBER,), Types.BOOLEAN(), pc.is_nan),)),
-    "coalesce": FunctionDefinition(
+    "is_null": ColumnFunction((Overload((ANY,), Types.BOOLEAN(), pc.is_null),)),
+    "is_not_null": ColumnFunction((Overload((ANY,), Types.BOOLEAN(), pc.is_valid),)),
+    "is_nan": ColumnFunction((Overload((NUMBER,), Types.BOOLEAN(), pc.is_nan),)),
+    "coalesce": ColumnFunction(
         (
             Overload((ANY,), None, pc.coalesce, is_variadic=True, is_uniform=True),
             Overload((INTEGER,), Types.LONG(), pc.coalesce, is_variadic=True),
@@ -484,11 +484,11 @@ def _without_zone(value: Datum) -> Datum:
     return value.cast(pa.timestamp(kind.unit)) if pa.types.is_timestamp(kind) and kind.tz else value
 
 
-def _part(family: Family, kernel: Callable[[Datum], Datum]) -> FunctionDefinition:
+def _part(family: Family, kernel: Callable[[Datum], Datum]) -> ColumnFunction:
     def compute(value: Datum) -> Datum:
         return kernel(_without_zone(value))
 
-    return FunctionDefinition((Overload((family,), Types.LONG(), compute),))
+    return ColumnFunction((Overload((family,), Types.LONG(), compute),))
 
 
 def _day_of_week(value: Datum) -> Datum:
@@ -499,7 +499,7 @@ def _epoch_millis(value: Datum) -> Datum:
     return pc.floor_temporal(value, unit="millisecond").cast(pa.timestamp("ms"), safe=False).cast(pa.int64())
 
 
-TEMPORAL_FUNCTIONS: Final[dict[str, FunctionDefinition]] = {
+TEMPORAL_FUNCTIONS: Final[dict[str, ColumnFunction]] = {
     "year": _part(CALENDAR, pc.year),
     "quarter": _part(CALENDAR, pc.quarter),
     "month": _part(CALENDAR, pc.month),
@@ -514,7 +514,7 @@ TEMPORAL_FUNCTIONS: Final[dict[str, FunctionDefinition]] = {
 """By name."""
 
 
-FUNCTIONS: Final[dict[str, FunctionDefinition]] = {
+FUNCTIONS: Final[dict[str, ColumnFunction]] = {
     **LOGIC_FUNCTIONS,
     **ARITHMETIC_FUNCTIONS,
     **TEXT_FUNCTIONS,

@@ -8,7 +8,7 @@ from headrace.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from headrace.common.typeinfo.types import type_of_logical
 from headrace.expressions import Bound
 from headrace.graph.specs import InputKind, InputSchema, OperatorParameters, OperatorSpec
-from headrace.operators.aggregates.calls import AggregateCall
+from headrace.operators.aggregates.calls import AggregateOperation
 from headrace.operators.base import Operator
 from headrace.operators.changelog.order import SortField
 from headrace.operators.changelog.over.frames import OverFrame
@@ -287,7 +287,7 @@ class OverAggregateSpec(ChangelogSpec):
     """
 
     kind: ClassVar[str] = "OverAggregate"
-    calls: tuple[AggregateCall, ...]
+    calls: tuple[AggregateOperation, ...]
     frame: OverFrame
     time_field: int | None = None
     order: tuple[SortField, ...] = ()

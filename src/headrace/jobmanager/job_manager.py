@@ -17,11 +17,9 @@ from headrace.checkpoint.manifest import Manifest, PendingCommit
 from headrace.checkpoint.store import CheckpointStore, TemporaryStore
 from headrace.common.completable_future import CompletableFuture
 from headrace.common.errors import (
-    EXITS,
     CheckpointFailedError,
     InfrastructureError,
     JobCancelledError,
-    JobExecutionError,
     JobSupersededError,
     SavepointError,
     UnsupportedOperationError,
@@ -36,9 +34,10 @@ from headrace.jobmanager.epochs import EpochPlan, JobExecution, JobServices
 from headrace.jobmanager.failover import FailureHandler, FailureRecorder
 from headrace.jobmanager.metrics import FunctionMetrics, MetricKey, WatermarkProgress, by_shown_name, counters_of
 from headrace.jobmanager.recovery import check_compatible, holds_state
+from headrace.jobmanager.run_end import cancellation, discard_checkpoints, explained
 from headrace.jobmanager.runtime import Runtime
 from headrace.jobmanager.savepoints import LOOK_SECONDS, SavepointCoordinator, SavepointRequest, recover, too_late
-from headrace.jobmanager.settings import JobSettings, PlannedJob, Replan, Retention
+from headrace.jobmanager.settings import JobSettings, PlannedJob, Replan
 from headrace.jobmanager.sinks import JobSinks
 from headrace.jobmanager.sources import SourceCoordinator
 from headrace.jobmanager.status import EpochStatistics, JobEnd, JobSnapshot, JobStatusStore
@@ -576,54 +575,3 @@ def _slot_watcher(settings: JobSettings, runtime: Runtime) -> SlotWatcher | None
     if follows is None:
         return None
     return SlotWatcher(runtime.slots, SystemClock(0), follows.stable_millis, follows.cooldown_millis)
-
-
-def explained(
-    failure: BaseException, checkpoints: CheckpointCoordinator, name: str, *, is_cancelled: bool
-) -> BaseException:
-    """Why a run really ended.
-
-    A job manager that was superseded may fail before its next manifest, since its state files are being deleted. And
-    what fails while a job is being cancelled fails for that reason.
-    """
-    try:
-        checkpoints.check_owner()
-    except JobSupersededError as superseded:
-        return failure if isinstance(failure, JobSupersededError) else superseded
-    except OSError:
-        logger.info("whether job %r has been taken over cannot be told", name, exc_info=True)
-    if is_cancelled:
-        return cancellation(name, checkpoints.newest)
-    if isinstance(failure, EXITS):
-        return JobExecutionError(
-            f"job {name!r}: the driver's half of a source or a sink raised {type(failure).__name__}: {failure}; it has "
-            "to raise an exception instead"
-        )
-    return failure
-
-
-def cancellation(name: str, newest: Manifest | None) -> JobCancelledError:
-    """The error of a run that was given up."""
-    return JobCancelledError(f"job {name!r} was cancelled after epoch {0 if newest is None else newest.epoch}")
-
-
-def discard_checkpoints(
-    checkpoints: CheckpointCoordinator, retention: Retention, name: str, error: BaseException | None, *, has_run: bool
-) -> None:
-    """Delete the checkpoints of a job, when the configuration wants that after such an end.
-
-    Args:
-        checkpoints: the chain of its manifests.
-        retention: after which ends they are deleted.
-        name: the job's name.
-        error: why the run has ended; None where nothing failed.
-        has_run: whether it has completed an epoch.
-    """
-    finished = error is None and checkpoints.known().finished
-    status = JobEnd(None, finished, error).status  # without the savepoint of a stop, which may refer to them
-    # A job that fails before its first epoch may have failed because they are another's.
-    if retention.deletes(status) and (has_run or status is not JobStatus.FAILED):
-        try:
-            checkpoints.discard()
-        except Exception:
-            logger.warning("job %r: deleting its checkpoints failed", name, exc_info=True)

@@ -22,7 +22,7 @@ from headrace.common.logical_types import (
 )
 from headrace.common.typeinfo.types import type_of_logical
 from headrace.graph.window_specs import GroupAggregateSpec
-from headrace.operators.aggregates.calls import AggregateCall
+from headrace.operators.aggregates.calls import AggregateOperation
 from tests.draws import draws
 from tests.operators.changelog.driven import run
 
@@ -36,11 +36,11 @@ ROW: Any = type_of_logical(
 K, N, T, P, X, F = range(6)
 
 
-def call(function: str, *arguments: int, type_: LogicalType = INT, **more: Any) -> AggregateCall:
-    return AggregateCall(function, arguments, type_, "result", **more)
+def call(function: str, *arguments: int, type_: LogicalType = INT, **more: Any) -> AggregateOperation:
+    return AggregateOperation(function, arguments, type_, "result", **more)
 
 
-def results(made: AggregateCall, rows: list[Any], *, retracts: bool = True, cuts: Any = ()) -> list[Any]:
+def results(made: AggregateOperation, rows: list[Any], *, retracts: bool = True, cuts: Any = ()) -> list[Any]:
     """The results after each record, by inserts and updates."""
     spec = GroupAggregateSpec((made,), update_before=False, retracts=retracts)
     events = [row if isinstance(row[0], str) and row[0][0] in "+-" else ("+I", row) for row in rows]
@@ -97,7 +97,7 @@ def back(*values: Any, **named: Any) -> tuple[str, tuple[Any, ...]]:
         (call("JSON_OBJECTAGG", T, N, type_=string()), [row(4, "c"), row(None, "b")], ['{"c":4}', '{"b":null,"c":4}']),
     ],
 )  # fmt: skip
-def test_results_after_each_record(made: AggregateCall, rows: list[Any], expected: list[Any]) -> None:
+def test_results_after_each_record(made: AggregateOperation, rows: list[Any], expected: list[Any]) -> None:
     expected = [Decimal(value) if isinstance(value, str) and value[-1].isdigit() else value for value in expected]
     assert results(made, rows) == expected
     assert results(made, rows, cuts=range(1, len(rows))) == expected

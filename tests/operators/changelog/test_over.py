@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headrace.common import Types
 from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot, bigint
 from headrace.graph.changelog_specs import OverAggregateSpec, TemporalSortSpec
-from headrace.operators.aggregates.calls import AggregateCall
+from headrace.operators.aggregates.calls import AggregateOperation
 from headrace.operators.changelog.order import SortField
 from headrace.operators.changelog.over.frames import OverFrame
 from tests.draws import draws
@@ -25,8 +25,8 @@ ROWS = [
 ]  # fmt: skip
 
 
-def call(function: str, *arguments: int, type_: LogicalType = INT, **more: Any) -> AggregateCall:
-    return AggregateCall(function, arguments, type_, more.pop("name", "result"), **more)
+def call(function: str, *arguments: int, type_: LogicalType = INT, **more: Any) -> AggregateOperation:
+    return AggregateOperation(function, arguments, type_, more.pop("name", "result"), **more)
 
 
 def with_watermarks(rows: list[Any], delay: int = 2) -> list[Any]:
@@ -36,7 +36,7 @@ def with_watermarks(rows: list[Any], delay: int = 2) -> list[Any]:
     return [*events, 100]
 
 
-def results(frame: OverFrame, made: AggregateCall, key: tuple[str, ...] = ("item",)) -> list[Any]:
+def results(frame: OverFrame, made: AggregateOperation, key: tuple[str, ...] = ("item",)) -> list[Any]:
     spec = OverAggregateSpec(calls=(made,), frame=frame, time_field=3)
     found = run(spec, BIDS, key, with_watermarks(ROWS), cuts=[3, 4, 11, 17])
     return [(values[0], values[-1]) for _, values in found]

@@ -14,12 +14,12 @@ from headrace.common import Types
 from headrace.common.logical_types import AtomicType, TypeRoot, bigint, string
 from headrace.datastream.window import EventTimeSessionWindows, TumblingEventTimeWindows, TumblingProcessingTimeWindows
 from headrace.graph.table_window_specs import TableWindowSpec, WindowRankSpec, WindowTableFunctionSpec
-from headrace.operators.aggregates.calls import AggregateCall
+from headrace.operators.aggregates.calls import AggregateOperation
 from headrace.operators.changelog.order import SortField
 from headrace.operators.changelog.rank import RankRange
 from headrace.operators.window.table import firing_order
 from headrace.operators.window.table.local_time import LocalTime
-from headrace.operators.window.table.timers import TimerQueue
+from headrace.operators.window.table.timers import TimerHeap
 from headrace.windowing.definition import WindowDefinition
 from headrace.windowing.intervals import AlignedWindows, GivenWindows, GrowingWindows, SessionGap
 from headrace.windowing.triggers import EventTimeTrigger, ProcessingTimeTrigger
@@ -30,8 +30,8 @@ TIMESTAMP = AtomicType(TypeRoot.TIMESTAMP, 3)
 BIDS = Types.ROW_NAMED(["id", "item", "ts"], [Types.INT(), Types.STRING(), Types.SQL_TIMESTAMP()])
 EPOCH = datetime(1970, 1, 1)
 CALLS = (
-    AggregateCall("COUNT", (), bigint(), "c"),
-    AggregateCall("LISTAGG", (1,), string(), "l"),
+    AggregateOperation("COUNT", (), bigint(), "c"),
+    AggregateOperation("LISTAGG", (1,), string(), "l"),
 )
 
 
@@ -136,7 +136,7 @@ def test_aggregates_of_windows_of_each_key(rows: list[Any], cuts: list[int], siz
             if second >= end - size and end * 1000 - 1 > watermark:
                 expected.setdefault((item, end), []).append(place)
         watermark = max(watermark, (second - 2) * 1000)
-    calls = (AggregateCall("ARRAY_AGG", (0,), Types.LIST(Types.INT()).logical_type, "ids"),)
+    calls = (AggregateOperation("ARRAY_AGG", (0,), Types.LIST(Types.INT()).logical_type, "ids"),)
     spec = window_spec(AlignedWindows(size * 1000, 5_000), calls=calls)
     given_rows = [("+I", place, item, float(second)) for place, (item, second) in enumerate(rows)]
     found = run(spec, BIDS, ("item",), events(given_rows), cuts)
@@ -144,7 +144,7 @@ def test_aggregates_of_windows_of_each_key(rows: list[Any], cuts: list[int], siz
 
 
 def test_timers_of_one_time_leave_as_they_leave_a_heap() -> None:
-    queue = TimerQueue[str]()
+    queue = TimerHeap[str]()
     for name in "abcda":
         queue.add(9, name)
     queue.add(3, "early")

@@ -114,10 +114,6 @@ class Changes:
             self.rows[places], self.kinds[places], self.records[places], tuple(each[places] for each in self.numbers)
         )
 
-    def in_order(self, *then: Longs) -> Changes:
-        """The same by record, and for one record by the given numbers, the first of which counts most."""
-        return self.take(np.lexsort((*reversed(then), self.records)))
-
     @staticmethod
     def concat(parts: list[Changes]) -> Changes:
         """All of several."""

@@ -18,7 +18,7 @@ from headrace.state.compaction import CompactionResult, CompactionTask, holds_ke
 from headrace.state.hashmap_backend import HashMapBackend
 from headrace.state.keys import KeyColumn
 from headrace.state.keys.hashing import HASH_END
-from headrace.state.rocksdb.table import PIECE, LocalTables, RocksDBSettings, Table, TableWriter, rocksdict
+from headrace.state.rocksdb.table import PIECE, LocalTables, RocksDBSettings, RocksTable, TableWriter, rocksdict
 from headrace.state.runs import ELEMENT_COUNT, HashRange, Run
 from headrace.state.runs.layout import HALF_EXPIRED, HASH, KEY
 from headrace.state.runs.merging import merged_in_ranges
@@ -162,7 +162,7 @@ class TableSection(Section):
     def _unverified(self) -> None:
         return None
 
-    def _find(self, table: Table, keys: list[bytes]) -> dict[bytes, bytes]:
+    def _find(self, table: RocksTable, keys: list[bytes]) -> dict[bytes, bytes]:
         if len(keys) * _SCAN_COST < self.rows:
             found = zip(keys, table.get(keys), strict=True)
             return {key: value for key, value in found if value is not None}

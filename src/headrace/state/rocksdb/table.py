@@ -97,7 +97,7 @@ def make_database(folder: Path, table: Path, settings: RocksDBSettings) -> None:
             database.close()
 
 
-class Table:
+class RocksTable:
     """A table that is open for reading.
 
     Args:
@@ -266,7 +266,7 @@ class LocalTables:
         self._settings = settings
         self._folder = Path(settings.local_dir or Path(tempfile.gettempdir()) / f"headrace-tables-{os.getuid()}")
 
-    def read(self, name: str, size: int, ask: Callable[[Table], T]) -> T:
+    def read(self, name: str, size: int, ask: Callable[[RocksTable], T]) -> T:
         """What ``ask`` gives, which is called once more when the copy was damaged.
 
         Args:
@@ -300,13 +300,13 @@ class LocalTables:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _open(self, name: str, size: int) -> Table:
+    def _open(self, name: str, size: int) -> RocksTable:
         folder = self._folder / name.removesuffix(SUFFIX)
         table = _OPEN.get(folder)
         if table is None:
             if not folder.is_dir():
                 self._fetch(name, size, folder)
-            table = _OPEN.put(folder, Table(folder, self._settings, size), self._settings.open_tables)
+            table = _OPEN.put(folder, RocksTable(folder, self._settings, size), self._settings.open_tables)
             with contextlib.suppress(OSError):
                 os.utime(folder)  # those that were used last are kept
         return table
@@ -383,16 +383,16 @@ class _OpenTables:
     """The tables that this process has open; when there are too many, those that were used longest ago are closed."""
 
     def __init__(self) -> None:
-        self._tables: OrderedDict[Path, Table] = OrderedDict()
+        self._tables: OrderedDict[Path, RocksTable] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, folder: Path) -> Table | None:
+    def get(self, folder: Path) -> RocksTable | None:
         with self._lock:
             if folder in self._tables:
                 self._tables.move_to_end(folder)
             return self._tables.get(folder)
 
-    def put(self, folder: Path, table: Table, limit: int) -> Table:
+    def put(self, folder: Path, table: RocksTable, limit: int) -> RocksTable:
         with self._lock:
             self._tables[folder] = table
             while len(self._tables) > limit:

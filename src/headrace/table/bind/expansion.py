@@ -22,7 +22,6 @@ class Expansions:
         columns: the whole names of columns.
         tables: the paths of tables, with the names that they go by.
         stars: the columns that ``*`` stands for.
-        aliases: the names of columns of ``SELECT`` that it does not give.
     """
 
     columns: dict[Place, tuple[str, ...]] = field(default_factory=dict)

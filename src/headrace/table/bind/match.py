@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 from headrace.common.logical_types import LogicalType
 from headrace.table.bind.errors import misspelt
 from headrace.table.bind.expressions import ExpressionBinder
-from headrace.table.bind.scopes import Scope, Source
+from headrace.table.bind.scopes import NamedRelation, Scope
 from headrace.table.functions.definitions import CallShape, FunctionDefinition
 from headrace.table.functions.types import INTEGERS, is_in, timestamp_ltz
-from headrace.table.logical.relations import (
+from headrace.table.logical.match import (
     Match,
     PatternAggregate,
     PatternDefinition,
@@ -19,8 +19,8 @@ from headrace.table.logical.relations import (
     PatternMeasure,
     PatternQuantity,
     PatternRef,
-    Relation,
 )
+from headrace.table.logical.relations import Relation
 from headrace.table.logical.scalars import Call, Literal, Scalar, SortKey
 from headrace.table.logical.schema import TimeAttribute
 from headrace.table.parse.tree import expressions as sql
@@ -126,7 +126,7 @@ class _PatternExpressions(ExpressionBinder):
 
     def __init__(self, match: MatchBinder, clause: str, defined: str | None = None) -> None:
         schema = match.source.schema
-        scope = Scope((Source(None, schema),), schema, match.context.correlation(), match.scope.parent)
+        scope = Scope((NamedRelation(None, schema),), schema, match.context.correlation(), match.scope.parent)
         super().__init__(match.queries, scope, clause)
         self.match = match
         self.defined = defined

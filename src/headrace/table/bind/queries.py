@@ -11,7 +11,7 @@ from headrace.table.bind.errors import misspelt
 from headrace.table.bind.expansion import place
 from headrace.table.bind.expressions import ExpressionBinder
 from headrace.table.bind.relations import JOIN_HINTS, FromItem, RelationBinder, renamed
-from headrace.table.bind.scopes import Correlation, Scope, Source, missing_alias
+from headrace.table.bind.scopes import Correlation, NamedRelation, Scope, missing_alias
 from headrace.table.catalog.objects import CatalogView, ObjectPath
 from headrace.table.functions.types import INT, least_restrictive, root_of, with_nullability
 from headrace.table.logical.relations import (
@@ -98,7 +98,7 @@ class QueryBinder:
     def bound_text(self, text: str, schema: Schema) -> Scalar:
         """The scalar that the text of an expression is, over columns."""
         inner = QueryBinder(self.context.of_text(text))
-        scope = Scope((Source(None, schema),), schema, self.context.correlation())
+        scope = Scope((NamedRelation(None, schema),), schema, self.context.correlation())
         return ExpressionBinder(inner, scope, "the expression").bind(parse_expression(text))
 
     # --- SELECT ------------------------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ class QueryBinder:
         if node is not None:
             return RelationBinder(self, parent, hints).bind(node)
         one = Values(((Literal(0, type=INT.not_null()),),), Schema((Field("ZERO", INT.not_null()),)))
-        return FromItem(one, (Source(None, Schema(())),))
+        return FromItem(one, (NamedRelation(None, Schema(())),))
 
     # --- other queries -----------------------------------------------------------------------------------------------
 
@@ -225,7 +225,7 @@ class QueryBinder:
 
     def _ordered_columns(self, relation: Relation, items: Sequence[sqle.OrderItem]) -> Selected:
         schema = relation.schema
-        scope = Scope((Source(None, schema),), schema, self.context.correlation())
+        scope = Scope((NamedRelation(None, schema),), schema, self.context.correlation())
         binder = ExpressionBinder(self, scope, "ORDER BY")
         keys, extra = [], []
         for item in items:

@@ -9,7 +9,7 @@ from headrace.table.bind.errors import misspelt
 from headrace.table.bind.expansion import place
 from headrace.table.bind.expressions import ExpressionBinder
 from headrace.table.bind.match import MatchBinder
-from headrace.table.bind.scopes import Correlation, Scope, Shared, Source
+from headrace.table.bind.scopes import Correlation, NamedRelation, Scope, Shared
 from headrace.table.bind.table_functions import TableFunctionBinder, unnested
 from headrace.table.bind.tables import table_relation
 from headrace.table.catalog.objects import CatalogTable, CatalogView, ObjectPath
@@ -59,7 +59,7 @@ class FromItem:
     """A relation of FROM with the names of its columns."""
 
     relation: Relation
-    sources: tuple[Source, ...]
+    sources: tuple[NamedRelation, ...]
     shared: tuple[Shared, ...] = ()
 
 
@@ -91,11 +91,11 @@ class RelationBinder:
         hints = tuple(Hint(hint.name.text.upper(), hint.options, hint.items) for hint in node.hints)
         names = node.table.texts
         if len(names) == 1 and (query := self.queries.with_query(names[0])) is not None:
-            return FromItem(query, (Source(names[0], query.schema),))
+            return FromItem(query, (NamedRelation(names[0], query.schema),))
         path, table = self.find(node.table)
         self.context.expansions.tables[place(node.table)] = path
         relation = self.table(path, table, hints, node)
-        return FromItem(relation, (Source(path.name, relation.schema, 0, path),))
+        return FromItem(relation, (NamedRelation(path.name, relation.schema, 0, path),))
 
     def table(
         self, path: ObjectPath, table: CatalogTable | CatalogView, hints: tuple[Hint, ...], node: SqlNode
@@ -123,7 +123,7 @@ class RelationBinder:
     def _derived(self, node: sql.DerivedTable) -> FromItem:
         relation = self.queries.query(node.query, self.parent)
         names = self.queries.named_columns(node.query, relation)
-        return FromItem(relation, (Source(None, relation.schema.renamed(names)),))
+        return FromItem(relation, (NamedRelation(None, relation.schema.renamed(names)),))
 
     def _aliased(self, node: sql.AliasedRelation) -> FromItem:
         item = self.bind(node.relation)
@@ -142,7 +142,7 @@ class RelationBinder:
         elif len(schema) == 1 and _takes_alias(node.relation):
             schema = schema.renamed((node.alias.text,))
             relation = renamed(relation, schema.names)
-        return FromItem(relation, (Source(node.alias.text, schema),))
+        return FromItem(relation, (NamedRelation(node.alias.text, schema),))
 
     def _snapshot(self, node: sql.Snapshot) -> FromItem:
         """A table at a time of the row to the left."""
@@ -162,7 +162,7 @@ class RelationBinder:
 
     def _match(self, node: sql.MatchRecognize) -> FromItem:
         relation = MatchBinder(self.queries, node, self.bind(node.relation).relation, self._call_scope()).bind()
-        return FromItem(relation, (Source(None, relation.schema),))
+        return FromItem(relation, (NamedRelation(None, relation.schema),))
 
     def _pivot(self, node: sql.Pivot | sql.Unpivot) -> FromItem:
         self.bind(node.relation)
@@ -173,11 +173,11 @@ class RelationBinder:
 
     def _table_function(self, node: sql.TableFunction) -> FromItem:
         relation = TableFunctionBinder(self.queries, self._call_scope()).bind(node.call)
-        return FromItem(relation, (Source(None, relation.schema),))
+        return FromItem(relation, (NamedRelation(None, relation.schema),))
 
     def _unnest(self, node: sql.Unnest) -> FromItem:
         relation = unnested(ExpressionBinder(self.queries, self._call_scope(), "UNNEST"), node)
-        return FromItem(relation, (Source(None, relation.schema),))
+        return FromItem(relation, (NamedRelation(None, relation.schema),))
 
     def _call_scope(self) -> Scope:
         """What arguments may name: columns of the relations to the left, and of the queries around."""

@@ -12,7 +12,7 @@ from headrace.table.parse.tree.node import Name, SqlNode
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class NamedRelation:
     """A relation of FROM, of which names are columns.
 
     Attributes:
@@ -26,9 +26,9 @@ class Source:
     offset: int = 0
     path: ObjectPath | None = None
 
-    def shifted(self, by: int) -> "Source":
+    def shifted(self, by: int) -> "NamedRelation":
         """The same source further right in a row."""
-        return Source(self.alias, self.schema, self.offset + by, self.path)
+        return NamedRelation(self.alias, self.schema, self.offset + by, self.path)
 
     def is_named(self, names: tuple[str, ...]) -> bool:
         """Return whether a qualifier stands for it."""
@@ -70,7 +70,6 @@ class Shared:
     left: int
     right: int
     prefers_right: bool = False
-    is_either: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ class Scope:
         aliases: the names that SELECT gives, which no other clause sees.
     """
 
-    sources: tuple[Source, ...]
+    sources: tuple[NamedRelation, ...]
     row: Schema
     correlation: Correlation
     parent: "Scope | None" = None
@@ -97,7 +96,7 @@ class Scope:
         """A reference to a column of the row."""
         return InputRef.of(self.row, index)
 
-    def source_of(self, index: int) -> Source:
+    def source_of(self, index: int) -> NamedRelation:
         """The source that a column of the row is of."""
         return next(each for each in self.sources if each.offset <= index < each.offset + len(each.schema))
 
@@ -118,7 +117,7 @@ class Scope:
                         if name == names[length]:
                             yield source.offset + index, length + 1
 
-    def named(self, names: tuple[str, ...]) -> Source | None:
+    def named(self, names: tuple[str, ...]) -> NamedRelation | None:
         """The source that a qualifier stands for."""
         return next((source for source in self.sources if source.is_named(names)), None)
 
@@ -135,7 +134,7 @@ class Found:
 
     scalar: Scalar
     taken: int
-    source: Source | None = None
+    source: NamedRelation | None = None
 
 
 def resolve(scope: Scope, source: SqlSource, node: SqlNode, names: tuple[Name, ...]) -> Found:

@@ -7,7 +7,7 @@ from headrace.table.bind.errors import misspelt
 from headrace.table.bind.expressions import ExpressionBinder
 from headrace.table.bind.queries import QueryBinder
 from headrace.table.bind.relations import RelationBinder
-from headrace.table.bind.scopes import Scope, Source
+from headrace.table.bind.scopes import NamedRelation, Scope
 from headrace.table.catalog.objects import CatalogTable, CatalogView, Column, ColumnKind, ObjectPath
 from headrace.table.functions.casts import is_implicitly_castable
 from headrace.table.functions.types import to_external, with_nullability
@@ -52,7 +52,7 @@ def bind_change(context: BindContext, node: Delete | Update | Truncate) -> None:
     if isinstance(node, Truncate):
         return
     schema = table.schema
-    source = Source(node.alias.text if node.alias is not None else path.name, schema, 0, path)
+    source = NamedRelation(node.alias.text if node.alias is not None else path.name, schema, 0, path)
     binder = ExpressionBinder(queries, Scope((source,), schema, context.correlation()), "WHERE")
     if node.where is not None:
         binder.condition(node.where)

@@ -12,10 +12,7 @@ from headrace.table.connectors.changelog_mode import ChangelogMode
 
 
 class TableSource(ABC):
-    """A table that can be read (Flink's ``ScanTableSource``).
-
-    Abilities are properties and methods that a source overrides; the planner asks for nothing that is not there.
-    """
+    """A table that can be read (Flink's ``ScanTableSource``)."""
 
     @property
     def changelog_mode(self) -> ChangelogMode:
@@ -73,19 +70,3 @@ class GraphSource(TableSource):
 
     def create_source(self, metadata: Sequence[str]) -> Source:
         raise AssertionError("the operator is there already")
-
-
-class ProjectableSource(TableSource):
-    """A source that reads some of its columns alone."""
-
-    @abstractmethod
-    def with_columns(self, indices: Sequence[int]) -> TableSource:
-        """The source of these physical columns, in this order."""
-
-
-class LimitableSource(TableSource):
-    """A source that may stop early."""
-
-    @abstractmethod
-    def with_limit(self, rows: int) -> TableSource:
-        """The source of so many rows; it may give more."""

@@ -8,7 +8,7 @@ from headrace.table.bind.errors import misspelt
 from headrace.table.bind.expansion import Expansions, expanded_text
 from headrace.table.bind.expressions import ExpressionBinder
 from headrace.table.bind.queries import QueryBinder, refuse_null
-from headrace.table.bind.scopes import Scope, Source
+from headrace.table.bind.scopes import NamedRelation, Scope
 from headrace.table.catalog.objects import (
     CatalogTable,
     Column,
@@ -111,7 +111,7 @@ class TableBinder:
 
     def expression(self, node: SqlExpression, columns: Schema) -> Scalar:
         """An expression over columns."""
-        scope = Scope((Source(None, columns),), columns, self.context.correlation())
+        scope = Scope((NamedRelation(None, columns),), columns, self.context.correlation())
         found = ExpressionBinder(QueryBinder(self.context), scope, "a computed column").bind(node)
         if any(isinstance(each, Subquery) for each in found.walk()):
             raise self.context.error(node, "a computed column cannot have a query")

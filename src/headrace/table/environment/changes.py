@@ -10,7 +10,7 @@ from headrace.common.batch import Kinds
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class ResultChanges:
     """Some rows of a result.
 
     Attributes:

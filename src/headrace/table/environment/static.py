@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from headrace.common.columns import layout_of
 from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot, string
-from headrace.table.environment.changes import Changes
+from headrace.table.environment.changes import ResultChanges
 from headrace.table.environment.table_result import ResultKind, TableResult
 from headrace.table.logical.schema import Field, Schema
 from headrace.table.physical.translation import record_type
@@ -42,7 +42,7 @@ def static_result(
     layout = layout_of(type_)
     arrays = [pa.array([row[index] for row in given], field.type) for index, field in enumerate(layout.schema)]
     batch = pa.RecordBatch.from_arrays(arrays, schema=layout.schema)
-    return TableResult(schema, type_, iter([Changes(batch)]), kind=kind, client=client)
+    return TableResult(schema, type_, iter([ResultChanges(batch)]), kind=kind, client=client)
 
 
 def done() -> TableResult:
@@ -53,8 +53,3 @@ def done() -> TableResult:
 def text_result(text: str) -> TableResult:
     """The result that is a text."""
     return static_result([("result", STRING)], [(text,)])
-
-
-def list_result(name: str, values: Iterable[str]) -> TableResult:
-    """The result that is a list of names."""
-    return static_result([(name, STRING)], [(value,) for value in values])

@@ -17,7 +17,7 @@ from headrace.table.bind.context import BindContext
 from headrace.table.bind.statements import bind_query, result_schema
 from headrace.table.catalog.manager import CatalogManager
 from headrace.table.catalog.objects import CatalogTable, CatalogView, Column, ObjectPath
-from headrace.table.environment.changes import Changes
+from headrace.table.environment.changes import ResultChanges
 from headrace.table.environment.explaining import plan_text
 from headrace.table.environment.schema import quoted
 from headrace.table.environment.settings import EnvironmentSettings, TableConfig
@@ -294,7 +294,7 @@ class TableEnvironment:
         (sink,) = builder.add(
             SinkSpec(ResultSink(handover)), "Collect", with_constraints(builder, edges, relation.schema)
         )
-        rows: CloseableIterator[Changes] = CloseableIterator(handover)
+        rows: CloseableIterator[ResultChanges] = CloseableIterator(handover)
         client = submit(graph.subgraph([sink.source]), self._job_configuration(), None)
         rows.begin(client, is_alone=True)
         return TableResult(

@@ -15,7 +15,7 @@ from headrace.common.errors import InvalidProgramError, UnsupportedOperationErro
 from headrace.common.typeinfo import TypeInformation
 from headrace.connectors.driver_sink import DriverSink, EncodedRecords
 from headrace.datastream.streams.sinks import CloseableIterator, Handover
-from headrace.table.environment.changes import Changes
+from headrace.table.environment.changes import ResultChanges
 from headrace.table.environment.tableau import tableau, text_rows
 from headrace.table.logical.schema import Schema
 
@@ -50,7 +50,8 @@ class ResultSink(DriverSink):
 
 def _give_changes(handover: Handover, records: Sequence[EncodedRecords], type_: TypeInformation) -> None:
     parts = (
-        Changes(part.as_columns(type_), np.frombuffer(part.kinds, np.int8) if part.kinds else None) for part in records
+        ResultChanges(part.as_columns(type_), np.frombuffer(part.kinds, np.int8) if part.kinds else None)
+        for part in records
     )
     handover.put([part for part in parts if part.columns.num_rows])
 
@@ -73,11 +74,11 @@ class TableResult:
         self,
         schema: Schema,
         record_type: TypeInformation,
-        changes: Iterator[Changes],
+        changes: Iterator[ResultChanges],
         *,
         kind: ResultKind = ResultKind.SUCCESS_WITH_CONTENT,
         client: JobClient | None = None,
-        handover: CloseableIterator[Changes] | None = None,
+        handover: CloseableIterator[ResultChanges] | None = None,
         is_changelog: bool = False,
     ) -> None:
         self._schema = schema
@@ -114,7 +115,7 @@ class TableResult:
             timeout = None if timeout_ms is None else timeout_ms / 1000
             self._client.get_job_execution_result().result(timeout)
 
-    def changes(self) -> Iterator[Changes]:
+    def changes(self) -> Iterator[ResultChanges]:
         """The rows as columns, with what they do in a changelog."""
         return self._changes
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from headrace.common.logical_types import string
 from headrace.common.types import RowKind
-from headrace.table.environment.changes import Changes
+from headrace.table.environment.changes import ResultChanges
 from headrace.table.evaluation import ExpressionCompiler
 from headrace.table.logical.scalars import Cast, InputRef
 from headrace.table.logical.schema import Schema
@@ -19,7 +19,7 @@ _WIDEST: Final = 30
 """So wide a column is at most (Flink's ``table.display.max-column-width``)."""
 
 
-def tableau(schema: Schema, changes: Iterator[Changes], *, has_kinds: bool) -> Iterator[str]:
+def tableau(schema: Schema, changes: Iterator[ResultChanges], *, has_kinds: bool) -> Iterator[str]:
     """The lines of the table.
 
     Args:
@@ -62,7 +62,7 @@ def _widths(names: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
     return widths if len(names) == 1 else [min(width, _WIDEST) for width in widths]
 
 
-def text_rows(schema: Schema, changes: Iterator[Changes], *, has_kinds: bool) -> Iterator[list[str]]:
+def text_rows(schema: Schema, changes: Iterator[ResultChanges], *, has_kinds: bool) -> Iterator[list[str]]:
     """The values of rows as texts, behind what each does."""
     compiler = ExpressionCompiler(lambda _: "a column")
     refs = (InputRef(index, type=kind.as_nullable()) for index, kind in enumerate(schema.types))

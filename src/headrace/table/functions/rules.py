@@ -10,7 +10,6 @@ from headrace.common.logical_types import (
     LogicalType,
     MapType,
     MultisetType,
-    RowType,
     TypeRoot,
 )
 from headrace.table.functions.definitions import CallShape, Signature, TypeRule
@@ -19,10 +18,8 @@ from headrace.table.functions.types import (
     BIGINT,
     BINARIES,
     BOOLEAN,
-    BYTES,
     CHARACTERS,
     DATETIMES,
-    DOUBLE,
     EXACTS,
     INT,
     INTEGERS,
@@ -32,7 +29,6 @@ from headrace.table.functions.types import (
     common_type,
     is_in,
     root_of,
-    size_of,
     with_nullability,
 )
 
@@ -64,7 +60,6 @@ CONDITION: Final = _of(frozenset({TypeRoot.BOOLEAN}))
 DATETIME: Final = _of(DATETIMES)
 MOMENT: Final = _of(TIMESTAMPS)
 CALENDAR: Final = _of(TIMESTAMPS | {TypeRoot.DATE})
-A_DATE: Final = _of(frozenset({TypeRoot.DATE}))
 A_TIME: Final = _of(frozenset({TypeRoot.TIME}))
 ZONED: Final = _of(frozenset({TypeRoot.TIMESTAMP_LTZ}))
 
@@ -82,11 +77,6 @@ def a_map(kind: LogicalType) -> LogicalType | None:
 def a_multiset(kind: LogicalType) -> LogicalType | None:
     """A multiset."""
     return kind if isinstance(kind, MultisetType) else None
-
-
-def a_row(kind: LogicalType) -> LogicalType | None:
-    """A row."""
-    return kind if isinstance(kind, RowType) else None
 
 
 def an_interval(kind: LogicalType) -> LogicalType | None:
@@ -137,12 +127,8 @@ def exactly(wanted: AtomicType) -> Parameter:
 A_TEXT: Final = nullable(TEXT, STRING)
 """A text, or a bare NULL: Flink's own functions take that, and Calcite's do not."""
 
-A_BINARY: Final = nullable(BINARY, BYTES)
-AN_INTEGER: Final = nullable(INTEGER, INT)
-A_CONDITION: Final = nullable(CONDITION, BOOLEAN)
 AN_INT: Final = exactly(INT)
 A_BIGINT: Final = exactly(BIGINT)
-A_DOUBLE: Final = exactly(DOUBLE)
 A_STRING: Final = exactly(STRING)
 
 
@@ -253,13 +239,3 @@ def compared(types: Sequence[LogicalType]) -> tuple[LogicalType, ...] | None:
 
 
 CONDITION_RESULT: Final = gives(BOOLEAN)
-
-
-def varying(index: int = 0, *, may_be_null: bool = False) -> Result:
-    """``VARCHAR`` of the length of an argument."""
-
-    def result(shape: CallShape, types: tuple[LogicalType, ...]) -> LogicalType:
-        kind = AtomicType(TypeRoot.VARCHAR, size_of(types[index]))
-        return with_nullability(kind, may_be_null or anyone_nullable(shape))
-
-    return result

@@ -46,11 +46,6 @@ class Relation(LogicalNode):
         """The relations that it reads; those of subqueries in its scalars are none of them."""
         return self.parts(Relation)
 
-    @property
-    def scalars(self) -> tuple[Scalar, ...]:
-        """The scalars that it computes."""
-        return self.parts(Scalar)
-
     def walk(self) -> "Iterator[Relation]":
         """It and all relations below it, each before its inputs."""
         return walk(self, Relation)
@@ -481,91 +476,6 @@ class SetOperation(Relation):
         return self.columns
 
 
-# --- MATCH_RECOGNIZE -------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class PatternQuantity(Part):
-    """A variable, or parts in parentheses, so many times; ``most`` is None when there is no limit."""
-
-    part: "str | PatternGroup | PatternQuantity"
-    least: int = 1
-    most: int | None = 1
-    is_reluctant: bool = False
-
-
-@dataclass(frozen=True)
-class PatternGroup(Part):
-    """Parts one after another, or one of them."""
-
-    parts: tuple["str | PatternGroup | PatternQuantity", ...]
-    is_alternatives: bool = False
-
-
-@dataclass(frozen=True)
-class PatternRef(Scalar):
-    """A column of a row that a variable stands for: ``PREV(B.price, 1)`` counts rows, ``LAST(A.id, 1)`` matched ones.
-
-    Attributes:
-        variable: its name; ``*`` stands for all rows of the match.
-        index: the column.
-        function: ``LAST``, ``FIRST``, ``PREV`` or ``NEXT``.
-        offset: how many rows back, or ahead.
-    """
-
-    variable: str
-    index: int
-    function: str = "LAST"
-    offset: int = 0
-
-
-@dataclass(frozen=True)
-class PatternAggregate(Scalar):
-    """An aggregate over the rows of a variable; its operands refer to columns by :class:`PatternRef`."""
-
-    function: str
-    variable: str
-    operands: tuple[Scalar, ...]
-
-
-@dataclass(frozen=True)
-class PatternDefinition(Part):
-    """``variable AS condition``."""
-
-    variable: str
-    condition: Scalar
-
-
-@dataclass(frozen=True)
-class PatternMeasure(Part):
-    """``expression AS name``."""
-
-    name: str
-    expression: Scalar
-
-
-@dataclass(frozen=True)
-class Match(Relation):
-    """``MATCH_RECOGNIZE``: one row for each match: the columns of the partition, and the measures."""
-
-    input: Relation
-    partition_by: tuple[int, ...]
-    order_by: tuple[SortKey, ...]
-    pattern: PatternGroup | PatternQuantity | str
-    definitions: tuple[PatternDefinition, ...]
-    measures: tuple[PatternMeasure, ...]
-    after: str = "TO NEXT ROW"
-    after_variable: str | None = None
-    within: Scalar | None = None
-    subsets: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    is_anchored: tuple[bool, bool] = (False, False)
-
-    @cached_property
-    def schema(self) -> Schema:
-        keys = tuple(self.input.schema[index] for index in self.partition_by)
-        return Schema(keys + tuple(measure.expression.as_field(measure.name) for measure in self.measures))
-
-
 # --- what takes the rows ---------------------------------------------------------------------------------------------
 
 
@@ -581,7 +491,6 @@ class Sink(Relation):
         targets: the indices of columns that the statement names; empty for all.
         static_partition: columns of the partition with their values as texts.
         on_conflict: ``NOTHING``, ``ERROR`` or ``DEDUPLICATE``.
-        watermarked: whether the table has a watermark.
     """
 
     input: Relation

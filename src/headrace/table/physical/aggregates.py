@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from headrace.graph.window_specs import GroupAggregateSpec
-from headrace.operators.aggregates.calls import AggregateCall as AggregateOperation
+from headrace.operators.aggregates.calls import AggregateOperation
 from headrace.operators.mini_batch import MiniBatch
 from headrace.table.logical.scalars import AggregateCall, Call, Cast, Literal, Scalar
 from headrace.table.logical.schema import Field, Schema

@@ -19,7 +19,7 @@ from headrace.table.physical.conversion import ConversionContext, conversion_rul
 from headrace.table.physical.errors import PlanningError
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text, unique_names
 from headrace.table.physical.translation import GraphBuilder, by_key
-from headrace.table.physical.windows import Window, WindowTableFunction
+from headrace.table.physical.windows import WindowingStrategy, WindowTableFunction
 from headrace.table.rules import group_windows as rules
 from headrace.windowing.definition import AccumulationMode
 
@@ -47,7 +47,7 @@ class GroupWindowAggregate(PhysicalNode):
         lambda node, _: Modify.UPDATE if node.lateness else Modify.INSERT, needs=with_before, adapts=True
     )
     input: PhysicalNode
-    window: Window
+    window: WindowingStrategy
     time_column: int
     group: tuple[int, ...]
     calls: tuple[AggregateCall, ...]
@@ -103,7 +103,7 @@ def _group_window(relation: rules.GroupWindowAggregate, context: ConversionConte
     is_of_clock = time.time is TimeAttribute.PROCTIME
     if is_of_clock and relation.kind is WindowKind.SESSION:
         raise PlanningError("SESSION windows of processing time cannot be executed yet")
-    window = Window(relation.kind, relation.size, relation.step, 0, time.type, is_of_clock)
+    window = WindowingStrategy(relation.kind, relation.size, relation.step, 0, time.type, is_of_clock)
     keys = tuple(index for place, index in enumerate(relation.group) if place != relation.window)
     names = tuple(name for place, name in enumerate(relation.names) if place != relation.window)
     end, row_time, _ = relation.parts_columns
@@ -118,7 +118,7 @@ def _group_window(relation: rules.GroupWindowAggregate, context: ConversionConte
 
 def _bounded(
     source: PhysicalNode,
-    window: Window,
+    window: WindowingStrategy,
     relation: rules.GroupWindowAggregate,
     keys: tuple[int, ...],
     names: tuple[str, ...],

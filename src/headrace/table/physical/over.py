@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from headrace.graph.changelog_specs import OverAggregateSpec
-from headrace.operators.aggregates.calls import AggregateCall as AggregateOperation
+from headrace.operators.aggregates.calls import AggregateOperation
 from headrace.operators.changelog.order import SortField
 from headrace.operators.changelog.over.frames import OverFrame
 from headrace.table.logical import relations as logical

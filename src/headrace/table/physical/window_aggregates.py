@@ -18,7 +18,7 @@ from headrace.table.physical.changelog_rules import ChangelogRule, never, with_b
 from headrace.table.physical.errors import PlanningError
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text, unique_names
 from headrace.table.physical.translation import GraphBuilder, by_key
-from headrace.table.physical.windows import Window, WindowColumns, WindowTableFunction, window_columns
+from headrace.table.physical.windows import WindowColumns, WindowingStrategy, WindowTableFunction, window_columns
 from headrace.windowing.intervals import ColumnarWindows, GivenWindows
 
 _CLOCK: Final = AtomicType(TypeRoot.TIMESTAMP, 3, nullable=False)
@@ -38,7 +38,7 @@ class WindowAggregate(PhysicalNode):
     name: ClassVar[str] = "WindowAggregate"
     changelog: ClassVar[ChangelogRule] = ChangelogRule(never, needs=with_before)
     input: PhysicalNode
-    window: Window
+    window: WindowingStrategy
     group: tuple[int, ...]
     calls: tuple[AggregateCall, ...]
     names: tuple[str, ...]
@@ -120,7 +120,7 @@ def window_aggregate(
     return _in_order(node, source, group, keys, names, columns)
 
 
-def _check_slide(window: Window) -> None:
+def _check_slide(window: WindowingStrategy) -> None:
     if window.kind is WindowKind.HOP and window.size % window.step_or_size:
         raise PlanningError(
             "HOP table function based aggregate requires size must be an integral multiple of slide, but got size "

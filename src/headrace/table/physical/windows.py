@@ -34,7 +34,7 @@ _CLOCK: Final = AtomicType(TypeRoot.TIMESTAMP, 3, nullable=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class WindowingStrategy:
     """Windows of one kind and size.
 
     Attributes:
@@ -131,7 +131,7 @@ class WindowColumns:
         time: that with the last moment.
     """
 
-    window: Window
+    window: WindowingStrategy
     start: int | None
     end: int | None
     time: int | None
@@ -174,7 +174,7 @@ class WindowTableFunction(PhysicalNode):
 
     name: ClassVar[str] = "WindowTableFunction"
     input: PhysicalNode
-    window: Window
+    window: WindowingStrategy
     time_column: int
     columns: tuple[Field, ...]
     partition_by: tuple[int, ...] = ()
@@ -223,5 +223,5 @@ def _window_function(function: logical.WindowTableFunction, context: ConversionC
     is_of_clock = time.time is TimeAttribute.PROCTIME
     if is_of_clock and function.kind is WindowKind.SESSION:
         raise PlanningError("SESSION windows of processing time cannot be executed yet")
-    window = Window(function.kind, function.size, function.step, function.offset, time.type, is_of_clock)
+    window = WindowingStrategy(function.kind, function.size, function.step, function.offset, time.type, is_of_clock)
     return WindowTableFunction(source, window, function.time_column, function.window_columns, function.partition_by)

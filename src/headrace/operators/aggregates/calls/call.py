@@ -1,4 +1,4 @@
-"""``AggregateCall``: one call of an aggregate function of SQL, and the table of these functions."""
+"""``AggregateOperation``: one call of an aggregate function of SQL, and the table of these functions."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ from headrace.operators.aggregates.sums import SumFiniteFloats, SumFloats
 
 
 @dataclass(frozen=True, slots=True)
-class AggregateCall:
+class AggregateOperation:
     """A call of an aggregate function over columns of the input.
 
     Attributes:
@@ -76,7 +76,7 @@ class _Binding:
         retracts: whether records may be taken back.
     """
 
-    call: AggregateCall
+    call: AggregateOperation
     types: tuple[LogicalType, ...]
     retracts: bool
 
@@ -127,7 +127,7 @@ class _Binding:
         return Multiset(self.column(), self.name(), self.info())
 
 
-def bind_call(call: AggregateCall, input_type: TypeInformation, *, retracts: bool) -> BoundAggregate:
+def bind_call(call: AggregateOperation, input_type: TypeInformation, *, retracts: bool) -> BoundAggregate:
     """What has to be remembered for a call over records of a type, and how its result is made of that.
 
     Args:

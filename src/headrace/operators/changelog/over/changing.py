@@ -66,7 +66,7 @@ class ChangingOverOperator(KeyedChangesOperator):
         super()._handle_waiting()
 
     def changes(self, arrived: Arrived) -> tuple[Changes, Longs]:
-        ranked = _Ranked.of(arrived.rows, self._order)
+        ranked = _Positions.of(arrived.rows, self._order)
         accumulators = self._functions.accumulators(arrived.rows, ranked.places)
         identities = codes_of(pa.StructArray.from_arrays(arrived.rows.columns, arrived.rows.schema.names)).tolist()
         starts = [*arrived.segments.starts.tolist(), arrived.segments.total]
@@ -100,21 +100,21 @@ class ChangingOverOperator(KeyedChangesOperator):
 
 
 @dataclass(frozen=True)
-class _Ranked:
+class _Positions:
     """Where rows are in the order: a place for each, and the same code for peers."""
 
     places: Longs
     codes: Longs
 
     @staticmethod
-    def of(rows: pa.RecordBatch, fields: tuple[SortField, ...]) -> _Ranked:
+    def of(rows: pa.RecordBatch, fields: tuple[SortField, ...]) -> _Positions:
         codes = order_codes(rows, fields) or [np.zeros(rows.num_rows, np.int64)]
         order = np.lexsort(codes[::-1])
         whole = np.stack([code[order] for code in codes])
         is_new = np.append(True, (whole[:, 1:] != whole[:, :-1]).any(axis=0))
         places, peers = np.empty(len(order), np.int64), np.empty(len(order), np.int64)
         places[order], peers[order] = np.arange(len(order)), np.cumsum(is_new)
-        return _Ranked(places, peers)
+        return _Positions(places, peers)
 
 
 @dataclass
@@ -155,7 +155,7 @@ class _Made:
 class _RowsOver:
     """The rows of one key in order, with the values of the functions."""
 
-    def __init__(self, functions: OverFunctions, ranked: _Ranked, accumulators: list[pa.Array]) -> None:
+    def __init__(self, functions: OverFunctions, ranked: _Positions, accumulators: list[pa.Array]) -> None:
         self._functions, self._ranked, self._accumulators = functions, ranked, accumulators
         self.rows: list[int] = []
         self._values: tuple[int, list[pa.Array]] | None = None  # of what has been emitted last, and where they are

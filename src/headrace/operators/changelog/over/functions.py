@@ -21,7 +21,7 @@ from headrace.operators.aggregates.aggregator import (
     Input,
     running_sums,
 )
-from headrace.operators.aggregates.calls import AggregateCall
+from headrace.operators.aggregates.calls import AggregateOperation
 from headrace.operators.aggregates.calls.nothing import accumulators_of_nothing
 from headrace.operators.aggregates.simple import CountRows
 from headrace.operators.changelog.over.frames import OrderedRows, OverFrame, framed
@@ -49,12 +49,12 @@ class OverFunctions:
         frame: the rows around each row that aggregates are over.
     """
 
-    calls: tuple[AggregateCall, ...]
+    calls: tuple[AggregateOperation, ...]
     input_type: TypeInformation
     frame: OverFrame
 
     @cached_property
-    def bound(self) -> dict[AggregateCall, BoundAggregate]:
+    def bound(self) -> dict[AggregateOperation, BoundAggregate]:
         """The aggregates among the calls."""
         others = RANKING | NAVIGATION
         return {call: call.bind(self.input_type) for call in self.calls if call.function not in others}
@@ -71,7 +71,7 @@ class OverFunctions:
         return max((self.offset_of(call) for call in self.calls if call.function == "LAG"), default=0)
 
     @staticmethod
-    def offset_of(call: AggregateCall) -> int:
+    def offset_of(call: AggregateOperation) -> int:
         """How far away the row is that ``LAG`` and ``LEAD`` look at.
 
         Raises:
@@ -93,26 +93,26 @@ class OverFunctions:
         each = Groups(np.arange(rows.num_rows), Segments(np.arange(rows.num_rows), rows.num_rows))
         return self.aggregators.accumulate(GroupedRows(columns, arrivals, each))
 
-    def results(self, accumulators: Sequence[pa.Array]) -> dict[AggregateCall, pa.Array]:
+    def results(self, accumulators: Sequence[pa.Array]) -> dict[AggregateOperation, pa.Array]:
         """The values of the aggregates, of accumulators of what is around each row."""
         found = self.aggregators.results(accumulators)
         return {call: each.emit([found[one] for one in each.aggregators]) for call, each in self.bound.items()}
 
-    def running(self, accumulators: Sequence[pa.Array], segments: Segments) -> dict[AggregateCall, pa.Array]:
+    def running(self, accumulators: Sequence[pa.Array], segments: Segments) -> dict[AggregateOperation, pa.Array]:
         """The values of the aggregates over each row and all before it of its key."""
         values = self.aggregators.running_values(list(self.bound.values()), accumulators, segments)
         return dict(zip(self.bound, values, strict=True))
 
     def over_all(self, rows: pa.RecordBatch, ordered: OrderedRows, arrivals: Longs) -> list[pa.Array]:
         """The columns of all functions, where all rows of each key are there."""
-        found: dict[AggregateCall, pa.Array] = {}
+        found: dict[AggregateOperation, pa.Array] = {}
         if self.bound:
             low, high = ordered.bounds(self.frame)
             around = framed(self.aggregators, self.accumulators(rows, arrivals), low, high)
             found = self._of_frames(around, low == high)
         return [self.value(call, found, rows, ordered) for call in self.calls]
 
-    def _of_frames(self, around: list[pa.Array], is_empty: npt.NDArray[np.bool_]) -> dict[AggregateCall, pa.Array]:
+    def _of_frames(self, around: list[pa.Array], is_empty: npt.NDArray[np.bool_]) -> dict[AggregateOperation, pa.Array]:
         if is_empty.any():
             nothing = accumulators_of_nothing(self.aggregators, self.input_type, len(is_empty))
             around = [pc.if_else(pa.array(is_empty), b, a) for a, b in zip(around, nothing, strict=True)]
@@ -120,8 +120,8 @@ class OverFunctions:
 
     def value(
         self,
-        call: AggregateCall,
-        aggregated: dict[AggregateCall, pa.Array],
+        call: AggregateOperation,
+        aggregated: dict[AggregateOperation, pa.Array],
         rows: pa.RecordBatch,
         ordered: OrderedRows,
     ) -> pa.Array:
@@ -134,7 +134,7 @@ class OverFunctions:
             made = _ranked(call, ordered)
         return made if made.type == call.type.arrow_type else made.cast(call.type.arrow_type)
 
-    def _navigated(self, call: AggregateCall, rows: pa.RecordBatch, ordered: OrderedRows) -> pa.Array:
+    def _navigated(self, call: AggregateOperation, rows: pa.RecordBatch, ordered: OrderedRows) -> pa.Array:
         segments, offset = ordered.segments, self.offset_of(call)
         places = np.arange(segments.total) + (offset if call.function == "LEAD" else -offset)
         starts = segments.starts[segments.ids]
@@ -153,7 +153,7 @@ def row_numbers(segments: Segments, before: Longs) -> pa.Array:
     return pa.array(np.arange(segments.total) - (segments.starts - before)[segments.ids] + 1)
 
 
-def _ranked(call: AggregateCall, ordered: OrderedRows) -> pa.Array:
+def _ranked(call: AggregateOperation, ordered: OrderedRows) -> pa.Array:
     segments = ordered.segments
     starts, counts = segments.starts[segments.ids], segments.counts[segments.ids]
     first, behind = ordered.peers
@@ -171,7 +171,7 @@ def _ranked(call: AggregateCall, ordered: OrderedRows) -> pa.Array:
     return pa.array(by_name[call.function])
 
 
-def _buckets(call: AggregateCall, rows: Longs, counts: Longs) -> pa.Array:
+def _buckets(call: AggregateOperation, rows: Longs, counts: Longs) -> pa.Array:
     """The bucket of each row of so many; the first ones have a row more where they do not come out even."""
     buckets = dict(call.constants).get(0)
     if not isinstance(buckets, int) or buckets < 1:

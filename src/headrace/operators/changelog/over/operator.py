@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from headrace.common.batch import Batch
 from headrace.common.columns import schema_of
 from headrace.common.constants import MAX_WATERMARK
-from headrace.operators.aggregates.calls import AggregateCall
+from headrace.operators.aggregates.calls import AggregateOperation
 from headrace.operators.arrays import fixed_width, gather
 from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext, concat_keyed
 from headrace.operators.changelog.event_time import EventTimeOperator, keys_of_due
@@ -115,7 +115,9 @@ class RowsBefore:
         types = (call.type.arrow_type for call in self._functions.calls)
         return [column.cast(type_) for column, type_ in zip(columns, types, strict=True)]
 
-    def _column(self, call: AggregateCall, whole: _Rows, ordered: OrderedRows, new: _Rows, counts: Longs) -> pa.Array:
+    def _column(
+        self, call: AggregateOperation, whole: _Rows, ordered: OrderedRows, new: _Rows, counts: Longs
+    ) -> pa.Array:
         """The column of a function that is no aggregate; ``counts`` says how many rows of keys have been before."""
         places = np.flatnonzero(whole.is_new)
         if call.function == "ROW_NUMBER":
@@ -130,14 +132,14 @@ class RowsBefore:
         default = gather(whole.rows.column(call.arguments[_DEFAULT]), places).cast(shown.type)
         return pc.coalesce(shown, default)
 
-    def _of_frames(self, whole: _Rows, ordered: OrderedRows) -> dict[AggregateCall, pa.Array]:
+    def _of_frames(self, whole: _Rows, ordered: OrderedRows) -> dict[AggregateOperation, pa.Array]:
         """The aggregates over the rows around new ones."""
         functions, places = self._functions, np.flatnonzero(whole.is_new)
         low, high = ordered.bounds(functions.frame)
         accumulators = functions.accumulators(whole.rows, whole.arrivals)
         return functions.results(framed(functions.aggregators, accumulators, low[places], high[places]))
 
-    def _of_all_before(self, keys: KeyColumn, new: _Rows, counts: Longs) -> dict[AggregateCall, pa.Array]:
+    def _of_all_before(self, keys: KeyColumn, new: _Rows, counts: Longs) -> dict[AggregateOperation, pa.Array]:
         """The aggregates over new rows and all before them, of which only the aggregates are remembered."""
         functions, stored = self._functions, self._sums.find(keys)
         counts[stored.of_keys] = fixed_width(stored.rows.column(0))

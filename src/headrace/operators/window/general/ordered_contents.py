@@ -224,7 +224,7 @@ def drop_windows(windows: dict[int, Held], last: int) -> None:
         del windows[end]
 
 
-class OrderedValues(ContentsTable):
+class FoldedValues(ContentsTable):
     """One value that the elements are folded into as they come; what came in this epoch is in dicts.
 
     Args:

@@ -22,10 +22,10 @@ from headrace.operators.functions import FunctionOperator
 from headrace.operators.timer_service import TimeDomain
 from headrace.operators.user_code import NO_RECORD, user_error
 from headrace.operators.window.general.ordered_contents import (
+    FoldedValues,
     KeysOfWindow,
     OrderedContents,
     OrderedElements,
-    OrderedValues,
     held_in_order,
 )
 from headrace.operators.window.general.window_functions import fold_of
@@ -108,7 +108,7 @@ class OrderedWindowOperator(FunctionWindowOperator):
         check_has_tables_of(context, STORE)
         fold = fold_of(self._user_functions, self._input_type)
         if fold is not None:
-            return OrderedValues(context, windows, self._lateness, fold)
+            return FoldedValues(context, windows, self._lateness, fold)
         return OrderedElements(context, windows, self._lateness, self._input_type, context.renamed_fields)
 
     def begin_epoch(self, scope: EpochScope) -> None:

@@ -20,7 +20,7 @@ from headrace.common.batch import Batch, concat
 from headrace.common.constants import MIN_WATERMARK
 from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
 from headrace.operators.changelog.rows_of_keys import RowsOfKeys, StoredRows
-from headrace.operators.window.table.timers import TimerQueue
+from headrace.operators.window.table.timers import TimerHeap
 from headrace.state.keys import KeyColumn
 from headrace.state.runs.grouping import group_rows
 from headrace.windowing.intervals import AlignedWindows, GrowingWindows, RegularWindows
@@ -139,7 +139,7 @@ class TimerFiringOrder:
         self._stored, self._is_changed = keys, False
         self._any_key: Any = keys.values[0].as_py() if len(keys) else None
         found = sorted(zip(*(column.to_pylist() for column in rows.columns), keys.values.to_pylist(), strict=True))
-        self._queue = TimerQueue[Pane]([(end - 1, (end, key)) for _, end, kind, key in found if kind == _TIMER])
+        self._queue = TimerHeap[Pane]([(end - 1, (end, key)) for _, end, kind, key in found if kind == _TIMER])
         self._waiting: dict[Pane, None] = {(end, key): None for _, end, kind, key in found if kind == _WAITING}
         self._quiet_until = max((end for _, end, kind, _ in found if kind == _QUIET), default=MIN_WATERMARK)
 
@@ -271,7 +271,7 @@ class TimerFiringOrder:
         """Follows no timers any more, until all windows have ended that are open, or become so before that."""
         ends = [end for end, _ in self._waiting] + [time + 1 for time, _ in self._queue.timers]
         self._quiet_until, self._is_changed = max([until, self._quiet_until, *ends]), True
-        self._queue, self._waiting = TimerQueue(), {}
+        self._queue, self._waiting = TimerHeap(), {}
 
     def _write(self) -> None:
         rows = [(place, end, _TIMER, key) for place, (_, (end, key)) in enumerate(self._queue.timers)]

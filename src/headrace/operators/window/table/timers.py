@@ -1,4 +1,4 @@
-"""``TimerQueue``: timers in the order in which Flink's heap has them, those of one time included."""
+"""``TimerHeap``: timers in the order in which Flink's heap has them, those of one time included."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 K = TypeVar("K", bound=Hashable)
 
 
-class TimerQueue(Generic[K]):
+class TimerHeap(Generic[K]):
     """A binary heap of timers by time, each of them once.
 
     Timers of one time leave a heap in an order that follows from where they are in it: this is Flink's heap, step by

@@ -182,12 +182,6 @@ def any_true(condition: Datum) -> bool:
     return bool(found.as_py())
 
 
-def where_null(operand: Datum, result: Datum) -> Datum:
-    """A result made NULL where an operand is NULL."""
-    missing = pa.scalar(None, result.type)
-    return pc.if_else(pc.is_null(operand), missing, result)
-
-
 def root_of(kind: LogicalType) -> TypeRoot | None:
     """The family of an atomic type; None for other types."""
     return kind.root if isinstance(kind, AtomicType) else None
