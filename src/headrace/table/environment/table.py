@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from headrace.table.bind import result_schema
-from headrace.table.environment.explaining import plan_text
 from headrace.table.logical.relations import Relation
 from headrace.table.logical.schema import Schema
 from headrace.table.parse.tree.statements import ExplainDetail
@@ -54,7 +53,7 @@ class Table:
 
     def explain(self, *extra_details: ExplainDetail) -> str:
         """The plan of the query."""
-        return plan_text(self._environment.planner(), [self.relation], extra_details)
+        return self._environment.planner().plan_text([self.relation], extra_details)
 
     def print_explain(self, *extra_details: ExplainDetail) -> None:
         """Print the plan of the query."""

@@ -18,7 +18,6 @@ from headrace.table.bind.statements import bind_query, result_schema
 from headrace.table.catalog.manager import CatalogManager
 from headrace.table.catalog.objects import CatalogTable, CatalogView, Column, ObjectPath
 from headrace.table.environment.changes import ResultChanges
-from headrace.table.environment.explaining import plan_text
 from headrace.table.environment.schema import quoted
 from headrace.table.environment.settings import EnvironmentSettings, TableConfig
 from headrace.table.environment.statement_set import StatementSet
@@ -133,7 +132,7 @@ class TableEnvironment:
             stmt: the statement.
         """
         relations = bound_statements(self, parse_statement(stmt), SqlSource(stmt))
-        return plan_text(self.planner(), relations)
+        return self.planner().plan_text(relations)
 
     def create_statement_set(self) -> StatementSet:
         """A set of statements that become one job."""

@@ -4,7 +4,7 @@ from typing import Final
 
 from headrace.common.logical_types import LogicalType
 from headrace.table.functions.definitions import CallShape, Determinism, FunctionDefinition, Signature, TypeRule
-from headrace.table.functions.kernels import comparison, conditional, mathematics, numbers, randomness
+from headrace.table.functions.kernels import comparison, mathematics, numbers, randomness
 from headrace.table.functions.kernels.kernel import Kernel
 from headrace.table.functions.rules import (
     ANY,
@@ -146,14 +146,14 @@ _EXTREME: Final = uniform(lambda shape, types: with_nullability(types[0], anyone
 _CHOICES: Final = (
     _define("COALESCE", _coalesced, comparison.coalesce, "COALESCE(value, ...)"),
     _define("IFNULL", _ifnull, comparison.coalesce, "IFNULL(value, other)"),
-    _define("NULLIF", _nullif, conditional.nullif, "NULLIF(value, other)"),
-    _define("IF", _if, conditional.choose, "IF(condition, value, other)"),
+    _define("NULLIF", _nullif, comparison.nullif, "NULLIF(value, other)"),
+    _define("IF", _if, comparison.choose, "IF(condition, value, other)"),
     _define("GREATEST", _EXTREME, comparison.greatest, "GREATEST(value, ...)"),
     _define("LEAST", _EXTREME, comparison.least, "LEAST(value, ...)"),
     _define(
         "TYPEOF",
         takes(ANY, either(CONDITION), optional=1, result=maybe(STRING)),
-        conditional.type_of,
+        comparison.type_of,
         "TYPEOF(value[, in full])",
     ),
     _define("IN", takes(ANY, ANY, variadic=True, result=gives(BOOLEAN)), comparison.is_in, "value IN (other, ...)"),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from headrace.common.configuration import Configuration
 from headrace.graph.stream_graph import StreamGraph
 from headrace.table.logical.relations import Relation
+from headrace.table.parse.tree.statements import ExplainDetail
 from headrace.table.physical import (  # noqa: F401 - their conversions
     changelog_functions,
     correlates,
@@ -22,9 +23,10 @@ from headrace.table.physical.changelog import ChangelogInference
 from headrace.table.physical.changelog_rules import UpdateKind
 from headrace.table.physical.changes import DropUpdateBefore
 from headrace.table.physical.conversion import ConversionContext, converted
-from headrace.table.physical.explain import node_line
+from headrace.table.physical.explain import execution_text, node_line, physical_text
+from headrace.table.physical.logical_text import logical_text
 from headrace.table.physical.node import Edges, PhysicalNode
-from headrace.table.physical.scalar_text import calcite_text
+from headrace.table.physical.scalar_text import calcite_text, infix_text
 from headrace.table.physical.sink_changes import infer_sink
 from headrace.table.physical.sinks import Sink
 from headrace.table.physical.translation import GraphBuilder
@@ -62,17 +64,26 @@ class Planner:
         pairs = zip(roots, relations, strict=True)
         return [self._with_modes(root, relation, is_collected=is_collected) for root, relation in pairs]
 
+    def plan_text(self, relations: Sequence[Relation], details: Sequence[ExplainDetail] = ()) -> str:
+        """The plans of statements that become one job, as ``EXPLAIN`` shows them.
+
+        Raises:
+            PlanningError: when no operators compute them.
+        """
+        roots = self.plan(relations)
+        with_mode = ExplainDetail.CHANGELOG_MODE in details
+        return (
+            f"== Abstract Syntax Tree ==\n{logical_text(relations)}\n\n"
+            f"== Optimized Physical Plan ==\n{physical_text(roots, calcite_text, with_mode=with_mode)}\n\n"
+            f"== Optimized Execution Plan ==\n{execution_text(roots, infix_text)}\n"
+        )
+
     def _with_modes(self, root: PhysicalNode, relation: Relation, *, is_collected: bool) -> PhysicalNode:
         inference = ChangelogInference(DropUpdateBefore, _described)
         if isinstance(root, Sink):
             return infer_sink(inference, root, self.settings, relation)
         wanted = [UpdateKind.BEFORE_AND_AFTER, UpdateKind.ONLY_AFTER]
         return inference.infer(root, wanted if is_collected else reversed(wanted))
-
-    def graph(self, roots: Sequence[PhysicalNode]) -> tuple[StreamGraph, list[Edges]]:
-        """The stream graph of plans, and where the rows of each come from."""
-        graph = StreamGraph()
-        return graph, self.translated(roots, graph)
 
     def translated(self, roots: Sequence[PhysicalNode], graph: StreamGraph) -> list[Edges]:
         """Where the rows of plans come from, whose operators are added to a graph."""

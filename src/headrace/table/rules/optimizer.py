@@ -5,13 +5,12 @@ from collections.abc import Callable
 from headrace.table.logical.relations import Relation, Scan
 from headrace.table.rules.columns import pruned
 from headrace.table.rules.constants import with_constants
-from headrace.table.rules.filters import with_filters_below
 from headrace.table.rules.group_windows import with_group_windows
 from headrace.table.rules.normalize import with_normalized_sources
 from headrace.table.rules.over import with_over_aggregates
+from headrace.table.rules.push_down import with_filters_below, with_sorts_below
 from headrace.table.rules.rank import with_ranks
 from headrace.table.rules.set_operations import with_simple_unions
-from headrace.table.rules.sorts import with_sorts_below
 
 
 def optimized(relation: Relation, is_upsert: Callable[[Scan], bool], time_zone: str) -> Relation:

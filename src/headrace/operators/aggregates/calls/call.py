@@ -12,7 +12,7 @@ from headrace.common.logical_types import LogicalType, RowType
 from headrace.common.typeinfo import TypeInformation
 from headrace.common.typeinfo.types import type_of_logical
 from headrace.operators.aggregates.aggregator import Aggregator, BoundAggregate, Emit, Input, Running, only_result
-from headrace.operators.aggregates.calls import bitmaps, multisets, numbers, ordered
+from headrace.operators.aggregates.calls import bitmaps, json_text, multisets, numbers, ordered
 from headrace.operators.aggregates.calls.inputs import Boxed, Doubles, Filtered, Present
 from headrace.operators.aggregates.calls.numbers import DecimalSum, WrappingSum
 from headrace.operators.aggregates.calls.ordered import OrderedValues
@@ -217,12 +217,12 @@ def _single_value(of: _Binding) -> _Remembered:
 
 def _json_array(of: _Binding) -> _Remembered:
     values = of.ordered((0,), skips_nulls=of.option("on_null") != "NULL")
-    return _Remembered((values,), partial(ordered.json_array, ordered.plain_json), is_ordered=True)
+    return _Remembered((values,), json_text.json_array, is_ordered=True)
 
 
 def _json_object(of: _Binding) -> _Remembered:
     values = of.ordered((0, 1), skips_nulls=of.option("on_null") == "ABSENT")
-    return _Remembered((values,), partial(ordered.json_object, ordered.plain_json), is_ordered=True)
+    return _Remembered((values,), json_text.json_object, is_ordered=True)
 
 
 def _collect(of: _Binding) -> _Remembered:

@@ -1,9 +1,50 @@
-"""Values of SQL as the text of JSON."""
+"""``JSON_ARRAYAGG`` and ``JSON_OBJECTAGG``: values of SQL as the text of JSON."""
 
 import base64
 import json
+from collections.abc import Sequence
 from decimal import Decimal
 from math import isfinite
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.operators.aggregates.calls.ordered import codes_in_order, unboxed
+from headrace.operators.arrays import codes_of, gather, lists_of
+
+
+def json_array(results: Sequence[pa.Array]) -> pa.Array:
+    """The values as the text of a JSON array; empty where there is none."""
+    values, lengths = unboxed(results[0])
+    texts = pa.array(_texts(values), pa.string())
+    joined = pc.binary_join(lists_of(texts, lengths), ",")
+    return pc.binary_join_element_wise("[", joined, "]", "")
+
+
+def json_object(results: Sequence[pa.Array]) -> pa.Array:
+    """The pairs of key and value as the text of a JSON object, by key.
+
+    Raises:
+        ValueError: when a key comes twice, or is null.
+    """
+    keys, lengths = unboxed(results[0])
+    if keys.null_count:
+        raise ValueError("the key of JSON_OBJECTAGG is NULL: leave such rows out with FILTER (WHERE key IS NOT NULL)")
+    values = unboxed(results[0], 1)[0]
+    groups = np.repeat(np.arange(len(lengths)), lengths)
+    order = np.lexsort((codes_in_order(keys), groups))
+    codes = codes_of(keys)[order]
+    if ((np.diff(codes) == 0) & (np.diff(groups[order]) == 0)).any():
+        raise ValueError("a key of JSON_OBJECTAGG comes twice in a group: keys of an object are different")
+    names = _texts(gather(keys.cast(pa.string()), order))
+    texts = [f"{name}:{value}" for name, value in zip(names, _texts(gather(values, order)), strict=True)]
+    joined = pc.binary_join(lists_of(pa.array(texts, pa.string()), lengths), ",")
+    return pc.binary_join_element_wise("{", joined, "}", "")
+
+
+def _texts(values: pa.Array) -> list[str]:
+    return [json_text(value) for value in values.to_pylist()]
 
 
 def json_text(value: object) -> str:

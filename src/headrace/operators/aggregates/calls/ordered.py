@@ -1,6 +1,6 @@
-"""Calls whose result follows the order in which records came: ``FIRST_VALUE``, ``LISTAGG``, ``ARRAY_AGG``, JSON."""
+"""Calls whose result follows the order in which records came: ``FIRST_VALUE``, ``LISTAGG``, ``ARRAY_AGG``."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -139,35 +139,6 @@ def single_value(results: Sequence[pa.Array]) -> pa.Array:
     return first_of(results)
 
 
-def json_array(render: Callable[[pa.Array], list[str]], results: Sequence[pa.Array]) -> pa.Array:
-    """The values as the text of a JSON array; empty where there is none."""
-    values, lengths = unboxed(results[0])
-    texts = pa.array(render(values), pa.string())
-    joined = pc.binary_join(lists_of(texts, lengths), ",")
-    return pc.binary_join_element_wise("[", joined, "]", "")
-
-
-def json_object(render: Callable[[pa.Array], list[str]], results: Sequence[pa.Array]) -> pa.Array:
-    """The pairs of key and value as the text of a JSON object, by key.
-
-    Raises:
-        ValueError: when a key comes twice, or is null.
-    """
-    keys, lengths = unboxed(results[0])
-    if keys.null_count:
-        raise ValueError("the key of JSON_OBJECTAGG is NULL: leave such rows out with FILTER (WHERE key IS NOT NULL)")
-    values = unboxed(results[0], 1)[0]
-    groups = np.repeat(np.arange(len(lengths)), lengths)
-    order = np.lexsort((codes_in_order(keys), groups))
-    codes = codes_of(keys)[order]
-    if ((np.diff(codes) == 0) & (np.diff(groups[order]) == 0)).any():
-        raise ValueError("a key of JSON_OBJECTAGG comes twice in a group: keys of an object are different")
-    names = render(gather(keys.cast(pa.string()), order))
-    texts = [f"{name}:{value}" for name, value in zip(names, render(gather(values, order)), strict=True)]
-    joined = pc.binary_join(lists_of(pa.array(texts, pa.string()), lengths), ",")
-    return pc.binary_join_element_wise("{", joined, "}", "")
-
-
 def codes_in_order(values: pa.Array) -> Longs:
     """Numbers that compare as the values do."""
     ranks: Longs = pc.rank(values, sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
@@ -182,10 +153,3 @@ def _distinct(values: pa.Array, lengths: Longs) -> tuple[pa.Array, Longs]:
     is_first = (np.diff(groups[pairs], prepend=-1) != 0) | (np.diff(codes[pairs], prepend=-1) != 0)
     kept = np.sort(pairs[is_first])
     return gather(values, kept), np.bincount(groups[kept], minlength=len(lengths))
-
-
-def plain_json(values: pa.Array) -> list[str]:
-    """Values as JSON, as Flink writes them."""
-    from headrace.operators.aggregates.calls.json_text import json_text
-
-    return [json_text(value) for value in values.to_pylist()]

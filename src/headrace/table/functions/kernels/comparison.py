@@ -1,4 +1,4 @@
-"""Comparisons, and the logic of three values."""
+"""Comparisons, the logic of three values, and what chooses among values by them."""
 
 from collections.abc import Callable, Sequence
 from functools import reduce
@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from headrace.table.functions.kernels import decimals, numbers
 from headrace.table.functions.kernels.kernel import (
     BOOLEAN,
+    TEXT,
     Datum,
     Invocation,
     Kernel,
@@ -169,3 +170,20 @@ def coalesce(call: Invocation, *operands: Datum) -> Datum:
     """The first operand that is not NULL."""
     storage = call.storage
     return pc.coalesce(*(_as(operand, storage) for operand in operands))
+
+
+def choose(_: Invocation, condition: Datum, value: Datum, other: Datum) -> Datum:
+    """One value where a condition is true, the other elsewhere."""
+    return pc.if_else(pc.fill_null(condition, False), value, other)
+
+
+def nullif(call: Invocation, value: Datum, other: Datum) -> Datum:
+    """A value, NULL where it equals the other."""
+    same = pc.fill_null(equal(call, value, other), False)
+    return pc.if_else(same, pa.scalar(None, value.type), value)
+
+
+def type_of(call: Invocation, _: Datum, in_full: Datum | None = None) -> Datum:
+    """The type of a value, as Flink shows it, or as DDL has it."""
+    kind = call.operands[0]
+    return constant(kind.as_sql() if in_full is not None and in_full.as_py() else str(kind), TEXT)

@@ -23,7 +23,7 @@ from headrace.table.functions.kernels.kernel import (
     numeric,
     to_numpy,
 )
-from headrace.table.functions.kernels.rounding import scaled
+from headrace.table.functions.kernels.numbers import scaled
 
 _LN2: Final = 0.6931471805599453
 

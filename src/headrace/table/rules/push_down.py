@@ -1,4 +1,4 @@
-"""Filters reach down to where rows come from, so that less is computed and kept."""
+"""Filters, sorts and limits reach down to where rows come from, so that less is computed and kept."""
 
 from __future__ import annotations
 
@@ -8,7 +8,16 @@ from typing import Any, Final
 
 from headrace.table.logical import relations as logical
 from headrace.table.logical.relations import Filter, Relation
-from headrace.table.logical.scalars import OverCall, Scalar, Subquery, conjuncts, input_refs, substituted
+from headrace.table.logical.scalars import (
+    InputRef,
+    OverCall,
+    Scalar,
+    SortKey,
+    Subquery,
+    conjuncts,
+    input_refs,
+    substituted,
+)
 from headrace.table.rules.conditions import all_of, is_deterministic
 from headrace.table.rules.normalize import Normalize
 
@@ -82,3 +91,26 @@ _RULES: Final[dict[type[Relation], Callable[[Scalar, Any], Relation | None]]] = 
     logical.Aggregate: _below_aggregate,
     Normalize: _below_normalize,
 }
+
+
+def with_sorts_below(relation: Relation) -> Relation:
+    """The relation with its sorts below projections, so that columns are computed of fewer rows."""
+    return relation.transform(_sort_below)
+
+
+def _sort_below(relation: Relation) -> Relation:
+    if not isinstance(relation, logical.Sort) or not isinstance(relation.input, logical.Project):
+        return relation
+    project = relation.input
+    nodes = [node for each in project.expressions for node in each.walk()]
+    if any(isinstance(node, OverCall | Subquery) for node in nodes) or project.is_of_table:
+        return relation
+    if not all(map(is_deterministic, project.expressions)):
+        return relation
+    keys: list[SortKey] = []
+    for key in relation.keys:
+        column = project.expressions[key.index]
+        if not isinstance(column, InputRef):
+            return relation
+        keys.append(replace(key, index=column.index))
+    return replace(project, input=replace(relation, input=project.input, keys=tuple(keys)))
