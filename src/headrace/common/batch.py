@@ -12,7 +12,7 @@ records are insertions, as nearly all are.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Final, Protocol, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +22,17 @@ from headrace.common.columns import layout_of, values_to_array
 from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import TypeInformation
 from headrace.common.typeinfo.composite import declares_changes
-from headrace.common.types import symbols_of
+from headrace.common.types import RowKind, symbols_of
 
 Kinds = npt.NDArray[np.int8]
+
+_TAKE_BACK: Final = (RowKind.UPDATE_BEFORE.value, RowKind.DELETE.value)
+
+
+def take_back(kinds: Kinds) -> npt.NDArray[np.bool_]:
+    """Of each record whether it takes a row back, and does not add one."""
+    return np.isin(kinds, _TAKE_BACK)
+
 
 T = TypeVar("T")
 

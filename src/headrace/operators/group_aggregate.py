@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.common.batch import Batch, Kinds
+from headrace.common.batch import Batch, Kinds, take_back
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import StateMigrationError
 from headrace.common.types import RowKind
@@ -272,7 +272,7 @@ def _steps(kinds: Kinds | None, order: Longs) -> Longs:
     """1 for each record that adds to its key, -1 for each that takes one back."""
     if kinds is None:
         return np.ones(len(order), np.int64)
-    return np.where(np.isin(kinds[order], (_UPDATE_BEFORE, _DELETE)), -1, 1)
+    return np.where(take_back(kinds[order]), -1, 1)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.common.batch import Batch
+from headrace.common.batch import Batch, take_back
 from headrace.common.columns import layout_of
 from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
 from headrace.common.messages import chosen_metadata, row_type
@@ -117,8 +117,7 @@ def changelog(
     is_second = np.zeros(len(of), np.bool_)
     is_second[np.cumsum(counts)[counts == 2] - 1] = True
     kinds = np.where(is_second, RowKind.UPDATE_AFTER.value, _FIRST_KINDS[operations[of]]).astype(np.int8)
-    takes_before = (kinds == RowKind.UPDATE_BEFORE.value) | (kinds == RowKind.DELETE.value)
-    both = pa.concat_arrays([images.after, images.before]).take(pa.array(of + takes_before * len(operations)))
+    both = pa.concat_arrays([images.after, images.before]).take(pa.array(of + take_back(kinds) * len(operations)))
     schema = layout_of(kind).schema
     besides = [column.take(pa.array(messages[of])) for column in metadata]
     columns = pa.RecordBatch.from_arrays([*both.flatten(), *besides, pa.array(kinds)], schema=schema)
@@ -321,13 +320,10 @@ class ChangesDeserializationSchema(DeserializationSchema):
         return Images(operations, read.column("before"), read.column("after"), np.arange(len(operations)))
 
 
-_REMOVED = (RowKind.UPDATE_BEFORE.value, RowKind.DELETE.value)
-
-
 def are_removed(batch: Batch) -> npt.NDArray[np.bool_]:
     """Mark the records that are retractions."""
     kinds = batch.kinds
-    return np.zeros(len(batch), np.bool_) if kinds is None else np.isin(kinds, _REMOVED)
+    return np.zeros(len(batch), np.bool_) if kinds is None else take_back(kinds)
 
 
 class ChangesSerializationSchema(ColumnarSerializationSchema):

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.common.batch import Batch, Kinds
+from headrace.common.batch import Batch, Kinds, take_back
 from headrace.common.columns import schema_of
 from headrace.common.types import RowKind
 from headrace.operators.arrays import gather
@@ -69,7 +69,7 @@ class Arrived:
         kinds = self.batch.kinds
         if kinds is None:
             return np.zeros(len(self.batch), np.bool_)
-        return np.isin(kinds, (UPDATE_BEFORE, DELETE))
+        return take_back(kinds)
 
     @cached_property
     def sequence(self) -> Longs:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headrace.common.errors import EvaluationError
 from headrace.operators.arrays import fixed_width
+from headrace.state.runs.grouping import value_ranks
 
 Longs = npt.NDArray[np.int64]
 
@@ -47,8 +47,7 @@ def places_in_order(rows: pa.RecordBatch, fields: Sequence[SortField]) -> Longs:
 
 def _codes(column: pa.Array, field: SortField) -> Longs:
     nulls_last = field.is_descending if field.nulls_last is None else field.nulls_last
-    ranks = pc.rank(column, sort_keys="ascending", tiebreaker="dense")
-    codes: Longs = ranks.to_numpy().astype(np.int64)
+    codes = value_ranks(column)
     codes = -codes if field.is_descending else codes
     if column.null_count:
         limit = len(column) + 1

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.common.batch import Batch
+from headrace.common.batch import Batch, take_back
 from headrace.common.columns import layout_of
 from headrace.common.serialization import DeserializationSchema, DeserializedBatch, SerializationSchema
 from headrace.common.typeinfo import RowTypeInfo, TypeInformation
@@ -109,8 +109,7 @@ class UpsertsWriter(SerializationSchema):
         kinds = batch.kinds
         if kinds is None:
             return values
-        removed = np.isin(kinds, (_DELETED, RowKind.UPDATE_BEFORE.value))
-        return pc.if_else(pa.array(removed), pa.scalar(None, values.type), values)
+        return pc.if_else(pa.array(take_back(kinds)), pa.scalar(None, values.type), values)
 
     def validate(self, input_type: TypeInformation) -> None:
         self._inner.validate(input_type)

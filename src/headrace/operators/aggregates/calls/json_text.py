@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.operators.aggregates.calls.ordered import codes_in_order, unboxed
+from headrace.operators.aggregates.calls.ordered import unboxed
 from headrace.operators.arrays import codes_of, gather, lists_of
+from headrace.state.runs.grouping import value_ranks
 
 
 def json_array(results: Sequence[pa.Array]) -> pa.Array:
@@ -33,7 +34,7 @@ def json_object(results: Sequence[pa.Array]) -> pa.Array:
         raise ValueError("the key of JSON_OBJECTAGG is NULL: leave such rows out with FILTER (WHERE key IS NOT NULL)")
     values = unboxed(results[0], 1)[0]
     groups = np.repeat(np.arange(len(lengths)), lengths)
-    order = np.lexsort((codes_in_order(keys), groups))
+    order = np.lexsort((value_ranks(keys), groups))
     codes = codes_of(keys)[order]
     if ((np.diff(codes) == 0) & (np.diff(groups[order]) == 0)).any():
         raise ValueError("a key of JSON_OBJECTAGG comes twice in a group: keys of an object are different")

@@ -139,12 +139,6 @@ def single_value(results: Sequence[pa.Array]) -> pa.Array:
     return first_of(results)
 
 
-def codes_in_order(values: pa.Array) -> Longs:
-    """Numbers that compare as the values do."""
-    ranks: Longs = pc.rank(values, sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
-    return ranks
-
-
 def _distinct(values: pa.Array, lengths: Longs) -> tuple[pa.Array, Longs]:
     """The first of each value in each list."""
     groups = np.repeat(np.arange(len(lengths)), lengths)

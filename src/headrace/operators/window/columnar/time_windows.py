@@ -15,10 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.common.batch import Batch
+from headrace.common.batch import Batch, take_back
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import UnsupportedOperationError
-from headrace.common.types import RowKind
 from headrace.operators.arrays import fixed_width
 from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, Operator, OperatorContext
 from headrace.operators.window.columnar.accumulators import MOST_PAIRS, Accumulators, Arrivals, Chunk, accumulators_of
@@ -174,7 +173,7 @@ class AlignedWindowOperator(KeyedOperator):
         if kinds is None:
             self._store.add(chunk.spread(pairs))
             return
-        takes_back = np.isin(kinds, _TAKE_BACK)[pairs.records]
+        takes_back = take_back(kinds)[pairs.records]
         self._store.add(chunk.spread(pairs.where(~takes_back)))
         taken = chunk.spread(pairs.where(takes_back))
         self._store.add_accumulators(Accumulators.taken_back(self._layout.aggregators, taken))
@@ -311,8 +310,6 @@ class UntimedWindowOperator(AlignedWindowOperator):
             self.output.emit(Batch(self._layout.output_type, times, watermarks, columns=columns))
         self._store.forget(upto)
 
-
-_TAKE_BACK: Final = (RowKind.UPDATE_BEFORE.value, RowKind.DELETE.value)
 
 _STEP_ROWS: Final = 1 << 17
 """Windows fire once for so many records: what is late for none of its windows may be added long before they fire."""
