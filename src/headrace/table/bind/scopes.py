@@ -70,6 +70,7 @@ class Shared:
     left: int
     right: int
     prefers_right: bool = False
+    is_either: bool = False
 
 
 @dataclass(frozen=True)

@@ -83,6 +83,7 @@ class Match(Relation):
     after_variable: str | None = None
     within: Scalar | None = None
     subsets: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    is_anchored: tuple[bool, bool] = (False, False)
 
     @cached_property
     def schema(self) -> Schema:

@@ -13,6 +13,7 @@ from headrace.common.other_names import alike
 from headrace.table.connectors import TABLE_CONNECTORS, TableContext
 from headrace.table.connectors.table_source import TableSource
 from headrace.table.logical import relations as logical
+from headrace.table.logical.match import Match
 from headrace.table.logical.relations import Relation
 from headrace.table.logical.scalars import Scalar, Subquery
 from headrace.table.logical.schema import Schema
@@ -75,7 +76,7 @@ _STREAMS: Final = "make streams of the tables (StreamTableEnvironment.to_data_st
 _MISSING: Final[dict[type[Relation], str]] = {
     logical.Join: f"joins in SQL cannot be executed yet: {_STREAMS}",
     logical.Snapshot: f"FOR SYSTEM_TIME AS OF cannot be executed yet: {_STREAMS}",
-    logical.Match: "MATCH_RECOGNIZE cannot be executed yet: look for patterns by a KeyedProcessFunction of a stream",
+    Match: "MATCH_RECOGNIZE cannot be executed yet: look for patterns by a KeyedProcessFunction of a stream",
 }
 
 
