@@ -48,7 +48,7 @@ class ChangelogSpec(OperatorSpec):
 
 
 def codec_of(schema: InputSchema) -> KeyCodec:
-    """How the keys of a keyed input are stored."""
+    """The codec for the keys of a keyed input."""
     assert schema.key is not None, "the graph takes keyed records only"
     return schema.key.codec
 
@@ -115,7 +115,7 @@ class ChangelogNormalizeSpec(ChangelogSpec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpsertMaterializeSpec(ChangelogSpec):
-    """What a table with a key shows of rows that come and go under other keys.
+    """Materializes the changelog of a table whose key is not that of the rows: emits the latest row of each key.
 
     Attributes:
         unique_key: the positions of columns by which rows are told apart; all columns when there is no such key.

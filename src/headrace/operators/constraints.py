@@ -1,4 +1,4 @@
-"""What a table demands of its rows: values that must be there, and texts and bytes of some length."""
+"""Constraints of a table on its rows: NOT NULL, and lengths of character and binary strings."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from headrace.operators.user_code import user_error
 
 
 class Enforcement(Enum):
-    """What becomes of a row that does not meet a demand."""
+    """The action for a row that violates a constraint."""
 
     ERROR = "ERROR"
     """The job fails."""
     DROP = "DROP"
     """The row is left out."""
     TRIM_PAD = "TRIM_PAD"
-    """What is too long is cut, what is too short is filled up."""
+    """Too long values are trimmed, and too short ones are padded."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ class Bundle:
 
 @dataclass(frozen=True, slots=True)
 class MiniBatch:
-    """How records are put together.
+    """Settings of a mini-batch: the records that are bundled before they are aggregated.
 
     Attributes:
         size: so many are together at most.
@@ -91,7 +91,7 @@ def ordered_keys(keys: Longs, hashes: Words) -> Longs:
 
 
 def _places(keys: Longs, hashes: Words) -> Longs:
-    """Of each record, at which place its key leaves."""
+    """The position of each record's key in the order in which keys are emitted."""
     places = np.zeros(len(hashes), np.int64)
     ordered = ordered_keys(keys, hashes)
     places[ordered] = np.arange(len(ordered))

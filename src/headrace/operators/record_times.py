@@ -1,4 +1,4 @@
-"""What a record meets where it is processed, as columns behind those of the record: times, and random bits."""
+"""Columns appended to records where they are processed: times, and random bits."""
 
 from collections.abc import Sequence
 from enum import Enum

@@ -90,5 +90,4 @@ class ColumnToKindsOperator(Operator):
 
 
 def _with_kinds(batch: Batch, type_: TypeInformation, columns: pa.RecordBatch, kinds: Kinds | None) -> Batch:
-    """What is made of the records of a batch, each under its times, with kinds of its own."""
     return Batch(type_, batch.timestamps, batch.watermarks, columns=columns, kinds=kinds, ordinals=batch.ordinals)

@@ -22,7 +22,7 @@ Longs = npt.NDArray[np.int64]
 
 
 class CollectionKind(Enum):
-    """What a collection is, by which its elements are laid out."""
+    """The kinds of collections, which differ in the columns that their elements become."""
 
     ARRAY = "array"
     """Elements, each a column."""
@@ -137,7 +137,7 @@ class UnnestOperator(Operator):
 
 
 def _with_empty(parents: Longs, columns: list[pa.Array], count: int) -> tuple[Longs, list[pa.Array]]:
-    """With a row of nulls for each parent that has no element, in its place."""
+    """The rows with a row of nulls added in place for each parent without elements (as for a left join)."""
     empty = np.setdiff1d(np.arange(count), parents)
     order = np.argsort(np.concatenate((parents, empty)), kind="stable")
     extended = [pa.concat_arrays([column, pa.nulls(len(empty), column.type)]) for column in columns]

@@ -82,7 +82,7 @@ def _interval(windows: WindowDefinition) -> FiringInterval | None:
 
 
 def _obstacles(windows: WindowDefinition) -> Iterator[str]:
-    """Why built-in aggregates are computed record by record; the first is told."""
+    """Reasons why built-in aggregates have to be computed record by record; the first is shown."""
     assigner, trigger = windows.assigner, windows.plain_trigger
     are_sessions = type(assigner) is EventTimeSessionWindows  # of event time, with one gap for all records
     if windows.evictor is not None:
@@ -102,7 +102,7 @@ def _obstacles(windows: WindowDefinition) -> Iterator[str]:
 
 
 def _reasons_to_ask(windows: WindowDefinition) -> Iterator[str]:
-    """Why the trigger is asked about each record of windows with a function of the program, not just at their ends."""
+    """Reasons to call the trigger for each record of windows with a user function, and not only at their ends."""
     if windows.evictor is not None:
         yield "an evictor looks at every record"
     if windows.accumulation_mode.retracts:

@@ -34,7 +34,7 @@ class WindowAssigner(ABC, Generic[T_contra, W]):
             keep_true(cls, arithmetic, _PLACES, WindowAssigner)
 
     class WindowAssignerContext(ABC):
-        """What an assigner may ask; only valid during the call."""
+        """The context of an assigner; only valid during the call."""
 
         @abstractmethod
         def get_current_processing_time(self) -> int:
@@ -66,11 +66,11 @@ class WindowAssigner(ABC, Generic[T_contra, W]):
 
     @abstractmethod
     def get_window_serializer(self) -> TypeSerializer[W]:
-        """What makes bytes of the windows, and windows of the bytes."""
+        """The serializer of the windows."""
 
     @abstractmethod
     def is_event_time(self) -> bool:
-        """Whether the windows are windows of event time: then elements may be late for them."""
+        """Return whether the windows are in event time: elements can then be late for them."""
 
     @property
     def aligned(self) -> AlignedWindows | None:
@@ -118,7 +118,7 @@ class MergingWindowAssigner(WindowAssigner[T_contra, W]):
 
     @property
     def merges_touching(self) -> bool:
-        """Whether windows are :class:`.TimeWindow`, and become one where they overlap or touch, and only there.
+        """True when windows are of :class:`.TimeWindow` and merge exactly where they overlap or touch.
 
         False, as here, unless the class itself says otherwise. Then :meth:`merge_windows` is not asked: an element
         costs the same however many windows its key has, and not more with each of them.
@@ -142,13 +142,13 @@ class TimeWindowAssigner(WindowAssigner[T_contra, TimeWindow]):
 
 
 class EventTimeAssigner(TimeWindowAssigner[T_contra]):
-    """By the timestamps of the elements."""
+    """The base class of assigners by event time."""
 
     __slots__ = ()
 
     @property
     def reach(self) -> int:
-        """How far from a timestamp its windows lie at most, in milliseconds; 0 where only the elements say it."""
+        """The longest distance of a window from a timestamp, in milliseconds; 0 where it depends on the elements."""
         return 0 if self.regular is None else self.regular.reach
 
     def assign_windows(
@@ -169,7 +169,7 @@ class EventTimeAssigner(TimeWindowAssigner[T_contra]):
 
 
 class ProcessingTimeAssigner(TimeWindowAssigner[T_contra]):
-    """By the job's clock when the element comes."""
+    """The base class of assigners by processing time."""
 
     __slots__ = ()
 

@@ -100,7 +100,7 @@ class _DynamicGapSessions(_Sessions[T], Generic[T]):
         return cls(extractor)
 
     def _gap(self, element: T) -> int:
-        """As the extractor says.
+        """The gap that the extractor returns.
 
         Raises:
             InvalidProgramError: when it is no whole number above 0, or leads beyond the end of time.

@@ -12,11 +12,11 @@ from headrace.state.descriptors import StateDescriptor
 from headrace.windowing.checks import keep_true
 
 _CALLS: Final = ("on_element", "on_event_time", "on_processing_time", "on_merge", "clear")
-"""What a trigger does; :meth:`Trigger.in_batch_mode` is another way to do the same."""
+"""The methods by which a trigger acts; :meth:`Trigger.in_batch_mode` is another way to do the same."""
 
 
 class TriggerResult(Enum):
-    """What a trigger wants of its window.
+    """The decision of a trigger about its window.
 
     A window without contents shows nothing, whatever its trigger says.
 
@@ -36,16 +36,16 @@ class TriggerResult(Enum):
     """Drop the contents unseen."""
 
     def is_fire(self) -> bool:
-        """Whether the contents are shown."""
+        """Return whether the window fires."""
         return self.value[0]
 
     def is_purge(self) -> bool:
-        """Whether the contents go."""
+        """Return whether the window is purged."""
         return self.value[1]
 
 
 class Firing(Enum):
-    """When a window fires, seen from its end in its own time; a window function learns it from its context.
+    """The time of a firing relative to the window's end, which a window function reads from its context.
 
     Examples:
         >>> from headrace.datastream.window import Firing
@@ -125,7 +125,7 @@ class Trigger(ABC, Generic[T_contra, W_contra]):
             """The operator's metrics, which are of all keys and windows."""
 
     class OnMergeContext(TriggerContext):
-        """What :meth:`Trigger.on_merge` sees: the same of the window that others have become."""
+        """The context of :meth:`Trigger.on_merge`, for the window that others were merged into."""
 
         @abstractmethod
         def merge_partitioned_state(self, state_descriptor: StateDescriptor) -> None:
@@ -137,7 +137,7 @@ class Trigger(ABC, Generic[T_contra, W_contra]):
 
     @property
     def fires_only_at_end(self) -> bool:
-        """Whether it fires at the end of a window, again for each late element, and does nothing else.
+        """True when it fires at the end of a window and again for each late element, and does nothing else.
 
         False, as here, unless the class itself says otherwise. What is promised: it continues for every element that
         comes before the watermark reaches the last timestamp of the window, fires then, fires for every element after
@@ -168,7 +168,7 @@ class Trigger(ABC, Generic[T_contra, W_contra]):
         """Called when a timer of event time fires that was registered for ``time``."""
 
     def can_merge(self) -> bool:
-        """Whether it can be used with windows that merge; then :meth:`on_merge` has to be right."""
+        """Return whether it supports merging windows; then :meth:`on_merge` has to be right."""
         return False
 
     def in_batch_mode(self) -> Trigger[T_contra, W_contra]:

@@ -61,7 +61,7 @@ NUMBERS: Final = ColumnTypes(partial(is_one_of, WHOLE_NUMBERS | FLOATS), "number
 
 
 class BindableAggregate(Protocol):
-    """What can be bound to the columns of an input: an aggregate of the DataStream API, or a call of SQL."""
+    """An aggregate that can be bound to the columns of an input: of the DataStream API, or an SQL aggregate call."""
 
     def bind(self, input_type: TypeInformation, *, retracts: bool = False) -> BoundAggregate:
         """The aggregate over records of a type, which may be taken back or not."""

@@ -32,7 +32,7 @@ Fields = tuple[tuple[str, TypeInformation], ...]
 
 
 class DerivedColumn(ABC):
-    """What is made of columns of the input without an expression; equal ones are made once."""
+    """A column computed from columns of the input without an expression; equal ones are computed once."""
 
     __slots__ = ()
 

@@ -50,7 +50,7 @@ class EventTimeOperator(KeyedOperator):
 
     stores: tuple[str, ...] = ()
     timers: TimersOfWindows | None = TIMERS_OF_RECORDS
-    """Which timers records have in Flink, in whose order results come; None where another order is asked for."""
+    """The timers that records have in Flink, whose order results follow; None where another order is asked for."""
 
     def __init__(self, type_: TypeInformation, codec: KeyCodec, time_field: int) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class EventTimeOperator(KeyedOperator):
             self._order_of.begin_epoch(scope)
 
     takes_late = False
-    """Whether rows that come after the watermark may come out when it rises next; see :meth:`accepts`."""
+    """True when late rows may be emitted at the next watermark; see :meth:`accepts`."""
 
     def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
         times, start = self._times(batch), 0
@@ -105,7 +105,7 @@ class EventTimeOperator(KeyedOperator):
             self._fed.append(Fed(batch.keys.take(kept), times[kept], batch.watermarks[kept]))
 
     def accepts(self, batch: KeyedBatch, times: Longs) -> Mask:
-        """Which late rows may come out when the watermark rises next."""
+        """Return for each late row whether it may be emitted at the next watermark."""
         return np.zeros(len(batch), np.bool_)
 
     def _times(self, batch: KeyedBatch) -> Longs:

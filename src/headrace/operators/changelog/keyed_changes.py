@@ -65,7 +65,7 @@ class Arrived:
 
     @cached_property
     def takes_back(self) -> Mask:
-        """Of each record whether it takes a row back."""
+        """True for each record that retracts a row."""
         kinds = self.batch.kinds
         if kinds is None:
             return np.zeros(len(self.batch), np.bool_)
@@ -94,7 +94,7 @@ class Arrived:
 
 @dataclass(frozen=True)
 class Changes:
-    """What is emitted.
+    """The rows that an operator emits, with their kinds.
 
     Attributes:
         rows: the numbers of the rows.
@@ -151,7 +151,7 @@ class KeyedChangesOperator(KeyedOperator):
 
     @abstractmethod
     def changes(self, arrived: Arrived) -> tuple[Changes, Longs]:
-        """What records do: what is emitted, and the numbers of the rows to remember, key after key."""
+        """The changes that records cause, and the positions of the rows to keep, key by key."""
 
     @property
     def state_fields(self) -> list[pa.Field]:

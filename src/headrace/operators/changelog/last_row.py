@@ -101,7 +101,7 @@ class LastRowOperator(KeyedChangesOperator):
         return found.take(in_order(found.records))  # what an update takes back stays before the rest
 
     def _are_rows(self, arrived: Arrived) -> Mask:
-        """Of all rows whether they are there to stay until the next one."""
+        """True for each row that stays until the next one replaces it; False for retractions."""
         is_row = np.ones(len(arrived.stored) + len(arrived.batch), np.bool_)
         is_row[len(arrived.stored) :] = ~arrived.takes_back
         if self._condition is not None:
@@ -110,7 +110,7 @@ class LastRowOperator(KeyedChangesOperator):
         return is_row
 
     def _in_time(self, arrived: Arrived) -> Mask:
-        """Which rows are not earlier than all before them of their key."""
+        """True for each row that is not earlier than any before it with its key."""
         assert self._time_field is not None
         name = self._input_type.field_names[self._time_field]
         times = millis_of(arrived.rows.column(self._time_field), name)[arrived.sequence]

@@ -32,7 +32,7 @@ class SortField:
 
 
 def order_codes(rows: pa.RecordBatch, fields: Sequence[SortField]) -> list[Longs]:
-    """Of each field numbers that compare as rows are to be ordered; rows that tie there have the same."""
+    """An integer code for each sort field of each row: codes compare as rows are ordered, and peers have equal ones."""
     return [_codes(rows.column(each.field), each) for each in fields]
 
 

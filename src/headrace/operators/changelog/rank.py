@@ -33,7 +33,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 class RankStrategy(Enum):
-    """What records do, by which it is decided how much has to be remembered."""
+    """Flink's strategies to rank, which differ in the changes that come in and so in the state that is kept."""
 
     APPEND = "AppendFastStrategy"
     UPDATE = "UpdateFastStrategy"
@@ -42,7 +42,7 @@ class RankStrategy(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RankRange:
-    """Which ranks are emitted.
+    """The range of ranks to emit.
 
     Attributes:
         start: the first, from 1.
@@ -64,7 +64,7 @@ class RankRange:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """What rows are ranked by, and what is emitted of them.
+    """The order by which rows are ranked, and the ranks to emit.
 
     Attributes:
         order: what rows are ordered by; of rows that tie the one that came first is first.
@@ -164,7 +164,7 @@ class AppendRankOperator(RankOperator):
         return found.take(in_order(found.records))
 
     def _by_rows(self, passing: _Passing, by_place: Longs) -> Changes:
-        """What comes and what it drives out: what has passed all ranks."""
+        """Inserts of the rows that enter the first ranks, and retractions of those that leave them."""
         came, out = np.concatenate(passing.came), np.concatenate(passing.out)
         records = np.concatenate(passing.passed)
         enters = (came != out) & (records >= 0)
@@ -291,7 +291,7 @@ class ChangingRankOperator(RankOperator):
 
 @dataclass
 class _Found:
-    """What a ranking has emitted: place of the row, kind, record and rank of each change."""
+    """Changes that a ranking emits: position of the row, kind, record and rank of each."""
 
     by_rank: bool
     record: int = -1

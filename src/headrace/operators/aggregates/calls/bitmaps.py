@@ -43,7 +43,7 @@ def bitmap(combine: Combine, results: Sequence[pa.Array]) -> pa.Array:
 
 
 def cardinality(combine: Combine, results: Sequence[pa.Array]) -> pa.Array:
-    """How many integers the bitmap of each group would have; null where there is no value."""
+    """The cardinality of each group's bitmap; null where there is no value."""
     return _of_groups(lambda *group: len(np.unique(combine(*group))), pa.int64(), results)
 
 
@@ -54,4 +54,4 @@ def _of_groups(make: Callable[..., Any], type_: pa.DataType, results: Sequence[p
 
 
 COMBINES: Final[dict[str, Combine]] = {"BUILD": built, "AND": in_all, "OR": in_any, "XOR": in_odd}
-"""By the word in the middle of the functions' names."""
+"""Set operations by the word in the middle of the functions' names."""

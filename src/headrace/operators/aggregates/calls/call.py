@@ -58,7 +58,7 @@ class AggregateOperation:
 
 @dataclass(frozen=True, slots=True)
 class _Remembered:
-    """What a call needs: aggregators, and how their results make its own."""
+    """The aggregators of a call, and the function that computes its result from theirs."""
 
     aggregators: tuple[Aggregator, ...]
     emit: Emit = only_result
@@ -99,7 +99,7 @@ class _Binding:
         return type_of_logical(self.type(place))
 
     def name(self, what: str = "") -> str:
-        """What an accumulator is called: by the arguments and the filter."""
+        """The name of an accumulator, made from the arguments and the filter, so that equal ones are kept once."""
         text = ",".join(map(str, self.call.arguments))
         return f"{what}{text}" if self.call.filter is None else f"{what}{text}|{self.call.filter}"
 
@@ -108,11 +108,11 @@ class _Binding:
         return dict(self.call.constants).get(place, default)
 
     def option(self, name: str) -> Any:
-        """What is said beside the arguments."""
+        """An option of the call, which is given beside its arguments."""
         return dict(self.call.options).get(name)
 
     def count(self) -> Aggregator:
-        """How many values there are."""
+        """The number of values."""
         return CountValues(self.column(), self.name())
 
     def ordered(self, places: tuple[int, ...], *, skips_nulls: bool) -> OrderedValues:
@@ -128,7 +128,7 @@ class _Binding:
 
 
 def bind_call(call: AggregateOperation, input_type: TypeInformation, *, retracts: bool) -> BoundAggregate:
-    """What has to be remembered for a call over records of a type, and how its result is made of that.
+    """Bind a call to records of a type: choose its aggregators, and the function that computes its result from theirs.
 
     Args:
         call: the call.
@@ -288,7 +288,7 @@ _FUNCTIONS: Final[Mapping[str, _Make]] = {
         for word, made in bitmaps.COMBINES.items()
     },
 }
-"""What each function needs, by its name."""
+"""Aggregators by function name."""
 
 _DISTINCT: Final[Mapping[str, _Make]] = {
     "COUNT": _count_of_distinct,

@@ -1,4 +1,4 @@
-"""What calls look at that is no column of the input as it is: values where a filter holds, several columns as one."""
+"""Columns that aggregate calls derive from the input: values where a filter holds, several columns as one."""
 
 from dataclasses import dataclass
 from functools import reduce
@@ -29,7 +29,7 @@ class Filtered(DerivedColumn):
 
 @dataclass(frozen=True, slots=True)
 class Present(DerivedColumn):
-    """Whether all of some columns have a value, and the filter holds.
+    """True where all of some columns have a value and the filter holds.
 
     Attributes:
         columns: their positions.

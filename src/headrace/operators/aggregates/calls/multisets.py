@@ -12,7 +12,7 @@ from headrace.state.runs.grouping import Placed
 
 
 def count_of_distinct(results: Sequence[pa.Array]) -> pa.Array:
-    """How many different values there are."""
+    """The number of distinct values."""
     return pa.array(list_lengths(results[0].field("values")))
 
 

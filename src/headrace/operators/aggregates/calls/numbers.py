@@ -116,7 +116,7 @@ def decimals_of(limbs: list[Longs], precision: int, scale: int) -> pa.Array:
 
 
 def _have_digits(limbs: list[Longs]) -> npt.NDArray[np.bool_]:
-    """Whether numbers have no more than 38 digits."""
+    """Return whether each number has at most 38 digits."""
     is_negative = limbs[3] < 0
     if is_negative.any():
         limbs = [

@@ -101,7 +101,7 @@ class ChangingOverOperator(KeyedChangesOperator):
 
 @dataclass(frozen=True)
 class _Positions:
-    """Where rows are in the order: a place for each, and the same code for peers."""
+    """Positions of rows in the order, and codes that are equal for peers."""
 
     places: Longs
     codes: Longs
@@ -119,7 +119,7 @@ class _Positions:
 
 @dataclass
 class _Made:
-    """What is emitted: rows, kinds, records, and where the values of each are among those of all results."""
+    """Rows to emit, with kinds, records, and the positions of their values among all results."""
 
     rows: list[int] = field(default_factory=list)
     kinds: list[int] = field(default_factory=list)

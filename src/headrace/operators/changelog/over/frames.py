@@ -1,4 +1,4 @@
-"""Which rows are around each row, and aggregates over them."""
+"""Window frames of rows, and aggregates over them."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class OrderedRows:
         return self._search(self.codes, "left"), self._search(self.codes, "right")
 
     def _search(self, codes: Longs, side: str) -> Longs:
-        """Where codes would be among those of their own key."""
+        """Positions at which codes would be inserted among those of their own key."""
         ids = self.segments.ids
         whole = np.concatenate((self.codes, codes))
         different, ranks = np.unique(whole, return_inverse=True)

@@ -34,7 +34,7 @@ Longs = npt.NDArray[np.int64]
 
 RANKING: Final = frozenset({"ROW_NUMBER", "RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST", "NTILE"})
 _DEFAULT: Final = 2
-"""Which argument of ``LAG`` and ``LEAD`` is given where there is no such row."""
+"""The position of the default argument of ``LAG`` and ``LEAD``."""
 
 NAVIGATION: Final = frozenset({"LAG", "LEAD"})
 
@@ -61,18 +61,18 @@ class OverFunctions:
 
     @cached_property
     def aggregators(self) -> AggregatorList:
-        """What aggregates need, each thing once, and the number of rows first."""
+        """The aggregators of all aggregates, each once, after a row count."""
         found = {CountRows(): None} | {one: None for each in self.bound.values() for one in each.aggregators}
         return AggregatorList(tuple(found))
 
     @property
     def reach(self) -> int:
-        """How many rows before a row its functions look at, besides those of the frame."""
+        """The largest offset of ``LAG``: rows to keep before a row, besides those of the frame."""
         return max((self.offset_of(call) for call in self.calls if call.function == "LAG"), default=0)
 
     @staticmethod
     def offset_of(call: AggregateOperation) -> int:
-        """How far away the row is that ``LAG`` and ``LEAD`` look at.
+        """The offset of ``LAG`` or ``LEAD``.
 
         Raises:
             UnsupportedOperationError: when it is no literal.

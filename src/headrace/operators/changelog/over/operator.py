@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 Longs = npt.NDArray[np.int64]
 
 _DEFAULT = 2
-"""Which argument of ``LAG`` is given where there is no such row."""
+"""The position of the default argument of ``LAG``."""
 _BEFORE, _SUMS = "rows-before", "sums-before"
 _TIME = pa.field("time", pa.int64())
 _ARRIVAL = pa.field("arrival", pa.int64())
@@ -60,7 +60,7 @@ class _Rows:
 
 
 class RowsBefore:
-    """What is remembered of the rows before those that come next: some of them, or what sums them up.
+    """Keyed state of the rows that came earlier: those that frames still reach, or accumulators over them.
 
     Args:
         functions: the functions.
@@ -231,7 +231,7 @@ class EventTimeOverOperator(EventTimeOperator):
 
     @property
     def takes_late(self) -> bool:  # type: ignore[override]
-        """Whether rows that come after the watermark may come out when it rises next."""
+        """True when late rows may be emitted at the next watermark."""
         return self._functions.frame.low is not None
 
     def accepts(self, batch: KeyedBatch, times: Longs) -> npt.NDArray[np.bool_]:
@@ -399,7 +399,7 @@ class BoundedOverOperator(KeyedOperator):
         self.output.emit(Batch(self._output_type, times, times, columns=made))
 
     def _distances(self, rows: pa.RecordBatch, codes: list[Longs], order: Longs) -> Longs:
-        """What rows are ordered by, as numbers whose differences are distances where there are any."""
+        """Sort keys of rows as numbers; where frames are ranges, differences of the numbers are the distances."""
         if not codes:
             return np.zeros(len(order), np.int64)
         frame = self._functions.frame

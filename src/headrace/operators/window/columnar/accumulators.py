@@ -200,7 +200,7 @@ class Accumulators:
 
     @staticmethod
     def taken_back(aggregators: AggregatorList, chunk: Chunk) -> Accumulators:
-        """What takes back the records of a chunk, of each key and window, once it is merged."""
+        """Accumulators that retract the records of a chunk, by key and window, when they are merged."""
         groups = group_rows(chunk.ends, chunk.hashes, chunk.keys)
         first = groups.first_rows
         columns = aggregators.retract(GroupedRows(chunk.columns, chunk.arrivals, groups))

@@ -34,7 +34,7 @@ _LATE_ROWS: Final = 1 << 16
 
 @dataclass(frozen=True)
 class _Step:
-    """What merging a pane into newer ones has changed.
+    """The changes that merging a pane into newer ones has made.
 
     Attributes:
         pane: the end of the pane.
@@ -118,7 +118,7 @@ class PaneStacks:
         return Accumulators(np.full(len(slots), end, np.int64), hashes, keys, self._both(slots))
 
     def _both(self, slots: Longs) -> list[pa.Array]:
-        """What both tables hold in slots, in each of which one of them holds something."""
+        """The contents of slots of both tables combined; each slot is filled in at least one of them."""
         is_older, is_newer = self._older.is_held[slots], self._newer.is_held[slots]
         if is_older.all() and is_newer.all():
             return self._combine(self._older.take(slots), self._newer.take(slots))
@@ -228,7 +228,7 @@ class PaneStore:
         yield from _in_blocks(gathered)
 
     def find(self, ends: Longs, hashes: Hashes) -> Accumulators:
-        """What is there for some windows and hashes: at most one row a key and window; other rows do no harm."""
+        """The accumulators of some windows and hashes: at most one row a key and window; other rows do no harm."""
         order = np.argsort(hashes, kind="stable")
         ends, hashes = ends[order], hashes[order]
         first = np.flatnonzero(np.concatenate(([True], hashes[1:] != hashes[:-1])))

@@ -25,7 +25,7 @@ Longs = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class WindowTime:
-    """Where the time of a row is found.
+    """The time attribute of a windowed input.
 
     Attributes:
         field: the position of the column; None where the clock says it when the row comes.

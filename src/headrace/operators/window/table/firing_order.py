@@ -1,4 +1,4 @@
-"""In which order windows of different keys come out that end together: that of Flink's timers.
+"""The order in which windows of different keys that end together fire: that of Flink's timers.
 
 Flink's windows come out as their timers do, and timers of one time leave their heap in an order that only the heap
 knows: neither that of arrival nor that of keys. To give what Flink gives, the heap is kept as long as there are few
@@ -41,7 +41,7 @@ Pane = tuple[int, Any]
 
 @dataclass(frozen=True, slots=True)
 class TimersOfWindows:
-    """Which timers windows have.
+    """The timers that Flink registers for the windows of an operator.
 
     Attributes:
         windows: the windows.
@@ -144,7 +144,7 @@ class TimerFiringOrder:
         self._quiet_until = max((end for _, end, kind, _ in found if kind == _QUIET), default=MIN_WATERMARK)
 
     def sorted(self, batch: KeyedBatch | None, watermark: int, fired: list[Batch]) -> list[Batch]:
-        """What has been fired by records and then a watermark, in the order in which it comes out."""
+        """The batches that records and then a watermark have fired, in Flink's order."""
         shown = concat(fired) if fired else None
         panes = [] if shown is None else self._panes_of(shown)
         order = list(self._followed(batch, watermark, set(panes)))

@@ -39,7 +39,7 @@ class LocalTime:
         return self.zone in (None, "UTC", "Z", "Etc/UTC", "GMT")
 
     def of(self, times: Longs) -> Longs:
-        """What the clock shows, in milliseconds."""
+        """Local times, in milliseconds."""
         return times if self.is_plain else times + self._offsets(times)
 
     def reached(self, watermarks: Longs) -> Longs:

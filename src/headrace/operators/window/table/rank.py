@@ -26,7 +26,7 @@ Longs = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class WindowOrder:
-    """What the rows of a window are ordered by.
+    """The order of the rows of a window.
 
     Attributes:
         fields: the columns.
