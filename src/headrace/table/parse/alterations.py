@@ -200,4 +200,4 @@ _ACTIONS: Final[dict[ObjectKind, dict[str, _Action]]] = {
     ObjectKind.MODEL: _OPTIONS_AND_NAME,
     ObjectKind.CONNECTION: _OPTIONS_AND_NAME,
 }
-"""By what is altered and the keyword behind its name, how the statement goes on."""
+"""Parsers of the rest of an ALTER statement, by the kind of object and the keyword behind its name."""

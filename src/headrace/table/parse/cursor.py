@@ -10,7 +10,7 @@ from headrace.table.parse.tokens import NAME, QUOTED, STRING, Token, name_of, to
 from headrace.table.parse.tree.node import Name, Path
 
 DEEPEST: Final = 150
-"""How many expressions and queries may stand in each other. Each takes a few calls of Python's thousand."""
+"""The maximum depth of nested expressions and queries. Each takes a few frames of Python's limit of a thousand."""
 
 NAMES: Final = NON_RESERVED | {NAME, QUOTED}
 """The kinds of tokens that are names."""
@@ -53,12 +53,12 @@ class TokenCursor:
 
     @property
     def start(self) -> int:
-        """Where the next token begins."""
+        """The position at which the next token starts."""
         return self._tokens[self._index].start
 
     @property
     def end(self) -> int:
-        """Where the last token ended."""
+        """The position at which the last token ended."""
         return self._tokens[self._index - 1].end
 
     def at(self, kind: str) -> bool:

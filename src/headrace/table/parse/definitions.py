@@ -49,7 +49,7 @@ _REFRESH_MODES: Final = {each.value: each for each in RefreshMode}
 _START_MODES: Final = {each.value: each for each in StartModeKind}
 CONSTRAINT_WORDS: Final = ("PRIMARY", "UNIQUE", "CONSTRAINT")
 OBJECTS: Final = {kind.value: kind for kind in ObjectKind if kind is not ObjectKind.MATERIALIZED_TABLE}
-"""By keyword, what statements are about; ``MATERIALIZED TABLE`` has two words."""
+"""Kinds of objects by keyword; ``MATERIALIZED TABLE`` has two words."""
 
 
 class DefinitionParser(QueryParser):
@@ -462,4 +462,4 @@ _CREATED: Final[dict[str, Callable[[DefinitionParser, int, _Prefix], Statement]]
     "MODEL": DefinitionParser._create_model,
     "CONNECTION": DefinitionParser._create_connection,
 }
-"""By keyword behind ``CREATE``, how the statement goes on."""
+"""Parsers of the rest of a CREATE statement, by its second keyword."""

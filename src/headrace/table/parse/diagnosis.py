@@ -32,7 +32,7 @@ SUMMARIES: Final = (A_STATEMENT, A_QUERY, AN_EXPRESSION, A_TYPE, A_UNIT, A_UNIT_
 """Each says more than a list of all that it may begin with."""
 
 _MOST: Final = 6
-"""How many expected things are named."""
+"""The most expected tokens that an error lists."""
 
 _FEW: Final = 3
 """Up to so many expected things, the rare ones are named as well."""
@@ -94,7 +94,7 @@ _ADVICE: Final = {
     "GRANT": "There are no rights to grant.",
     "REVOKE": "There are no rights to take back.",
 }
-"""By the token that is there, what to write instead of what other dialects have."""
+"""Advice by the unexpected token, for syntax of other dialects."""
 
 
 def diagnose(kinds: Iterable[str], previous: Token | None, token: Token, following: Token) -> tuple[str, str | None]:
@@ -202,4 +202,4 @@ _PAIRS: Final = {
     ("ALL", END): "Name the columns that rows are grouped by.",
     ("(", ")"): "At least one is needed between the parentheses.",
 }
-"""By two tokens that follow each other, what to write instead."""
+"""Advice by two consecutive tokens."""

@@ -406,4 +406,4 @@ _INFIX: Final[dict[str, Infix]] = {
     "[": Infix(ITEM, ExpressionParser._item),
     ".": Infix(ITEM, ExpressionParser._field),
 }
-"""By the kind of its first token, each operator that stands behind an operand."""
+"""Infix and postfix operators, by the kind of their first token."""

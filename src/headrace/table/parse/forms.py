@@ -536,7 +536,7 @@ FORMS: Final[dict[str, Callable[[FormParser], SqlExpression]]] = {
         ("TIMESTAMP_DIFF", "TIME_DIFF", "DATE_TRUNC", "TIMESTAMP_TRUNC", "TIME_TRUNC"), FormParser.unit_last
     ),
 }
-"""By the kind of the first token, how an expression goes on that begins with it, whatever follows."""
+"""Parsers of expressions by the kind of the first token, whatever follows."""
 
 FORMS_OF_NAMES: Final[dict[tuple[str, str], Callable[[FormParser], SqlExpression]]] = {
     ("MAP", "["): FormParser.constructor,

@@ -1,4 +1,4 @@
-"""How much operators bind, in Calcite's numbers: what the parser goes by, and what needs parentheses in text."""
+"""Precedences of operators, in Calcite's numbers, for the parser and for parentheses in text."""
 
 from typing import Final
 
@@ -54,12 +54,12 @@ _BY_CLASS: Final[dict[type[SqlExpression], int]] = {
 
 
 def of_operator(operator: BinaryOperator) -> int:
-    """How much an operator between two operands binds."""
+    """The precedence of a binary operator."""
     return MULTISET if operator.value.startswith("MULTISET") else ARITHMETIC.get(operator, COMPARISON)
 
 
 def of_expression(node: SqlExpression) -> int:
-    """How much the outermost operator of an expression binds."""
+    """The precedence of the outermost operator of an expression."""
     if isinstance(node, Binary):
         return of_operator(node.operator)
     if isinstance(node, Logical):

@@ -7,7 +7,7 @@ from typing import Final
 from headrace.common.errors import InvalidProgramError
 
 _LONGEST: Final = 100
-"""How many characters of a line an error shows."""
+"""The maximum length of a line in an error, in characters."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -447,6 +447,6 @@ STATEMENTS: Final[dict[str, _Parse]] = {
     "ANALYZE": StatementParser.analyze,
     "CALL": StatementParser.call,
 }
-"""By the kind of its first token, how a statement is parsed."""
+"""Parsers of statements by the kind of the first token."""
 
 _NAMED_FIRST: Final = (A_STATEMENT, *(word for word in STATEMENTS if word.isalpha()))

@@ -67,7 +67,7 @@ _KINDS: Final = {
     "other_word": NAME,
     "bad": BAD,
 }
-"""By group, the kind of token that it is; a symbol is its own kind."""
+"""Kinds of tokens by group of the regular expression; a symbol is its own kind."""
 
 _BY_GROUP: Final = (None, *(_KINDS[name] for name in _TOKEN.groupindex))
 

@@ -56,7 +56,7 @@ _ATOMIC: Final = {
     "TIMESTAMP": (TypeWord.TIMESTAMP, _SIZE),
     "TIMESTAMP_LTZ": (TypeWord.TIMESTAMP_LTZ, _SIZE),
 }
-"""By keyword, the type and how many numbers it may have in parentheses."""
+"""Types by keyword, each with the number of parameters that it can have in parentheses."""
 
 _VARYING: Final = {TypeWord.CHAR: TypeWord.VARCHAR, TypeWord.BINARY: TypeWord.VARBINARY}
 
@@ -282,7 +282,7 @@ _FORMS: Final[dict[str, Callable[[TypeParser, int], TypeSpec]]] = {
     "RAW": TypeParser._raw,
     "STRUCTURED": TypeParser._structured,
 }
-"""By its first word, how a type goes on that is made of others."""
+"""Parsers of composite types by their first word."""
 
 
 def _saying(found: TypeSpec, nullable: bool, end: int) -> TypeSpec:

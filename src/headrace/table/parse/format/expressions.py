@@ -359,7 +359,7 @@ _SEPARATORS: Final = {
     "FLOOR": (" TO ",),
     "CEIL": (" TO ",),
 }
-"""By function, the words between its arguments."""
+"""Separators of a function's arguments, by its name."""
 
 
 def _function(path: Path) -> str:

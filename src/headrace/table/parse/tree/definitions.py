@@ -114,7 +114,7 @@ class Watermark(SqlNode):
 
 
 class DistributionKind(Enum):
-    """How rows are distributed to buckets."""
+    """The kinds of distribution of rows to buckets."""
 
     HASH = "HASH"
     RANGE = "RANGE"
@@ -196,14 +196,14 @@ class CreateTable(Statement):
 
 
 class RefreshMode(Enum):
-    """How a materialized table is kept up to date."""
+    """The refresh modes of a materialized table."""
 
     FULL = "FULL"
     CONTINUOUS = "CONTINUOUS"
 
 
 class StartModeKind(Enum):
-    """Where a materialized table begins to read."""
+    """The position from which a materialized table starts to read."""
 
     FROM_BEGINNING = "FROM_BEGINNING"
     FROM_NOW = "FROM_NOW"

@@ -387,7 +387,7 @@ class RowConstructor(SqlExpression):
 
 
 class TrimSide(Enum):
-    """Which ends of a text are trimmed."""
+    """The ends of a text that are trimmed."""
 
     BOTH = "BOTH"
     LEADING = "LEADING"

@@ -353,7 +353,7 @@ class PatternRepetition(RowPattern):
 
 
 class AfterMatch(Enum):
-    """Where the search for the next match begins."""
+    """The row from which the search for the next match starts."""
 
     NEXT_ROW = "TO NEXT ROW"
     PAST_LAST_ROW = "PAST LAST ROW"

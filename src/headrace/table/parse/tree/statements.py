@@ -308,7 +308,7 @@ class Jar(Statement):
 
 
 class StatisticsScope(Enum):
-    """Which statistics ``ANALYZE TABLE`` computes."""
+    """The statistics that ``ANALYZE TABLE`` computes."""
 
     ROW_COUNT = "ROW COUNT"
     COLUMNS = "COLUMNS"
