@@ -1,4 +1,4 @@
-"""How trees are read and rewritten: once for all nodes, from the fields of their dataclasses."""
+"""Reading and rewriting of trees, derived once for all nodes from the fields of their dataclasses."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace

@@ -161,7 +161,7 @@ class FieldAccess(Scalar):
 
 
 class SubqueryKind(Enum):
-    """What a subquery is asked."""
+    """The kinds of subqueries."""
 
     SCALAR = "$SCALAR_QUERY"
     EXISTS = "EXISTS"

@@ -68,7 +68,7 @@ class GroupAggregate(PhysicalNode):
 
 
 def mini_batch(builder: GraphBuilder, group: tuple[int, ...]) -> MiniBatch | None:
-    """How records are put together (``table.exec.mini-batch.enabled``); None where each makes a change.
+    """The mini-batch of records (``table.exec.mini-batch.enabled``); None where each record makes a change.
 
     Raises:
         PlanningError: when nothing says how many are put together.

@@ -1,4 +1,4 @@
-"""Which row kinds nodes give each other (Flink's ``FlinkChangelogModeInferenceProgram``).
+"""Inference of the row kinds on each edge (Flink's ``FlinkChangelogModeInferenceProgram``).
 
 First bottom-up: which of insertions, updates and deletions each node gives, and whether the one above takes them. Then
 top-down: whether updates come with what was before them. A node that needs no ``UPDATE_BEFORE`` asks for none, and
@@ -53,7 +53,7 @@ class ChangelogInference:
         )
 
     def modify(self, node: PhysicalNode) -> Modify:
-        """What a node does.
+        """The kinds of changes that a node emits.
 
         Raises:
             PlanningError: when it, or a node below it, does not take what another one gives.
@@ -66,7 +66,7 @@ class ChangelogInference:
         return known[1]
 
     def check(self, node: PhysicalNode, child: PhysicalNode, takes: Modify) -> Modify:
-        """What an input of a node does.
+        """The kinds of changes that an input of a node emits.
 
         Raises:
             PlanningError: when the node does not take it.

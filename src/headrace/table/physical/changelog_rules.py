@@ -1,4 +1,4 @@
-"""What nodes do in a changelog: the rules by which it is found out which row kinds they give each other."""
+"""Rules of changelog inference: the changes that each kind of node takes, needs and emits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headrace.table.connectors.changelog_mode import ChangelogMode
 
 
 class Modify(Flag):
-    """What a changelog does; insertions are always there."""
+    """The kinds of changes in a changelog besides insertions, which are always there (Flink's ``ModifyKindSet``)."""
 
     INSERT = 0
     UPDATE = auto()
@@ -22,7 +22,7 @@ class Modify(Flag):
 
 
 class UpdateKind(Enum):
-    """How updates come."""
+    """The row kinds by which updates are sent (Flink's ``UpdateKind``)."""
 
     NONE = "none"
     ONLY_AFTER = "only after"
@@ -31,7 +31,7 @@ class UpdateKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ChangelogRule:
-    """What is to be known of a kind of node.
+    """The changelog rule of a kind of node.
 
     Attributes:
         takes: what each of its inputs may do.
@@ -49,7 +49,7 @@ class ChangelogRule:
 
 
 def forwarded(_: object, inputs: Sequence[Modify]) -> Modify:
-    """What all inputs do."""
+    """The changes of all inputs together."""
     return reduce(Modify.__or__, inputs, Modify.INSERT)
 
 
@@ -74,17 +74,17 @@ def without_before(*_: object) -> UpdateKind:
 
 
 def modify_kinds(node: Any) -> Modify:
-    """What a node does, whoever takes it."""
+    """The changes that a node emits, whatever the node above it takes."""
     found: Modify = node.changelog.gives(node, [modify_kinds(child) for child in node.inputs])
     return found
 
 
 PASSING: Final = ChangelogRule(forwarded)
-"""For nodes that hand rows on as they come."""
+"""The rule of nodes that forward rows as they come."""
 
 
 def modify_of(mode: ChangelogMode) -> Modify:
-    """What a changelog of some row kinds does."""
+    """The kinds of changes in a changelog mode."""
     found = Modify.UPDATE if mode.takes_updates else Modify.INSERT
     return found | Modify.DELETE if mode.takes_deletions else found
 

@@ -1,4 +1,4 @@
-"""From logical relations to physical nodes: one rule for each kind of relation."""
+"""Conversion of logical relations to physical nodes, with a rule for each kind of relation."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ R = TypeVar("R", bound=Relation)
 
 @dataclass(frozen=True)
 class ConversionContext:
-    """What physical nodes depend on beside their relations.
+    """The context of conversion rules.
 
     Attributes:
         is_batch: whether the statement runs in batch mode.
@@ -46,7 +46,7 @@ class ConversionContext:
         return self.settings.get(LOCAL_TIME_ZONE)
 
     def does(self, node: PhysicalNode) -> Modify:
-        """What the rows of a node do beside coming: nothing in batch mode."""
+        """The kinds of changes that a node emits: insertions only in batch mode."""
         return Modify.INSERT if self.is_batch else modify_kinds(node)
 
     def is_upsert(self, scan: logical.Scan) -> bool:
@@ -58,7 +58,7 @@ class ConversionContext:
 Rule = Callable[[Any, ConversionContext], PhysicalNode]
 
 RULES: Final[dict[type[Relation], Rule]] = {}
-"""By class of relation; modules of rules add their own."""
+"""Conversion rules by class of relation; modules of rules add theirs."""
 
 
 def conversion_rule(kind: type[Relation]) -> Callable[[Rule], Rule]:

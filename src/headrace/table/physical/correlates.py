@@ -69,7 +69,7 @@ class Correlate(PhysicalNode):
 
 
 def collection_kind(kind: LogicalType) -> CollectionKind:
-    """What the values of a type are as collections.
+    """The kind of collection that values of a type are.
 
     Raises:
         PlanningError: when they are none.

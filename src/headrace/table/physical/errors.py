@@ -1,4 +1,4 @@
-"""What the planner refuses."""
+"""Errors of the planner."""
 
 from headrace.common.errors import InvalidProgramError
 

@@ -32,7 +32,7 @@ def _lines(node: N, line: Callable[[N], str], inputs: Callable[[N], Sequence[N]]
 
 
 def node_line(node: PhysicalNode, text: ScalarText, *, with_mode: bool) -> str:
-    """What a plan says of a node."""
+    """The line of a node in a plan."""
     terms = [f"{name}=[{value}]" for name, value in node.terms(text)]
     if with_mode:
         terms.append(f"changelogMode=[{node.mode}]")

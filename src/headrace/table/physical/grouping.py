@@ -25,7 +25,7 @@ MakeAggregate = Callable[[PhysicalNode, tuple[int, ...], tuple[AggregateCall, ..
 
 
 def has_grouping(aggregate: logical.Aggregate) -> bool:
-    """Whether an aggregate has several grouping sets, or asks which of them a row is of."""
+    """Return whether an aggregate has several grouping sets, or calls ``GROUPING``."""
     return not aggregate.is_simple or any(call.function in GROUPING_FUNCTIONS for call in aggregate.calls)
 
 
@@ -81,7 +81,7 @@ def _shown(aggregate: logical.Aggregate, node: PhysicalNode) -> PhysicalNode:
 
 
 def _grouping(aggregate: logical.Aggregate, call: AggregateCall, number: Scalar) -> Scalar:
-    """What ``GROUPING`` gives: which of its operands the grouping set leaves out, as bits."""
+    """The value of ``GROUPING``: a bit for each operand, set where the grouping set leaves it out."""
     values = {_number(aggregate.group, keys): _number(call.operands, keys) for keys in aggregate.grouping_sets}
     branches = [
         Branch(Call("=", (number, _literal(key)), type=BOOLEAN.not_null()), _literal(value))

@@ -1,4 +1,4 @@
-"""Which columns identify the rows of a node (Flink's ``FlinkRelMdUpsertKeys``).
+"""Unique keys and upsert keys of nodes (Flink's ``FlinkRelMdUpsertKeys``).
 
 A key is *unique* where no two rows have the same values in it, and an *upsert key* where, besides, all changes of a row
 come in their order, so that whoever takes them may write each over the one before.
@@ -21,7 +21,7 @@ def one_key(columns: Iterable[int]) -> Keys:
 
 
 def places_of(expressions: Sequence[Scalar]) -> dict[int, list[int]]:
-    """By column of the input, the expressions that hand it on."""
+    """Positions of the expressions that forward each column of the input."""
     places: dict[int, list[int]] = {}
     for place, each in enumerate(expressions):
         if isinstance(each, InputRef):

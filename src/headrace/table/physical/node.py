@@ -1,4 +1,4 @@
-"""What all physical nodes have in common."""
+"""The base class of physical nodes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headrace.table.physical.translation import GraphBuilder
 
 Edges = tuple["Edge", ...]
-"""What reaches one input of an operator: of a union several edges."""
+"""The edges into one input of an operator; several for a union."""
 
 
 class ScalarText(Protocol):
@@ -29,7 +29,7 @@ class ScalarText(Protocol):
 
 
 Terms = Iterator[tuple[str, str]]
-"""What a plan says of a node: names, and texts for the brackets behind them."""
+"""Terms of a node in a plan: names, and the texts in brackets behind them."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class PhysicalNode(LogicalNode):
         return self
 
     def terms(self, text: ScalarText) -> Terms:
-        """What a plan says of it; ``text`` writes scalars in the form of that plan."""
+        """The terms of the node in a plan; ``text`` writes scalars in the form of that plan."""
         yield from ()
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:

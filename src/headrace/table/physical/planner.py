@@ -86,7 +86,7 @@ class Planner:
         return inference.infer(root, wanted if is_collected else reversed(wanted))
 
     def translated(self, roots: Sequence[PhysicalNode], graph: StreamGraph) -> list[Edges]:
-        """Where the rows of plans come from, whose operators are added to a graph."""
+        """The edges that carry the rows of plans, whose operators are added to a graph."""
         builder = GraphBuilder(graph, self.is_batch, self.settings)
         return [builder.translate(root) for root in roots]
 

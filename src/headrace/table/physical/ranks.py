@@ -83,7 +83,7 @@ class Rank(PhysicalNode):
 
     @property
     def needs(self) -> UpdateKind:
-        """How it wants the updates of its input."""
+        """The row kinds by which the rank needs the updates of its input."""
         if self.strategy is RankStrategy.RETRACT:
             return UpdateKind.BEFORE_AND_AFTER
         return UpdateKind.ONLY_AFTER if self.strategy is RankStrategy.UPDATE else UpdateKind.NONE
@@ -149,7 +149,7 @@ class Rank(PhysicalNode):
 
 @dataclass(frozen=True)
 class Deduplicate(PhysicalNode):
-    """What the execution plan shows of a rank that keeps the first or the last row by time."""
+    """A rank that keeps the first or the last row by time, as the execution plan shows it."""
 
     name: ClassVar[str] = "Deduplicate"
     rank: Rank

@@ -1,4 +1,4 @@
-"""What a table takes of a changelog, and what becomes of rows that fall on one key of it."""
+"""Changes that a table accepts, and the treatment of rows with an equal key of the table."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Sink(PhysicalNode):
 
     @property
     def called(self) -> str:
-        """What messages call it."""
+        """The name of the sink in error messages."""
         return f"Table sink '{'.'.join(self.target.path)}'"
 
     def terms(self, text: ScalarText) -> Terms:

@@ -66,7 +66,7 @@ class SortLimit(PhysicalNode):
 
     @property
     def needs(self) -> UpdateKind:
-        """How it wants the updates of its input."""
+        """The row kinds by which the limit needs the updates of its input."""
         return UpdateKind.BEFORE_AND_AFTER if self.strategy is RankStrategy.RETRACT else UpdateKind.NONE
 
     @property

@@ -95,7 +95,7 @@ _OF_TIME: Final = frozenset({"UNIX_TIMESTAMP"})
 
 
 def _read_by(node: Scalar) -> RecordTime | None:
-    """What a call reads itself."""
+    """The time, or the random bits, that a call itself reads, not its operands."""
     if not isinstance(node, Call) or (node.function in _OF_TIME and node.operands):
         return None
     return _FUNCTIONS.get(node.function)

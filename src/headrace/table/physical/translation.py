@@ -1,4 +1,4 @@
-"""From physical nodes to the stream graph, which knows nothing of SQL."""
+"""Translation of physical nodes to the stream graph, which knows nothing of SQL."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class GraphBuilder:
 
     @property
     def state_ttl(self) -> int:
-        """For how many milliseconds operators remember what is not used (``table.exec.state.ttl``); 0 for ever."""
+        """The time to live of unused state in milliseconds (``table.exec.state.ttl``); 0 for ever."""
         return 0 if self.is_batch else self.settings.get(STATE_TTL)
 
     def translate(self, node: PhysicalNode) -> Edges:
-        """What a node has become, with all that it reads from."""
+        """The edges that carry the rows of a node; adds its operators, and those of its inputs, to the graph once."""
         known = self._made.get(id(node))
         if known is None:
             edges = node.translate(self, [self.translate(child) for child in node.inputs])
@@ -107,5 +107,5 @@ def _one_key() -> KeySelection:
 
 
 def sort_fields(keys: Sequence[SortKey]) -> tuple[SortField, ...]:
-    """What rows are ordered by, as operators take it."""
+    """Sort keys in the form that operators take."""
     return tuple(SortField(key.index, key.descending, nulls_last=not key.nulls_first) for key in keys)

@@ -60,7 +60,7 @@ class WindowingStrategy:
 
     @property
     def step_or_size(self) -> int:
-        """How far apart their starts, or their ends, are."""
+        """The distance between the starts of windows, or for cumulating ones between their ends."""
         return self.size if self.step is None else self.step
 
     @property
@@ -122,7 +122,7 @@ def duration_text(millis: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WindowColumns:
-    """Which columns of a node say the window of each row.
+    """The columns of a node that hold the window of each row.
 
     Attributes:
         window: the windows.
@@ -151,7 +151,7 @@ class WindowColumns:
 
 
 def window_columns(node: PhysicalNode) -> WindowColumns | None:
-    """Which columns of a node say the window of each row; None where nothing does."""
+    """The columns of a node that hold the window of each row; None where there are none."""
     found = getattr(node, "windowing", None)
     if isinstance(found, WindowColumns):
         return found
@@ -187,7 +187,7 @@ class WindowTableFunction(PhysicalNode):
 
     @property
     def windowing(self) -> WindowColumns:
-        """Which columns say the window."""
+        """The columns that hold the window."""
         width = len(self.input.schema)
         return WindowColumns(self.window, width, width + 1, width + 2)
 

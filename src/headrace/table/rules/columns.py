@@ -35,7 +35,7 @@ class Pruned:
 
     @property
     def places(self) -> Mapping[int, int]:
-        """By index of a column before, its index now."""
+        """New positions of the kept columns, by the position before."""
         return {before: now for now, before in enumerate(self.kept)}
 
 
@@ -70,7 +70,7 @@ def _all(relation: Relation) -> Pruned:
 
 
 def _without_identity(project: logical.Project) -> Relation:
-    """What a projection reads, where it changes nothing."""
+    """The input of a projection that changes nothing, else the projection."""
     below = project.input.schema
     is_identity = project.names == below.names and all(
         isinstance(each, InputRef) and each.index == index for index, each in enumerate(project.expressions)

@@ -14,7 +14,7 @@ _RANKS = frozenset(("ROW_NUMBER", "RANK", "DENSE_RANK"))
 
 @dataclass(frozen=True)
 class _Window:
-    """What calls have in common that one node computes: the partition, the order and the frame."""
+    """The partition, the order and the frame that calls of one node have in common."""
 
     partition_by: tuple[Scalar, ...]
     order_by: tuple[OrderKey, ...]

@@ -46,7 +46,7 @@ def with_ranks(relation: Relation) -> Relation:
 
 
 def _named(relation: Relation) -> Relation:
-    """As in Flink's plans, the rank has the name that its own node gives it, wherever it is handed on."""
+    """Give the rank the name of its own node wherever it is forwarded, as Flink's plans do."""
     if not isinstance(relation, Project) or (rank := _below(relation.input)) is None:
         return relation
     given = relation.input.schema.names
@@ -103,7 +103,7 @@ def _ranked(over: OverAggregate, bounds: list[_Bound]) -> Rank | None:
 
 @dataclass(frozen=True)
 class _Bound:
-    """What a condition says of a rank: a range, or the column with its end."""
+    """The bound that a condition sets on a rank: a range, or the column that holds its end."""
 
     low: int = 1
     high: int | None = None
