@@ -172,7 +172,7 @@ _INSTEAD: Final[dict[tuple[bool, TypeRoot | None], str]] = {
     (True, TypeRoot.TIMESTAMP): "write TO_TIMESTAMP(FROM_UNIXTIME(seconds))",
     (False, TypeRoot.TIMESTAMP): "write UNIX_TIMESTAMP(CAST(time AS STRING))",
 }
-"""By whether the time is made, and which: what to write in place of a cast between a number and a time."""
+"""The function to use in place of a cast between a number and a time, by the direction and the type of the time."""
 
 
 def _no_cast(text: str, source: LogicalType, target: LogicalType) -> str:
@@ -185,7 +185,7 @@ def _no_cast(text: str, source: LogicalType, target: LogicalType) -> str:
 
 
 _FEW: Final = 4
-"""From so many members on it takes less time to look a value up than to compare it with each."""
+"""Sets of at least this size are searched by hash, which is then faster than comparing with each member."""
 
 
 def _members(call: Call) -> tuple[Scalar, ...] | None:

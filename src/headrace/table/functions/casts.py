@@ -1,4 +1,4 @@
-"""Which types can be cast to which."""
+"""Type pairs that can be cast."""
 
 from typing import Final
 
@@ -26,7 +26,7 @@ _TARGETS: Final[dict[TypeRoot, frozenset[TypeRoot]]] = {
     **dict.fromkeys(TIMESTAMPS, CHARACTERS | DATETIMES | NUMERICS),
     R.BITMAP: CHARACTERS | BINARIES | {R.BITMAP},
 }
-"""By root, to which ones the validator lets its values be cast; some of these casts nothing can execute."""
+"""Targets that the validator allows a cast to, by root of the source; some of these casts cannot be executed."""
 
 
 def is_castable(source: LogicalType, target: LogicalType) -> bool:

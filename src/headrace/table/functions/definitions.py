@@ -1,4 +1,4 @@
-"""What the table of functions says of each."""
+"""Definitions of functions."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from headrace.table.logical.scalars import Options, Scalar
 
 
 class FunctionKind(Enum):
-    """Where a function may be called."""
+    """The kinds of functions, which differ in where they can be called."""
 
     SCALAR = "scalar"
     AGGREGATE = "aggregate"
@@ -22,7 +22,7 @@ class FunctionKind(Enum):
 
 
 class Determinism(Enum):
-    """Whether a function gives the same for the same arguments."""
+    """The determinism of a function."""
 
     ALWAYS = "always"
     WITHIN_QUERY = "within a query"
@@ -32,7 +32,7 @@ class Determinism(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CallShape:
-    """What a type rule sees of a call.
+    """A call as a type rule sees it.
 
     Attributes:
         operands: the arguments, before any of them is cast.
@@ -52,7 +52,7 @@ class CallShape:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a type rule says of a call: to which types its arguments are cast, and the type of its result."""
+    """The signature of a call: the types to which its arguments are cast, and the type of its result."""
 
     operands: tuple[LogicalType, ...]
     result: LogicalType

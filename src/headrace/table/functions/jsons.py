@@ -27,7 +27,7 @@ _UNSPELLED: Final = frozenset({R.DATE, R.TIME})
 
 
 def _value(kind: LogicalType) -> LogicalType | None:
-    """What has a form in JSON."""
+    """The type, if its values have a form in JSON."""
     return None if isinstance(kind, AtomicType) and kind.root in _UNSPELLED else kind
 
 

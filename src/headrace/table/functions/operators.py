@@ -73,7 +73,7 @@ def _decimal_of(kind: LogicalType) -> LogicalType:
 
 
 def _modulo(shape: CallShape) -> Signature | None:
-    """Of whole numbers the result has the type of the divisor, whatever the other one's."""
+    """The type of a remainder of whole numbers is that of the divisor, whatever the dividend's."""
     if len(shape.operands) != 2 or not all(is_in(kind, EXACTS) for kind in shape.types):
         return None
     one, other = (as_decimal(kind) for kind in shape.types)

@@ -85,7 +85,7 @@ def an_interval(kind: LogicalType) -> LogicalType | None:
 
 
 def either(*parameters: Parameter) -> Parameter:
-    """What one of the parameters takes."""
+    """A parameter that accepts what any of some parameters accepts."""
 
     def choose(kind: LogicalType) -> LogicalType | None:
         return next((found for parameter in parameters if (found := parameter(kind)) is not None), None)
@@ -106,7 +106,7 @@ _WIDER: Final = {
     TypeRoot.TIMESTAMP: TIMESTAMPS | {TypeRoot.DATE},
     TypeRoot.TIMESTAMP_LTZ: TIMESTAMPS | {TypeRoot.DATE},
 }
-"""By root: those whose values are brought to it without being asked."""
+"""Roots whose values are cast implicitly, by the root to which they are cast."""
 
 
 def exactly(wanted: AtomicType) -> Parameter:

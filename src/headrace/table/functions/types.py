@@ -1,4 +1,4 @@
-"""How types combine: what both sides of an operator, the branches of CASE, and the arms of UNION become."""
+"""Common types: of both sides of an operator, the branches of CASE, and the arms of UNION."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -203,7 +203,7 @@ def _widened(left: AtomicType, right: AtomicType) -> AtomicType | None:
 
 
 def _number(left: AtomicType, right: AtomicType, *, prefers_left: bool) -> AtomicType:
-    """Of a FLOAT and a DOUBLE, Calcite takes the left one, since to it they are of one precision."""
+    """The common type of numbers. FLOAT and DOUBLE have one precision for Calcite, which takes the left one then."""
     roots = {left.root, right.root}
     if roots & APPROXIMATES:
         if R.DECIMAL in roots:
@@ -238,7 +238,7 @@ def _times(left: AtomicType, right: AtomicType) -> AtomicType | None:
 
 
 def _times_of_both(left: AtomicType, right: AtomicType) -> AtomicType | None:
-    """As Flink's own functions take them: a point in time is one with zone, and a date stays a date."""
+    """The common type of times in Flink's own functions: a timestamp gets a zone, and a date stays a date."""
     if {left.root, right.root} == TIMESTAMPS:
         return AtomicType(R.TIMESTAMP_LTZ, max(size_of(left), size_of(right)))
     if {left.root, right.root} <= TIMESTAMPS | {R.DATE} and left.root is not right.root:

@@ -113,7 +113,7 @@ def day_number(year: int, month: int, day: int) -> int | None:
 
 
 def last_day(year: int, month: int) -> int:
-    """How many days a month has."""
+    """The number of days in a month."""
     if 1 <= year <= 9999:
         return monthrange(year, month)[1]
     return int(days_in_month(np.array(year), np.array(month)))

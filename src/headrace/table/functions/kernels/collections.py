@@ -127,7 +127,7 @@ def element(call: Invocation, collection: Datum) -> Datum:
 
 
 def cardinality(call: Invocation, collection: Datum) -> Datum:
-    """How many elements an array has, or a map entries; a multiset counts all of its elements."""
+    """The number of elements of an array, or of entries of a map; a multiset counts duplicates."""
     if isinstance(collection, pa.Array) and not pa.types.is_map(collection.type):
         return pc.list_value_length(collection).cast(call.storage)
     return map_rows(len, call.storage, collection)

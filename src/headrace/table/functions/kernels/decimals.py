@@ -26,10 +26,10 @@ WIDEST: Final = 76
 """The most digits that Arrow computes with."""
 
 EXACT: Final = Context(prec=800, rounding=ROUND_HALF_UP)
-"""In which sums and products of decimals are exact."""
+"""The context in which sums and products of decimals are exact."""
 
 DIVISION: Final = Context(prec=38, rounding=ROUND_HALF_UP)
-"""In which quotients have as many digits as Flink's have."""
+"""The context in which quotients have as many digits as Flink's."""
 
 _INTEGER_DIGITS: Final = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19}
 
@@ -127,7 +127,7 @@ def of_words(values: Numbers, storage: pa.DataType, like: pa.Array) -> pa.Array:
 
 
 def remainder(call: Invocation, left: Datum, right: Datum) -> Datum:
-    """What a division to an integer leaves, with the sign of the dividend."""
+    """The remainder of a division to an integer, with the sign of the dividend."""
     return _by_python(_remainder, call, left, right)
 
 

@@ -53,7 +53,7 @@ def divide(call: Invocation, left: Datum, right: Datum) -> Datum:
 
 
 def remainder(call: Invocation, left: Datum, right: Datum) -> Datum:
-    """What a division leaves."""
+    """The remainder of a division."""
     return (decimals if pa.types.is_decimal(call.storage) else numbers).remainder(call, left, right)
 
 

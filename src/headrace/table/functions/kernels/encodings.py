@@ -16,7 +16,7 @@ _CHARSETS: Final = {
     "UTF-16LE": "utf-16-le",
     "UTF-16": "utf-16",
 }
-"""By Java's names: the charsets that every Java has."""
+"""Python's codecs by Java's charset names, for the charsets that every JVM has."""
 
 _BIG_ENDIAN_MARK: Final = b"\xfe\xff"
 

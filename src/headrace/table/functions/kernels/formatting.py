@@ -83,7 +83,7 @@ def _number(value: Any, flags: str, precision: str | None, conversion: str, widt
 
 
 def _printf_or_null(pattern: str | None, *values: Any) -> str | None:
-    """What the format does not fit gives NULL, as in Flink."""
+    """Format values; NULL where the format does not fit them, as in Flink."""
     try:
         return _printf(pattern, *values)
     except (ValueError, TypeError):

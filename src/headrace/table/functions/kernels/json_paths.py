@@ -29,12 +29,12 @@ class PathError(ValueError):
 
 
 class Reach(Enum):
-    """How far a step leads."""
+    """The number of values that a step can select."""
 
     ONE = "one value"
-    """To one value, or nowhere, which is an error of strict paths."""
+    """One value or none; none is an error of strict paths."""
     OF_LIST = "elements"
-    """To some elements of a list; for what is no list it is an error of strict paths."""
+    """Some elements of a list; a value that is no list is an error of strict paths."""
     ANY = "any number of values"
 
 
@@ -53,7 +53,7 @@ class JsonPath:
     is_strict: bool
 
     def find(self, value: Any) -> Any:
-        """What the path leads to; an array of all values when it may lead to several.
+        """The value at the path; an array of all values when the path can select several.
 
         Raises:
             PathError: when it leads nowhere, and is strict.

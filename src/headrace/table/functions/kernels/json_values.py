@@ -60,7 +60,7 @@ def _parsed_once(text: str) -> Any:
 
 
 def _found(text: str, path: JsonPath) -> Any:
-    """What a path leads to; for a lax one, what is no JSON is nothing."""
+    """The value at a path; nothing for a lax path over text that is no JSON."""
     try:
         return path.find(_parsed_once(text))
     except ValueError:
@@ -133,7 +133,7 @@ _RETURNED: Final[dict[pa.DataType, tuple[type[Any], str]]] = {
     pa.int32(): (int, "INTEGER"),
     pa.float64(): (Decimal, "number with a point, as DOUBLE wants it"),
 }
-"""By the type that ``RETURNING`` names: what JSON has to hold, as nothing is converted."""
+"""Python's type and the name of the JSON value that each type of ``RETURNING`` needs, since no value is converted."""
 
 
 def json_query(call: Invocation, text: Datum, path: Datum) -> Datum:
@@ -174,7 +174,7 @@ def _wrapped(found: Any, wrapper: str) -> Any:
 
 
 _DECODER: Final = json.JSONDecoder(parse_float=Decimal, parse_constant=_no_constant)
-"""What is behind the first value is not looked at, as in Flink."""
+"""A decoder that ignores text behind the first value, as Flink does."""
 
 _JSON_KINDS: Final[dict[str, Callable[[Any], bool]]] = {
     "VALUE": lambda _: True,
@@ -268,7 +268,7 @@ def json_string(call: Invocation, value: Datum) -> Datum:
 
 
 def _unquoted(text: str) -> str:
-    """What is between quotes, with what is escaped in it; a text that is not between quotes as it is."""
+    """The text without its quotes and escapes; a text without quotes is returned as it is."""
     if len(text) < 2 or text[0] != '"' or text[-1] != '"':
         return text
     inside = text[1:-1]

@@ -1,4 +1,4 @@
-"""What a kernel is, what it is told of its call, and how functions of single values become kernels."""
+"""The interface of kernels, and ways to make kernels from functions of single values."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ Numbers: TypeAlias = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """What a kernel is told of the call that it computes.
+    """A call as its kernel sees it.
 
     Attributes:
         operands: the types of the operands.
@@ -142,7 +142,7 @@ def to_numpy(column: pa.Array, neutral: Any = 0) -> Numbers:
 
 
 def null_mask(*columns: pa.Array) -> Numbers | None:
-    """Where any of some columns is NULL; None for nowhere."""
+    """True where any of the columns is NULL; None where none is."""
     mask: Numbers | None = None
     for column in columns:
         if column.null_count:
@@ -194,7 +194,7 @@ def constant(value: Any, storage: pa.DataType) -> pa.Scalar:
 
 
 TEXT: Final = pa.string()
-"""What ``CHAR`` and ``VARCHAR`` are stored as."""
+"""The storage type of ``CHAR`` and ``VARCHAR``."""
 
 BOOLEAN: Final = pa.bool_()
 

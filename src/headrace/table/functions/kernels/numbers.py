@@ -67,7 +67,7 @@ def _to_decimal(operand: Datum, storage: pa.DataType) -> Datum:
 
 
 def _float_to_decimal(column: pa.Array, storage: pa.DataType) -> pa.Array:
-    """By the shortest text of a double, as Java's BigDecimal.valueOf does."""
+    """Convert through the shortest text of a double, as Java's BigDecimal.valueOf does."""
     if column.type.equals(pa.float64()) and storage.precision <= _FEW_DIGITS:
         return _few_digits(column, storage)
     values = column.cast(pa.float64()).to_pylist()
@@ -134,7 +134,7 @@ def _converted(call: Invocation, left: Datum, right: Datum) -> tuple[Datum, Datu
 
 
 def remainder(call: Invocation, left: Datum, right: Datum) -> Datum:
-    """What a division leaves, with the sign of the dividend; decimals among the operands count as BIGINT."""
+    """The remainder of a division, with the sign of the dividend; decimal operands count as BIGINT."""
     storage = call.storage
     if not left.type.equals(right.type):
         left, right = (

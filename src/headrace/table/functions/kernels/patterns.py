@@ -215,7 +215,7 @@ def regexp_replace(call: Invocation, text: Datum, pattern: Datum, new: Datum) ->
 
 
 def regexp_extract(call: Invocation, text: Datum, pattern: Datum, group: Datum | None = None) -> Datum:
-    """What a group of a pattern fits, the whole of it without one."""
+    """The text that a group of a pattern matches, or the whole pattern when no group is given."""
     regex, groups = _constant_pattern(text, pattern), [] if group is None else [group]
     wanted = 0 if group is None else group.as_py() if isinstance(group, pa.Scalar) else None
     if regex is None or wanted is None or not 0 <= wanted <= compiled(regex).groups:

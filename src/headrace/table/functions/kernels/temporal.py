@@ -232,7 +232,7 @@ def timestampadd(call: Invocation, amount: Datum, time: Datum) -> Datum:
 
 
 def timestampdiff(call: Invocation, earlier: Datum, later: Datum) -> Datum:
-    """How many whole units there are between two times; the unit is an option."""
+    """The number of whole units between two times; the unit is an option."""
     unit = str(call.option("unit"))
     if unit in MONTHS:
         months = _months_between(call, earlier, later)

@@ -53,7 +53,7 @@ reverse: Final = plain(pc.utf8_reverse)
 
 
 def char_length(call: Invocation, text: Datum) -> Datum:
-    """How many characters a text has."""
+    """The length of a text in characters."""
     return pc.utf8_length(text).cast(call.storage)
 
 
@@ -171,7 +171,7 @@ def trim(call: Invocation, characters: Datum, text: Datum) -> Datum:
 
 
 def position(call: Invocation, wanted: Datum, text: Datum, start: Datum | None = None) -> Datum:
-    """Where a text is first found in another from a position on; 0 for nowhere."""
+    """The position of the first occurrence of a text in another, from a start on; 0 when there is none."""
     is_first = start is None and isinstance(text, pa.Array) and isinstance(wanted, pa.Scalar) and wanted.is_valid
     if is_first and pc.all(pc.string_is_ascii(text)).as_py() is not False:  # so that bytes are characters
         found = pc.find_substring(text, wanted.as_py())
@@ -184,7 +184,7 @@ def _found(wanted: str, text: str, start: int = 1) -> int:
 
 
 def _instr(text: str, wanted: str, start: int = 1, occurrence: int = 1) -> int:
-    """Where the n-th one is; a negative start counts from the end, and looks backwards."""
+    """The position of the n-th occurrence; a negative start counts from the end, and searches backwards."""
     if occurrence <= 0:
         raise ValueError(f"INSTR looks for the first or a later occurrence, not for number {occurrence}")
     if start == 0:

@@ -26,7 +26,7 @@ _DAY_NAMES: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Sa
 _PIECES: Final = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']+")
 
 Dialect = dict[str, Callable[[Moments, int], pa.Array]]
-"""What letters mean in another way than usually."""
+"""Writers of the pattern letters whose meaning differs from the usual one."""
 
 DEFAULT: Final = "yyyy-MM-dd HH:mm:ss"
 """The pattern of functions that are given none."""
@@ -65,7 +65,7 @@ def _pieces(pattern: str) -> tuple[_Piece, ...]:
 
 
 _SHOWN: Final = "yyyy-MM-dd HH:mm:ss.SSSSSS"
-"""What Arrow writes times as, of the years 1 to 9999; patterns that are a part of it are cut out."""
+"""The pattern in which Arrow writes times of the years 1 to 9999; patterns within it are sliced from that text."""
 
 _FIRST_SHOWN: Final = -62_135_596_800_000_000
 _END_SHOWN: Final = 253_402_300_800_000_000
@@ -73,7 +73,7 @@ _END_SHOWN: Final = 253_402_300_800_000_000
 
 @lru_cache(maxsize=256)
 def _place_shown(pattern: str) -> int:
-    """Where a pattern is in what Arrow writes, -1 for nowhere."""
+    """The position of a pattern in Arrow's text; -1 when it is not a part of it."""
     is_whole = all(piece.letter in ("", "S") or piece.text in _WHOLE_PIECES for piece in _pieces(pattern))
     return _SHOWN.find(pattern) if is_whole else -1
 

@@ -1,4 +1,4 @@
-"""How values of each type become those of another."""
+"""Rules of casts by families of source and target."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ CastKernel = Callable[[Invocation, Datum], Datum]
 
 @dataclass(frozen=True, slots=True)
 class CastRule:
-    """How values of one family become values of another.
+    """A cast from one family of types to another.
 
     Attributes:
         kernel: casts a column.
@@ -101,7 +101,7 @@ _RULES: Final[dict[tuple[str, str], CastRule]] = {
         (source, "text"): CastRule(_spelled(temporal.to_text)) for source in ("date", "time", "timestamp", "instant")
     },
 }  # fmt: skip
-"""By the families of source and target. Types of one family that differ in nothing but nullability are not here."""
+"""Cast rules by family of source and target. Types that differ only in nullability need none."""
 
 
 def _family(kind: LogicalType) -> str | None:

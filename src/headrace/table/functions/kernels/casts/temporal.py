@@ -16,7 +16,7 @@ def to_temporal(call: Invocation, value: Datum) -> Datum:
 
 
 def _cut(column: pa.Array, call: Invocation) -> Moments:
-    """What the clock shows, with no more digits than the result has."""
+    """The local time, cut to the digits of the result."""
     at = moments_of(column, call.time_zone)
     digits = _digits(call.result)
     if digits > 6:
