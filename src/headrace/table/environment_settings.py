@@ -1,4 +1,4 @@
-"""What environments of tables are made with."""
+"""Settings of table environments."""
 
 from headrace.common.public_module import public_module
 from headrace.table.environment.settings import EnvironmentSettings

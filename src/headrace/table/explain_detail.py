@@ -1,4 +1,4 @@
-"""What else plans say."""
+"""Details that plans can show in addition."""
 
 from headrace.common.public_module import public_module
 from headrace.table.parse.tree.statements import ExplainDetail

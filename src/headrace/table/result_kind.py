@@ -1,4 +1,4 @@
-"""Whether statements give rows."""
+"""The kinds of results of statements."""
 
 from headrace.common.public_module import public_module
 from headrace.table.environment.table_result import ResultKind

@@ -1,4 +1,4 @@
-"""What tables of streams are declared with."""
+"""Schemas by which tables over streams are declared."""
 
 from headrace.common.public_module import public_module
 from headrace.table.environment.schema import Schema

@@ -1,4 +1,4 @@
-"""Where statements are executed."""
+"""Table environments."""
 
 from headrace.common.public_module import public_module
 from headrace.table.environment.stream_tables import StreamTableEnvironment

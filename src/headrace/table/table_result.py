@@ -1,4 +1,4 @@
-"""What statements give."""
+"""Results of statements."""
 
 from headrace.common.public_module import public_module
 from headrace.table.environment.table_result import CollectedRows as CloseableIterator

@@ -66,7 +66,7 @@ _INFIX: Final = frozenset({"+", "-", "*", "/", "||", "AND", "OR", "LIKE", "SIMIL
 
 
 class CallBinder(ABC):
-    """What binds calls of functions and operators, once their arguments are bound."""
+    """Binds calls of functions and operators, once their arguments are bound."""
 
     def __init__(self, context: BindContext, clause: str) -> None:
         self.context = context
@@ -241,7 +241,7 @@ class CallBinder(ABC):
         return self.bind_all(node.arguments)
 
     def order_key(self, item: sql.OrderItem) -> OrderKey:
-        """What rows are ordered by; NULL is the smallest value."""
+        """A sort key; by default NULL is the smallest value."""
         nulls_first = not item.descending if item.nulls_first is None else item.nulls_first
         return OrderKey(self.bind(item.expression), item.descending, nulls_first)
 
@@ -336,11 +336,11 @@ _CONSTANTS: Final[dict[str, Callable[[BindContext, tuple[Scalar, ...], Scalar], 
     "CURRENT_DATABASE": _database,
     **dict.fromkeys(("CURRENT_TIME", "LOCALTIME", "CURRENT_TIMESTAMP", "LOCALTIMESTAMP"), _without_digits),
 }
-"""What is known of a call, in whole or in part, when it is bound."""
+"""Rewrites of calls of which all or a part is known at binding."""
 
 
 def _time(name: str, operands: tuple[Scalar, ...], result: LogicalType) -> TimeAttribute | None:
-    """Of a call: what gives a value of its argument's type is the time attribute that the argument is."""
+    """The time attribute of a call's result: that of the argument, for functions that return its value."""
     if name == "PROCTIME":
         return TimeAttribute.PROCTIME
     if name in _TIMELESS:
@@ -353,4 +353,4 @@ def _time(name: str, operands: tuple[Scalar, ...], result: LogicalType) -> TimeA
 
 
 _VALUES_FROM: Final = {"IF": 1, "TIMESTAMPADD": 1}
-"""By function: where the arguments begin whose value it gives."""
+"""The first of the arguments whose value the function returns."""

@@ -1,4 +1,4 @@
-"""What all parts of the binder share about one statement."""
+"""The context that all parts of the binder share for a statement."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -36,11 +36,11 @@ class BindContext:
 
     @property
     def types(self) -> TypeBinder:
-        """What makes logical types of those in the text."""
+        """The binder of data types."""
         return TypeBinder(self.source)
 
     def text(self, node: SqlNode) -> str:
-        """How a node is written."""
+        """The text of a node as it was written."""
         return self.source.text[node.start : node.end]
 
     def error(self, node: SqlNode, reason: str, advice: str | None = None) -> SqlValidationError:
@@ -71,5 +71,5 @@ class BindContext:
         return replace(self, source=SqlSource(text), expansions=Expansions(), view_depth=self.view_depth + 1)
 
     def correlation(self) -> Correlation:
-        """How subqueries refer to the rows of a scope."""
+        """A new correlation, by which subqueries refer to the rows of a scope."""
         return Correlation(self.numbers)

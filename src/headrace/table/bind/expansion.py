@@ -16,7 +16,7 @@ Place = tuple[int, int]
 
 @dataclass
 class Expansions:
-    """What names turned out to be, by their places in the text.
+    """The expansions of names, by their positions in the text.
 
     Attributes:
         columns: the whole names of columns.
@@ -30,7 +30,7 @@ class Expansions:
 
 
 def place(node: SqlNode) -> Place:
-    """Where a node is."""
+    """The start and the end of a node in the text."""
     return node.start, node.end
 
 

@@ -38,7 +38,7 @@ _MOST_VIEWS: Final = 60
 
 @dataclass(frozen=True)
 class Selected:
-    """What SELECT gives, before ORDER BY: a projection, of which the last columns may be there only to sort by."""
+    """The projection of a SELECT before ORDER BY; columns behind ``width`` are there only to sort by."""
 
     relation: Relation
     width: int
@@ -319,7 +319,7 @@ class _SelectBinder:
         return condition
 
     def _aliases(self, items: Sequence[tuple[Scalar, str]]) -> dict[str, Scalar]:
-        """What is selected under names of its own."""
+        """The selected expressions that have an alias."""
         named = {item.alias.text for item in self.node.items if item.alias is not None}
         return {name: scalar for scalar, name in items if name in named}
 

@@ -180,7 +180,7 @@ class RelationBinder:
         return FromItem(relation, (NamedRelation(None, relation.schema),))
 
     def _call_scope(self) -> Scope:
-        """What arguments may name: columns of the relations to the left, and of the queries around."""
+        """The scope of a call's arguments: columns of the relations to the left, and of outer queries."""
         return Scope((), Schema(()), self.context.correlation(), self.parent)
 
     # --- joins -------------------------------------------------------------------------------------------------------

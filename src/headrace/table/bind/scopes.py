@@ -38,7 +38,7 @@ class NamedRelation:
 
 
 class Correlation:
-    """How subqueries refer to rows of a scope: it gets its name when the first one does.
+    """The variable by which subqueries refer to rows of a scope. It is numbered when it is first used.
 
     Attributes:
         columns: the columns of the row that they refer to.
@@ -131,7 +131,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a name stands for: a column, and how many of the names it took."""
+    """The column that a name refers to, and how many of the name's parts were used."""
 
     scalar: Scalar
     taken: int

@@ -1,4 +1,4 @@
-"""What statements may name: catalogs, databases, and the tables, views and functions in them."""
+"""Catalogs: databases, and the tables, views and functions in them."""
 
 from headrace.common.public_module import public_module
 

@@ -9,7 +9,7 @@ DEFAULT_DATABASE = "default_database"
 
 
 class Catalog(Protocol):
-    """Where objects are kept. Names are compared as they are; who calls has checked what must or must not exist."""
+    """A store of objects. Names are compared as they are; the caller checks first what must or must not exist."""
 
     def databases(self) -> list[str]:
         """The names of its databases, in the order in which they came."""

@@ -9,7 +9,7 @@ from headrace.table.logical.schema import Field, Schema, TimeAttribute
 
 
 class ObjectPath(NamedTuple):
-    """Where an object is."""
+    """The full path of an object."""
 
     catalog: str
     database: str
@@ -20,7 +20,7 @@ class ObjectPath(NamedTuple):
 
 
 class ColumnKind(Enum):
-    """Where the values of a column come from."""
+    """The kinds of columns."""
 
     PHYSICAL = "physical"
     METADATA = "metadata"
@@ -177,7 +177,7 @@ class CatalogModel:
 
 @dataclass(frozen=True, slots=True)
 class CatalogDescription:
-    """How a catalog was created."""
+    """The options and the comment with which a catalog was created."""
 
     options: tuple[tuple[str, str], ...] = ()
     comment: str | None = None

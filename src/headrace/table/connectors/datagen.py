@@ -256,7 +256,7 @@ _USUAL_DIGITS: Final = 15
 
 
 def maker_of(name: str, kind: LogicalType, options: Configuration, rate: int) -> Maker:
-    """What makes the values of a column.
+    """The generator of a column's values.
 
     Args:
         name: of the column.

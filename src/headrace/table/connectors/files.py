@@ -207,7 +207,7 @@ class FileTableSink(TableSink):
 def _without_partitions(
     writer: Encoder | BulkWriterFactory, kind: TypeInformation, places: Sequence[int]
 ) -> Encoder | BulkWriterFactory:
-    """What writes rows without the columns of their partition, which the folder says."""
+    """The writer without the partition columns, whose values are in the name of the directory."""
     if isinstance(writer, BulkWriterFactory):
         return _StoredColumns(writer, _Stored(kind, tuple(places)))
     assert isinstance(writer, BatchEncoder)

@@ -1,4 +1,4 @@
-"""Where the topics of a table are read from, and where to: Flink's ``scan.startup.*`` and ``scan.bounded.*``."""
+"""Starting and ending offsets of a table's topics: Flink's ``scan.startup.*`` and ``scan.bounded.*``."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _SPECIFIC: Final = re.compile(r"\s*partition:(\d+),\s*offset:(\d+)\s*")
 
 
 def starting_offsets(options: Configuration) -> Offsets:
-    """Where the partitions of topics are read from.
+    """The offsets from which the partitions of topics are read.
 
     Raises:
         ConfigurationError: when the mode needs another option.
@@ -56,7 +56,7 @@ def starting_offsets(options: Configuration) -> Offsets:
 
 
 def bounded_offsets(options: Configuration) -> Offsets | None:
-    """Where the partitions of topics end; None when they do not.
+    """The offsets at which the partitions of topics end; None when they are unbounded.
 
     Raises:
         ConfigurationError: when the mode needs another option.

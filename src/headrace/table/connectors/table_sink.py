@@ -1,4 +1,4 @@
-"""What a connector gives for a table that is written."""
+"""The sink that a connector makes for a table."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -34,5 +34,5 @@ class TableSink(ABC):
 
     @property
     def summary(self) -> str:
-        """What plans call it."""
+        """The name of the sink in plans."""
         return type(self).__name__

@@ -1,4 +1,4 @@
-"""What a connector gives for a table that is read."""
+"""The source that a connector makes for a table."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -39,7 +39,7 @@ class TableSource(ABC):
 
     @property
     def summary(self) -> str:
-        """What plans call it."""
+        """The name of the source in plans."""
         return type(self).__name__
 
 

@@ -150,11 +150,11 @@ class TopicTables(TableConnector):
 
     @abstractmethod
     def source_builder(self, table: TopicTable) -> TopicSourceBuilder:
-        """What puts the source together; it knows where the topics are."""
+        """A builder of the source, with the location of the topics set."""
 
     @abstractmethod
     def sink_builder(self, table: TopicTable) -> TopicSinkBuilder:
-        """What puts the sink together; it knows where the topics are."""
+        """A builder of the sink, with the location of the topics set."""
 
     def own(self, options: Mapping[str, str]) -> dict[str, str]:
         """The options but those that are for a client alone."""

@@ -101,7 +101,7 @@ _ANSWERS: Final[dict[type, Callable[[BindContext, Any], StatementResult]]] = {
 
 @dataclass(frozen=True)
 class CreatedTable:
-    """What ``CREATE TABLE ... AS`` did: where the table is, and the INSERT that fills it; None when it was there."""
+    """The result of ``CREATE TABLE ... AS``: the path, and the INSERT that fills it; None when the table existed."""
 
     path: ObjectPath
     sink: Sink | None

@@ -1,4 +1,4 @@
-"""What a statement that is no query answers."""
+"""Results of statements other than queries."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class StatementResult:
 
 
 OK = StatementResult(Schema((Field("result", STRING),)), (("OK",),))
-"""Of statements that change something."""
+"""The result of statements that change something."""
 
 
 def one_column(name: str, values: Iterable[str]) -> StatementResult:

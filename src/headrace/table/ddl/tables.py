@@ -173,7 +173,7 @@ def like(context: BindContext, node: sql.CreateTable) -> CatalogTable:
 
 
 def _strategies(context: BindContext, node: sql.TableLike) -> dict[sql.LikeFeature, sql.MergingStrategy]:
-    """What LIKE does with each feature: without a word, it takes over all, and options may be overwritten."""
+    """The merging strategy of each feature: by default all are included, and options may be overwritten."""
     chosen = {option.feature: option.strategy for option in node.options}
     for option in node.options:
         if option.strategy is sql.MergingStrategy.OVERWRITING and option.feature not in _OVERWRITABLE:
@@ -188,7 +188,7 @@ def _strategies(context: BindContext, node: sql.TableLike) -> dict[sql.LikeFeatu
 
 
 def _taken(base: CatalogTable, strategies: dict[sql.LikeFeature, sql.MergingStrategy]) -> CatalogTable:
-    """What a table takes over from the one that it is like."""
+    """The part of a table that LIKE copies."""
     out = {feature for feature, strategy in strategies.items() if strategy is sql.MergingStrategy.EXCLUDING}
     kinds = {ColumnKind.COMPUTED: sql.LikeFeature.GENERATED, ColumnKind.METADATA: sql.LikeFeature.METADATA}
     columns = tuple(column for column in base.columns if kinds.get(column.kind) not in out)

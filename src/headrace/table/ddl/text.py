@@ -69,7 +69,7 @@ def create_database(catalog: str, name: str, database: Database) -> str:
 
 
 def extras(column: Column) -> str | None:
-    """What says where the values of a column come from, where they are no physical ones."""
+    """The clause for the values of a computed or metadata column."""
     if column.kind is ColumnKind.COMPUTED:
         return f"AS {column.expression}"
     if column.kind is ColumnKind.METADATA:

@@ -11,7 +11,7 @@ from headrace.table.options import LOCAL_TIME_ZONE, check_key
 
 @dataclass(frozen=True)
 class EnvironmentSettings:
-    """What a table environment is made with.
+    """The settings with which a table environment is created.
 
     Attributes:
         is_streaming: whether statements run as streams, and not as batches.
@@ -46,7 +46,7 @@ class EnvironmentSettings:
         return SettingsBuilder()
 
     def is_streaming_mode(self) -> bool:
-        """Whether statements run as streams."""
+        """Return whether statements run in streaming mode."""
         return self.is_streaming
 
     def get_built_in_catalog_name(self) -> str:

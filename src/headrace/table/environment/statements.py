@@ -1,4 +1,4 @@
-"""What each kind of statement does when it is executed."""
+"""Execution of each kind of statement."""
 
 from __future__ import annotations
 

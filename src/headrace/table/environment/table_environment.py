@@ -36,7 +36,7 @@ from headrace.table.physical.translation import GraphBuilder, record_type
 
 
 class TableEnvironment:
-    """Where statements are executed: it has catalogs and settings, and starts a job for each query and ``INSERT``.
+    """Executes statements: it has catalogs and settings, and starts a job for each query and ``INSERT``.
 
     Examples:
         >>> from headrace.table import EnvironmentSettings, TableEnvironment
@@ -264,7 +264,7 @@ class TableEnvironment:
         return StreamGraph()
 
     def bind_context(self, source: SqlSource) -> BindContext:
-        """What binding a statement depends on."""
+        """The context in which a statement is bound."""
         options = self.session_settings()
         return BindContext(source, self.catalogs, is_streaming=not self.is_batch, options=options)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ResultKind(enum.Enum):
-    """What a statement gives.
+    """The kinds of results of statements.
 
     Examples:
         >>> from headrace.table import ResultKind
@@ -57,7 +57,7 @@ def _give_changes(handover: Handover, records: Sequence[EncodedRecords], type_: 
 
 
 class TableResult:
-    """What a statement gives: rows, or that it was done.
+    """The result of a statement: rows, or that it has succeeded.
 
     The rows of a query come while its job runs; they can be taken once.
 
@@ -94,7 +94,7 @@ class TableResult:
         return self._client
 
     def get_result_kind(self) -> ResultKind:
-        """Whether there are rows."""
+        """The kind of the result: whether there are rows."""
         return self._kind
 
     def get_resolved_schema(self) -> Schema:

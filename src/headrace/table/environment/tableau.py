@@ -57,7 +57,7 @@ def _bordered(names: Sequence[str], rows: Iterable[Sequence[str]], widths: Seque
 
 
 def _widths(names: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
-    """As wide as what is in a column; of a text that is all of the result, however long it is."""
+    """The width of each column: that of its longest value, up to a limit unless it is the only column."""
     widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
     return widths if len(names) == 1 else [min(width, _WIDEST) for width in widths]
 

@@ -164,7 +164,7 @@ _Writer = Callable[[TypeInformation, Configuration], "Encoder | BulkWriterFactor
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """What a format is made of; what is None it cannot do."""
+    """The parts of a format; None for those that it does not support."""
 
     options: tuple[ConfigOption, ...]
     messages: _Messages | None = None
@@ -236,7 +236,7 @@ _FORMATS: Final[Mapping[str, _Parts]] = {
         *(TIMESTAMP_FORMAT, IGNORE_NULLS),
     ),
 }
-"""By name."""
+"""Parts of the built-in formats, by name."""
 
 
 class BuiltInTableFormat(TableFormat):

@@ -26,7 +26,7 @@ class TableFormat(Plugin):
     changelog_mode: ChangelogMode = ChangelogMode.INSERT
 
     def file_reader(self, record_type: TypeInformation, options: Configuration) -> FileFormat:
-        """How files are read.
+        """The reader of files.
 
         Raises:
             UnsupportedOperationError: unless overridden.
@@ -34,7 +34,7 @@ class TableFormat(Plugin):
         raise UnsupportedOperationError(f"{self} is one of messages, and not of files")
 
     def file_writer(self, record_type: TypeInformation, options: Configuration) -> Encoder | BulkWriterFactory:
-        """How files are written.
+        """The writer of files.
 
         Raises:
             UnsupportedOperationError: unless overridden.
@@ -42,7 +42,7 @@ class TableFormat(Plugin):
         raise UnsupportedOperationError(f"{self} is one of messages, and not of files")
 
     def message_reader(self, record_type: TypeInformation, options: Configuration) -> DeserializationSchema:
-        """How messages are read.
+        """The deserialization schema of messages.
 
         Raises:
             UnsupportedOperationError: unless overridden.
@@ -50,7 +50,7 @@ class TableFormat(Plugin):
         raise UnsupportedOperationError(f"{self} is one of files, and not of messages")
 
     def message_writer(self, record_type: TypeInformation, options: Configuration) -> SerializationSchema:
-        """How messages are written.
+        """The serialization schema of messages.
 
         Raises:
             UnsupportedOperationError: unless overridden.
@@ -58,7 +58,7 @@ class TableFormat(Plugin):
         raise UnsupportedOperationError(f"{self} is one of files, and not of messages")
 
     def ignores_errors(self, options: Configuration) -> bool:
-        """Whether what cannot be read is left out."""
+        """Return whether bad records are skipped."""
         return False
 
 
@@ -95,19 +95,19 @@ class BoundFormat:
         return self.plugin.ignores_errors(self.options)
 
     def file_reader(self, record_type: TypeInformation) -> FileFormat:
-        """How files are read."""
+        """The reader of files."""
         return self.plugin.file_reader(record_type, self.options)
 
     def file_writer(self, record_type: TypeInformation) -> Encoder | BulkWriterFactory:
-        """How files are written."""
+        """The writer of files."""
         return self.plugin.file_writer(record_type, self.options)
 
     def message_reader(self, record_type: TypeInformation) -> DeserializationSchema:
-        """How messages are read."""
+        """The deserialization schema of messages."""
         return self.plugin.message_reader(record_type, self.options)
 
     def message_writer(self, record_type: TypeInformation) -> SerializationSchema:
-        """How messages are written."""
+        """The serialization schema of messages."""
         return self.plugin.message_writer(record_type, self.options)
 
 
