@@ -1,4 +1,4 @@
-"""What puts things together, one argument after the other."""
+"""The base class of builders."""
 
 from typing import Any, ClassVar, Self
 

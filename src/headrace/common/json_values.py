@@ -55,7 +55,7 @@ def from_json(kind: type[T], value: Any) -> T:
 
 @lru_cache(maxsize=256)
 def _form(kind: Any) -> tuple[Callable[[Any], Any] | None, Any]:
-    """What makes values of a type of the values of its parts, and the types of these.
+    """The function that makes values of a type from the values of its parts, and the types of the parts.
 
     The types are a tuple where each part has its own, one type where all have the same, and None where the parts are
     taken as they are. Nothing makes a value that is the same in JSON.

@@ -278,7 +278,7 @@ def missing_name(module: str, name: str) -> Missing | None:
 
 
 def _is_of_tables(module: str) -> bool:
-    """Whether a module is of the API of tables, which has names that the API of streams has for other things."""
+    """Return whether a module belongs to the Table API, which reuses some names of the DataStream API."""
     return module.partition(".")[0] == "table"
 
 

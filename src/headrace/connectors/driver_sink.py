@@ -243,7 +243,7 @@ class PrintSink(Sink[object]):
         return _Writer(partial(_printed, prefix, self.lines_of(context.input_type)))
 
     def lines_of(self, input_type: TypeInformation) -> Callable[[Batch], Sequence[str]]:
-        """What makes lines of records of a type."""
+        """The function that prints the records of a batch as lines."""
         return partial(_spelled, stream_handler_of(input_type) if self._is_declared else None)
 
     def create_committer(self, context: CommitterContext) -> Committer:

@@ -116,4 +116,4 @@ _FORMATS: Final[Mapping[str, tuple[_Options, _Decoding, _Encoding]]] = {
     ),
     "text": ((CHARSET,), _read_text, lambda options: TextLineEncoder(options.get(CHARSET))),
 }
-"""By name: the options of a format, its reading half, and its writing half."""
+"""The options, the reader and the writer of each format, by its name."""

@@ -161,7 +161,7 @@ class Author(NamedTuple):
 
 
 TopicDescription = tuple[int, TopicConfig]
-"""How many partitions a topic has, and its settings."""
+"""The number of partitions of a topic, and its settings."""
 
 
 class Replacement(NamedTuple):

@@ -11,10 +11,10 @@ from headrace.state.state_file import NewVersion, VersionRef
 from headrace.storage.folder import Folder
 
 TaskTables = tuple[NewVersion, tuple[TableFile, ...], Mapping[str, StateOwner]]
-"""Which version the state of one task becomes, of which files, and whose they are."""
+"""The new version of a task's state, its files, and the owners of the state."""
 
 TaskVersion = tuple[NewVersion, VersionRef, Mapping[str, StateOwner]]
-"""Which version the state of one task becomes, the one that there is, and its operators by the uids there."""
+"""The new version of a task's state, the current one, and its operators by the uids there."""
 
 
 def export_version(

@@ -378,7 +378,7 @@ class OneInputTransformation:
         return KeyedOperatorTransformation(self, key_selector, key_type)
 
     def transform(self, function: StateBootstrapFunction[Any]) -> BootstrapTransformation:
-        """What a function makes of the records: lists of subtasks, or what all of them have in common.
+        """Writes the records as operator state: as lists of subtasks, or as broadcast state.
 
         Args:
             function: a :class:`StateBootstrapFunction`, or a :class:`BroadcastStateBootstrapFunction`.
@@ -463,7 +463,7 @@ class KeyedOperatorTransformation:
         return self._windows("count_window", size, slide)
 
     def transform(self, function: KeyedStateBootstrapFunction[Any, Any]) -> BootstrapTransformation:
-        """What a function makes of the records of each key: states and timers.
+        """Writes the records of each key as keyed state and timers.
 
         Raises:
             InvalidTypeError: when it is something else.

@@ -139,7 +139,7 @@ class TakenOutput(io.RawIOBase):
         return self._size
 
     def take(self) -> bytes:
-        """What was written since the last time."""
+        """The bytes written since the last call."""
         blocks, self._blocks = self._blocks, []
         return b"".join(blocks)
 

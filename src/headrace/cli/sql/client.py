@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 class ResultMode(Enum):
-    """How the rows of a query are shown."""
+    """Formats in which the rows of a query are shown."""
 
     TABLEAU = "tableau"
-    """As they come, in a table that grows."""
+    """A table that grows as rows come."""
     TABLE = "table"
     """The rows that are left when all changes are done."""
     CHANGELOG = "changelog"
@@ -103,7 +103,7 @@ class SqlClient:
 
     @property
     def mode(self) -> ResultMode:
-        """How the rows of queries are shown.
+        """The format in which the rows of queries are shown.
 
         Raises:
             ConfigurationError: when the setting says nothing that there is.

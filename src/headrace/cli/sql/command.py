@@ -1,4 +1,4 @@
-"""What ``headrace sql`` does with its options."""
+"""Runs ``headrace sql`` with the options of its command line."""
 
 from __future__ import annotations
 

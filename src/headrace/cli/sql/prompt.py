@@ -123,7 +123,7 @@ def _history() -> History:
 
 
 def is_complete(text: str) -> bool:
-    """Whether what was typed can be executed: it ends with a semicolon that is none of a string, or is a command."""
+    """Return whether the text is a whole statement, ending with a semicolon outside of a string, or a command."""
     tokens = [token for token in tokenize(text) if token.kind != END]
     if not tokens:
         return True
@@ -133,7 +133,7 @@ def is_complete(text: str) -> bool:
 
 
 def _closes_set(tokens: list[Token]) -> bool:
-    """Whether each ``STATEMENT SET BEGIN`` has its ``END``; ``BEGIN STATEMENT SET;`` is a statement by itself."""
+    """Return whether every ``STATEMENT SET BEGIN`` is ended; ``BEGIN STATEMENT SET;`` is a statement by itself."""
     kinds = [token.kind for token in tokens]
     opened = sum(kinds[at : at + 3] == ["STATEMENT", "SET", "BEGIN"] for at in range(len(kinds)))
     return opened <= sum(kinds[at : at + 2] == ["END", ";"] for at in range(len(kinds)))
@@ -206,7 +206,7 @@ class SqlCompleter(Completer):
         self._tables = tables
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        """What may stand before the cursor in place of the word there."""
+        """The words that can replace the one before the cursor."""
         word = document.get_word_before_cursor(WORD=False)
         if not word.isidentifier():
             word = ""

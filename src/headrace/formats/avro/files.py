@@ -106,7 +106,7 @@ CODECS: Final[Mapping[str, tuple[Callable[[bytes], bytes], Callable[[bytes, int]
     "xz": (lzma.compress, lambda data, most: decompressed_block(data, xz_decompressor(), most)),
     "lz4": (_to_lz4, _of_lz4),
 }
-"""By the names that files have for them: what compresses a block, and what decompresses it, to so many bytes at most.
+"""The compressor and the decompressor of blocks by codec name; the latter takes the largest size to decompress to.
 
 The latter raises ``OSError``, ``ValueError`` or an error of its own library when the block is damaged, or larger: see
 :data:`headrace.formats.compression.DAMAGED`. ``lz4`` is no name of the specification, but fastavro has it.
