@@ -1,4 +1,4 @@
-"""Specs of operators over changelogs: rows of keys that come, change and go."""
+"""Specs of operators over changelogs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,10 +27,10 @@ _KEYED_INPUT: tuple[InputKind, ...] = (InputKind.KEYED,)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangelogSpec(OperatorSpec):
-    """The root of operators that remember rows of keys.
+    """The base of specs whose operators keep rows of keys in state.
 
     Attributes:
-        ttl: for how many milliseconds of processing time rows are remembered; 0 for ever.
+        ttl: the time to live of state in milliseconds of processing time; 0 for ever.
     """
 
     inputs: ClassVar[tuple[InputKind, ...]] = _KEYED_INPUT
@@ -55,11 +55,11 @@ def codec_of(schema: InputSchema) -> KeyCodec:
 
 @dataclass(frozen=True, slots=True)
 class ExpandSpec(OperatorSpec):
-    """Several rows for each record, as grouping sets want them, with the number of each behind.
+    """Several rows for each record, as grouping sets need them, with the number of the grouping set appended.
 
     Attributes:
-        projections: of each row which columns it has, None for one that is null; all have the same number of columns.
-        numbers: what the last column says of each row.
+        projections: the columns of each row, None for a column that is null; all have the same number of columns.
+        numbers: the value of the last column in each row.
         names: the names of the columns.
     """
 
@@ -89,11 +89,11 @@ class ExpandSpec(OperatorSpec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangelogNormalizeSpec(ChangelogSpec):
-    """Upserts by key as a changelog in which each update follows what it changes.
+    """Turns upserts by key into a changelog with the row before each update.
 
     Attributes:
-        update_before: whether an update takes the former row back as well.
-        condition: which rows are kept; one that no longer holds it is deleted. None for all.
+        update_before: whether updates include ``UPDATE_BEFORE`` rows.
+        condition: the condition on rows to keep; a row that no longer meets it is deleted. None for all.
     """
 
     kind: ClassVar[str] = "ChangelogNormalize"
@@ -118,7 +118,7 @@ class UpsertMaterializeSpec(ChangelogSpec):
     """Materializes the changelog of a table whose key is not that of the rows: emits the latest row of each key.
 
     Attributes:
-        unique_key: the positions of columns by which rows are told apart; all columns when there is no such key.
+        unique_key: the positions of the columns that identify a row; all columns when there is no such key.
     """
 
     kind: ClassVar[str] = "UpsertMaterialize"
@@ -133,12 +133,12 @@ class UpsertMaterializeSpec(ChangelogSpec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeduplicateSpec(ChangelogSpec):
-    """The last row of each key, of rows that only come, as a changelog; or the first one.
+    """The first or the last row of each key of append-only input; the last row is a changelog.
 
     Attributes:
         keeps_last: whether the last row is kept.
-        time_field: the position of the column of event times that rows are ordered by; None for the order of arrival.
-        update_before: whether an update takes the former row back as well.
+        time_field: the position of the event time column that orders rows; None for the order of arrival.
+        update_before: whether updates include ``UPDATE_BEFORE`` rows.
     """
 
     kind: ClassVar[str] = "Deduplicate"
@@ -174,14 +174,14 @@ class DeduplicateSpec(ChangelogSpec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankSpec(ChangelogSpec):
-    """The first rows of each key in an order (Top-N), and ``LIMIT`` where nothing orders them.
+    """The first rows of each key in an order (Top-N), or without an order (``LIMIT``).
 
     Attributes:
-        order: what rows are ordered by; of rows that tie the one that came first is first.
-        ranks: which ranks are emitted.
-        strategy: what records do.
-        unique_key: the positions of columns of which a new row takes the place of the one before, where records update.
-        update_before: whether an update takes the former row back as well.
+        order: the sort fields; rows with equal values stay in the order of arrival.
+        ranks: the ranks to emit.
+        strategy: the way to rank, by the changes of the input.
+        unique_key: the positions of the key columns by which a new row replaces the one before, where records update.
+        update_before: whether updates include ``UPDATE_BEFORE`` rows.
         rank_name: the name of the column of ranks.
     """
 
@@ -216,11 +216,11 @@ class RankSpec(ChangelogSpec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemporalSortSpec(ChangelogSpec):
-    """Rows in the order of event time, once the watermark passes it; all of them have one key.
+    """Rows in the order of event time, emitted as the watermark passes them; all have one key.
 
     Attributes:
         time_field: the position of the column of event times.
-        order: what rows of one time are ordered by.
+        order: the sort fields of rows with equal times.
     """
 
     kind: ClassVar[str] = "TemporalSort"
@@ -242,12 +242,12 @@ class TemporalSortSpec(ChangelogSpec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SortSpec(ChangelogSpec):
-    """All rows, or the first of them, in an order, once the input has ended; all of them have one key.
+    """All rows, or the first of them, in an order, emitted at the end of the input; all have one key.
 
     Attributes:
-        order: what rows are ordered by.
-        offset: how many rows are left out before.
-        limit: how many there are at most; None for all.
+        order: the sort fields.
+        offset: the number of rows to skip.
+        limit: the maximum number of rows; None for all.
     """
 
     kind: ClassVar[str] = "Sort"
@@ -272,18 +272,18 @@ class SortSpec(ChangelogSpec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverAggregateSpec(ChangelogSpec):
-    """Functions over the rows around each row, in columns behind those of the record; all over one window.
+    """Functions over one window of rows (``OVER``), in columns appended to those of the record.
 
-    In streaming, rows are ordered by event time, or by arrival. In batch mode they are ordered by anything, and the
-    frame may reach behind the row.
+    In streaming, rows are ordered by event time, or by arrival. In batch mode any order is possible, and frames may
+    include following rows.
 
     Attributes:
         calls: the functions: aggregates, ``ROW_NUMBER`` and its like, ``LAG``, ``LEAD``.
-        frame: the rows around each row; distances of a range of event time are in milliseconds.
+        frame: the window frame; offsets of a range of event time are in milliseconds.
         time_field: the position of the column of event times; None for the order of arrival.
-        order: what rows are ordered by in batch mode, and where results change.
-        changes: whether rows are ordered by anything, so that results change as rows come and go.
-        update_before: whether an update takes the former row back as well.
+        order: the sort fields in batch mode, and where results change.
+        changes: whether rows are ordered by other columns than time, so that results are updated.
+        update_before: whether updates include ``UPDATE_BEFORE`` rows.
     """
 
     kind: ClassVar[str] = "OverAggregate"

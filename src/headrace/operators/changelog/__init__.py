@@ -1,1 +1,1 @@
-"""Operators over changelogs: rows of keys that come, change and go, each record with the changes that it makes."""
+"""Operators over changelogs, which emit the changes that each record makes."""

@@ -40,11 +40,11 @@ _PENDING = "pending"
 
 
 class EventTimeOperator(KeyedOperator):
-    """Has rows wait until the watermark passes their times. Those that come after it are dropped and counted.
+    """Buffers rows until the watermark passes their times. Late rows are dropped and counted.
 
     Args:
         type_: the type of the records.
-        codec: how keys are stored.
+        codec: the codec of the keys.
         time_field: the position of the column of event times.
     """
 
@@ -61,7 +61,7 @@ class EventTimeOperator(KeyedOperator):
 
     @abstractmethod
     def handle(self, due: DueRows) -> None:
-        """Handle rows that are due, and emit what comes of them."""
+        """Process rows that are due, and emit the results."""
 
     def restore_state(self, context: OperatorContext) -> None:
         check_stores(context, [_PENDING, STORE, *self.stores])
@@ -89,7 +89,7 @@ class EventTimeOperator(KeyedOperator):
         self._add(batch.slice(start, len(batch)), times[start:])
 
     def _add_late(self, batch: KeyedBatch, times: Longs, watermark: int) -> None:
-        """Adds rows that meet one watermark, of which some are late."""
+        """Adds rows with one current watermark, of which some are late."""
         late = np.flatnonzero(times <= watermark)
         refused = late[~self.accepts(batch.take(late), times[late])]
         self.count("numLateRecordsDropped", len(refused))
@@ -97,7 +97,7 @@ class EventTimeOperator(KeyedOperator):
         self._add(batch.take(kept), times[kept], np.maximum(times[kept], watermark + 1))
 
     def _add(self, batch: KeyedBatch, times: Longs, due: Longs | None = None) -> None:
-        """Has rows wait, until ``due`` where that is not their own time."""
+        """Buffers rows until their times, or until ``due`` where it is given."""
         due = times if due is None else due
         self.count("numLateRecordsDropped", self._pending.add(batch, due))
         if self._order_of is not None and len(batch):
@@ -131,14 +131,14 @@ class EventTimeOperator(KeyedOperator):
             self._order_of.end_epoch()
 
     def ranks(self, due: DueRows, otherwise: Longs) -> Longs:
-        """The places of the timers of rows; other ones where they are not known."""
+        """The firing order of the timers of rows; ``otherwise`` where it is not known."""
         if not self._places:
             return otherwise
         panes = list(zip((due.times + 1).tolist(), due.keys.values.to_pylist(), strict=True))
         return known_ranks(panes, self._places, due.watermarks, otherwise)
 
     def emit(self, type_: TypeInformation, due: DueRows, more: list[pa.Array], order: Longs) -> None:
-        """Emits rows, with more columns behind, in an order."""
+        """Emits rows in an order, with more columns appended."""
         columns = [*due.rows.columns, *more]
         made = pa.RecordBatch.from_arrays(columns, schema=schema_of(type_)).take(pa.array(order))
         self.output.emit(Batch(type_, due.times[order], due.stamps[order], columns=made))
@@ -149,7 +149,7 @@ class EarliestRowOperator(EventTimeOperator):
 
     Args:
         type_: the type of the records.
-        codec: how keys are stored.
+        codec: the codec of the keys.
         time_field: the position of the column of event times.
         ttl: the time to live of state in milliseconds; 0 for ever.
     """
@@ -189,14 +189,14 @@ class EarliestRowOperator(EventTimeOperator):
 class TemporalSortOperator(EventTimeOperator):
     """Emits rows in the order of their times, and of other columns among rows of one time.
 
-    A row that comes after the watermark is late only if a row has come out that has its time, or a later one. Else it
-    comes out when the watermark rises next.
+    A row behind the watermark is late only if a row with its time, or a later one, has been emitted. Otherwise it is
+    emitted at the next watermark.
 
     Args:
         type_: the type of the records.
-        codec: how keys are stored; all rows have the same.
+        codec: the codec of the keys; all rows have the same key.
         time_field: the position of the column of event times.
-        order: what rows of one time are ordered by; of rows that tie the one that came first is first.
+        order: the sort fields of rows with equal times; rows that tie stay in the order of arrival.
     """
 
     stores = ("last-time",)
@@ -244,10 +244,10 @@ class SortOperator(EventTimeOperator):
 
     Args:
         type_: the type of the records.
-        codec: how keys are stored; all rows have the same.
-        order: what rows are ordered by; of rows that tie the one that came first is first.
-        offset: how many rows are left out before.
-        limit: how many there are at most; None for all.
+        codec: the codec of the keys; all rows have the same key.
+        order: the sort fields; rows with equal values stay in the order of arrival.
+        offset: the number of rows to skip.
+        limit: the maximum number of rows; None for all.
     """
 
     def __init__(
@@ -277,14 +277,14 @@ class SortOperator(EventTimeOperator):
 
 
 def _ranked(*then: Longs) -> Longs:
-    """The place of each row in an order, of which the last one counts most."""
+    """The rank of each row by some sort codes, of which the last is the most significant."""
     places = np.empty(len(then[0]), np.int64)
     places[np.lexsort(then)] = np.arange(len(places))
     return places
 
 
 def keys_of_due(due: DueRows) -> tuple[KeyColumn, Segments]:
-    """The different keys, and the rows of each."""
+    """The distinct keys, and the rows of each."""
     hashes = due.keys.hashes
     is_first = np.ones(len(due), np.bool_)
     is_first[1:] = hashes[1:] != hashes[:-1]

@@ -1,4 +1,4 @@
-"""Several rows for each record, as grouping sets want them."""
+"""Several rows for each record, as grouping sets need them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class ExpandOperator(Operator):
     """Emits a row of each projection for each record, one after the other.
 
     Args:
-        projections: of each row which columns it has; None for one that is null.
-        numbers: what the last column says of each row.
+        projections: the columns of each row; None for a column that is null.
+        numbers: the value of the last column in each row.
         output_type: the type of the rows.
     """
 

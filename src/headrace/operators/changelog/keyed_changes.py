@@ -1,4 +1,4 @@
-"""``KeyedChangesOperator``: records wait, and those of a stretch of input are handled at once, key after key."""
+"""``KeyedChangesOperator``: records are buffered, and processed together key by key."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = (
 )
 
 _WAITING_ROWS: Final = 1 << 16
-"""So many records wait at most; the more there are, the less often the rows of a key are read and written."""
+"""The maximum number of buffered records; the more there are, the less often the rows of a key are read and written."""
 
 
 @dataclass(frozen=True)
 class Arrived:
-    """Records that are handled together, and the rows that are remembered of their keys.
+    """Records that are processed together, and the stored rows of their keys.
 
-    Rows are numbered: first those that are remembered, then the records as they came.
+    Rows are numbered: first the stored ones, then the records in the order of arrival.
 
     Attributes:
         batch: the records.
         groups: the records in the order of their keys.
-        keys: the different keys, by hash and key.
-        stored: what is remembered of them.
+        keys: the distinct keys, by hash and key.
+        stored: the stored rows of the keys.
     """
 
     batch: KeyedBatch
@@ -73,7 +73,7 @@ class Arrived:
 
     @cached_property
     def sequence(self) -> Longs:
-        """The numbers of all rows, key after key: those that are remembered, then the records as they came."""
+        """The numbers of all rows, key by key: the stored ones, then the records in the order of arrival."""
         if not len(self.stored):
             return self.groups.order
         keys = np.concatenate((self.stored.of_keys, self.groups.segments.ids))
@@ -98,9 +98,9 @@ class Changes:
 
     Attributes:
         rows: the numbers of the rows.
-        kinds: what each does.
-        records: the record that makes it, by its place among those that came.
-        numbers: more columns of integers, behind those of the rows.
+        kinds: the kind of each.
+        records: the position of the record that causes it.
+        numbers: integer columns to append to the rows.
     """
 
     rows: Longs
@@ -109,14 +109,14 @@ class Changes:
     numbers: tuple[Longs, ...] = ()
 
     def take(self, places: Longs) -> Changes:
-        """Some of them, in that order."""
+        """The rows at some positions, in that order."""
         return Changes(
             self.rows[places], self.kinds[places], self.records[places], tuple(each[places] for each in self.numbers)
         )
 
     @staticmethod
     def concat(parts: list[Changes]) -> Changes:
-        """All of several."""
+        """Concatenates changes."""
         return Changes(
             np.concatenate([part.rows for part in parts]),
             np.concatenate([part.kinds for part in parts]),
@@ -126,15 +126,15 @@ class Changes:
 
 
 class KeyedChangesOperator(KeyedOperator):
-    """Handles the records of each key with the rows that it remembers of the key, and emits changes.
+    """Processes the records of each key with the stored rows of the key, and emits changes.
 
-    Results are those of handling one record after the other, in the order in which they came. Records wait only so
-    that many are handled at once: until their stretch of input ends, or until there are many.
+    Results are those of processing one record after the other in the order of arrival. Records are buffered only so
+    that many are processed at once: until a stretch of input ends, or until there are many.
 
     Args:
-        input_type: the type of the records, which are remembered as they are.
-        output_type: the type of what is emitted.
-        codec: how keys are stored.
+        input_type: the type of the records, which are stored as they are.
+        output_type: the type of the emitted rows.
+        codec: the codec of the keys.
         ttl: the time to live of state in milliseconds; 0 for ever.
     """
 
@@ -155,7 +155,7 @@ class KeyedChangesOperator(KeyedOperator):
 
     @property
     def state_fields(self) -> list[pa.Field]:
-        """The columns that are remembered; those of the records come first."""
+        """The columns of the stored rows; those of the records come first."""
         return list(schema_of(self._input_type))
 
     def restore_state(self, context: OperatorContext) -> None:
@@ -194,7 +194,7 @@ class KeyedChangesOperator(KeyedOperator):
         return Arrived(batch, groups, different, self._rows.find(different))
 
     def remembered(self, arrived: Arrived, left: Longs) -> pa.RecordBatch:
-        """The rows of these numbers as they are remembered."""
+        """The rows with these numbers, in the form in which they are stored."""
         return arrived.rows.take(pa.array(left))
 
     def _remember(self, arrived: Arrived, left: Longs) -> None:

@@ -1,4 +1,4 @@
-"""The last row of each key, as ``ChangelogNormalize`` and ``Deduplicate`` keep it, and the first one."""
+"""``ChangelogNormalize`` and ``Deduplicate``: the last row, or the first row, of each key."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ _SIGNED_BITS: Final = 62
 
 
 class LastRowOperator(KeyedChangesOperator):
-    """Remembers the row of each key that came last, and emits how it changes.
+    """Keeps the last row of each key, and emits its changes.
 
-    A record that takes back leaves the key without a row, whatever its fields are: those of a tombstone are null but
-    for the key. Records that do not hold the condition do the same. What a key without a row takes back is dropped.
+    A retraction leaves the key without a row, whatever its fields are: those of a tombstone are null except for the
+    key. Records that do not meet the condition do the same. A retraction for a key without a row is dropped.
 
     Args:
         type_: the type of the records.
-        codec: how keys are stored.
-        update_before: whether an update takes the former row back as well.
-        emits_equal: whether a row that is equal to the last one makes an update too.
-        condition: what rows are kept; None for all.
-        time_field: the position of the column of times, where a row of an earlier time than the last one is dropped;
-            None where the order of arrival counts.
+        codec: the codec of the keys.
+        update_before: whether updates include ``UPDATE_BEFORE`` rows.
+        emits_equal: whether a row that is equal to the last one is emitted as an update.
+        condition: the condition on rows to keep; None for all.
+        time_field: the position of the time column, if a row with an earlier time than the last one is to be dropped;
+            None for the order of arrival.
         ttl: the time to live of state in milliseconds; 0 for ever.
     """
 
@@ -98,7 +98,7 @@ class LastRowOperator(KeyedChangesOperator):
             _of_kind(DELETE, before[deletes], records[deletes]),
         ]
         found = Changes.concat([part for part in parts if part is not None])
-        return found.take(in_order(found.records))  # what an update takes back stays before the rest
+        return found.take(in_order(found.records))  # UPDATE_BEFORE stays before UPDATE_AFTER
 
     def _are_rows(self, arrived: Arrived) -> Mask:
         """True for each row that stays until the next one replaces it; False for retractions."""
@@ -118,11 +118,11 @@ class LastRowOperator(KeyedChangesOperator):
 
 
 class FirstRowOperator(KeyedChangesOperator):
-    """Lets the first record of each key through, in the order of arrival.
+    """Emits the first record of each key, in the order of arrival.
 
     Args:
         type_: the type of the records.
-        codec: how keys are stored.
+        codec: the codec of the keys.
         ttl: the time to live of state in milliseconds; 0 for ever.
     """
 
@@ -159,7 +159,7 @@ class FirstRowOperator(KeyedChangesOperator):
 
 
 def running_maximum(values: Longs, of_keys: Longs) -> Longs:
-    """The largest of each value and all before it of its key; keys ascend."""
+    """The running maximum of the values of each key; keys ascend."""
     if not len(values):
         return values
     lowest, step = int(values.min()), int(values.max()) - int(values.min()) + 1

@@ -1,4 +1,4 @@
-"""``UpsertMaterializeOperator``: what a table with a key shows of rows that come and go under other keys."""
+"""``UpsertMaterializeOperator``: Flink's ``SinkUpsertMaterializer``."""
 
 from __future__ import annotations
 
@@ -26,15 +26,16 @@ Longs = npt.NDArray[np.int64]
 
 
 class UpsertMaterializeOperator(KeyedChangesOperator):
-    """Remembers all rows of each key, in the order in which they came, and emits the last of them.
+    """Keeps all rows of each key in the order of arrival, and emits the last of them.
 
-    When the last one is taken back, the one before it is emitted again; when none is left, the key is deleted. A row
-    that is taken back and was not there is dropped.
+    A table's key can differ from that of the query, so changes of different rows may arrive for one key of the table,
+    in any order. When the last row is retracted, the one before it is emitted again; when none is left, the key is
+    deleted. A retraction of an unknown row is dropped.
 
     Args:
         type_: the type of the records.
-        codec: how keys are stored.
-        unique_key: the positions of columns by which rows are told apart; all columns when there is no such key.
+        codec: the codec of the keys.
+        unique_key: the positions of the columns that identify a row; all columns when there is no such key.
         ttl: the time to live of state in milliseconds; 0 for ever.
     """
 
@@ -76,7 +77,7 @@ class UpsertMaterializeOperator(KeyedChangesOperator):
     def _without(
         self, rows: list[int], row: int, record: int, identities: Sequence[int]
     ) -> list[tuple[int, np.int8, int]]:
-        """Takes a row back, and tells what is emitted for it."""
+        """Removes a row, and returns the changes to emit for it."""
         place = next((place for place, other in enumerate(rows) if identities[other] == identities[row]), None)
         if place is None:
             self.count("numUnknownRowsDropped", 1)
@@ -94,7 +95,7 @@ def _changes(emitted: list[tuple[int, np.int8, int]]) -> Changes:
 
 
 def _identities(rows: pa.RecordBatch, fields: Sequence[int]) -> list[int]:
-    """A number of each row, the same for rows with the same values."""
+    """A number for each row that is the same for equal rows."""
     codes = [_codes(rows.column(field)) for field in fields]
     _, numbers = np.unique(np.stack(codes), axis=1, return_inverse=True)
     found: list[int] = numbers.reshape(-1).tolist()

@@ -1,4 +1,4 @@
-"""The order of rows by columns, as ``ORDER BY`` has it."""
+"""The order of rows by columns, as in ``ORDER BY``."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Longs = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class SortField:
-    """One column that rows are ordered by.
+    """A column by which rows are sorted.
 
     Attributes:
         field: its position.
         is_descending: whether the largest value comes first.
-        nulls_last: whether nulls come behind all values; None for Flink's default, by which they are smallest.
+        nulls_last: whether nulls come last; None for Flink's default, by which they are the smallest values.
     """
 
     field: int
@@ -37,7 +37,7 @@ def order_codes(rows: pa.RecordBatch, fields: Sequence[SortField]) -> list[Longs
 
 
 def places_in_order(rows: pa.RecordBatch, fields: Sequence[SortField]) -> Longs:
-    """The place of each row in the order of all; of those that tie the earlier one comes first."""
+    """The rank of each row in the order of all; rows that tie keep their order."""
     codes = order_codes(rows, fields)
     order = np.lexsort(codes[::-1]) if codes else np.arange(rows.num_rows)
     places = np.empty(rows.num_rows, np.int64)
@@ -56,7 +56,7 @@ def _codes(column: pa.Array, field: SortField) -> Longs:
 
 
 def millis_of(column: pa.Array, name: str) -> Longs:
-    """Points in time as milliseconds.
+    """Timestamps in milliseconds.
 
     Raises:
         NullTimeError: when one of them is null.

@@ -1,4 +1,4 @@
-"""``PendingRows``: rows that wait until event time has come to their own times, and come out in that order."""
+"""``PendingRows``: rows that are buffered until the watermark passes their times, and then leave in that order."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _WORDS: Final = {"keys": "key type", "rows": "type of rows"}
 
 @dataclass(frozen=True)
 class DueRows:
-    """Rows that event time has come to, by key, time and arrival.
+    """Rows whose time the watermark has passed, by key, time and arrival.
 
     Attributes:
         rows: the rows.
         keys: the key of each.
         times: the time of each.
-        arrivals: when each came.
+        arrivals: the sequence number of each.
         watermarks: the watermark by which each is due.
         stamps: the watermark that was in force before that.
     """
@@ -53,21 +53,21 @@ class DueRows:
         return len(self.times)
 
     def take(self, places: Longs) -> DueRows:
-        """Some of them, in that order."""
+        """The rows at some positions, in that order."""
         numbers = (self.times, self.arrivals, self.watermarks, self.stamps)
         return DueRows(self.rows.take(pa.array(places)), self.keys.take(places), *(each[places] for each in numbers))
 
 
 class PendingRows:
-    """The rows of one subtask that wait.
+    """The buffered rows of a subtask.
 
-    Which watermark lets a row go follows from the watermarks that records meet and the row's time alone, so it makes no
-    difference how many records are handled at once.
+    The watermark that releases a row follows from the watermarks between records and the row's time alone, so results
+    do not depend on how many records are processed at once.
 
     Args:
         context: the operator.
         name: the name of the store.
-        codec: how keys are stored.
+        codec: the codec of the keys.
         schema: the columns of the rows.
     """
 
@@ -83,14 +83,14 @@ class PendingRows:
         self._times: list[Longs] = []
 
     def begin_epoch(self, epoch: int, watermark: int) -> None:
-        """Takes up what the last epoch left."""
+        """Starts an epoch with the state that the last one left."""
         self._arrivals = Arrivals(epoch)
         self._watermark = watermark
         self._table.begin_epoch()
         self._arrived, self._times = [], []
 
     def add(self, batch: KeyedBatch, times: Longs) -> int:
-        """Has rows wait for these times; tells how many are late and do not, since event time is there already."""
+        """Buffers rows until these times; returns the number of late rows, which are not added."""
         if not len(batch):
             return 0
         is_late = times <= batch.watermarks
@@ -120,13 +120,13 @@ class PendingRows:
         return due.take(by_time[groups.order])
 
     def end_epoch(self) -> None:
-        """Puts what waits still into state."""
+        """Writes the rows that are still buffered to state."""
         if self._arrived:
             self._store_arrived()
         self._table.end_epoch()
 
     def _steps(self, watermark: int) -> Longs:
-        """The watermarks that have been in force since the last time, and the one that is now."""
+        """The watermarks since the last call, and the current one."""
         met = [batch.watermarks for batch in self._arrived]
         return np.unique(np.concatenate([*met, np.array([self._watermark, watermark])]))
 

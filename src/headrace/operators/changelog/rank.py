@@ -46,9 +46,9 @@ class RankRange:
 
     Attributes:
         start: the first, from 1.
-        end: the last; None where a column says it.
+        end: the last; None where a column holds it.
         end_field: the position of that column.
-        shows_rank: whether the rank is the last column of what is emitted.
+        shows_rank: whether the rank is emitted as the last column.
     """
 
     start: int
@@ -58,7 +58,7 @@ class RankRange:
 
     @property
     def by_rank(self) -> bool:
-        """Return whether each rank has its own changes; else only rows come and go."""
+        """Return whether changes are per rank; else rows are only inserted and deleted."""
         return self.shows_rank or self.start > 1
 
 
@@ -67,11 +67,11 @@ class Ranking:
     """The order by which rows are ranked, and the ranks to emit.
 
     Attributes:
-        order: what rows are ordered by; of rows that tie the one that came first is first.
-        ranks: which ranks are emitted.
-        update_before: whether an update takes the former row back as well.
-        unique_key: the positions of columns of which a new row takes the place of the one before; empty where records
-            take rows back themselves, and all rows are remembered then, since any may move up.
+        order: the sort fields; rows with equal values stay in the order of arrival.
+        ranks: the ranks to emit.
+        update_before: whether updates include ``UPDATE_BEFORE`` rows.
+        unique_key: the positions of the key columns by which a new row replaces the one before; empty where records are
+            retracted, and all rows are stored then, since any may move up.
     """
 
     order: tuple[SortField, ...]
@@ -81,16 +81,16 @@ class Ranking:
 
 
 class RankOperator(KeyedChangesOperator):
-    """Keeps rows of each key in an order, and emits how the first of them change.
+    """Keeps rows of each key in an order, and emits the changes of the first of them.
 
-    With a rank each rank whose row is another one changes, from the first down. Without one, a row that comes makes an
-    insertion, after the deletion of the one that it drives out; where only one row is kept, that is an update.
+    If the rank is a column, each rank whose row is another one changes, from the first down. If not, a row that enters
+    is inserted, after the row that it displaces is deleted; where only one row is kept, that is an update.
 
     Args:
         input_type: the type of the records.
-        output_type: the type of what is emitted.
-        codec: how keys are stored.
-        ranking: what rows are ranked by.
+        output_type: the type of the emitted rows.
+        codec: the codec of the keys.
+        ranking: the order and the ranks.
         ttl: the time to live of state in milliseconds; 0 for ever.
     """
 
@@ -127,7 +127,7 @@ class RankOperator(KeyedChangesOperator):
 
 
 class AppendRankOperator(RankOperator):
-    """Ranks where records only come: no more rows are remembered than ranks are emitted.
+    """Ranks append-only input: no more rows are stored than ranks are emitted.
 
     Each rank holds the best row that has reached it. A record meets the first rank; the worse of it and the row there
     goes on to the next one. So what a rank holds after each record is a running minimum, and all records of all keys
@@ -187,15 +187,15 @@ class AppendRankOperator(RankOperator):
 
 @dataclass
 class _Passing:
-    """Rows that pass a rank, by their places in the order; ``nothing`` stands for no row.
+    """Rows that pass a rank, by their positions in the order.
 
     Attributes:
-        values: what reaches the rank, key after key.
-        own: the record that each stands for, by its own place.
-        records: the record that each comes with; negative for what is remembered.
+        values: the rows that reach the rank, key by key.
+        own: the position of the record that each row is of.
+        records: the record that causes each to pass; negative for stored rows.
         of_keys: the key of each.
         limits: the last rank of each key.
-        nothing: the place of no row.
+        nothing: the position that stands for no row.
         rank: the rank, from 0.
     """
 
@@ -223,7 +223,7 @@ class _Passing:
         return passing
 
     def held_at_end(self) -> tuple[Longs, Longs]:
-        """The keys that have a row at the rank, and which."""
+        """The keys that have a row at the rank, and the row."""
         lasts = np.append(np.diff(self.of_keys) != 0, True)
         return self.of_keys[lasts], self.held[lasts]
 
@@ -235,7 +235,7 @@ class _Passing:
         self._meet()
 
     def _drop(self, goes_on: Mask) -> None:
-        """Notes what does not go on."""
+        """Notes rows that do not go on."""
         stops = ~goes_on
         self.came.append(self.own[stops])
         self.out.append(self.values[stops])
@@ -253,7 +253,7 @@ class _Passing:
 
 
 class ChangingRankOperator(RankOperator):
-    """Ranks where rows change or go: records are ranked one by one, over places in the order, without their values."""
+    """Ranks input with updates and deletions: record by record, over positions in the order rather than values."""
 
     def changes(self, arrived: Arrived) -> tuple[Changes, Longs]:
         places = places_in_order(arrived.rows, self._order)
@@ -283,7 +283,7 @@ class ChangingRankOperator(RankOperator):
         return made.take(np.argsort(made.records, kind="stable"))
 
     def _identities(self, arrived: Arrived) -> Longs:
-        """Numbers that tell which row a record changes or takes back."""
+        """A number for each row; a record updates or retracts the row with its number."""
         rows = arrived.rows
         columns = [rows.column(index) for index in self._unique_key] or rows.columns
         return codes_of(pa.StructArray.from_arrays(columns, [str(place) for place in range(len(columns))]))
@@ -298,12 +298,12 @@ class _Found:
     changes: list[tuple[int, int, int, int]] = field(default_factory=list)
 
     def add(self, place: int, kind: np.int8, rank: int) -> None:
-        """Notes a change."""
+        """Adds a change."""
         self.changes.append((place, int(kind), self.record, rank))
 
 
 class _Ranked:
-    """The rows of one key in order, by their places."""
+    """The rows of one key in order, by their positions."""
 
     def __init__(self, limit: int, found: _Found, *, replaces: bool) -> None:
         self._limit, self._found, self._replaces = limit, found, replaces
@@ -311,12 +311,12 @@ class _Ranked:
         self._of_identity: dict[int, list[int]] = {}
 
     def add(self, place: int, identity: int) -> None:
-        """A row comes, in place of the one before where rows are told by a key."""
+        """Inserts a row, in place of the one with its unique key if there is such a key."""
         before = self._places[: self._limit + 1]
         known = self._of_identity.setdefault(identity, [])
         old = known.pop() if known and self._replaces else None
         if old is not None and not self._take(old):
-            old = None  # it was driven out
+            old = None  # it was displaced before
         index = bisect_left(self._places, place)
         self._places.insert(index, place)
         known.append(place)
@@ -325,7 +325,7 @@ class _Ranked:
         self._emit(before, index, place, old)
 
     def remove(self, identity: int) -> None:
-        """A row goes; one that is not known is passed over."""
+        """Removes a row; an unknown one is ignored."""
         known = self._of_identity.get(identity)
         if not known:
             return
@@ -343,7 +343,7 @@ class _Ranked:
         return is_there
 
     def remembered(self) -> list[int]:
-        """The rows to remember, in order."""
+        """The rows to store, in order."""
         return self._places
 
     def _emit(self, before: list[int], index: int, came: int | None, went: int | None) -> None:
@@ -366,7 +366,7 @@ class _Ranked:
             if new is not None:
                 changes.append((new, INSERT if old is None else UPDATE_AFTER, rank + 1))
         if self._replaces and len(changes) > 2:
-            # A row that moves up is taken back from where it was before it comes to its new rank.
+            # A row that moves up is retracted from its old rank before it is emitted at its new one.
             place = next((at for at, (row, kind, _) in enumerate(changes) if row == went and kind == UPDATE_BEFORE), 0)
             if place:
                 changes.insert(1, changes.pop(place))

@@ -1,4 +1,4 @@
-"""``RowsOfKeys``: the rows that an operator remembers of each key, in an order of its own."""
+"""``RowsOfKeys``: keyed state of rows, in an order that the operator determines."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class StoredRows:
     """Rows of some keys.
 
     Attributes:
-        of_keys: which of the keys each row is of, ascending.
+        of_keys: the position of each row's key, ascending.
         rows: the rows, those of a key in the order in which they were written.
     """
 
@@ -41,16 +41,16 @@ class StoredRows:
 
 
 class RowsOfKeys:
-    """The rows of each key, which are read and written together: what is written of a key replaces all before it.
+    """The rows of each key, which are read and written together: a write replaces all rows of the key.
 
-    With a time to live, rows are gone so many milliseconds of processing time after their key was last written. It is
-    the processing time of epochs that counts, so an attempt that is made again finds the same rows.
+    With a time to live, rows expire so many milliseconds of processing time after their key was last written. The clock
+    is that of epochs, so another attempt at an epoch finds the same rows.
 
     Args:
         context: the operator.
         name: the name of the store.
-        what: what the rows are called in errors.
-        codec: how keys are stored.
+        what: the name of the rows in errors.
+        codec: the codec of the keys.
         schema: the columns of the rows.
         ttl: the time to live in milliseconds; 0 for ever.
     """
@@ -71,12 +71,12 @@ class RowsOfKeys:
         self._table = KeySortedTable(context.state.store(name), layout, latest_only=True)
 
     def begin_epoch(self, processing_time: int) -> None:
-        """Takes up what the last epoch left."""
+        """Starts an epoch with the state that the last one left."""
         self._now = processing_time
         self._table.begin_epoch(processing_time if self._ttl else np.iinfo(np.int64).min)
 
     def find(self, keys: KeyColumn) -> StoredRows:
-        """The rows of different keys, which are in the order of hash and key."""
+        """The rows of distinct keys, which are in the order of hash and key."""
         of_keys, found = self._table.find(keys)
         columns = found.columns[3 : 3 + len(self._row_schema)]
         if len(of_keys):
@@ -90,9 +90,9 @@ class RowsOfKeys:
         """Replaces the rows of keys.
 
         Args:
-            keys: different keys, in the order of hash and key.
+            keys: distinct keys, in the order of hash and key.
             rows: the rows of some of them.
-            gone: those of the keys of which nothing is left, of which something is stored.
+            gone: the positions of stored keys that have no rows anymore.
         """
         of_keys, columns = rows.of_keys, list(rows.rows.columns)
         is_live = np.ones(len(of_keys), np.bool_)
@@ -109,19 +109,19 @@ class RowsOfKeys:
         self._table.append(pa.RecordBatch.from_arrays(arrays, schema=self._schema), self._watermark)
 
     def before(self) -> tuple[KeyColumn, pa.RecordBatch]:
-        """All rows that were there when the epoch began, with their keys."""
+        """All rows at the start of the epoch, with their keys."""
         found = self._table.stored()
         columns = found.columns[3 : 3 + len(self._row_schema)]
         keys = KeyColumn(found.column(KEY), fixed_width(found.column(HASH)))
         return keys, pa.RecordBatch.from_arrays(columns, schema=self._row_schema)
 
     def stored(self) -> tuple[KeyColumn, pa.RecordBatch]:
-        """All rows that are there, with their keys; what was written in this epoch is put into state first."""
+        """All rows with their keys; those written in this epoch are flushed to state first."""
         self.end_epoch()
         return self.before()
 
     def end_epoch(self) -> None:
-        """Puts what was written into state."""
+        """Flushes the writes of the epoch to state."""
         self._table.end_epoch(self._watermark)
 
     @property

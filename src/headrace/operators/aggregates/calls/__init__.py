@@ -1,4 +1,4 @@
-"""SQL's aggregate functions as aggregators: what a call looks at, how it is remembered, and what it gives."""
+"""SQL's aggregate functions: the inputs, the accumulators and the results of calls."""
 
 from headrace.operators.aggregates.calls.call import AggregateOperation, bind_call
 

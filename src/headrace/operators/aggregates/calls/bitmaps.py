@@ -1,4 +1,4 @@
-"""Calls whose result is a bitmap, or how many integers one has, of the different values of a group."""
+"""Aggregate calls whose result is a bitmap, or the cardinality of one."""
 
 from collections.abc import Callable, Sequence
 from functools import reduce
@@ -13,7 +13,7 @@ from headrace.common.bitmaps import packed, unsigned
 Members = npt.NDArray[Any]
 
 Combine = Callable[[Sequence[Any], Sequence[int]], Members]
-"""The integers that different values, and how often each is there, come to."""
+"""Combines distinct values, and the count of each, into the integers of a bitmap."""
 
 
 def built(values: Sequence[Any], _: Sequence[int]) -> Members:
@@ -22,17 +22,17 @@ def built(values: Sequence[Any], _: Sequence[int]) -> Members:
 
 
 def in_all(values: Sequence[Any], _: Sequence[int]) -> Members:
-    """The integers that all bitmaps have."""
+    """The integers in all bitmaps."""
     return reduce(np.intersect1d, map(unsigned, values))
 
 
 def in_any(values: Sequence[Any], _: Sequence[int]) -> Members:
-    """The integers that a bitmap has."""
+    """The integers in any bitmap."""
     return reduce(np.union1d, map(unsigned, values))
 
 
 def in_odd(values: Sequence[Any], counts: Sequence[int]) -> Members:
-    """The integers that an odd number of bitmaps have."""
+    """The integers in an odd number of bitmaps."""
     odd = (unsigned(value) for value, count in zip(values, counts, strict=True) if count % 2)
     return reduce(np.setxor1d, odd, np.zeros(0, np.uint32))
 

@@ -33,13 +33,13 @@ class AggregateOperation:
 
     Attributes:
         function: its name in SQL, in capitals (``COUNT``, ``SUM``, ``$SUM0``, ...).
-        arguments: the positions of the columns that it looks at; none for ``COUNT(*)``.
+        arguments: the positions of its argument columns; none for ``COUNT(*)``.
         type: the type of its result.
         name: the name of its column in the output.
         is_distinct: whether each value counts once.
-        filter: the position of a boolean column, of which only the rows count where it is true.
-        constants: the values of arguments that are literals, by their place among the arguments.
-        options: what else is said: ``on_null`` (``NULL`` or ``ABSENT``) and ``ignores_nulls``.
+        filter: the position of the boolean column of ``FILTER``; only rows where it is true count.
+        constants: the values of arguments that are literals, by their position among the arguments.
+        options: ``on_null`` (``NULL`` or ``ABSENT``) and ``ignores_nulls``.
     """
 
     function: str
@@ -73,7 +73,7 @@ class _Binding:
     Attributes:
         call: the call.
         types: the types of the columns of the input.
-        retracts: whether records may be taken back.
+        retracts: whether records may be retracted.
     """
 
     call: AggregateOperation
@@ -123,7 +123,7 @@ class _Binding:
         return OrderedValues(Boxed(columns, self.call.filter, skips_nulls), name, type_of_logical(fields))
 
     def multiset(self) -> Multiset:
-        """The different values."""
+        """The distinct values."""
         return Multiset(self.column(), self.name(), self.info())
 
 
@@ -133,10 +133,10 @@ def bind_call(call: AggregateOperation, input_type: TypeInformation, *, retracts
     Args:
         call: the call.
         input_type: the type of the records, which has fields.
-        retracts: whether records may be taken back.
+        retracts: whether records may be retracted.
 
     Raises:
-        UnsupportedOperationError: when the function is not there, or cannot take records back.
+        UnsupportedOperationError: when the function does not exist, or cannot retract.
     """
     make = (_DISTINCT if call.is_distinct else _FUNCTIONS).get(call.function) or _FUNCTIONS.get(call.function)
     if make is None or (call.is_distinct and call.function not in _DISTINCT and call.function not in _IDEMPOTENT):
@@ -298,7 +298,7 @@ _DISTINCT: Final[Mapping[str, _Make]] = {
     "ARRAY_AGG": _array_agg,
     "COLLECT": lambda of: _Remembered((of.multiset(),), partial(multisets.set_of, of.arrow_type)),
 }
-"""The same where each value counts once."""
+"""Aggregators with ``DISTINCT``, by function name."""
 
 _IDEMPOTENT: Final = frozenset({"MIN", "MAX", "FIRST_VALUE", "LAST_VALUE", "APPROX_COUNT_DISTINCT"})
-"""Functions for which it makes no difference how often a value comes."""
+"""Functions whose result is the same with ``DISTINCT``."""

@@ -48,12 +48,12 @@ class Present(DerivedColumn):
 
 @dataclass(frozen=True, slots=True)
 class Boxed(DerivedColumn):
-    """Columns as one of structs, so that values that are null are told from rows that do not count, which are null.
+    """Columns as one column of structs: a null struct is a row that does not count, unlike a row whose value is null.
 
     Attributes:
         columns: their positions.
         filter: the position of the boolean column; None for no filter.
-        skips_nulls: whether rows do not count in which the last of the columns is null.
+        skips_nulls: whether rows with a null in the last of the columns do not count.
     """
 
     columns: tuple[int, ...]

@@ -49,7 +49,7 @@ def _texts(values: pa.Array) -> list[str]:
 
 
 def json_text(value: object) -> str:
-    """One value as JSON: numbers with their digits, times as texts, records and lists with what they hold."""
+    """A value as JSON: numbers with all digits, times as strings, bytes in base64."""
     if value is None or isinstance(value, bool | str):
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, int | float | Decimal):

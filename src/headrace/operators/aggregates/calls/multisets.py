@@ -1,4 +1,4 @@
-"""Calls over the different values of a group and how often each is there: ``DISTINCT``, ``COLLECT``, ``PERCENTILE``."""
+"""Aggregate calls over the multiset of a group's values: ``DISTINCT``, ``COLLECT``, ``PERCENTILE``."""
 
 from collections.abc import Sequence
 
@@ -17,17 +17,17 @@ def count_of_distinct(results: Sequence[pa.Array]) -> pa.Array:
 
 
 def sum_of_distinct(type_: pa.DataType, results: Sequence[pa.Array]) -> pa.Array:
-    """The sum of the different values."""
+    """The sum of the distinct values."""
     return counted_sum(type_, _summed(results[0]))
 
 
 def average_of_distinct(type_: pa.DataType, results: Sequence[pa.Array]) -> pa.Array:
-    """The average of the different values."""
+    """The average of the distinct values."""
     return average(type_, _summed(results[0]))
 
 
 def _summed(multisets: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """The sum of the different values of each multiset, and how many there are."""
+    """The sum of the distinct values of each multiset, and their number."""
     lists = multisets.field("values")
     lengths, values = list_lengths(lists), lists.flatten()
     groups = Placed.of(np.repeat(np.arange(len(lengths)), lengths), len(lengths))
@@ -52,7 +52,7 @@ def _spread(groups: Placed, values: np.ndarray) -> np.ndarray:
 
 
 def multiset_of(type_: pa.DataType, results: Sequence[pa.Array]) -> pa.Array:
-    """The values and how often each is there; empty where there is none."""
+    """The values with their counts; empty where there is none."""
     values, counts = results[0].flatten()
     offsets = np.concatenate(([0], np.cumsum(list_lengths(values))))
     made = pa.MapArray.from_arrays(
@@ -62,7 +62,7 @@ def multiset_of(type_: pa.DataType, results: Sequence[pa.Array]) -> pa.Array:
 
 
 def set_of(type_: pa.DataType, results: Sequence[pa.Array]) -> pa.Array:
-    """The different values, each of them once."""
+    """The distinct values."""
     values, counts = results[0].flatten()
     ones = pa.array(np.ones(len(counts.flatten()), np.int64))
     offsets = pa.array(np.concatenate(([0], np.cumsum(list_lengths(values)))), pa.int32())
@@ -70,7 +70,7 @@ def set_of(type_: pa.DataType, results: Sequence[pa.Array]) -> pa.Array:
 
 
 def percentiles(parts: Sequence[float], is_single: bool, results: Sequence[pa.Array]) -> pa.Array:
-    """Percentiles, between two values in proportion; null where there is no value."""
+    """Percentiles, interpolated between two values; null where there is no value."""
     values, counts = results[0].flatten()
     lengths = list_lengths(values)
     numbers = fixed_width(values.flatten().cast(pa.float64()))

@@ -11,7 +11,7 @@ from headrace.state.runs.grouping import Groups, Segments
 
 
 def accumulators_of_nothing(aggregators: AggregatorList, input_type: TypeInformation, count: int) -> list[pa.Array]:
-    """So many accumulators of no records."""
+    """A number of accumulators of no records."""
     schema = schema_of(input_type)
     nulls = pa.RecordBatch.from_arrays([pa.nulls(1, field.type) for field in schema], schema=schema)
     columns: dict[Input, pa.Array] = {}

@@ -1,4 +1,4 @@
-"""Sums and averages of numbers as SQL has them: integers wrap, decimals are exact, and what does not fit is null."""
+"""Sums and averages as in SQL: integers wrap around, decimals are exact, and a decimal that overflows is null."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ _LIMBS: Final = 4
 _LIMB_BITS: Final = 32
 _LIMB: Final = np.int64((1 << _LIMB_BITS) - 1)
 _LIMIT: Final = divmod(10**38, 1 << 64)
-"""The upper and the lower half of the least number that has more than 38 digits."""
+"""The upper and the lower half of the smallest number with more than 38 digits."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrappingSum(ColumnAggregator):
-    """The sum of integers modulo 2**64; 0 of no values, which a count beside it tells."""
+    """The sum of integers modulo 2**64; 0 for no values, which a separate count tells from a sum of 0."""
 
     stored_name: ClassVar[str] = "WrappingSum"
     is_scatterable: ClassVar[bool] = True
@@ -52,12 +52,12 @@ class WrappingSum(ColumnAggregator):
 
 @dataclass(frozen=True, slots=True)
 class DecimalSum(ColumnAggregator):
-    """The exact sum of decimals, as digits of 32 bits, of which the last one has the sign and never overflows.
+    """The exact sum of decimals, in limbs of 32 bits; the last one carries the sign and never overflows.
 
-    The result has 38 digits, and is null where these do not hold it; it is 0 of no values.
+    The result has 38 digits, and is null on overflow; for no values it is 0.
 
     Attributes:
-        scale: how many digits are behind the point.
+        scale: the scale of the decimals.
     """
 
     stored_name: ClassVar[str] = "DecimalSum"
@@ -93,7 +93,7 @@ class DecimalSum(ColumnAggregator):
 
 
 def decimal_limbs(array: pa.Array) -> list[Longs]:
-    """Decimals as digits of 32 bits, the lowest first, 0 in place of nulls; the last one has the sign."""
+    """Decimals as limbs of 32 bits, the lowest first, 0 in place of nulls; the last one carries the sign."""
     data = array.buffers()[1]
     if data is None or not len(array):
         return [np.zeros(len(array), np.int64)] * _LIMBS
@@ -176,7 +176,7 @@ def variance(
     is_root: bool,
     results: Sequence[pa.Array],
 ) -> pa.Array:
-    """Flink's formula: the sum of squares less the square of the sum by the count, by the count, or that less one."""
+    """Flink's formula: (sum of squares - sum * sum / count) / count, or / (count - 1) for a sample."""
     sums, squares = (fixed_width(result) for result in results[:2])
     counts = fixed_width(results[2])
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -230,7 +230,7 @@ def _exact_quotients(total: pa.Array, divisor: Longs, type_: pa.DataType, shift:
 
 
 def _unscaled(array: pa.Array) -> list[int | None]:
-    """The digits of decimals as integers."""
+    """The unscaled values of decimals."""
     words = b"" if not len(array) else array.buffers()[1].to_pybytes()[array.offset * 16 :]
     valid = array.is_valid().to_pylist()
     return [

@@ -1,4 +1,4 @@
-"""Calls whose result follows the order in which records came: ``FIRST_VALUE``, ``LISTAGG``, ``ARRAY_AGG``."""
+"""Aggregate calls that depend on the order of arrival: ``FIRST_VALUE``, ``LISTAGG``, ``ARRAY_AGG``, JSON."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ from headrace.state.runs.grouping import Segments
 
 @dataclass(frozen=True, slots=True)
 class OrderedValues(ColumnAggregator):
-    """The values in the order in which they came; what is taken back leaves the first one that is equal.
+    """The values in the order of arrival; a retraction removes the first value that is equal.
 
-    Accumulators are merged in parts, and what is taken back may be in an earlier part. So all of it is remembered as
-    such, until the accumulator is one of all records of its key. The result is the list of what is left.
+    Accumulators are merged in parts, and a retracted value may be in an earlier part. So retractions are kept as such
+    until the accumulator covers all records of its key. The result is the list of the values that are left.
     """
 
     stored_name: ClassVar[str] = "OrderedValues"
@@ -77,8 +77,8 @@ class OrderedValues(ColumnAggregator):
 
 
 def _left(groups: Longs, codes: Longs, steps: Longs) -> Longs:
-    """The places of what is left: of each value as many of the earliest are gone as are taken back."""
-    pairs = np.lexsort((codes, groups))  # stable: those of a value stay in the order in which they came
+    """The positions of the values that are left: each retraction removes the earliest equal value."""
+    pairs = np.lexsort((codes, groups))  # stable: equal values stay in the order of arrival
     firsts = np.flatnonzero((np.diff(groups[pairs], prepend=-1) != 0) | (np.diff(codes[pairs], prepend=-1) != 0))
     segments = Segments(firsts, len(pairs))
     is_added = (steps[pairs] > 0).astype(np.int64)
@@ -87,7 +87,7 @@ def _left(groups: Longs, codes: Longs, steps: Longs) -> Longs:
 
 
 def unboxed(lists: pa.Array, place: int = 0) -> tuple[pa.Array, Longs]:
-    """One column of boxed values in lists, and how many each list has."""
+    """A column of boxed values in lists, and the lengths of the lists."""
     return lists.flatten().field(place), list_lengths(lists)
 
 
@@ -112,7 +112,7 @@ def array_of(type_: pa.DataType, is_distinct: bool, results: Sequence[pa.Array])
 
 
 def joined_text(separator: str | None, is_distinct: bool, results: Sequence[pa.Array]) -> pa.Array:
-    """The texts one after the other, null where there is none; the separator may be a column beside them."""
+    """The texts joined, null where there is none; the separator may be a second column."""
     values, lengths = unboxed(results[0])
     if separator is not None:
         if is_distinct:

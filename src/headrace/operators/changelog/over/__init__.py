@@ -1,1 +1,1 @@
-"""``OVER``: functions over the rows around each row."""
+"""``OVER``: functions over a window frame of rows."""

@@ -1,4 +1,4 @@
-"""``OVER`` ordered by anything, whose results change as rows come and go."""
+"""``OVER`` ordered by other columns than time, whose results change as rows come and go."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ Longs = npt.NDArray[np.int64]
 
 
 class ChangingOverOperator(KeyedChangesOperator):
-    """Functions over each row and all before it in an order, of rows that come anywhere in it, and go again.
+    """Functions over each row and all before it in an order, where rows are inserted at any position and retracted.
 
-    A record changes the results of all rows behind it, so each takes as long as there are rows of its key. The rows are
-    emitted in order: those that are others now as updates, and the one that has come or gone in its place.
+    A record changes the results of all rows behind it, so its cost is linear in the rows of its key. Rows whose results
+    change are emitted in order as updates, with the inserted or retracted row at its position.
 
     Args:
-        functions: the functions, whose frames begin at the first row.
-        output_type: the type of what is emitted.
-        codec: how keys are stored.
-        order: what rows are ordered by.
-        update_before: whether an update takes the former row back as well.
+        functions: the functions, whose frames start at the first row.
+        output_type: the type of the emitted rows.
+        codec: the codec of the keys.
+        order: the sort fields.
+        update_before: whether updates include ``UPDATE_BEFORE`` rows.
         ttl: the time to live of state in milliseconds; 0 for ever.
     """
 
@@ -129,20 +129,20 @@ class _Made:
     total: int = 0
 
     def keep(self, values: list[pa.Array]) -> int:
-        """Keeps values of the functions; says where the first of them is."""
+        """Adds results of the functions; returns the position of the first."""
         self.values.append(values)
         self.total += len(values[0])
         return self.total - len(values[0])
 
     def add(self, row: int, kind: int, record: int, place: int) -> None:
-        """Notes a change."""
+        """Adds a change."""
         self.rows.append(row)
         self.kinds.append(kind)
         self.records.append(record)
         self.places.append(place)
 
     def changes(self, *, update_before: bool) -> Changes:
-        """All of them by record."""
+        """All changes, ordered by record."""
         numbers = [np.array(each, np.int64) for each in (self.rows, self.records, self.places)]
         kinds = np.array(self.kinds, np.int8)
         order = np.argsort(numbers[1], kind="stable")
@@ -158,10 +158,10 @@ class _RowsOver:
     def __init__(self, functions: OverFunctions, ranked: _Positions, accumulators: list[pa.Array]) -> None:
         self._functions, self._ranked, self._accumulators = functions, ranked, accumulators
         self.rows: list[int] = []
-        self._values: tuple[int, list[pa.Array]] | None = None  # of what has been emitted last, and where they are
+        self._values: tuple[int, list[pa.Array]] | None = None  # those that were emitted last, and their positions
 
     def add(self, row: int, kind: int, made: _Made, record: int) -> None:
-        """A row comes."""
+        """Inserts a row."""
         before = self.rows
         places = self._ranked.places
         index = int(np.searchsorted(places[before], places[row])) if before else 0
@@ -171,7 +171,7 @@ class _RowsOver:
         self._emit(before, made, record, came=(index, kind))
 
     def remove(self, row: int, identities: list[int], made: _Made, record: int) -> None:
-        """The first row that is equal goes; what is not there is passed over."""
+        """Removes the first row that is equal; an unknown row is ignored."""
         before = self.rows
         index = next((at for at, each in enumerate(before) if identities[each] == identities[row]), None)
         if index is not None:

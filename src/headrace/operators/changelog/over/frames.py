@@ -19,12 +19,12 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class OverFrame:
-    """``ROWS | RANGE BETWEEN low AND high``, as distances from the row: negative ones precede it.
+    """``ROWS | RANGE BETWEEN low AND high``, as offsets from the row: negative ones precede it.
 
     Attributes:
-        is_rows: whether distances are numbers of rows, and not of what rows are ordered by.
-        low: the first; None without a bound.
-        high: the last; None without a bound.
+        is_rows: whether offsets count rows (``ROWS``), and are not differences of the sort key (``RANGE``).
+        low: the offset of the first row; None when unbounded.
+        high: the offset of the last row; None when unbounded.
     """
 
     is_rows: bool
@@ -34,18 +34,18 @@ class OverFrame:
 
 @dataclass(frozen=True)
 class OrderedRows:
-    """Rows of several keys, key after key, each in its order.
+    """Rows of several keys, key by key in sort order.
 
     Attributes:
         segments: the rows of each key.
-        codes: numbers that compare as what the rows of a key are ordered by; those of peers are the same.
+        codes: numbers that compare as the sort keys of rows do; peers have the same.
     """
 
     segments: Segments
     codes: Longs
 
     def bounds(self, frame: OverFrame) -> tuple[Longs, Longs]:
-        """The first row around each row, and the one behind the last."""
+        """The frame of each row: its first row, and the end, exclusive."""
         starts = self.segments.starts[self.segments.ids]
         stops = np.append(self.segments.starts[1:], self.segments.total)[self.segments.ids]
         places = np.arange(self.segments.total)
@@ -59,7 +59,7 @@ class OrderedRows:
 
     @property
     def peers(self) -> tuple[Longs, Longs]:
-        """The first peer of each row, and the place behind the last one."""
+        """The peers of each row: the first, and the end, exclusive."""
         return self._search(self.codes, "left"), self._search(self.codes, "right")
 
     def _search(self, codes: Longs, side: str) -> Longs:
@@ -74,11 +74,11 @@ class OrderedRows:
 
 
 def framed(aggregators: AggregatorList, columns: Sequence[pa.Array], low: Longs, high: Longs) -> list[pa.Array]:
-    """The accumulators of the rows from ``low`` up to ``high`` each, of the accumulators of all rows.
+    """The accumulator of each range of rows from ``low`` up to ``high``, given the accumulators of all rows.
 
-    Each stretch is cut into pieces whose lengths are different powers of two, and the accumulators of all pieces of one
-    length follow from those of half of it. So it takes as many steps as the longest stretch has binary digits,
-    whatever the aggregate is, and nothing has to be taken back. Where a stretch is empty, all columns are null.
+    Each range is cut into pieces whose lengths are different powers of two, and the accumulators of all pieces of one
+    length follow from those of half of it. So the number of steps is logarithmic in the longest range, for any
+    aggregate, and no aggregate has to retract. Where a range is empty, all columns are null.
     """
     columns, places, lengths = list(columns), low.copy(), high - low
     found: list[pa.Array] = [pa.nulls(len(low), column.type) for column in columns]
@@ -106,7 +106,7 @@ def _joined(
     places: Longs,
     has_some: Mask,
 ) -> list[pa.Array]:
-    """Accumulators with one piece more in some rows."""
+    """Accumulators, with one more piece merged into some rows."""
     pieces = [gather(column, places) for column in columns]
     old = rows[has_some]
     if len(old):

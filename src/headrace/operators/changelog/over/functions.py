@@ -1,4 +1,4 @@
-"""The functions of an ``OVER`` window: aggregates, ranks, and values of rows before and behind."""
+"""The functions of an ``OVER`` window: aggregates, ranking functions, ``LAG`` and ``LEAD``."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class OverFunctions:
     Attributes:
         calls: the functions in the order of their columns.
         input_type: the type of the rows.
-        frame: the rows around each row that aggregates are over.
+        frame: the window frame of the aggregates.
     """
 
     calls: tuple[AggregateOperation, ...]
@@ -94,18 +94,18 @@ class OverFunctions:
         return self.aggregators.accumulate(GroupedRows(columns, arrivals, each))
 
     def results(self, accumulators: Sequence[pa.Array]) -> dict[AggregateOperation, pa.Array]:
-        """The values of the aggregates, of accumulators of what is around each row."""
+        """The results of the aggregates, given the accumulator of each row's frame."""
         found = self.aggregators.results(accumulators)
         return {call: each.emit([found[one] for one in each.aggregators]) for call, each in self.bound.items()}
 
     def running(self, accumulators: Sequence[pa.Array], segments: Segments) -> dict[AggregateOperation, pa.Array]:
-        """The values of the aggregates over each row and all before it of its key."""
+        """The running results of the aggregates in each key."""
         values = self.aggregators.running_values(list(self.bound.values()), accumulators, segments)
         return dict(zip(self.bound, values, strict=True))
 
     def over_all(self, rows: pa.RecordBatch, ordered: OrderedRows, arrivals: Longs) -> list[pa.Array]:
-        """The columns of all functions, where all rows of each key are there."""
-        found: dict[AggregateOperation, pa.Array] = {}
+        """The columns of all functions, when all rows of each key are present."""
+        found: dict[AggregateCall, pa.Array] = {}
         if self.bound:
             low, high = ordered.bounds(self.frame)
             around = framed(self.aggregators, self.accumulators(rows, arrivals), low, high)
@@ -125,7 +125,7 @@ class OverFunctions:
         rows: pa.RecordBatch,
         ordered: OrderedRows,
     ) -> pa.Array:
-        """The column of one function, of which those of aggregates are there already."""
+        """The column of one function; those of aggregates have been computed before."""
         if call in aggregated:
             made = aggregated[call]
         elif call.function in NAVIGATION:
@@ -149,7 +149,7 @@ class OverFunctions:
 
 
 def row_numbers(segments: Segments, before: Longs) -> pa.Array:
-    """The number of each row among those of its key, of which there have been some before."""
+    """The row number of each row in its key, after the rows that came earlier."""
     return pa.array(np.arange(segments.total) - (segments.starts - before)[segments.ids] + 1)
 
 
@@ -172,7 +172,7 @@ def _ranked(call: AggregateOperation, ordered: OrderedRows) -> pa.Array:
 
 
 def _buckets(call: AggregateOperation, rows: Longs, counts: Longs) -> pa.Array:
-    """The bucket of each row of so many; the first ones have a row more where they do not come out even."""
+    """The bucket of each row (``NTILE``); the first buckets get one row more where rows do not divide evenly."""
     buckets = dict(call.constants).get(0)
     if not isinstance(buckets, int) or buckets < 1:
         raise UnsupportedOperationError("NTILE takes a literal from 1 on: how many buckets")

@@ -1,4 +1,4 @@
-"""``OVER`` in streaming: over event time, once the watermark passes rows, and over processing time."""
+"""``OVER`` in event time, in processing time, and over bounded input."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ _ARRIVAL = pa.field("arrival", pa.int64())
 
 @dataclass(frozen=True)
 class _Rows:
-    """Rows of some keys, key after key: those that are remembered, then new ones.
+    """Rows of some keys, key by key: the stored ones, then new ones.
 
     Attributes:
         rows: the rows.
-        times: what they are ordered by.
-        arrivals: when each came.
+        times: their sort keys.
+        arrivals: their sequence numbers in the order of arrival.
         segments: the rows of each key.
         is_new: which are new.
     """
@@ -64,7 +64,7 @@ class RowsBefore:
 
     Args:
         functions: the functions.
-        codec: how keys are stored.
+        codec: the codec of the keys.
         ttl: the time to live of state in milliseconds; 0 for ever.
     """
 
@@ -75,7 +75,7 @@ class RowsBefore:
         self._keeps_rows = self._is_bounded or functions.reach > 0
 
     def open(self, context: OperatorContext) -> None:
-        """Takes up what is stored."""
+        """Restores the state."""
         row_schema = pa.schema([*schema_of(self._functions.input_type), _TIME, _ARRIVAL])
         fields = [field for one in self._functions.aggregators.aggregators for field in one.fields]
         sums = pa.schema([pa.field(f"{place}", type_.storage_type) for place, (_, type_) in enumerate(fields)])
@@ -83,17 +83,17 @@ class RowsBefore:
         self._sums = RowsOfKeys(context, _SUMS, "aggregates of rows before", self._codec, sums, self._ttl)
 
     def begin_epoch(self, processing_time: int) -> None:
-        """Takes up what the last epoch left."""
+        """Starts an epoch with the state that the last one left."""
         self._rows.begin_epoch(processing_time)
         self._sums.begin_epoch(processing_time)
 
     def end_epoch(self) -> None:
-        """Puts what is remembered into state."""
+        """Writes the rows to state."""
         self._rows.end_epoch()
         self._sums.end_epoch()
 
     def last_times(self, keys: KeyColumn) -> Longs:
-        """The time of the last row of each of different keys; the lowest one of keys that have had none."""
+        """The time of the last row of each of distinct keys; the lowest time for keys without rows."""
         stored = self._rows.find(keys)
         found = np.full(len(keys), np.iinfo(np.int64).min)
         if len(stored):
@@ -101,7 +101,7 @@ class RowsBefore:
         return found
 
     def over(self, keys: KeyColumn, new: _Rows) -> list[pa.Array]:
-        """The columns of the functions for new rows, which are remembered then as far as later ones need it."""
+        """The columns of the functions for new rows. The rows that later frames need are then stored."""
         whole = self._with_before(keys, new) if self._keeps_rows else new
         ordered = OrderedRows(whole.segments, whole.times)
         counts = np.zeros(len(keys), np.int64)
@@ -125,7 +125,7 @@ class RowsBefore:
         found = self._functions.value(call, {}, whole.rows, ordered)
         if self._functions.frame.is_rows:
             return gather(found, places)
-        # Of peers all see what the last one sees; and a null that is found is as good as nothing.
+        # Peers share the frame of the last one; a null value gives the same as a missing row.
         shown = gather(found, ordered.peers[1][places] - 1)
         if len(call.arguments) <= _DEFAULT:
             return shown
@@ -133,14 +133,14 @@ class RowsBefore:
         return pc.coalesce(shown, default)
 
     def _of_frames(self, whole: _Rows, ordered: OrderedRows) -> dict[AggregateOperation, pa.Array]:
-        """The aggregates over the rows around new ones."""
+        """The aggregates over the frames of new rows."""
         functions, places = self._functions, np.flatnonzero(whole.is_new)
         low, high = ordered.bounds(functions.frame)
         accumulators = functions.accumulators(whole.rows, whole.arrivals)
         return functions.results(framed(functions.aggregators, accumulators, low[places], high[places]))
 
     def _of_all_before(self, keys: KeyColumn, new: _Rows, counts: Longs) -> dict[AggregateOperation, pa.Array]:
-        """The aggregates over new rows and all before them, of which only the aggregates are remembered."""
+        """The aggregates over new rows and all before them; only accumulators of earlier rows are stored."""
         functions, stored = self._functions, self._sums.find(keys)
         counts[stored.of_keys] = fixed_width(stored.rows.column(0))
         accumulators = functions.accumulators(new.rows, new.arrivals)
@@ -197,16 +197,16 @@ class RowsBefore:
 
 
 class EventTimeOverOperator(EventTimeOperator):
-    """Functions over the rows around each row in event time; a row comes out when the watermark passes its time.
+    """Functions over frames in event time; a row is emitted when the watermark passes its time.
 
-    Where frames are bounded, a row that comes after the watermark is late only if a row of its key has come out that
-    has its time, or a later one. Rows of a key that are due together come out in the order of time. Which key comes
-    first depends on the time too: where frames begin at the first row of the key, all its rows follow its first one.
+    Where frames are bounded, a row behind the watermark is late only if a row of its key with its time, or a later one,
+    has been emitted. Rows of a key that are due together are emitted in the order of time. The order of keys depends on
+    the time too: where frames start at the first row of the key, all its rows follow its first one.
 
     Args:
         functions: the functions.
-        output_type: the type of what is emitted.
-        codec: how keys are stored.
+        output_type: the type of the emitted rows.
+        codec: the codec of the keys.
         time_field: the position of the column of event times.
         ttl: the time to live of state in milliseconds; 0 for ever.
     """
@@ -243,10 +243,10 @@ class EventTimeOverOperator(EventTimeOperator):
 
     def handle(self, due: DueRows) -> None:
         keys, segments = keys_of_due(due)
-        due = replace(due, times=self._times_of(due.rows))  # late rows have waited for another one
+        due = replace(due, times=self._times_of(due.rows))  # late rows were buffered for a later watermark
         due = due.take(np.lexsort((due.arrivals, due.times, segments.ids)))
         everything = np.ones(len(due), np.bool_)
-        # To the functions, rows come in the order of time.
+        # The functions see rows in the order of time.
         rows = _Rows(due.rows, due.times, self._numbers.next(len(due)), segments, everything)
         self.emit(self._output_type, due, self._before.over(keys, rows), self._order(due, segments))
 
@@ -268,12 +268,12 @@ class EventTimeOverOperator(EventTimeOperator):
 
 
 class ProcessingTimeOverOperator(KeyedOperator):
-    """The same in the order of arrival: a row comes out at once, and has no peers.
+    """Functions over frames in processing time: rows are emitted as they arrive, and have no peers.
 
     Args:
         functions: the functions.
-        output_type: the type of what is emitted.
-        codec: how keys are stored.
+        output_type: the type of the emitted rows.
+        codec: the codec of the keys.
         ttl: the time to live of state in milliseconds; 0 for ever.
     """
 
@@ -325,13 +325,13 @@ class ProcessingTimeOverOperator(KeyedOperator):
 
 
 class BoundedOverOperator(KeyedOperator):
-    """The same where all rows are there before the first one comes out, at the end of the input.
+    """Functions over frames of bounded input: all rows are emitted at the end of the input.
 
     Args:
         functions: the functions.
-        output_type: the type of what is emitted.
-        codec: how keys are stored.
-        order: what the rows of a key are ordered by; by the first of these where distances are counted.
+        output_type: the type of the emitted rows.
+        codec: the codec of the keys.
+        order: the sort fields; the first is the one of ``RANGE`` offsets.
     """
 
     def __init__(
@@ -411,7 +411,7 @@ class BoundedOverOperator(KeyedOperator):
         numbers = fixed_width(column.fill_null(0).cast(pa.int64()) if column.null_count else column.cast(pa.int64()))
         if field.is_descending:
             numbers = -numbers
-        if column.null_count:  # far away from all values, and peers of one another
+        if column.null_count:  # nulls are peers, and outside the range of any value
             far = np.iinfo(np.int64).max // 4
             last = field.is_descending if field.nulls_last is None else field.nulls_last
             numbers = np.where(np.asarray(column.is_null()), far if last else -far, numbers)

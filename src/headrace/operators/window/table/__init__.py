@@ -1,1 +1,1 @@
-"""Windows over rows that have their time, or their window, in a column."""
+"""Windows over rows whose time, or window, is in a column: SQL's window functions."""

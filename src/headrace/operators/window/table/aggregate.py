@@ -1,4 +1,4 @@
-"""Aggregates over windows whose time, or end, is in a column of the row: the columnar windows, seen through columns."""
+"""Aggregates over windows of rows whose time, or window end, is in a column, by the columnar window operators."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class WindowTime:
     """The time attribute of a windowed input.
 
     Attributes:
-        field: the position of the column; None where the clock says it when the row comes.
+        field: the position of the column; None for processing time.
         name: its name, for errors.
-        is_end: whether it says the end of the row's window, and not a time within.
-        clock: the clock by which windows begin and end.
+        is_end: whether the column holds the end of the row's window, and not a time within.
+        clock: the clock by which windows start and end.
     """
 
     field: int | None
@@ -48,16 +48,16 @@ class WindowTime:
 
 
 class TableWindowOperator(KeyedOperator):
-    """Has another operator compute windows over local times that it takes from a column, and shows what comes of it.
+    """Computes windows over the local times of a column, by an inner operator over timestamps.
 
-    Results have the columns of the key, then those of the aggregates, then start, end and last moment of the window.
+    Results have the columns of the key, of the aggregates, and window_start, window_end and window_time.
 
     Args:
-        inner: computes the windows; its results have start and end of the window behind the columns of the key.
-        time: where the time of a row is found.
-        keys: how many columns the key has.
-        output_type: the type of what is emitted.
-        order: in which order windows come out that end together; None for the order of ``inner``.
+        inner: computes the windows; its results have start and end of the window after the columns of the key.
+        time: the time attribute.
+        keys: the number of key columns.
+        output_type: the type of the emitted rows.
+        order: the order of windows that end together; None for that of ``inner``.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class TableWindowOperator(KeyedOperator):
         self._inner.open(self._of_inner(context), _Results(self._fired))
 
     def _of_inner(self, context: OperatorContext) -> OperatorContext:
-        """The context without what is stored of the order."""
+        """The context without the state of the firing order."""
         states: Any = context.optional_state
         return context if self._order is None else replace(context, optional_state=_StatesOfWindows(states))
 
@@ -152,13 +152,13 @@ class TableWindowOperator(KeyedOperator):
 
 
 class _StatesOfWindows:
-    """The states of an operator without those of the order in which windows come out."""
+    """The states of an operator without those of the firing order."""
 
     def __init__(self, states: Any) -> None:
         self._states = states
 
     def stored(self) -> list[str]:
-        """The names of the stores that have something."""
+        """The names of the stores that are not empty."""
         return [name for name in self._states.stored() if name != STORE]
 
     def __getattr__(self, name: str) -> Any:
@@ -166,18 +166,18 @@ class _StatesOfWindows:
 
 
 class _Results:
-    """Keeps what an operator emits."""
+    """Collects the output of an operator."""
 
     def __init__(self, fired: list[Batch]) -> None:
         self._fired = fired
 
     def emit(self, batch: Batch) -> None:
-        """Results."""
+        """Collects results."""
         if len(batch):
             self._fired.append(batch)
 
     def emit_side(self, tag_id: str, batch: Batch) -> None:
-        """There are no side outputs."""
+        """Does nothing: there are no side outputs."""
 
     def advance_watermark(self, watermark: int) -> None:
-        """Whoever asks for results knows how far event time is."""
+        """Does nothing: the outer operator advances the watermark."""

@@ -1,9 +1,9 @@
 """The order in which windows of different keys that end together fire: that of Flink's timers.
 
-Flink's windows come out as their timers do, and timers of one time leave their heap in an order that only the heap
-knows: neither that of arrival nor that of keys. To give what Flink gives, the heap is kept as long as there are few
-timers. Where there are many, it would take more time than the windows, and nobody reads such results one by one: they
-come out by hash and key then, until all windows that were open have ended.
+Flink's windows fire in the order of their timers, and timers of one time leave their heap in an order that depends on
+the heap alone: neither that of arrival nor that of keys. To give Flink's results in Flink's order, the same heap is
+kept as long as there are few timers. With many timers it would take more time than the windows, and nobody reads so
+many results one by one: they are then emitted by hash and key, until all open windows have ended.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class TimersOfWindows:
 
     Attributes:
         windows: the windows.
-        step: how far apart their ends are.
-        offset: by how much their ends are shifted.
-        waits: whether records wait until a slice of windows has ended, and timers are only made then: of one end at a
-            time, since the next one follows when a window has come out. Else each record has a timer in each window.
+        step: the distance of their ends.
+        offset: the offset of their ends.
+        waits: whether records are buffered until a slice of windows has ended, and timers are registered only then: for
+            one end at a time, since firing a window registers the next. Else each record has a timer in each window.
     """
 
     windows: RegularWindows
@@ -61,7 +61,7 @@ class TimersOfWindows:
         return self.windows.first_ends(times)
 
     def following(self, end: int) -> int | None:
-        """The end of the next window that shares records with one that has come out; None when there is none."""
+        """The end of the next window that shares records with one that has fired; None when there is none."""
         if not self.waits:
             return None
         if isinstance(self.windows, GrowingWindows):
@@ -71,10 +71,10 @@ class TimersOfWindows:
 
 @dataclass(frozen=True, slots=True)
 class _Arrived:
-    """Records between two watermarks at which a window may end: the slices and keys that they have, each once.
+    """The distinct slices and keys of records between two watermarks at which a window may end.
 
     Attributes:
-        watermark: the watermark that they meet.
+        watermark: the watermark at the records.
         ends: the ends of the slices.
         keys: the keys.
     """
@@ -91,7 +91,7 @@ class Fed:
     Attributes:
         keys: their keys.
         times: the times of their timers.
-        watermarks: the watermark that each meets.
+        watermarks: the watermark at each record.
     """
 
     keys: KeyColumn
@@ -100,7 +100,7 @@ class Fed:
 
 
 def known_ranks(panes: Sequence[Pane], places: dict[Pane, int], watermarks: Longs, otherwise: Longs) -> Longs:
-    """The places of panes; other ones where not all are known that come out at the same watermark."""
+    """The positions of panes in firing order; ``otherwise`` where not all panes of a watermark are known."""
     if not places:
         return otherwise
     ranks = np.array([places.get(pane, -1) for pane in panes], np.int64)
@@ -112,23 +112,23 @@ def known_ranks(panes: Sequence[Pane], places: dict[Pane, int], watermarks: Long
 TIMERS_OF_RECORDS: Final = TimersOfWindows(AlignedWindows(1, 1), 1, 0, waits=False)
 """Each record has a timer at its time."""
 TIMERS_OF_ENDED_WINDOWS: Final = TimersOfWindows(AlignedWindows(1, 1), 1, 0, waits=True)
-"""Each record has a timer at the end of its window, made when the first window ends."""
+"""Each record has a timer at the end of its window, registered when the first window ends."""
 
 
 class TimerFiringOrder:
-    """Follows the timers of windows, and sorts what they show.
+    """Tracks the timers of windows, and sorts fired results by them.
 
     Args:
-        timers: which timers windows have.
-        codec: how keys are stored.
-        keys: how many columns results begin with that make the key.
+        timers: the timers of windows.
+        codec: the codec of the keys.
+        keys: the number of key columns, with which results begin.
     """
 
     def __init__(self, timers: TimersOfWindows, codec: KeyCodec, keys: int = 0) -> None:
         self._timers, self._codec, self._keys = timers, codec, keys
 
     def open(self, context: OperatorContext) -> None:
-        """Takes up what is stored."""
+        """Restores the state."""
         self._rows = RowsOfKeys(context, STORE, "the timers of windows", self._codec, _SCHEMA)
 
     def begin_epoch(self, scope: EpochScope) -> None:
@@ -151,15 +151,15 @@ class TimerFiringOrder:
         if shown is None:
             return fired
         if len(set(panes)) < len(panes):
-            return fired  # some are shown again, as late records have them
+            return fired  # late records fire some windows again
         places = {pane: place for place, pane in enumerate(order)}
         ranks = known_ranks(panes, places, shown.watermarks, np.arange(len(panes)))
         return [shown.take(np.lexsort((ranks, shown.watermarks)))]
 
     def followed(self, fed: Sequence[Fed], watermark: int) -> dict[Pane, int]:
-        """The places of what is due until a watermark, where records have timers at times that they say.
+        """The positions in firing order of the panes due until a watermark, for records with timers of their own.
 
-        Each pane is known by the moment behind its timer, and its key.
+        A pane is identified by its key and the millisecond after its timer.
         """
         order: list[Pane] = []
         for each in fed:
@@ -173,7 +173,7 @@ class TimerFiringOrder:
         return {pane: place for place, pane in enumerate(order)}
 
     def end_epoch(self) -> None:
-        """Puts what it knows into state."""
+        """Writes the timers to state."""
         if self._is_changed:
             self._write()
         self._rows.end_epoch()
@@ -195,7 +195,7 @@ class TimerFiringOrder:
         return found
 
     def _followed(self, batch: KeyedBatch | None, watermark: int, shown: set[Pane]) -> Iterator[Pane]:
-        """The windows whose timers are due on the way, in order."""
+        """The windows whose timers become due, in firing order."""
         if batch is not None and len(batch):
             self._any_key = batch.keys.values[0].as_py()  # a mark of no key has to be with some key
             for arrived in self._arrivals(batch):
@@ -204,7 +204,7 @@ class TimerFiringOrder:
         yield from self._advance(watermark, shown)
 
     def _arrivals(self, batch: KeyedBatch) -> Iterator[_Arrived]:
-        """The records between two watermarks at which a window may end, one such stretch after the other."""
+        """The records between each two watermarks at which a window may end."""
         stamps = batch.watermarks
         records, ends = self._assigned(batch)
         on_time = ends - 1 > stamps[records]
@@ -249,7 +249,7 @@ class TimerFiringOrder:
 
     def _advance(self, watermark: int, shown: set[Pane]) -> Iterator[Pane]:
         if watermark <= self._watermark:
-            return  # a timer in the past waits for event time to go on
+            return  # a timer in the past fires at the next watermark
         self._watermark = watermark
         if self._is_quiet:
             if self._watermark + 1 >= self._quiet_until:
@@ -268,7 +268,7 @@ class TimerFiringOrder:
             yield end, key
 
     def _become_quiet(self, until: int) -> None:
-        """Follows no timers any more, until all windows have ended that are open, or become so before that."""
+        """Stops tracking timers until all windows have ended that are open, or are opened before that."""
         ends = [end for end, _ in self._waiting] + [time + 1 for time, _ in self._queue.timers]
         self._quiet_until, self._is_changed = max([until, self._quiet_until, *ends]), True
         self._queue, self._waiting = TimerHeap(), {}

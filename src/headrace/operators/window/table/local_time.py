@@ -1,4 +1,4 @@
-"""Points in time as local clocks show them, so that windows of a day begin at midnight."""
+"""Local times of a time zone, so that windows of a day start at midnight."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ Longs = npt.NDArray[np.int64]
 
 _HOUR: Final = 3_600_000
 _LIMIT: Final = 200_000 * 366 * 24 * _HOUR
-"""Beyond this there are no dates, and times stay as they are: the first and the last watermark."""
+"""Times beyond this have no date and stay as they are: the first and the last watermark."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocalTime:
     """The clock of a time zone; without one, times are local already.
 
-    Windows end when event time has come to where the local clock shows their ends. Where the clock is put back, that is
-    the second time that it shows it.
+    Windows end when the watermark reaches their end in local time. Where the clock is put back and an hour occurs
+    twice, that is the second time.
 
     Attributes:
         zone: the name of the zone; None for no zone.
@@ -53,7 +53,7 @@ class LocalTime:
         return np.maximum.accumulate(found) if len(found) else found
 
     def back(self, local: Longs) -> Longs:
-        """The points in time at which the clock shows local times: the later one of two."""
+        """The timestamps of local times: the later one where a local time occurs twice."""
         if self.is_plain:
             return local
         known = np.abs(local) < _LIMIT

@@ -30,7 +30,7 @@ class WindowOrder:
 
     Attributes:
         fields: the columns.
-        last_of_equal: whether of rows that tie the one that came last is first.
+        last_of_equal: whether rows that tie are in reverse order of arrival.
     """
 
     fields: tuple[SortField, ...]
@@ -42,12 +42,12 @@ class WindowRankOperator(EventTimeOperator):
 
     Args:
         type_: the type of the records.
-        output_type: the type of what is emitted.
-        codec: how keys are stored.
+        output_type: the type of the emitted rows.
+        codec: the codec of the keys.
         end_field: the position of the column with the end of each row's window.
         clock: the clock by which windows end.
-        order: what rows are ordered by.
-        ranks: which ranks are emitted.
+        order: the sort fields.
+        ranks: the ranks to emit.
     """
 
     timers = TIMERS_OF_ENDED_WINDOWS

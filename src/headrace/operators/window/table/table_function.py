@@ -22,14 +22,14 @@ Longs = npt.NDArray[np.int64]
 
 
 class WindowTableFunctionOperator(Operator):
-    """Emits each row once for each of its windows, with start, end and last moment of the window behind.
+    """Emits each row once for each of its windows, with window_start, window_end and window_time appended.
 
     Args:
         windows: the windows.
         time_field: the position of the column of times.
         time_name: its name, for errors.
-        clock: the clock by which windows begin and end.
-        output_type: the type of what is emitted.
+        clock: the clock by which windows start and end.
+        output_type: the type of the emitted rows.
     """
 
     def __init__(
@@ -61,13 +61,13 @@ class WindowTableFunctionOperator(Operator):
 
 
 def window_columns(starts: Longs, ends: Longs, clock: LocalTime, schema: pa.Schema) -> list[pa.Array]:
-    """The last three columns of a schema: start, end and last moment of windows, which are given by local times."""
+    """The last three columns of a schema, window_start, window_end and window_time, from local times."""
     start, end, time = (field.type for field in list(schema)[-3:])
     moments = clock.back(ends - 1)
     return [moments_of(values, type_) for values, type_ in ((starts, start), (ends, end), (moments, time))]
 
 
 def moments_of(millis: Longs, type_: pa.DataType) -> pa.Array:
-    """Milliseconds as a column of points in time."""
+    """Milliseconds as a column of timestamps."""
     per_milli = {"us": 1000, "ns": 1_000_000, "ms": 1}[type_.unit]
     return pa.array(millis * per_milli).view(type_)

@@ -1,4 +1,4 @@
-"""``TimerHeap``: timers in the order in which Flink's heap has them, those of one time included."""
+"""``TimerQueue``: timers in the order of Flink's heap, also among timers of one time."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ K = TypeVar("K", bound=Hashable)
 class TimerHeap(Generic[K]):
     """A binary heap of timers by time, each of them once.
 
-    Timers of one time leave a heap in an order that follows from where they are in it: this is Flink's heap, step by
-    step (``HeapPriorityQueue``).
+    Timers of one time leave a heap in an order that depends on its layout, so this is Flink's heap step by step
+    (``HeapPriorityQueue``).
 
     Args:
         timers: times and keys, as :attr:`timers` has given them.
@@ -27,7 +27,7 @@ class TimerHeap(Generic[K]):
 
     @property
     def first(self) -> int:
-        """The time of the first timer, of which there is one."""
+        """The time of the first timer; the queue is not empty."""
         return self.timers[0][0]
 
     def add(self, time: int, key: K) -> None:
@@ -40,7 +40,7 @@ class TimerHeap(Generic[K]):
         self._up(len(self.timers) - 1)
 
     def poll(self) -> tuple[int, K]:
-        """Takes the first timer, of which there is one."""
+        """Removes and returns the first timer; the queue is not empty."""
         first, last = self.timers[0], self.timers.pop()
         self._known.remove(first)
         if self.timers:
