@@ -30,9 +30,9 @@ class ResultMode(Enum):
     TABLEAU = "tableau"
     """A table that grows as rows come."""
     TABLE = "table"
-    """The rows that are left when all changes are done."""
+    """The rows that are left after all changes."""
     CHANGELOG = "changelog"
-    """The changes as they come, one a line."""
+    """The changes as they come, one per line."""
 
 
 RESULT_MODE: Final = ConfigOption(
@@ -53,16 +53,16 @@ Write = Callable[[str], None]
 
 
 class SqlClient:
-    """A session: it executes statements and shows what they give.
+    """A session: it executes statements and shows their results.
 
     Args:
-        settings: of the session, to begin with.
+        settings: the initial settings of the session.
         write: shows a line.
 
     Attributes:
         write: shows a line.
-        tables: where statements are executed.
-        jobs: those that ``INSERT`` has started, and that nobody has waited for.
+        tables: executes the statements.
+        jobs: the jobs of ``INSERT`` statements that have not been waited for.
     """
 
     def __init__(self, settings: Mapping[str, str], write: Write) -> None:
@@ -75,10 +75,10 @@ class SqlClient:
         self._set: list[sql.Insert] | None = None
 
     def run(self, text: str) -> None:
-        """Execute the statements of a text; the first that is wrong ends it.
+        """Execute the statements of a script; stop at the first error.
 
         Raises:
-            SqlParseError: when one is no SQL; then none is executed.
+            SqlParseError: when one has a syntax error; then none is executed.
             HeadraceError: when one cannot be executed, or its job fails.
         """
         source = SqlSource(text)
@@ -106,7 +106,7 @@ class SqlClient:
         """The format in which the rows of queries are shown.
 
         Raises:
-            ConfigurationError: when the setting says nothing that there is.
+            ConfigurationError: when there is no such mode.
         """
         return ResultMode(self._settings.get(RESULT_MODE))
 
@@ -130,7 +130,7 @@ class SqlClient:
             raise InvalidProgramError(
                 f"only INSERT is in a statement set, not {type(statement).__name__}: END it first"
             )
-        bound_statements(self.tables, statement, source)  # told now if it is wrong
+        bound_statements(self.tables, statement, source)  # reports errors now, not at the end of the set
         assert self._set is not None
         self._set.append(statement)
         self.write("[INFO] Added to the statement set.")
@@ -192,7 +192,7 @@ def _changelog(rows: Iterator[list[str]]) -> Iterator[str]:
 
 
 def _table(result: TableResult, most: int) -> Iterator[str]:
-    """The rows that are left at the end: at most so many, the last ones."""
+    """The rows that are left at the end, up to a maximum of the last ones."""
     left: Counter[tuple[str, ...]] = Counter()
     for kind, *values in result.text_rows():
         row = tuple(values)

@@ -24,18 +24,18 @@ def run_sql(
     """Execute statements of files, or those that are typed.
 
     Args:
-        file: statements after which it ends.
-        init: statements to begin with.
+        file: a script to execute, after which the client exits.
+        init: a script to execute first.
         settings: of jobs.
-        of_tables: settings of tables, as ``key=value``.
-        progress: whether to show what jobs do; None for the usual.
-        full_traceback: whether errors are shown with all that is known.
+        of_tables: table options, as ``key=value``.
+        progress: whether to show the progress of jobs; None for the default.
+        full_traceback: whether errors are shown with their traceback.
 
     Returns:
         The exit code.
 
     Raises:
-        ConfigurationError: when a setting of tables is none.
+        ConfigurationError: when a table option is malformed or unknown.
     """
     client = SqlClient({**settings, **dict(map(_setting, of_tables))}, _write)
     if file is None and sys.stdin.isatty():

@@ -44,13 +44,13 @@ _COMMANDS: Final = ("HELP", "CLEAR", "QUIT", "EXIT")
 
 
 class SqlPrompt:
-    """Reads statements and has them executed, until its user leaves.
+    """Reads and executes statements until the user quits.
 
     Args:
         client: executes them.
-        input: where keys come from; the terminal when left out.
-        output: where the prompt is shown; likewise.
-        history: what was typed before; that of a file of the user when left out.
+        input: the source of key presses; the terminal by default.
+        output: the destination of the prompt; the terminal by default.
+        history: earlier input; that of the user's history file by default.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class SqlLexer(Lexer):
 
 
 def _styled(text: str) -> Iterator[tuple[str, int, int]]:
-    """The styles of a text, with the places where they begin and end."""
+    """The styles of a text, with their starts and ends."""
     at = 0
     for token in tokenize(text):
         if token.start > at:
@@ -189,14 +189,14 @@ def _style_of(token: Token) -> str:
 
 
 def _cut(text: str, pieces: Iterable[tuple[str, int, int]], start: int, end: int) -> Iterator[tuple[str, str]]:
-    """The pieces between two places."""
+    """The fragments between two positions."""
     for style, first, last in pieces:
         if first < end and last > start:
             yield style, text[max(first, start) : min(last, end)]
 
 
 class SqlCompleter(Completer):
-    """Proposes keywords, functions, and what the catalogs hold; columns of the tables that a statement names.
+    """Completes keywords, functions, objects of the catalogs, and columns of the tables that a statement names.
 
     Args:
         tables: knows the catalogs.
@@ -229,7 +229,7 @@ class SqlCompleter(Completer):
         yield from ((name, "function") for name in FUNCTIONS.names() if name.isidentifier())
 
     def _columns(self, text: str) -> Iterator[tuple[str, str]]:
-        """The columns of the tables that are named."""
+        """The columns of the tables in the statement."""
         names = {name_of(token) for token in tokenize(text) if token.kind in (NAME, QUOTED)}
         for name in names:
             found = self._tables.catalogs.table(self._tables.catalogs.qualify((name,)))
