@@ -1,7 +1,7 @@
-"""Column pruning: nobody computes or keeps a column that nobody reads.
+"""Column pruning: columns that nobody reads are neither computed nor stored.
 
-Projections reach as far down as Flink's do. So plans are Flink's, and a filter or a watermark that stands right on a
-table sees the rows as the table gives them.
+Projections are pushed down as far as in Flink, so that plans are Flink's. A filter or a watermark directly above a
+table reads all columns of the table.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headrace.table.rules.normalize import Normalize
 from headrace.table.rules.rank import Rank
 
 Needed = tuple[int, ...]
-"""Columns that are needed, each once, in the order in which they are wanted."""
+"""Columns that are needed, each once, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Pruned:
 
     Attributes:
         relation: the relation.
-        kept: which columns of the former one it has, in their order; those that are needed are among them.
+        kept: the columns of the former one that it has, in their order; they include those that are needed.
     """
 
     relation: Relation
@@ -40,11 +40,11 @@ class Pruned:
 
 
 def pruned(relation: Relation, *, through_watermarks: bool = True) -> Relation:
-    """The relation, in which columns are left out that nobody reads.
+    """The relation without columns that nobody reads.
 
     Args:
         relation: the relation.
-        through_watermarks: whether columns that are computed of a table's below its watermark may go, too.
+        through_watermarks: whether computed columns below a table's watermark may be pruned, too.
     """
     return _Pruner(through_watermarks).whole(relation)
 
@@ -83,18 +83,18 @@ class _Pruner:
     """Prunes one tree, from the top down.
 
     Attributes:
-        through_watermarks: whether columns below watermarks may go.
+        through_watermarks: whether columns below watermarks may be pruned.
     """
 
     through_watermarks: bool
 
     def prune(self, relation: Relation, needed: Needed) -> Pruned:
-        """A relation of which some columns are needed."""
+        """A relation pruned to at least the needed columns."""
         rule = self._RULES.get(type(relation))
         return self.opaque(relation) if rule is None else rule(self, relation, needed)
 
     def whole(self, relation: Relation) -> Relation:
-        """A relation of which all columns are needed."""
+        """A relation with all of its columns."""
         return self.prune(relation, tuple(range(len(relation.schema)))).relation
 
     def opaque(self, relation: Relation) -> Pruned:
@@ -102,7 +102,7 @@ class _Pruner:
         return _all(relation.with_parts(Relation, [self.whole(each) for each in relation.inputs]))
 
     def exactly(self, relation: Relation, wanted: Sequence[int]) -> Relation:
-        """A relation with some columns, in order, and no others."""
+        """A relation with exactly some columns, in order."""
         found = self.prune(relation, tuple(wanted))
         if found.kept == tuple(wanted):
             return found.relation

@@ -1,4 +1,4 @@
-"""Conditions: several as one, and whether they may be computed twice."""
+"""Conditions, and the scalars in them."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from headrace.table.logical.scalars import BOOLEAN, Call, Scalar, conjuncts
 
 
 def all_of(conditions: Sequence[Scalar]) -> Scalar:
-    """The condition that all of some are true, of which there is at least one; nested ones become one."""
+    """The conjunction of one or more conditions; nested ``AND`` are flattened."""
     parts = tuple(part for condition in conditions for part in conjuncts(condition))
     if len(parts) == 1:
         return parts[0]
@@ -17,7 +17,7 @@ def all_of(conditions: Sequence[Scalar]) -> Scalar:
 
 
 def is_deterministic(scalar: Scalar) -> bool:
-    """Return whether a scalar gives the same for the same row, so that it may be computed twice or not at all."""
+    """Return whether a scalar is deterministic, so that it may be evaluated twice or not at all."""
     functions = (node.function for node in scalar.walk() if isinstance(node, Call))
     definitions = (FUNCTIONS.get(function) for function in functions)
     return all(each is None or each.determinism is not Determinism.NEVER for each in definitions)

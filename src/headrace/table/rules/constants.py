@@ -1,4 +1,4 @@
-"""Constants are computed once, when a statement is planned, where they have a value."""
+"""Constant folding, when a statement is planned."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _INTEGERS: Final = (TypeRoot.DATE, TypeRoot.TIME, TypeRoot.TIMESTAMP, TypeRoot.T
 
 
 def with_constants(relation: Relation, time_zone: str) -> Relation:
-    """The relation with its constants computed.
+    """The relation with its constants folded.
 
     Args:
         relation: the relation.
-        time_zone: that of the session.
+        time_zone: the session time zone.
     """
     compiler = ExpressionCompiler(lambda _: "a constant", time_zone)
 
@@ -64,7 +64,7 @@ def _is_constant(scalar: Scalar) -> bool:
 
 
 def _value(scalar: Scalar, compiler: ExpressionCompiler) -> Scalar:
-    """The constant; what has no value stays as it is, and fails when a row asks for it."""
+    """The constant; a scalar whose evaluation fails stays as it is, and fails when a row needs it."""
     try:
         found = compiler.compile(scalar).column(_ONE_ROW)[0]
     except (HeadraceError, KeyError, pa.ArrowException):
@@ -77,7 +77,7 @@ def _python(found: pa.Scalar, scalar: Scalar) -> Any:
     if isinstance(scalar, Cast) and isinstance(scalar.operand, Literal) and isinstance(found.as_py(), Decimal):
         whole = scalar.operand.value
         if isinstance(whole, int):
-            return Decimal(whole)  # with the digits that were written
+            return Decimal(whole)  # with the scale as written
     is_integer = isinstance(kind, IntervalType) or (isinstance(kind, AtomicType) and kind.root in _INTEGERS)
     if not found.is_valid or not is_integer:
         return found.as_py()

@@ -1,4 +1,4 @@
-"""``GROUP BY TUMBLE(...)`` and its like become a relation of their own, with the parts of the window in columns."""
+"""Group window functions (``GROUP BY TUMBLE(...)``) become a relation, with the properties of the window in columns."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _MOMENT: Final = AtomicType(TypeRoot.TIMESTAMP_LTZ, 3, nullable=False)
 
 @dataclass(frozen=True)
 class GroupWindowAggregate(Relation):
-    """Aggregates of the rows of each window and group, as ``GROUP BY TUMBLE(time, size)`` asks for them.
+    """Aggregates of the rows of each window and group: ``GROUP BY TUMBLE(time, size)``.
 
-    The columns are those of the aggregate, of which the window's has its start, and the other parts of the window
-    behind: end, row time, processing time.
+    The columns are those of the aggregate, in which the window's column has its start, and then the end, the rowtime and
+    the proctime of the window.
 
     Attributes:
-        aggregate: the aggregate over the rows, where the time of the row stands for the window.
+        aggregate: the aggregate over the rows, which groups by the time in place of the window.
         kind: the kind of windows.
-        window: which of the columns that rows are grouped by is the window, by its place.
+        window: the position of the window among the grouping columns.
         time_column: the column of the input with the time.
         size: the length of a window, or the gap of a session, in milliseconds.
         step: the slide of ``HOP``.
-        problem: why no plan computes it; empty where one does.
+        problem: the reason why it cannot be planned; empty if it can.
     """
 
     input: Relation
@@ -55,7 +55,7 @@ class GroupWindowAggregate(Relation):
 
     @property
     def parts_columns(self) -> tuple[Field, ...]:
-        """The columns of the window behind the others."""
+        """The columns of the window, which follow the others."""
         time = self.input.schema[self.time_column]
         row_time = Field("", time.type.not_null(), TimeAttribute.ROWTIME)
         return Field("", _CLOCK), row_time, Field("", _MOMENT, TimeAttribute.PROCTIME)
@@ -84,7 +84,7 @@ def _rewritten(relation: Relation) -> Relation:
 
 
 def _windowed(aggregate: Aggregate) -> Relation:
-    """The aggregate by windows; the aggregate itself where it has none."""
+    """The window aggregate; the aggregate itself when it has no window."""
     project = aggregate.input
     if not isinstance(project, Project):
         return aggregate
@@ -135,7 +135,7 @@ def _is_of_months(kind: LogicalType) -> bool:
 
 
 def _with_parts(scalar: Scalar, windows: GroupWindowAggregate) -> Scalar:
-    """The scalar over the columns of a window where it asks for its parts."""
+    """The scalar with calls such as ``TUMBLE_END`` replaced by the columns of the window."""
     width = len(windows.group) + len(windows.calls)
 
     def part_of(node: Scalar) -> Scalar:

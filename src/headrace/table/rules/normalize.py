@@ -1,4 +1,4 @@
-"""Tables that give upserts: a node above each makes of them a changelog in which updates follow what they change."""
+"""Upsert sources get a ``ChangelogNormalize`` above them, which adds the rows before updates."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from headrace.table.logical.schema import Schema
 
 @dataclass(frozen=True)
 class Normalize(Relation):
-    """The rows of a table that gives upserts by key.
+    """The normalized changelog of a table whose source gives upserts.
 
     Attributes:
         key: the columns of the key.
-        condition: which rows are there at all; one that no longer meets it is deleted.
+        condition: the filter that was pushed down into it; a row that no longer meets it is deleted.
     """
 
     input: Relation
@@ -29,11 +29,11 @@ class Normalize(Relation):
 
 
 def with_normalized_sources(relation: Relation, is_upsert: Callable[[Scan], bool]) -> Relation:
-    """The relation with the node above each such table, with its computed columns and its watermark.
+    """The relation with the node above each upsert source, its computed columns and its watermark.
 
     Args:
         relation: the relation.
-        is_upsert: whether a table gives upserts.
+        is_upsert: whether a table's source gives upserts.
     """
     key = _key_of_table(relation, is_upsert)
     if key is not None:
@@ -43,7 +43,7 @@ def with_normalized_sources(relation: Relation, is_upsert: Callable[[Scan], bool
 
 
 def _key_of_table(relation: Relation, is_upsert: Callable[[Scan], bool]) -> tuple[int, ...] | None:
-    """The key of a table, as columns of the relation that the table is; None for other relations."""
+    """The primary key of a table, as columns of its relation; None for other relations."""
     if isinstance(relation, Scan):
         return relation.primary_key if relation.primary_key and is_upsert(relation) else None
     if isinstance(relation, WatermarkAssigner):

@@ -14,12 +14,12 @@ from headrace.table.rules.set_operations import with_simple_unions
 
 
 def optimized(relation: Relation, is_upsert: Callable[[Scan], bool], time_zone: str) -> Relation:
-    """The same rows, computed with less.
+    """Applies all rules.
 
     Args:
-        relation: what a statement means.
-        is_upsert: whether a table gives upserts, of which a changelog has to be made.
-        time_zone: that of the session.
+        relation: the logical plan of a statement.
+        is_upsert: whether a table's source gives upserts, which have to be normalized.
+        time_zone: the session time zone.
     """
     relation = with_constants(with_simple_unions(with_normalized_sources(relation, is_upsert)), time_zone)
     relation = with_filters_below(relation)

@@ -1,4 +1,4 @@
-"""``OVER`` in projections and conditions becomes a relation of its own, with a projection below and one above it."""
+"""``OVER`` calls in projections and conditions become a relation, between two projections."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class _Window:
 
     @staticmethod
     def of(call: OverCall) -> _Window:
-        # A rank has no frame, whatever is said of one.
+        # Ranking functions ignore the frame.
         return _Window(call.partition_by, call.order_by, None if call.function in _RANKS else call.frame)
 
 
 def with_over_aggregates(relation: Relation) -> Relation:
-    """The relation without calls of ``OVER`` in projections, and in conditions, as ``QUALIFY`` has them."""
+    """The relation without ``OVER`` calls in projections and conditions (``QUALIFY``)."""
     return relation.transform(_of_condition).transform(_split)
 
 
 def _of_condition(relation: Relation) -> Relation:
-    """A filter over columns that a projection below computes, where its condition has calls of ``OVER``."""
+    """A filter whose condition has ``OVER`` calls, over columns that a projection below computes."""
     if not isinstance(relation, Filter):
         return relation
     calls = list(dict.fromkeys(node for node in relation.condition.walk() if isinstance(node, OverCall)))
@@ -84,7 +84,7 @@ def _replaced(scalar: Scalar, places: dict[OverCall, InputRef]) -> Scalar:
 
 
 class _Below:
-    """The projection below: the columns of the input, and behind them what calls look at that is no column."""
+    """The projection below: the columns of the input, and then arguments of calls that are no columns."""
 
     def __init__(self, given: Relation) -> None:
         self._given = given

@@ -1,4 +1,4 @@
-"""Filters, sorts and limits reach down to where rows come from, so that less is computed and kept."""
+"""Filter push-down, so that less is computed and stored."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from headrace.table.rules.normalize import Normalize
 
 
 def with_filters_below(relation: Relation) -> Relation:
-    """The relation with its filters as far down as they may be."""
+    """The relation with its filters pushed down as far as possible."""
     if isinstance(relation, Filter) and _may_move(relation):
         rule = _RULES.get(type(relation.input))
         found = None if rule is None else rule(relation.condition, relation.input)
@@ -60,7 +60,7 @@ def _below_union(condition: Scalar, below: logical.SetOperation) -> Relation | N
 
 
 def _below_aggregate(condition: Scalar, below: logical.Aggregate) -> Relation | None:
-    """Conditions on what rows are grouped by."""
+    """Push down conditions on grouping columns."""
     if not below.is_simple or not below.group:
         return None
     width = len(below.group)
@@ -75,7 +75,7 @@ def _below_aggregate(condition: Scalar, below: logical.Aggregate) -> Relation | 
 
 
 def _below_normalize(condition: Scalar, below: Normalize) -> Relation:
-    """Conditions on the key hold for all versions of a row; others are for the node itself, which deletes rows."""
+    """Push down conditions on the key, which hold for all versions of a row; others stay in the node, which emits deletes."""
     parts = conjuncts(condition)
     of_key = [each for each in parts if set(input_refs(each)) <= set(below.key)]
     others = [each for each in parts if each not in of_key]

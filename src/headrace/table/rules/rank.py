@@ -1,4 +1,4 @@
-"""The first rows of groups in an order (Top-N): a filter of a rank that is computed for all rows."""
+"""Top-N: a filter on a ranking function becomes a relation of its own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Rank(Relation):
     Attributes:
         function: ``ROW_NUMBER``, ``RANK`` or ``DENSE_RANK``.
         start: the first rank, from 1.
-        end: the last one; None where a column says it.
+        end: the last one; None where a column holds it.
         end_column: that column.
     """
 
@@ -86,7 +86,7 @@ def _recognised(relation: Relation) -> Relation:
 
 
 def _ranked(over: OverAggregate, bounds: list[_Bound]) -> Rank | None:
-    """The node; None when no bound says where it ends."""
+    """The Top-N of a filter; None without an upper bound of the rank."""
     start, end, end_column = 1, None, None
     for bound in bounds:
         if bound.column is not None:
@@ -111,7 +111,7 @@ class _Bound:
 
     @staticmethod
     def of(condition: Scalar, column: int) -> _Bound | None:
-        """The bound that a condition is; None when it is none."""
+        """The bound that a condition sets; None when it sets none."""
         if not isinstance(condition, Call) or len(condition.operands) != 2:
             return None
         left, right = map(_without_cast, condition.operands)

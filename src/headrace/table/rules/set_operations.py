@@ -21,7 +21,7 @@ _COUNT: Final = bigint().not_null()
 
 @dataclass(frozen=True)
 class ReplicateRows(Relation):
-    """Each row as often as its first column says, without that column."""
+    """Each row as many times as its first column says, without that column."""
 
     input: Relation
 
@@ -31,7 +31,7 @@ class ReplicateRows(Relation):
 
 
 def with_simple_unions(relation: Relation) -> Relation:
-    """The relation in which all operations of sets are ``UNION ALL``."""
+    """The relation in which ``UNION ALL`` is the only set operation."""
     return relation.transform(_simple)
 
 
@@ -54,7 +54,7 @@ def _distinct(relation: Relation) -> Relation:
 
 
 def _marked(operation: SetOperation, markers: Sequence[Sequence[tuple[str, Scalar]]]) -> SetOperation:
-    """The rows of all arms, with columns behind that say which arm they are of."""
+    """The rows of all inputs, with columns appended that mark the input."""
     arms = []
     for arm, added in zip(operation.arms, markers, strict=True):
         columns = tuple(arm.column(index) for index in range(len(arm.schema)))
@@ -79,7 +79,7 @@ def _subtracted(operation: SetOperation) -> Relation:
 
 
 def _of_distinct_rows(operation: SetOperation) -> Relation:
-    """``INTERSECT`` and ``EXCEPT``: each row once, while the inputs have it that have to, and no other one."""
+    """``INTERSECT`` and ``EXCEPT``: each distinct row, if exactly the required inputs have it."""
     width = len(operation.schema)
     counted, (left, right) = _counted(operation)
     wanted = ">" if operation.operator is SetOperator.INTERSECT else "="
@@ -92,7 +92,7 @@ def _of_distinct_rows(operation: SetOperation) -> Relation:
 
 
 def _counted(operation: SetOperation) -> tuple[Aggregate, tuple[InputRef, InputRef]]:
-    """The different rows of two inputs, with how often the one has each and how often the other."""
+    """The distinct rows of two inputs, with their counts in each."""
     width = len(operation.schema)
     yes, nothing = Literal(True, type=_BOOLEAN), Literal(None, type=_BOOLEAN)
     names = ("vcol_left_marker", "vcol_right_marker")
@@ -104,7 +104,7 @@ def _counted(operation: SetOperation) -> tuple[Aggregate, tuple[InputRef, InputR
 
 
 def _intersected(operation: SetOperation) -> Relation:
-    """``INTERSECT ALL``: a row is there as often as in the input that has fewer of it."""
+    """``INTERSECT ALL``: each row as many times as in the input that has fewer of it."""
     counted, (left, right) = _counted(operation)
     there = [Call(">=", (each, Literal(1, type=_COUNT)), type=_NEVER_NULL) for each in (left, right)]
     fewer = Call("IF", (Call(">", (left, right), type=_NEVER_NULL), right, left), type=_COUNT)
