@@ -207,8 +207,8 @@ class Sort(Relation):
     """Rows in an order, or some of them; without keys any of them, which is ``LIMIT`` alone.
 
     Attributes:
-        offset: how many rows are left out before.
-        limit: how many there are at most; None for all.
+        offset: the number of rows to skip.
+        limit: the maximum number of rows; None for all.
     """
 
     input: Relation

@@ -1,6 +1,6 @@
-"""Physical plans: which operators compute a statement, and which row kinds go between them.
+"""Physical plans: the operators that compute a statement, and the row kinds on the edges between them.
 
-A logical tree becomes a tree of physical nodes (``conversion``), in which it is then found out which row kinds each
-node gives (``changelog``) and which columns identify its rows (``keys``). A node makes its part of the stream graph
-(``translation``), and has the text that Flink gives it in ``EXPLAIN`` (``explain``).
+A logical tree is converted to a tree of physical nodes (``conversion``). Inference then determines the row kinds that
+each node emits (``changelog``) and the columns that identify its rows (``keys``). A node adds its operators to the
+stream graph (``translation``), and has its text in Flink's ``EXPLAIN`` (``explain``).
 """

@@ -23,7 +23,7 @@ from headrace.table.physical.translation import GraphBuilder, by_key
 
 @dataclass(frozen=True)
 class GroupAggregate(PhysicalNode):
-    """Aggregates of the rows of each group, which change with every row."""
+    """Aggregates of the rows of each group, updated with every row."""
 
     name: ClassVar[str] = "GroupAggregate"
     changelog: ClassVar[ChangelogRule] = ChangelogRule(
@@ -71,7 +71,7 @@ def mini_batch(builder: GraphBuilder, group: tuple[int, ...]) -> MiniBatch | Non
     """The mini-batch of records (``table.exec.mini-batch.enabled``); None where each record makes a change.
 
     Raises:
-        PlanningError: when nothing says how many are put together.
+        PlanningError: when mini-batches are enabled without a size.
     """
     settings = builder.settings
     if builder.is_batch or not settings.get(MINI_BATCH):
@@ -90,7 +90,7 @@ def operations(
 
 
 def operation(call: AggregateCall, name: str, given: PhysicalNode) -> AggregateOperation:
-    """A call as the operators take it, over the columns of a node."""
+    """An aggregate call in the form of the operators, over the columns of a node."""
     known = ((place, constant_of(given, index)) for place, index in enumerate(call.operands))
     return AggregateOperation(
         call.function,
@@ -105,7 +105,7 @@ def operation(call: AggregateCall, name: str, given: PhysicalNode) -> AggregateO
 
 
 def aggregate_texts(node: GroupAggregate, *, retracts: bool) -> list[str]:
-    """The columns that a node gives, as plans show them."""
+    """The output columns in the form of plans."""
     given, names = node.input.schema.names, node.schema.names
     keys = [
         given[index] if given[index] == name else f"{given[index]} AS {name}"
@@ -122,14 +122,14 @@ def call_texts(
 
 
 def call_text(call: AggregateCall, names: Sequence[str], *, retracts: bool) -> str:
-    """A call as plans show it: ``COUNT(DISTINCT id) FILTER $f2``."""
+    """A call in the form of plans: ``COUNT(DISTINCT id) FILTER $f2``."""
     operands = names_text([names[index] for index in call.operands]) or "*"
     text = f"{call.function}{'_RETRACT' if retracts else ''}({'DISTINCT ' if call.is_distinct else ''}{operands})"
     return text if call.filter is None else f"{text} FILTER {names[call.filter]}"
 
 
 def constant_of(node: PhysicalNode, index: int) -> Any:
-    """The value of a column that is the same literal in all rows; None where it is none."""
+    """The value of a column that is a literal; None for another one."""
     while isinstance(node, Exchange):
         node = node.input
     return _constant(node.expressions[index]) if isinstance(node, Calc) else None

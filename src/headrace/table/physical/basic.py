@@ -1,4 +1,4 @@
-"""Physical nodes that read tables, look at one row at a time, or move rows."""
+"""Physical nodes for sources, projections, filters, watermarks, exchanges and unions."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class TableSourceScan(PhysicalNode):
         return builder.add(SourceSpec(source), f"{self.scan.path[-1]}")
 
     def _of_graph(self, builder: GraphBuilder, source: GraphSource) -> Edges:
-        """The columns of the records of an operator, converted where they are declared to be of other types."""
+        """The columns of an operator's records, cast to their declared types."""
         given = Schema(tuple(Field(name, kind.logical_type) for name, kind in fields_of(source.record_type)))
         columns = [
             compiled(Cast(InputRef(place, type=given.types[place]), type=kind.as_nullable()), given, builder)
@@ -75,7 +75,7 @@ class TableSourceScan(PhysicalNode):
 
 @dataclass(frozen=True)
 class Calc(PhysicalNode):
-    """Computes columns of the rows of which a condition is true."""
+    """Projects the rows that meet a condition."""
 
     name: ClassVar[str] = "Calc"
     changelog: ClassVar[ChangelogRule] = ChangelogRule(
@@ -92,7 +92,7 @@ class Calc(PhysicalNode):
 
     @property
     def is_identity(self) -> bool:
-        """Return whether it gives the rows as they are."""
+        """Return whether it changes nothing."""
         return self.condition is None and self.is_trivial and len(self.expressions) == len(self.input.schema)
 
     @property
@@ -104,9 +104,9 @@ class Calc(PhysicalNode):
         )
 
     def splits_updates(self, wanted: UpdateKind) -> bool:
-        """Return whether its condition may keep what was before an update and drop what is after it.
+        """Return whether its condition may keep the row before an update and drop the one after it.
 
-        Then whoever knows only what is after it never hears that the row is gone.
+        A consumer that gets no ``UPDATE_BEFORE`` would then never see that the row is gone.
         """
         if self.condition is None or wanted is not UpdateKind.ONLY_AFTER:
             return False
@@ -138,7 +138,7 @@ class Calc(PhysicalNode):
 
 @dataclass(frozen=True)
 class WatermarkAssigner(PhysicalNode):
-    """Makes a column the row time, and watermarks of an expression."""
+    """Makes a column the rowtime attribute, and generates watermarks by an expression."""
 
     name: ClassVar[str] = "WatermarkAssigner"
     input: PhysicalNode
@@ -169,13 +169,13 @@ class WatermarkAssigner(PhysicalNode):
 
 @dataclass(frozen=True)
 class Exchange(PhysicalNode):
-    """Brings the rows of a key together.
+    """Distributes rows by key.
 
-    Whoever needs keyed rows says so itself when it is translated: this node is what plans show of it.
+    It translates to nothing: nodes that need keyed input key it themselves, and this node shows that in plans.
 
     Attributes:
-        keys: the columns; None where any subtask may have a row, and none where one has all.
-        is_broadcast: whether all subtasks get all rows.
+        keys: the columns; None for any distribution, and empty for a single subtask.
+        is_broadcast: whether rows are broadcast to all subtasks.
     """
 
     name: ClassVar[str] = "Exchange"
@@ -189,7 +189,7 @@ class Exchange(PhysicalNode):
 
     @property
     def upsert_keys(self) -> Keys:
-        # Changes of a row keep their order where they all go the same way.
+        # Changes of a row keep their order only if all are sent to the same subtask.
         found = self.input.upsert_keys
         return found if not self.keys else frozenset(key for key in found if set(self.keys) <= key)
 
@@ -262,10 +262,10 @@ class ValuesScan(PhysicalNode):
 
 @dataclass(frozen=True)
 class Expand(PhysicalNode):
-    """Several rows for each row, with the number of each in the last column.
+    """Several rows for each row, with the number of the grouping set in the last column.
 
     Attributes:
-        projections: of each row which columns it has; None for one that is null.
+        projections: the columns of each row; None for a column that is null.
         numbers: their numbers.
         names: the names of the columns.
     """

@@ -1,4 +1,4 @@
-"""Projections and filters become one node where they follow each other."""
+"""Merging of consecutive projections and filters into one ``Calc``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.table.rules.conditions import all_of, is_deterministic
 
 
 def projected(node: PhysicalNode, expressions: Sequence[Scalar], names: Sequence[str]) -> PhysicalNode:
-    """A node with columns computed of those of another one."""
+    """A node with columns computed from another's."""
     if isinstance(node, Calc) and all(map(is_deterministic, node.expressions)):
         expressions = [substituted(each, node.expressions) for each in expressions]
         calc = Calc(node.input, tuple(expressions), tuple(names), node.condition)
@@ -21,7 +21,7 @@ def projected(node: PhysicalNode, expressions: Sequence[Scalar], names: Sequence
 
 
 def filtered(node: PhysicalNode, condition: Scalar) -> PhysicalNode:
-    """A node with the rows of another one of which a condition is true."""
+    """A node with the rows of another that meet a condition."""
     if isinstance(node, Calc) and all(map(is_deterministic, node.expressions)):
         condition = substituted(condition, node.expressions)
         parts = [condition] if node.condition is None else [node.condition, condition]

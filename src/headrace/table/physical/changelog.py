@@ -1,8 +1,8 @@
 """Inference of the row kinds on each edge (Flink's ``FlinkChangelogModeInferenceProgram``).
 
-First bottom-up: which of insertions, updates and deletions each node gives, and whether the one above takes them. Then
-top-down: whether updates come with what was before them. A node that needs no ``UPDATE_BEFORE`` asks for none, and
-who can do without making them does; where nobody can, a node in between drops them.
+The first pass is bottom-up: which of insertions, updates and deletions each node emits, and whether the node above
+accepts them. The second is top-down: whether updates include ``UPDATE_BEFORE``. A node that does not need them requests
+none, and a node that can omit them does; where none can, a ``DropUpdateBefore`` node is inserted.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from headrace.table.physical.node import PhysicalNode
 
 
 class ChangelogInference:
-    """Finds the row kinds of all nodes of a tree.
+    """Infers the row kinds of all nodes of a tree.
 
     Args:
-        drop_before: makes the node that drops ``UPDATE_BEFORE``.
-        describe: the text of a node, for messages.
+        drop_before: creates the node that drops ``UPDATE_BEFORE``.
+        describe: the text of a node, for error messages.
     """
 
     def __init__(
@@ -37,10 +37,10 @@ class ChangelogInference:
 
         Args:
             root: the tree.
-            wanted: how its updates may come, the first choice first.
+            wanted: the acceptable update kinds, the preferred one first.
 
         Raises:
-            PlanningError: when a node does not take what another one gives.
+            PlanningError: when a node does not accept the changes of another one.
         """
         self.modify(root)
         for kind in wanted:
@@ -56,7 +56,7 @@ class ChangelogInference:
         """The kinds of changes that a node emits.
 
         Raises:
-            PlanningError: when it, or a node below it, does not take what another one gives.
+            PlanningError: when it, or a node below it, does not accept the changes of another one.
         """
         known = self._modify.get(id(node))
         if known is None:
@@ -69,7 +69,7 @@ class ChangelogInference:
         """The kinds of changes that an input of a node emits.
 
         Raises:
-            PlanningError: when the node does not take it.
+            PlanningError: when the node does not accept them.
         """
         found = self.modify(child)
         if refused := found & ~takes:
@@ -86,14 +86,14 @@ class ChangelogInference:
         return called if isinstance(called, str) else f"StreamPhysical{type(node).__name__}"
 
     def _maker(self, node: PhysicalNode, refused: Modify) -> PhysicalNode:
-        """The node that made the changes, and does not only hand them on."""
+        """The node that produced the changes, and does not only forward them."""
         for child in node.inputs:
             if node.changelog is PASSING and refused & self.modify(child):
                 return self._maker(child, refused)
         return node
 
     def _satisfied(self, node: PhysicalNode, wanted: UpdateKind) -> PhysicalNode | None:
-        """The node with its mode and those below it; None when its updates cannot come as wanted."""
+        """The node with the modes of its subtree set; None when it cannot emit the update kind that is wanted."""
         modify, rule = self.modify(node), node.changelog
         wanted = wanted if Modify.UPDATE in modify else UpdateKind.NONE
         without = rule.skipped(node, wanted)
@@ -129,6 +129,6 @@ class ChangelogInference:
 
 
 def leaf_mode(node: PhysicalNode) -> ChangelogMode:
-    """The row kinds of a node that reads from no other."""
+    """The row kinds of a node without inputs."""
     source = getattr(node, "source", None)
     return source.changelog_mode if source is not None else ChangelogMode.INSERT

@@ -1,4 +1,4 @@
-"""``TO_CHANGELOG`` and ``FROM_CHANGELOG``: what rows do in a changelog as a column of theirs, and back."""
+"""``TO_CHANGELOG`` and ``FROM_CHANGELOG``: conversions between row kinds and a column."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ChangelogFunction(PhysicalNode):
 
     @property
     def call(self) -> str:
-        """The call, as plans show it."""
+        """The call in the form of plans."""
         raise NotImplementedError
 
     def terms(self, text: ScalarText) -> Terms:

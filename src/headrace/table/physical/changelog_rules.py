@@ -34,11 +34,11 @@ class ChangelogRule:
     """The changelog rule of a kind of node.
 
     Attributes:
-        takes: what each of its inputs may do.
-        gives: what it does, of what its inputs do.
-        needs: how it wants the updates of an input, given the kind that is wanted of itself, and the input's index.
-        adapts: whether it makes updates as they are wanted, whatever its inputs give; else it hands them on.
-        skipped: what stands in its place where it is not needed for updates as they are wanted; None where it is.
+        takes: the changes that each input may have.
+        gives: computes the changes that it emits from those of its inputs.
+        needs: the update kind that it needs of an input, given the kind wanted of itself and the input's index.
+        adapts: whether it can emit either update kind, whatever its inputs have; else it forwards theirs.
+        skipped: the node that replaces it where the wanted update kind makes it unnecessary; None where it has to stay.
     """
 
     gives: Callable[[Any, Sequence[Modify]], Modify]
@@ -54,22 +54,22 @@ def forwarded(_: object, inputs: Sequence[Modify]) -> Modify:
 
 
 def never(*_: object) -> Modify:
-    """Insertions alone."""
+    """Insertions only."""
     return Modify.INSERT
 
 
 def always(*_: object) -> Modify:
-    """Everything."""
+    """All changes."""
     return Modify.ALL
 
 
 def with_before(*_: object) -> UpdateKind:
-    """Wants what was before an update."""
+    """Needs ``UPDATE_BEFORE``."""
     return UpdateKind.BEFORE_AND_AFTER
 
 
 def without_before(*_: object) -> UpdateKind:
-    """Wants no more than what is after an update."""
+    """Needs ``UPDATE_AFTER`` only."""
     return UpdateKind.ONLY_AFTER
 
 

@@ -1,4 +1,4 @@
-"""Physical nodes that change what rows do in a changelog."""
+"""Physical nodes that change the row kinds of a changelog."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from headrace.table.rules.normalize import Normalize
 
 @dataclass(frozen=True)
 class DropUpdateBefore(PhysicalNode):
-    """Leaves out what was before an update."""
+    """Drops ``UPDATE_BEFORE`` rows."""
 
     name: ClassVar[str] = "DropUpdateBefore"
     input: PhysicalNode
@@ -44,11 +44,11 @@ class DropUpdateBefore(PhysicalNode):
 
 @dataclass(frozen=True)
 class ChangelogNormalize(PhysicalNode):
-    """Makes of upserts a changelog in which each update follows what it changes.
+    """Turns upserts into a changelog with ``UPDATE_BEFORE`` rows.
 
     Attributes:
         key: the columns of the key.
-        condition: which rows are there at all.
+        condition: the filter on rows that was pushed down into it.
     """
 
     name: ClassVar[str] = "ChangelogNormalize"
@@ -89,6 +89,6 @@ class ChangelogNormalize(PhysicalNode):
 @conversion_rule(Normalize)
 def _normalize(node: Normalize, context: ConversionContext) -> PhysicalNode:
     source = converted(node.input, context)
-    if context.is_batch:  # there are no upserts to be taken for changes, only rows that are there or not
+    if context.is_batch:  # batch sources give final rows, not upserts
         return source if node.condition is None else filtered(source, node.condition)
     return ChangelogNormalize(Exchange(source, node.key), node.key, node.condition)

@@ -1,4 +1,4 @@
-"""Scalars as expressions of the graph."""
+"""Compilation of scalars to expressions of the graph."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def compiled_all(scalars: Sequence[Scalar], schema: Schema, settings: Configurat
     """Scalars over columns as expressions of the graph.
 
     Raises:
-        PlanningError: when there is nothing that computes one.
+        PlanningError: when a scalar cannot be computed.
     """
     compiler = ExpressionCompiler(lambda scalar: infix_text(scalar, schema.names), settings.get(LOCAL_TIME_ZONE))
     try:

@@ -50,7 +50,7 @@ class ConversionContext:
         return Modify.INSERT if self.is_batch else modify_kinds(node)
 
     def is_upsert(self, scan: logical.Scan) -> bool:
-        """Return whether a table gives upserts, of which a changelog has to be made."""
+        """Return whether a table's source gives upserts, which have to be normalized to a changelog."""
         mode = table_source(scan, self).changelog_mode
         return not self.is_batch and mode.takes_updates and not mode.takes_update_before
 
@@ -62,7 +62,7 @@ RULES: Final[dict[type[Relation], Rule]] = {}
 
 
 def conversion_rule(kind: type[Relation]) -> Callable[[Rule], Rule]:
-    """Have a function make the physical node of a kind of relation."""
+    """Register the conversion rule of a class of relations."""
 
     def register(rule: Rule) -> Rule:
         RULES[kind] = rule
@@ -84,7 +84,7 @@ def converted(relation: Relation, context: ConversionContext) -> PhysicalNode:
     """The physical tree of a relation.
 
     Raises:
-        PlanningError: when no operator computes it.
+        PlanningError: when no operator can compute it.
     """
     rule = RULES.get(type(relation))
     if rule is None:

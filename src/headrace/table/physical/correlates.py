@@ -1,4 +1,4 @@
-"""Rows that are made of one row: ``UNNEST``, and rows as often as a count says."""
+"""``UNNEST``, and replication of rows by a count."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Correlate(PhysicalNode):
     """A row for each element of a collection of each row.
 
     Attributes:
-        collection: gives the collection of a row.
-        columns: what elements are.
-        keeps_empty: whether a row without elements is kept.
-        condition: of the row with the element, where it is kept without one that meets it.
+        collection: the scalar of the collection.
+        columns: the columns of an element.
+        keeps_empty: whether a row without elements is kept (a left join).
+        condition: the join condition over the row and the element, of a left join.
     """
 
     name: ClassVar[str] = "Correlate"
@@ -89,7 +89,7 @@ def _correlate(correlate: logical.Correlate, context: ConversionContext) -> Phys
 
 
 def _joined(left: PhysicalNode, right: Relation, correlate: logical.Correlate) -> PhysicalNode:
-    """The rows of the right relation for each row of the left one, with this one's columns before."""
+    """The rows of the right relation for each row of the left one, after the columns of the left one."""
     width, keeps_empty = len(left.schema), correlate.kind is logical.JoinKind.LEFT
     if isinstance(right, logical.Unnest) and len(right.operands) == 1:
         collection = _of_row(right.operands[0], correlate.correlation)
@@ -110,7 +110,7 @@ def _joined(left: PhysicalNode, right: Relation, correlate: logical.Correlate) -
 
 
 def _of_row(scalar: Scalar, correlation: str) -> Scalar:
-    """A scalar of the outer row as one over its columns."""
+    """A correlated scalar, rewritten over the columns of the outer row."""
 
     def column(node: Scalar) -> Scalar:
         if isinstance(node, CorrelatedRef) and node.correlation == correlation:
@@ -127,7 +127,7 @@ def _of_both(scalar: Scalar, width: int, correlation: str) -> Scalar:
 
 @conversion_rule(logical.Unnest)
 def _unnest(unnest: logical.Unnest, _: ConversionContext) -> PhysicalNode:
-    """A constant collection: that of one row."""
+    """The unnesting of a constant collection, over a single row."""
     if len(unnest.operands) != 1:
         raise PlanningError("UNNEST of several collections cannot be executed yet")
     row = ValuesScan(((Literal(True, type=BOOLEAN),),), Schema((Field("$one", BOOLEAN),)))
@@ -137,7 +137,7 @@ def _unnest(unnest: logical.Unnest, _: ConversionContext) -> PhysicalNode:
 
 @dataclass(frozen=True)
 class Replicate(PhysicalNode):
-    """Each row as often as its first column says."""
+    """Each row as many times as its first column says."""
 
     name: ClassVar[str] = "Correlate"
     input: PhysicalNode

@@ -4,8 +4,8 @@ from headrace.common.errors import InvalidProgramError
 
 
 class PlanningError(InvalidProgramError):
-    """A statement is valid, and no operator can compute it, or not in this mode (Flink's ``TableException``)."""
+    """A valid statement cannot be planned, or not in this mode (Flink's ``TableException``)."""
 
 
 class SinkConflictError(InvalidProgramError):
-    """Rows with different keys may fall on one key of a table, and the statement does not say what then."""
+    """Rows with different keys may have one key in the table, and the statement has no ``ON CONFLICT``."""

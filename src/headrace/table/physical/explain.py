@@ -15,8 +15,8 @@ def tree_text(root: N, line: Callable[[N], str], inputs: Callable[[N], Sequence[
 
     Args:
         root: the node on top.
-        line: what a node says.
-        inputs: what a node reads from.
+        line: the line of a node.
+        inputs: the inputs of a node.
     """
     return "\n".join(_lines(root, line, inputs))
 
@@ -40,7 +40,7 @@ def node_line(node: PhysicalNode, text: ScalarText, *, with_mode: bool) -> str:
 
 
 def execution_text(roots: Sequence[PhysicalNode], text: ScalarText) -> str:
-    """The text of the plan that is executed: what several places read is shown once, and referred to by a number."""
+    """The text of the execution plan: a subplan that is used several times is shown once, with a reuse id."""
     shared = _shared(roots)
     numbers = {node: number for number, node in enumerate(shared, 1)}
     seen: set[PhysicalNode] = set()
@@ -63,7 +63,7 @@ def execution_text(roots: Sequence[PhysicalNode], text: ScalarText) -> str:
 
 
 def _shared(roots: Sequence[PhysicalNode]) -> list[PhysicalNode]:
-    """The nodes that are read at several places, but for those that only shared ones read."""
+    """The nodes that are used several times, except those below other reused ones only."""
     readers: dict[PhysicalNode, int] = {}
     waiting = list(roots)
     while waiting:

@@ -1,4 +1,4 @@
-"""Physical nodes for ``GROUP BY TUMBLE(...)`` and its like."""
+"""Physical nodes for group window functions: ``GROUP BY TUMBLE(...)``, ``HOP`` and ``SESSION``."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _NAMES: Final = {
 
 @dataclass(frozen=True)
 class GroupWindowAggregate(PhysicalNode):
-    """Aggregates of the rows of each window and group; start, end and last moment of the window come behind.
+    """Aggregates of the rows of each window and group, followed by start, end and time of the window.
 
     Attributes:
         window: the windows.
         time_column: the column of times.
-        group: the columns that rows are grouped by beside their window.
-        lateness: for how many milliseconds after its end a window takes late rows, and shows its result again.
+        group: the grouping columns besides the window.
+        lateness: the allowed lateness in milliseconds, for which a window fires again.
     """
 
     name: ClassVar[str] = "GroupWindowAggregate"
@@ -124,7 +124,7 @@ def _bounded(
     names: tuple[str, ...],
     columns: tuple[Field, ...],
 ) -> PhysicalNode:
-    """Aggregates by the windows of rows that are all there, in the order of those of :class:`GroupWindowAggregate`."""
+    """Window aggregates in batch mode, with the columns of :class:`GroupWindowAggregate`."""
     if window.is_session:
         raise PlanningError("Unaligned windows like session are not supported in batch mode yet.")
     named = tuple(field.named(name) for field, name in zip(columns, _PARTS, strict=False))
@@ -147,7 +147,7 @@ def _lateness(context: ConversionContext) -> int:
 
 
 def _with_parts(relation: rules.GroupWindowAggregate, node: PhysicalNode, keys: int) -> PhysicalNode:
-    """The columns of the relation, of which the node has those of the window behind the others."""
+    """The columns in the order of the relation; the node has those of the window last."""
     width, schema = keys + len(relation.calls), relation.schema
     places = [*range(width)]
     places.insert(relation.window, width)

@@ -1,4 +1,4 @@
-"""The plans of GROUP BY: by plain columns, by windows, and by grouping sets, with each row once for each of them."""
+"""Plans of GROUP BY: by columns, by windows, and by grouping sets, for which rows are expanded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BIGINT: Final = bigint().not_null()
 GROUPING_FUNCTIONS: Final = frozenset(("GROUPING", "GROUPING_ID"))
 
 MakeAggregate = Callable[[PhysicalNode, tuple[int, ...], tuple[AggregateCall, ...], tuple[str, ...]], PhysicalNode]
-"""Makes the node that aggregates: of its input, the columns to group by, the calls, and the names of all columns."""
+"""Creates the aggregating node from its input, the grouping columns, the calls, and the names of all columns."""
 
 
 def has_grouping(aggregate: logical.Aggregate) -> bool:
@@ -32,8 +32,8 @@ def has_grouping(aggregate: logical.Aggregate) -> bool:
 def with_grouping_sets(aggregate: logical.Aggregate, source: PhysicalNode, make: MakeAggregate) -> PhysicalNode:
     """The plan of an aggregate with grouping sets over its input."""
     group, width = aggregate.group, len(source.schema)
-    # What is looked at beside being grouped by stays in a column of its own, which is never null for that.
-    looked_at = {index for call in aggregate.calls for index in call.columns}
+    # Arguments that are also grouping columns are copied, since expansion sets grouping columns to null.
+    looked_at = {index for call in aggregate.calls for index in (*call.operands, call.filter) if index is not None}
     kept = {index: width + place for place, index in enumerate(sorted(looked_at.intersection(group)))}
     places = {index: index for index in range(width)} | kept
     projections = tuple(
@@ -58,12 +58,12 @@ def with_grouping_sets(aggregate: logical.Aggregate, source: PhysicalNode, make:
 
 
 def _number(group: tuple[int, ...], keys: tuple[int, ...]) -> int:
-    """The bits of the columns that a grouping set leaves out, the first column's the highest."""
+    """A number with a bit for each column that a grouping set leaves out; the first column's is the highest."""
     return sum(1 << (len(group) - 1 - place) for place, index in enumerate(group) if index not in keys)
 
 
 def _shown(aggregate: logical.Aggregate, node: PhysicalNode) -> PhysicalNode:
-    """The columns of the aggregate, of a node that has the number of the grouping set behind the keys."""
+    """The columns of the aggregate, from a node that has the grouping set's number after the keys."""
     group = aggregate.group
     columns = node.schema
     number = InputRef(len(group), type=_BIGINT)
@@ -112,7 +112,7 @@ def _aggregate(aggregate: logical.Aggregate, context: ConversionContext) -> Phys
 
 
 def _check(call: AggregateCall, source: PhysicalNode, *, is_batch: bool) -> None:
-    """Refuse a call that no operator computes.
+    """Refuse a call that no operator can compute.
 
     Raises:
         PlanningError: when there is none.

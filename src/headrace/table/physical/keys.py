@@ -1,7 +1,7 @@
 """Unique keys and upsert keys of nodes (Flink's ``FlinkRelMdUpsertKeys``).
 
-A key is *unique* where no two rows have the same values in it, and an *upsert key* where, besides, all changes of a row
-come in their order, so that whoever takes them may write each over the one before.
+A key is *unique* if no two rows have the same values in it. It is an *upsert key* if, in addition, all changes of a row
+arrive in order, so that a consumer may overwrite a row with the next one.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,7 +30,7 @@ def places_of(expressions: Sequence[Scalar]) -> dict[int, list[int]]:
 
 
 def renamed_keys(keys: Keys, places: dict[int, list[int]]) -> Keys:
-    """Keys of an input as keys of columns that hand its columns on; those of which one is missing are gone."""
+    """Keys of an input, renamed to forwarded columns; keys with a column that is not forwarded are lost."""
     found: set[frozenset[int]] = set()
     for key in keys:
         choices: Sequence[Sequence[int]] = [places.get(column, ()) for column in sorted(key)]

@@ -22,7 +22,7 @@ Edges = tuple["Edge", ...]
 
 
 class ScalarText(Protocol):
-    """Writes a scalar over columns of some names, as plans show it."""
+    """Writes a scalar over named columns in the form of a plan."""
 
     def __call__(self, scalar: Scalar, names: Sequence[str]) -> str:
         """The text."""
@@ -37,11 +37,11 @@ class PhysicalNode(LogicalNode):
     """A node of a physical plan. The names of its columns are all different.
 
     Attributes:
-        mode: the row kinds that it gives; insertions alone until the changelog is inferred.
+        mode: the row kinds that it emits; insertions only until the changelog is inferred.
 
     Class attributes:
-        name: as plans show it.
-        changelog: what it does in a changelog; by itself, what its inputs do.
+        name: its name in plans.
+        changelog: its changelog rule; by default it forwards the changes of its inputs.
     """
 
     name: ClassVar[str]
@@ -60,11 +60,11 @@ class PhysicalNode(LogicalNode):
 
     @property
     def upsert_keys(self) -> Keys:
-        """The sets of columns by which changes of its rows may be written over each other."""
+        """The upsert keys: sets of columns by which a row may overwrite the one before."""
         return NO_KEYS
 
     def executed(self) -> PhysicalNode:
-        """The node that the execution plan shows in its place."""
+        """The node that represents it in the execution plan."""
         return self
 
     def terms(self, text: ScalarText) -> Terms:
@@ -75,11 +75,11 @@ class PhysicalNode(LogicalNode):
         """Adds its operators to the graph.
 
         Args:
-            builder: has the graph.
-            inputs: what its inputs have become.
+            builder: the graph to add to.
+            inputs: the edges of its inputs.
 
         Returns:
-            Where its rows come from.
+            The edges that carry its rows.
         """
         raise NotImplementedError
 
@@ -103,7 +103,7 @@ def order_text(keys: Sequence[SortKey], schema: Schema) -> str:
 
 
 def unique_names(names: Sequence[str]) -> tuple[str, ...]:
-    """The names, those that are there already with the lowest number behind them that makes them new."""
+    """The names, made unique by appending the lowest number that makes a duplicate new."""
     taken: dict[str, None] = {}
     for name in names:
         found, number = name, 0
@@ -114,6 +114,6 @@ def unique_names(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def with_unique_names(schema: Schema) -> Schema:
-    """The same columns by names that are all different."""
+    """The same columns with unique names."""
     names = unique_names(schema.names)
     return schema if names == schema.names else schema.renamed(names)

@@ -1,4 +1,4 @@
-"""Physical nodes for functions over the rows around each row."""
+"""Physical nodes for ``OVER`` windows."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ _MICROS = 1000
 
 @dataclass(frozen=True)
 class OverAggregate(PhysicalNode):
-    """Functions over the rows around each row, in columns behind those of the input.
+    """Functions over a window of rows, in columns appended to those of the input.
 
     Attributes:
-        time: what kind of time rows are ordered by; None in batch mode.
+        time: the kind of the time attribute that orders rows; None in batch mode.
     """
 
     name: ClassVar[str] = "OverAggregate"
@@ -102,14 +102,14 @@ class OverAggregate(PhysicalNode):
 
 @dataclass(frozen=True)
 class ChangingOverAggregate(OverAggregate):
-    """The same, ordered by anything: results change as rows come and go."""
+    """Functions over a window ordered by other columns than time, whose results are updated."""
 
     changelog: ClassVar[ChangelogRule] = ChangelogRule(always, needs=with_before, adapts=True)
     changes: ClassVar[bool] = True
 
 
 def operation(call: OverFunction, name: str, given: PhysicalNode) -> AggregateOperation:
-    """A function as the operators take it, over the columns of a node."""
+    """A function call in the form of the operators, over the columns of a node."""
     known = ((place, constant_of(given, index)) for place, index in enumerate(call.operands))
     return AggregateOperation(
         call.function,
@@ -140,7 +140,7 @@ def _over(over: logical.OverAggregate, context: ConversionContext) -> PhysicalNo
     if time is TimeAttribute.PROCTIME and frame.low is None:
         frame = OverFrame(is_rows=True)
     elif any(call.function == "LAG" for call in over.calls):
-        frame = OverFrame(is_rows=False)  # of peers all see what the last one sees
+        frame = OverFrame(is_rows=False)  # peers share a frame
     return _node(over, source, frame, time)
 
 
@@ -157,10 +157,10 @@ def _node(
 
 
 def _time_of(over: logical.OverAggregate, source: PhysicalNode) -> TimeAttribute | None:
-    """The kind of time that rows are ordered by; None where they are ordered by something else.
+    """The kind of the time attribute that orders rows; None for another order.
 
     Raises:
-        PlanningError: when they cannot be ordered so.
+        PlanningError: when the order is not supported.
     """
     if len(over.order_by) != 1:
         raise PlanningError("The window can only be ordered by a single time column.")
@@ -181,7 +181,7 @@ def _check_frame(frame: Frame, calls: Sequence[OverFunction]) -> None:
 
 
 def frame_of(frame: Frame) -> OverFrame:
-    """The frame as operators take it."""
+    """The frame in the form of the operators."""
     return OverFrame(frame.is_rows, _distance(frame.low), _distance(frame.high))
 
 
@@ -204,7 +204,7 @@ def _number(offset: Scalar) -> int:
 
 
 def frame_text(frame: Frame) -> str:
-    """The frame as plans show it."""
+    """The frame in the form of plans."""
     bounds = []
     for bound in (frame.low, frame.high):
         text = bound.kind.value
@@ -216,7 +216,7 @@ def frame_text(frame: Frame) -> str:
 
 
 def bounded_rank(rank: Rank, source: PhysicalNode) -> PhysicalNode:
-    """Top-N where all rows are there: the rank of each, and those that lie in the range."""
+    """Top-N in batch mode: ranks all rows, then filters by the range."""
     call = OverFunction(rank.function, (), rank.rank.type)
     exchange, frame = Exchange(source, rank.partition_by), OverFrame(is_rows=True)
     text = "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"

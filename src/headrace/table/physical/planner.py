@@ -1,4 +1,4 @@
-"""The way from a logical relation to an annotated physical plan, and from there to the stream graph."""
+"""Planning: from a logical relation to an annotated physical plan, and from there to the stream graph."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ class Planner:
         """The physical plans of statements that become one job.
 
         Args:
-            relations: what they mean.
-            is_collected: whether the rows of a query go to the program, which sees what was before an update.
+            relations: their logical plans.
+            is_collected: whether the program collects the rows, which then include ``UPDATE_BEFORE``.
 
         Raises:
-            PlanningError: when no plan computes them.
+            PlanningError: when no plan can compute them.
         """
         context = ConversionContext(self.is_batch, self.settings)
         roots = [

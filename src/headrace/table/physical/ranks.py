@@ -40,7 +40,7 @@ class Rank(PhysicalNode):
     """The rows of each group whose rank lies in a range.
 
     Attributes:
-        strategy: what rows do, by which it is decided how much has to be remembered; None until that is known.
+        strategy: the way to rank, which the changes of the input determine; None until they are inferred.
     """
 
     name: ClassVar[str] = "Rank"
@@ -78,7 +78,7 @@ class Rank(PhysicalNode):
         return self.order_by[0].descending
 
     def only_inserts(self, given: Modify) -> bool:
-        """Return whether no row is ever taken back, where its input does so much."""
+        """Return whether no row is ever retracted, given the changes of its input."""
         return given is Modify.INSERT and self.is_deduplication and not self.keeps_last
 
     @property
@@ -245,7 +245,7 @@ def _rank(rank: rules.Rank, context: ConversionContext) -> PhysicalNode:
 
 
 def _with_constant_rank(node: Rank, rank: Field) -> PhysicalNode:
-    """The only rank as a column."""
+    """Adds the rank 1 as a column."""
     schema = node.schema
     columns: tuple[Scalar, ...] = InputRef.all_of(schema)
     one = Literal(1, type=bigint().not_null())
@@ -253,7 +253,7 @@ def _with_constant_rank(node: Rank, rank: Field) -> PhysicalNode:
 
 
 def with_strategy(node: Rank, context: ConversionContext) -> Rank:
-    """The node with the cheapest way to follow its input."""
+    """The node with the cheapest strategy for its input."""
     if context.is_batch or not context.does(node.input):
         return node
     key = _unique_key_that_rises(node, context)
@@ -261,9 +261,9 @@ def with_strategy(node: Rank, context: ConversionContext) -> Rank:
 
 
 def _unique_key_that_rises(rank: Rank, context: ConversionContext) -> tuple[int, ...]:
-    """The key of rows that only move up in the order as they change, so that no more of them has to be remembered.
+    """The unique key of rows whose updates only move them up, so that rows below the last rank need not be stored.
 
-    These are aggregates of rows that only come: counts rise, and so does what is largest.
+    These are aggregates of append-only input: ``COUNT`` and ``MAX`` only rise.
     """
     node, places = rank.input, list(range(len(rank.input.schema)))
     while isinstance(node, Calc | Exchange):

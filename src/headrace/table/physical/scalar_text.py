@@ -1,4 +1,4 @@
-"""Scalars as text, in the three forms that Flink's plans have.
+"""Scalars as text, in the three forms of Flink's plans.
 
 The abstract syntax tree and the physical plan write ``>($2, 10)`` and ``>(price, 10)``, as Calcite does. The execution
 plan writes ``(price > 10)``.
@@ -68,7 +68,7 @@ class CalciteText:
         return self._WRITERS[type(scalar)](self, scalar)
 
     def literal(self, literal: Literal, *, typed: bool | None = None) -> str:
-        """A constant; ``typed`` says whether its type follows it, and None leaves that to the constant."""
+        """A literal; ``typed`` is whether its type follows, and None leaves that to the literal."""
         text = literal_text(literal)
         if typed is None:
             typed = _shows_type(literal)
@@ -164,7 +164,7 @@ def _bound(bound: FrameBound, text: Callable[[Scalar], str]) -> str:
 
 
 def calcite_text(scalar: Scalar, names: Sequence[str]) -> str:
-    """The form of the physical plan: casts as ``CAST(x AS BIGINT)``."""
+    """A scalar in the form of the physical plan: casts as ``CAST(x AS BIGINT)``."""
     return _PhysicalText(names.__getitem__)(scalar)
 
 
@@ -179,7 +179,7 @@ class _PhysicalText(CalciteText):
 
 
 def infix_text(scalar: Scalar, names: Sequence[str]) -> str:
-    """The form of the execution plan."""
+    """A scalar in the form of the execution plan."""
     writer = _INFIX_WRITERS.get(type(scalar))
     if writer is None:
         return calcite_text(scalar, names)
@@ -237,7 +237,7 @@ def _shows_type(literal: Literal) -> bool:
 
 
 def literal_text(literal: Literal) -> str:
-    """A constant without its type."""
+    """A literal without its type."""
     value, kind = literal.value, literal.type
     if value is None:
         return "null"

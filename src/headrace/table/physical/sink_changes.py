@@ -15,17 +15,17 @@ from headrace.table.physical.sinks import Sink
 
 
 def infer_sink(inference: ChangelogInference, root: Sink, settings: Configuration, query: Relation) -> PhysicalNode:
-    """The plan of a statement that writes into a table.
+    """Infer the changelog of a statement that writes into a table.
 
     Args:
-        inference: finds the row kinds of nodes.
+        inference: infers the row kinds of nodes.
         root: the plan.
         settings: the configuration of the session.
-        query: what is written.
+        query: the query that is written.
 
     Raises:
-        PlanningError: when the table does not take what the query does.
-        SinkConflictError: when it is not said what becomes of rows with one key.
+        PlanningError: when the table does not accept the changes of the query.
+        SinkConflictError: when rows may conflict on the key, and ``ON CONFLICT`` is missing.
     """
     given = inference.modify(root.input)
     taken = root.sink.changelog_mode(mode_of(given, UpdateKind.BEFORE_AND_AFTER))
@@ -56,11 +56,11 @@ def _unique_key(root: Sink) -> tuple[int, ...]:
 
 
 def _materializes(root: Sink, given: Modify, settings: Configuration, query: Relation) -> bool:
-    """Return whether rows of one key of the table have to be remembered.
+    """Return whether the sink needs an upsert materializer, which stores the rows of each key of the table.
 
     Raises:
-        PlanningError: when they would have to be in a way that is not there.
-        SinkConflictError: when it is not said what becomes of them.
+        PlanningError: when it would need one of a kind that does not exist.
+        SinkConflictError: when rows may conflict on the key, and ``ON CONFLICT`` is missing.
     """
     wanted = settings.get(UPSERT_MATERIALIZE)
     if wanted == "NONE":
@@ -83,7 +83,7 @@ def _materializes(root: Sink, given: Modify, settings: Configuration, query: Rel
 
 
 def _check_watermarks(query: Relation, conflict: str) -> None:
-    """Refuse sources without watermarks, which say when the first row of a key is known."""
+    """Refuse sources without watermarks, which are needed to know the first row of a key."""
     missing = [".".join(scan.path) for scan in _without_watermarks(query)]
     if missing:
         raise SinkConflictError(

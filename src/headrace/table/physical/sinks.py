@@ -1,4 +1,4 @@
-"""Physical nodes that take the rows of a statement."""
+"""Physical nodes of sinks."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Sink(PhysicalNode):
     """Writes rows into a table.
 
     Attributes:
-        materializes: whether rows are remembered, since they come and go under other keys than the table's.
-        unique_key: then, the columns by which they are told apart; none when all of them are.
+        materializes: whether rows pass an upsert materializer, since their key is not that of the table.
+        unique_key: the columns by which the materializer identifies rows; none for all columns.
     """
 
     name: ClassVar[str] = "Sink"
@@ -56,7 +56,7 @@ class Sink(PhysicalNode):
             yield "conflictStrategy", self.target.on_conflict
 
     def _named(self, builder: GraphBuilder, edges: Edges) -> Edges:
-        """The rows by the names that the table gives to its columns."""
+        """The rows under the column names of the table."""
         given, columns = self.input.schema, self.target.columns
         if _same_names(builder, edges, record_type(columns)):
             return edges
@@ -72,7 +72,7 @@ class Sink(PhysicalNode):
         return builder.add(SinkSpec(sink), f"Sink: {self.target.path[-1]}", self._arranged(builder, edges))
 
     def _arranged(self, builder: GraphBuilder, edges: Edges) -> Edges:
-        """The rows in the columns of the table under their names, metadata behind the others."""
+        """The rows in the columns of the table, with metadata columns last."""
         metadata = [read.index for read in self.target.metadata]
         places = [*(index for index in range(len(self.schema)) if index not in metadata), *metadata]
         given, wanted = self.input.schema, Schema(tuple(self.schema[index] for index in places))
@@ -86,7 +86,7 @@ def _same_names(builder: GraphBuilder, edges: Edges, wanted: TypeInformation) ->
 
 
 def with_constraints(builder: GraphBuilder, edges: Edges, columns: Schema) -> Edges:
-    """The edges of rows that meet what columns demand."""
+    """The edges of rows that meet the constraints of columns."""
     required = tuple(index for index, kind in enumerate(columns.types) if not kind.nullable)
     of_nulls, of_lengths = builder.settings.get(NOT_NULL_ENFORCER), builder.settings.get(TYPE_LENGTH_ENFORCER)
     limits = () if of_lengths == "IGNORE" else tuple(_limits(columns))

@@ -22,7 +22,7 @@ from headrace.table.physical.translation import GraphBuilder, by_key, sort_field
 
 @dataclass(frozen=True)
 class TemporalSort(PhysicalNode):
-    """Rows in the order of their row time."""
+    """Rows in the order of their rowtime."""
 
     name: ClassVar[str] = "TemporalSort"
     changelog: ClassVar[ChangelogRule] = ChangelogRule(never, takes=Modify.INSERT)
@@ -46,7 +46,7 @@ class TemporalSort(PhysicalNode):
 
 @dataclass(frozen=True)
 class SortLimit(PhysicalNode):
-    """The first rows of all in an order; without keys any of them, which is ``Limit``."""
+    """The first rows in an order; without sort keys any rows, which is ``Limit``."""
 
     name: ClassVar[str] = "SortLimit"
     changelog: ClassVar[ChangelogRule] = ChangelogRule(
@@ -92,7 +92,7 @@ class SortLimit(PhysicalNode):
 
 @dataclass(frozen=True)
 class Limit(SortLimit):
-    """Some of the rows."""
+    """A limited number of rows, in no order."""
 
     name: ClassVar[str] = "Limit"
 

@@ -1,4 +1,4 @@
-"""Functions of the time at which a row is processed: they read columns that an operator adds before."""
+"""Functions of the time at which a row is processed, which read columns that an operator adds."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class UsedTimes:
     """The times that some scalars read.
 
     Attributes:
-        times: which.
-        numbers: tells calls apart that read the same random bits.
+        times: the times.
+        numbers: numbers the calls that read the same random bits.
     """
 
     times: tuple[RecordTime, ...]
@@ -59,7 +59,7 @@ class UsedTimes:
         return UsedTimes(tuple(dict.fromkeys(time for time in read if time is not None)))
 
     def added(self, builder: GraphBuilder, edges: Edges, schema: Schema) -> tuple[Edges, Schema]:
-        """The edges of rows with columns of these times behind, and their schema."""
+        """The edges of rows with columns of these times appended, and their schema."""
         if not self.times:
             return edges, schema
         names = tuple(f"${time.value}" for time in self.times)
@@ -68,7 +68,7 @@ class UsedTimes:
         return builder.add(RecordTimesSpec(self.times, names), "RecordTimes", edges), widened
 
     def read(self, scalar: Scalar, schema: Schema) -> Scalar:
-        """A scalar with the columns in place of the functions.
+        """A scalar that reads the columns in place of the functions.
 
         Args:
             scalar: the scalar.
@@ -82,7 +82,7 @@ class UsedTimes:
             if not isinstance(node, Call) or time is None:
                 return node
             read = InputRef(len(schema) + self.times.index(time), type=_type_of(time))
-            if time is RecordTime.RANDOM:  # calls of one row have other numbers, though they read the same bits
+            if time is RecordTime.RANDOM:  # so that calls in one row, which read the same bits, differ
                 options = (*node.options, ("call", next(self.numbers)))
                 return replace(node, operands=(read, *node.operands), options=options)
             return replace(node, operands=(read,)) if node.function in _OF_TIME else Cast(read, type=node.type)
@@ -91,7 +91,7 @@ class UsedTimes:
 
 
 _OF_TIME: Final = frozenset({"UNIX_TIMESTAMP"})
-"""Functions that are computed of the time, and not only another type of it."""
+"""Functions that compute a value from the time, and do not only cast it."""
 
 
 def _read_by(node: Scalar) -> RecordTime | None:

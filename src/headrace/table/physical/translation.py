@@ -26,9 +26,9 @@ from headrace.table.physical.node import Edges, PhysicalNode, with_unique_names
 
 @dataclass(slots=True)
 class GraphBuilder:
-    """The graph that is made, and what its operators depend on.
+    """The graph to build, and the settings that its operators depend on.
 
-    A node that is read at several places is translated once.
+    A node that is used several times is translated once.
 
     Attributes:
         graph: the graph.
@@ -65,7 +65,7 @@ class GraphBuilder:
 
 
 def record_type(schema: Schema) -> TypeInformation:
-    """The type of the records of a schema. Every column may be null: what a type promises, operators do not rely on."""
+    """The type of the records of a schema. Every column is nullable: operators do not rely on NOT NULL."""
     named = with_unique_names(schema)
     names = tuple(name or f"EXPR${index}" for index, name in enumerate(named.names))
     return type_of_logical(RowType(names, tuple(kind.as_nullable() for kind in named.types)))
@@ -77,7 +77,7 @@ def column(schema: Schema, index: int) -> BoundColumn:
 
 
 def by_key(edges: Edges, schema: Schema, keys: Sequence[int]) -> Edges:
-    """The edges with their records keyed by some columns, of which any may be null; without columns all are one key."""
+    """The edges keyed by some columns, of which any may be null; without columns all records have one key."""
     if not keys:
         return tuple(replace(edge, partitioning=HASH, key=_one_key()) for edge in edges)
     columns = tuple(column(schema, index) for index in keys)
@@ -96,7 +96,7 @@ def by_key(edges: Edges, schema: Schema, keys: Sequence[int]) -> Edges:
 
 @cache
 def _one_key() -> KeySelection:
-    """The key of all records where there is but one."""
+    """The constant key of all records."""
     return KeySelection(
         codec=KeyCodec.for_type(Types.INT()),
         selector=None,

@@ -1,4 +1,4 @@
-"""Physical nodes for windows: the window table-valued functions, aggregates over windows, and their first rows."""
+"""Physical nodes for windows: window table-valued functions, window aggregation, and window Top-N."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class WindowingStrategy:
         kind: their kind.
         size: their length in milliseconds; the largest one of ``CUMULATE``, the gap of ``SESSION``.
         step: the slide of ``HOP``, the step of ``CUMULATE``.
-        offset: by how much their starts are shifted.
-        time_type: the type of the time that rows are assigned by.
+        offset: the offset of their starts.
+        time_type: the type of the time attribute.
         is_of_clock: whether that is processing time.
     """
 
@@ -55,7 +55,7 @@ class WindowingStrategy:
 
     @property
     def is_session(self) -> bool:
-        """Return whether they follow from more than the time of a row."""
+        """Return whether they are sessions, which depend on other rows too."""
         return self.kind is WindowKind.SESSION
 
     @property
@@ -65,7 +65,7 @@ class WindowingStrategy:
 
     @property
     def windows(self) -> AlignedWindows | GrowingWindows:
-        """The windows as arithmetic, of those that are no sessions."""
+        """The windows as arithmetic; not for sessions."""
         if self.kind is WindowKind.CUMULATE:
             return GrowingWindows(self.size, self.step_or_size, self.offset % self.size)
         step = self.step_or_size
@@ -73,12 +73,12 @@ class WindowingStrategy:
 
     @property
     def columnar(self) -> ColumnarWindows:
-        """The same as operators of aggregates take them."""
+        """The windows in the form of aggregate operators."""
         return SessionGap(self.size) if self.is_session else self.windows
 
     @property
     def definition(self) -> WindowDefinition:
-        """The same as a program declares them."""
+        """The windows in the form of the DataStream API."""
         assigner: Any
         if self.is_of_clock:
             return WindowDefinition(TumblingProcessingTimeWindows.of(self.size), ProcessingTimeTrigger())
@@ -93,12 +93,12 @@ class WindowingStrategy:
         return WindowDefinition(assigner, EventTimeTrigger())
 
     def zone(self, builder: GraphBuilder) -> str | None:
-        """The time zone by whose clock they begin; None where the times are those of the clock."""
+        """The time zone in which they start; None where times are local already."""
         is_local = isinstance(self.time_type, AtomicType) and self.time_type.root is TypeRoot.TIMESTAMP_LTZ
         return builder.settings.get(LOCAL_TIME_ZONE) if is_local else None
 
     def text(self, place: str, keys: str = "") -> str:
-        """The windows as plans show them; ``place`` says where the window, or the time, of a row is found."""
+        """The windows in the form of plans; ``place`` names the columns of the window or the time."""
         sizes = {
             WindowKind.TUMBLE: f"size=[{duration_text(self.size)}]",
             WindowKind.HOP: f"size=[{duration_text(self.size)}], slide=[{duration_text(self.step_or_size)}]",
@@ -113,7 +113,7 @@ _UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s
 
 
 def duration_text(millis: int) -> str:
-    """A duration as plans show it: in the largest unit that it is whole in."""
+    """A duration in the form of plans: in the largest unit of which it is a multiple."""
     for size, unit in _UNITS:
         if millis % size == 0:
             return f"{millis // size} {unit}"
@@ -126,9 +126,9 @@ class WindowColumns:
 
     Attributes:
         window: the windows.
-        start: the column with the start; None where it is not there.
-        end: that with the end.
-        time: that with the last moment.
+        start: the column of window_start; None where it was projected away.
+        end: that of window_end.
+        time: that of window_time.
     """
 
     window: WindowingStrategy
@@ -137,7 +137,7 @@ class WindowColumns:
     time: int | None
 
     def through(self, places: dict[int, int]) -> WindowColumns:
-        """The same in a node above, given where its columns are there."""
+        """The columns in a node above, given the new positions of the columns."""
         return WindowColumns(self.window, *(None if at is None else places.get(at) for at in self._all))
 
     @property
@@ -170,7 +170,7 @@ def window_columns(node: PhysicalNode) -> WindowColumns | None:
 
 @dataclass(frozen=True)
 class WindowTableFunction(PhysicalNode):
-    """Each row with each of its windows, in three columns behind."""
+    """Each row with each of its windows, in three columns appended."""
 
     name: ClassVar[str] = "WindowTableFunction"
     input: PhysicalNode

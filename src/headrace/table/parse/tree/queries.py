@@ -151,7 +151,7 @@ class OrderedQuery(QueryExpression):
 
     Attributes:
         limit: a number or a parameter; None for all rows.
-        offset: how many rows are left out before.
+        offset: the number of rows to skip.
     """
 
     body: QueryExpression
