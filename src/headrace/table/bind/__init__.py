@@ -1,4 +1,4 @@
-"""Syntax trees and the catalog to logical trees: names, types, and what Flink's validator refuses."""
+"""Binding of syntax trees to logical plans: name resolution, types, and the checks of Flink's validator."""
 
 from headrace.table.bind.context import BindContext
 from headrace.table.bind.errors import SqlPlanError, SqlValidationError

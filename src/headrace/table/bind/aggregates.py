@@ -1,4 +1,4 @@
-"""GROUP BY: expressions over groups, in which columns are those that rows are grouped by."""
+"""GROUP BY: expressions over grouping columns and aggregates."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -27,11 +27,11 @@ _MOST_SETS: Final = 4096
 GROUP_WINDOWS: Final = ("TUMBLE", "HOP", "SESSION")
 GROUP_WINDOW_PARTS: Final = ("START", "END", "ROWTIME", "PROCTIME")
 _NEVER_NULL: Final = frozenset({"COUNT", "APPROX_COUNT_DISTINCT", "COLLECT", "ARRAY_AGG", "LISTAGG"})
-"""FILTER makes no difference to whether these give NULL."""
+"""Aggregates that are not NULL with FILTER either."""
 
 
 def has_aggregate(node: SqlNode) -> bool:
-    """Return whether an expression has an aggregate that is no OVER call and in no subquery."""
+    """Return whether an expression has an aggregate, outside of OVER calls and subqueries."""
     if isinstance(node, QueryExpression):
         return False
     if isinstance(node, sql.Over):
@@ -50,7 +50,7 @@ def is_aggregate(node: SqlNode) -> bool:
 
 
 def _is_window_part(node: SqlNode) -> bool:
-    """Return whether a node asks for a part of a group window: ``TUMBLE_START(...)``."""
+    """Return whether a node is an auxiliary group window function: ``TUMBLE_START(...)``."""
     if not isinstance(node, sql.Call):
         return False
     window, _, part = node.name.partition("_")
@@ -66,16 +66,16 @@ def _has_window_part(node: SqlNode) -> bool:
 class GroupBinder(ExpressionBinder):
     """Binds expressions over the rows of an aggregation.
 
-    What is the same as a grouped expression is that column of the groups, and an aggregate is a column behind them.
-    Whatever else names a column is refused. The columns that the aggregation reads are collected as calls are bound:
-    first those that rows are grouped by, then the arguments, each once.
+    An expression equal to a grouped one becomes that grouping column, and an aggregate a column after these. Any other
+    reference to a column is refused. The input columns of the aggregation are collected as calls are bound: first the
+    grouping columns, then the arguments, each once.
 
     Args:
-        queries: what binds subqueries.
+        queries: the binder of subqueries.
         scope: the columns of FROM.
-        group_by: what is written behind GROUP BY.
-        items: what SELECT has, of which whole aggregates have the names of columns.
-        windows: the windows that the WINDOW clause names.
+        group_by: the items of GROUP BY.
+        items: the items of SELECT; an item that is an aggregate names its column.
+        windows: the windows of the WINDOW clause.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class GroupBinder(ExpressionBinder):
         self.sets = self._grouping_sets(group_by)
         self.group = len(self.inputs)
 
-    # --- what rows are grouped by ------------------------------------------------------------------------------------
+    # --- grouping keys ------------------------------------------------------------------------------------------------
 
     def _grouping_sets(self, group_by: "grouping.GroupBy | None") -> tuple[tuple[int, ...], ...]:
         if group_by is None:
@@ -142,7 +142,7 @@ class GroupBinder(ExpressionBinder):
         return self._input(scalar, node.names[-1].text if isinstance(node, sql.Identifier) else None)
 
     def _input(self, scalar: Scalar, name: str | None = None) -> int:
-        """The column of the aggregation's input with a scalar."""
+        """The column of the aggregation's input that holds a scalar."""
         if scalar in self.inputs:
             return self.inputs.index(scalar)
         self.inputs.append(scalar)
@@ -169,7 +169,7 @@ class GroupBinder(ExpressionBinder):
         return super().bind(node)
 
     def _binary(self, node: sql.Binary) -> Scalar:
-        """A chain of operators, which may begin with what rows are grouped by: ``a + 1 + 1`` of ``GROUP BY a + 1``."""
+        """A chain of operators, which may begin with a grouped expression: ``a + 1 + 1`` of ``GROUP BY a + 1``."""
         rest: list[sql.Binary] = [node]
         while isinstance(rest[-1].left, sql.Binary):
             rest.append(rest[-1].left)
@@ -185,7 +185,7 @@ class GroupBinder(ExpressionBinder):
         return super().function_call(node)
 
     def _window_part(self, node: sql.Call, window: str, part: str) -> Scalar:
-        """``TUMBLE_START(time, size)``: of the window that rows are grouped by."""
+        """``TUMBLE_START(time, size)`` of a window in GROUP BY."""
         operands = self.inner.bind_all(node.arguments)
         for _, scalar in self.keys:
             if isinstance(scalar, Call) and scalar.function == f"${window}" and scalar.operands == operands:
@@ -226,7 +226,7 @@ class GroupBinder(ExpressionBinder):
     def aggregate_of(
         self, node: sql.Call, function: FunctionDefinition, operands: tuple[Scalar, ...], options: Options = ()
     ) -> Scalar:
-        """The column of an aggregate, which is a new one unless the same aggregate has one."""
+        """The column of an aggregate; equal aggregates share one."""
         signature = function.types(CallShape(operands, options, self._has_groups()))
         if signature is None:
             self._not_applicable(function, operands, node)
@@ -304,7 +304,7 @@ class GroupBinder(ExpressionBinder):
 
         Args:
             source: the rows.
-            names: the names that SELECT gives to whole columns of the aggregation.
+            names: the aliases in SELECT of columns of the aggregation.
             hints: of SELECT.
         """
         source = self._input_of(source)
@@ -315,7 +315,7 @@ class GroupBinder(ExpressionBinder):
         return Aggregate(source, group, calls, (*group_names, *call_names), self.sets, hints)
 
     def _input_of(self, source: Relation) -> Relation:
-        """The projection to what is read; of ``COUNT(*)`` alone a constant, as Calcite does."""
+        """The projection to the columns that are read; a constant for ``COUNT(*)`` alone, as in Calcite."""
         if not self.inputs:
             return Project(source, (Literal(0, type=INT.not_null()),), ("$f0",))
         return Project(source, tuple(self.inputs), unique_names(self.input_names))
@@ -329,7 +329,7 @@ def window_part_type(part: str, window: Scalar) -> tuple[LogicalType, TimeAttrib
 
 
 def unique_names(names: Sequence[str]) -> tuple[str, ...]:
-    """The names, of which the second one of its kind gets a number: ``id``, ``id0``."""
+    """The names, in which duplicates get a number: ``id``, ``id0``."""
     used = set()
     found = []
     for original in names:

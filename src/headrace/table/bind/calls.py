@@ -1,4 +1,4 @@
-"""Calls: a function and its arguments, to a scalar of the type that the function's rule gives."""
+"""Binding of calls to scalars whose type is that of the function's type rule."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -53,14 +53,14 @@ _ALIASES: Final = {
     "SESSION": "$SESSION",
 }
 _SYMBOLS: Final = frozenset({"+", "-", "*", "/", "||", "AND", "OR", "NOT", "ITEM"})
-"""Entries of the table that are no functions by name."""
+"""Entries of the function table that are operators, and cannot be called by name."""
 
 _WINDOW_PARTS: Final = frozenset(
     f"{window}_{part}" for window in ("TUMBLE", "HOP", "SESSION") for part in ("START", "END", "ROWTIME", "PROCTIME")
 )
 _GROUP_WINDOWS: Final = frozenset({"$TUMBLE", "$HOP", "$SESSION"})
 _WITH_OVER: Final = frozenset({"SELECT", "ORDER BY", "QUALIFY"})
-"""The clauses that may have OVER."""
+"""The clauses in which OVER is allowed."""
 
 _INFIX: Final = frozenset({"+", "-", "*", "/", "||", "AND", "OR", "LIKE", "SIMILAR TO"}) | _COMPARISONS
 
@@ -76,16 +76,16 @@ class CallBinder(ABC):
 
     @abstractmethod
     def bind(self, node: sql.SqlExpression) -> Scalar:
-        """The scalar that an expression is."""
+        """Bind an expression to a scalar."""
 
     def bind_all(self, nodes: Sequence[sql.SqlExpression]) -> tuple[Scalar, ...]:
-        """The scalars of several expressions."""
+        """Bind expressions to scalars."""
         return tuple(map(self.bind, nodes))
 
     # --- calls of scalar functions -----------------------------------------------------------------------------------
 
     def call(self, name: str, operands: tuple[Scalar, ...], node: SqlNode, options: Options = ()) -> Scalar:
-        """A call of a function of the table.
+        """A call of a function in the function table.
 
         Raises:
             SqlValidationError: when the function does not take these arguments.
@@ -100,7 +100,7 @@ class CallBinder(ABC):
         return Call(name, cast, options, type=signature.result, time=_time(name, operands, signature.result))
 
     def implicit(self, operand: Scalar, kind: LogicalType) -> Scalar:
-        """The operand as a kernel wants it: a cast that nobody wrote, or itself when it has the type."""
+        """The operand, with an implicit cast when it is not of the type."""
         if with_nullability(kind, operand.type.nullable) == operand.type:
             return operand
         if isinstance(operand, Literal) and operand.value is None:
@@ -111,7 +111,7 @@ class CallBinder(ABC):
         """``CAST(operand AS kind)``.
 
         Raises:
-            SqlValidationError: when no value of its type can be one of the other.
+            SqlValidationError: when the types cannot be cast.
         """
         if not is_castable(operand.type, kind):
             raise self.context.error(node, f"a value of type {operand.type} cannot be cast to {kind}")
@@ -119,7 +119,7 @@ class CallBinder(ABC):
         return Cast(operand, is_try, type=with_nullability(kind, nullable))
 
     def _is_comparable(self, operands: tuple[Scalar, ...]) -> bool:
-        """Return whether the validator lets two types be compared, though nothing can compare them later."""
+        """Return whether the validator allows a comparison of two types, which execution may still not support."""
         left, right = (operand.type for operand in operands)
         others = NUMERICS | {TypeRoot.BOOLEAN}
         return (is_in(left, CHARACTERS) and is_in(right, others)) or (is_in(right, CHARACTERS) and is_in(left, others))
@@ -162,7 +162,7 @@ class CallBinder(ABC):
         return found if constant is None else constant(self.context, operands, found)
 
     def arguments(self, node: sql.Call) -> tuple[tuple[Scalar, ...], Options]:
-        """The values among the arguments, and what is said beside them."""
+        """The operands of a call, and its options."""
         options: list[tuple[str, object]] = []
         operands: list[Scalar] = []
         for argument in node.arguments:
@@ -185,7 +185,7 @@ class CallBinder(ABC):
             raise self.context.error(node, f"{node.name} is no aggregate: it takes no DISTINCT, FILTER or ORDER BY")
 
     def aggregate(self, node: sql.Call, function: FunctionDefinition) -> Scalar:
-        """An aggregate, which only some clauses may have."""
+        """An aggregate, which only some clauses allow."""
         raise self.context.error(node, f"{function.name} is an aggregate, which {self.clause} cannot have")
 
     # --- OVER --------------------------------------------------------------------------------------------------------
@@ -246,7 +246,7 @@ class CallBinder(ABC):
         return OrderKey(self.bind(item.expression), item.descending, nulls_first)
 
     def _window(self, window: Name | sql.OverWindow) -> sql.OverWindow:
-        """A window with what it takes over from the named window it refers to."""
+        """A window, completed from the named window that it refers to."""
         if isinstance(window, Name):
             return self._named_window(window)
         if window.base is None:
@@ -271,7 +271,7 @@ class CallBinder(ABC):
         return self._window(found)
 
     def _frame(self, window: sql.OverWindow, function: FunctionDefinition) -> Frame:
-        """The frame; without one, all rows up to the current one and its peers, or all where there is no order."""
+        """The frame; by default all rows up to the current one and its peers, or all without ORDER BY."""
         if window.frame is None:
             is_rows = function.kind is FunctionKind.OVER
             last = FrameBoundKind.CURRENT_ROW if window.order_by or is_rows else FrameBoundKind.UNBOUNDED_FOLLOWING
@@ -293,7 +293,7 @@ class CallBinder(ABC):
         return FrameBound(FrameBoundKind(bound.kind.value), offset)
 
     def _check_frame(self, window: sql.OverWindow, frame: Frame) -> None:
-        """Refuse a frame that ends before it begins, or whose offsets do not fit what rows are ordered by."""
+        """Refuse a frame that ends before it starts, or whose offsets do not fit the sort key."""
         node = window.frame
         assert node is not None
         kinds = list(FrameBoundKind)

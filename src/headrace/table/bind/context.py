@@ -16,13 +16,13 @@ from headrace.table.parse.tree.node import SqlNode
 
 @dataclass
 class BindContext:
-    """A statement that is bound: its text, the catalogs, and how the session is set.
+    """The context of binding a statement: its text, the catalogs, and the session's settings.
 
     Attributes:
         is_streaming: whether queries run in streaming mode.
         options: the settings of the session.
-        expansions: what names turned out to be.
-        deferred: errors that Flink finds only when it plans: a statement with one is valid.
+        expansions: the expansions of names.
+        deferred: errors that Flink reports only at planning; a statement with one is valid.
     """
 
     source: SqlSource
@@ -48,26 +48,26 @@ class BindContext:
         return invalid(self.source, node, reason, advice)
 
     def unplanned(self, node: SqlNode, reason: str, advice: str | None = None) -> SqlPlanError:
-        """The error of a valid statement that cannot be executed as things are."""
+        """The error of a valid statement that cannot be planned."""
         return SqlPlanError(reason, self.source, node.start, node.end, advice)
 
     def missing_table(self, node: SqlNode, path: ObjectPath, word: str = "table or view") -> SqlValidationError:
-        """The error of a table that is not there."""
+        """The error of a table that does not exist."""
         known: list[str] = []
         if self.catalogs.has_database(path.catalog, path.database):
             known = self.catalogs.tables(path.catalog, path.database)
         return self.error(node, f"{word} '{path}' does not exist", misspelt(path.name, known))
 
     def missing_catalog(self, node: SqlNode, name: str) -> SqlValidationError:
-        """The error of a catalog that is not there."""
+        """The error of a catalog that does not exist."""
         return self.error(node, f"catalog '{name}' does not exist", misspelt(name, self.catalogs.catalogs))
 
     def defer(self, node: SqlNode, reason: str, advice: str | None = None) -> None:
-        """Note an error that is none before the statement is planned."""
+        """Add an error that is raised only when the statement is planned."""
         self.deferred.append(self.unplanned(node, reason, advice))
 
     def of_text(self, text: str) -> "BindContext":
-        """The context of a part that was written elsewhere: a view, a computed column."""
+        """The context of text from the catalog: a view, a computed column."""
         return replace(self, source=SqlSource(text), expansions=Expansions(), view_depth=self.view_depth + 1)
 
     def correlation(self) -> Correlation:

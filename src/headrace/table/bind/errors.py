@@ -1,4 +1,4 @@
-"""The errors of binding: a statement that parses, and cannot mean anything."""
+"""Errors of binding."""
 
 import difflib
 from collections.abc import Iterable
@@ -8,15 +8,15 @@ from headrace.table.parse.tree.node import SqlNode
 
 
 class SqlValidationError(SqlError):
-    """A statement names what is not there, or asks of values what they cannot do."""
+    """A statement refers to an unknown object, or its types do not fit (Flink's ``ValidationException``)."""
 
 
 class SqlPlanError(SqlError):
-    """A statement is valid, and nothing can execute it. Flink finds these when it plans, and not when it validates."""
+    """A valid statement cannot be executed. Flink reports these at planning, and not at validation."""
 
 
 def misspelt(name: str, names: Iterable[str]) -> str | None:
-    """Advice about a name that is not there: the one of the names that is most like it."""
+    """Advice for an unknown name: the most similar known one."""
     known = dict.fromkeys(names)
     same = [each for each in known if each.lower() == name.lower()]
     close = same or difflib.get_close_matches(name, known, 1, 0.6)

@@ -1,6 +1,6 @@
-"""Queries of views, in which every name is whole: columns with their tables, tables with their paths.
+"""Expanded queries of views: columns are qualified by tables, and tables by full paths.
 
-Such a text means the same whatever the current database is, and whatever columns tables get later.
+Such a text keeps its meaning when the current database changes, or tables get more columns.
 """
 
 from dataclasses import dataclass, field, fields, replace
@@ -19,8 +19,8 @@ class Expansions:
     """The expansions of names, by their positions in the text.
 
     Attributes:
-        columns: the whole names of columns.
-        tables: the paths of tables, with the names that they go by.
+        columns: the qualified names of columns.
+        tables: the paths of tables, with their aliases.
         stars: the columns that ``*`` stands for.
     """
 
@@ -35,7 +35,7 @@ def place(node: SqlNode) -> Place:
 
 
 def expanded_text(node: SqlNode, found: Expansions) -> str:
-    """The text of a query or an expression with whole names, and functions in capitals."""
+    """The text of a query or an expression with qualified names, and functions in upper case."""
     return sql_of(_expanded(node, found, is_aliased=False))
 
 

@@ -1,4 +1,4 @@
-"""Expressions: the syntax tree's, to scalars."""
+"""Binding of expressions to scalars."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -56,7 +56,7 @@ _COMPARISONS: Final = {
 }
 _OPERATORS: Final = {operator: operator.value for operator in sql.BinaryOperator} | {sql.BinaryOperator.MODULO: "MOD"}
 _CONSTANTS: Final = frozenset({"PI"})
-"""Functions that are called without parentheses, and are no reserved words."""
+"""Functions that are called without parentheses, and are not reserved words."""
 
 _TESTS: Final = {
     sql.OperandTest.NULL: ("IS NULL", "IS NOT NULL"),
@@ -70,10 +70,10 @@ class ExpressionBinder(CallBinder):
     """Binds the expressions of one clause.
 
     Args:
-        queries: what binds subqueries.
-        scope: what names stand for.
-        clause: what errors call the clause.
-        windows: the windows that the WINDOW clause names.
+        queries: the binder of subqueries.
+        scope: resolves names.
+        clause: the name of the clause in errors.
+        windows: the windows of the WINDOW clause.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class ExpressionBinder(CallBinder):
         """The scalar that an expression is.
 
         Raises:
-            SqlValidationError: when a name is not there, or a function does not take its arguments.
+            SqlValidationError: when a name is unknown, or a function does not accept its arguments.
         """
         rule = _RULES.get(type(node))
         if rule is None:
@@ -101,7 +101,7 @@ class ExpressionBinder(CallBinder):
         return rule(self, node)
 
     def bind_all(self, nodes: Sequence[sql.SqlExpression]) -> tuple[Scalar, ...]:
-        """The scalars of several expressions."""
+        """Bind expressions to scalars."""
         return tuple(map(self.bind, nodes))
 
     def condition(self, node: sql.SqlExpression) -> Scalar:
@@ -154,7 +154,7 @@ class ExpressionBinder(CallBinder):
             raise self.context.error(node, str(error)) from None
 
     def _interval(self, node: sql.IntervalExpression) -> Scalar:
-        """``INTERVAL n DAY``: so many of a unit; and ``(t2 - t1) SECOND``, the time between."""
+        """``INTERVAL n DAY`` with a computed number, and ``(t2 - t1) SECOND``, the time between."""
         kind = interval_type(node.qualifier)
         inner = node.operand
         if isinstance(inner, sql.Binary) and inner.operator is sql.BinaryOperator.MINUS:
@@ -201,7 +201,7 @@ class ExpressionBinder(CallBinder):
         return found
 
     def chained(self, first: Scalar, nodes: Sequence[sql.Binary]) -> Scalar:
-        """The operators of a chain, from the inside, over a first operand that is bound."""
+        """Bind a chain of operators from the inside out, over a bound first operand."""
         found = first
         for node in nodes:
             found = self.call(_OPERATORS[node.operator], (found, self.bind(node.right)), node)
@@ -314,7 +314,7 @@ class ExpressionBinder(CallBinder):
             raise self.context.error(node, "there is no predicate UNIQUE")
         relation = self.queries.subquery(node.query, self.scope)
         if isinstance(relation, Project):
-            relation = relation.input  # whatever is selected, the rows are there
+            relation = relation.input  # EXISTS does not depend on the selected columns
         return Subquery(SubqueryKind.EXISTS, relation, type=BOOLEAN.not_null())
 
     def _scalar_query(self, node: sql.ScalarQuery) -> Scalar:
@@ -354,7 +354,7 @@ class ExpressionBinder(CallBinder):
         return forms.json_array(self, node)
 
     def _semantics(self, node: sql.MatchSemantics) -> Scalar:
-        """``FINAL``, which is how measures of one row a match are meant anyway, and ``RUNNING``."""
+        """``FINAL``, the default with one row per match, and ``RUNNING``."""
         if not node.is_final:
             self.context.defer(node, "RUNNING is not supported")
         return self.bind(node.call)
@@ -369,7 +369,7 @@ class ExpressionBinder(CallBinder):
         return self.case(conditions, [*results, otherwise], node)
 
     def case(self, conditions: Sequence[Scalar], results: Sequence[Scalar], node: SqlNode) -> Scalar:
-        """``CASE``; the last result is that of no condition."""
+        """``CASE``; the last result is that of ``ELSE``."""
         kind = least_restrictive([result.type for result in results])
         if kind is None:
             shown = ", ".join(dict.fromkeys(str(result.type) for result in results))
@@ -449,7 +449,7 @@ class ExpressionBinder(CallBinder):
 
 
 def column_of(kind: LogicalType) -> Scalar:
-    """Any value of a type, to ask whether operators take it."""
+    """A stand-in of a type, to check whether operators accept it."""
     return InputRef(0, type=kind)
 
 

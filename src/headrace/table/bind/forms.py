@@ -1,4 +1,4 @@
-"""Functions with words between their arguments: ``TRIM``, and those of JSON."""
+"""Functions with a syntax of their own: ``TRIM``, and those of JSON."""
 
 from typing import Final
 
@@ -12,11 +12,11 @@ from headrace.table.parse.tree import json
 _SPACE: Final = Literal(" ", type=AtomicType(R.CHAR, 1, nullable=False))
 
 _MAKES_JSON: Final = frozenset({"JSON_OBJECT", "JSON_ARRAY", "JSON"})
-"""Functions whose text stands as JSON in the JSON around it."""
+"""Functions whose result is embedded as JSON in an enclosing JSON function, and not as a string."""
 
 
 def trim(binder: CallBinder, node: sql.Trim) -> Scalar:
-    """``TRIM``: the characters, spaces when none are said, and the text."""
+    """``TRIM``: the characters, spaces by default, and the text."""
     characters = _SPACE if node.characters is None else binder.bind(node.characters)
     return binder.call("TRIM", (characters, binder.bind(node.operand)), node, (("side", node.side),))
 

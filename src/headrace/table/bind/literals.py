@@ -41,18 +41,18 @@ _ORDER: Final = (TimeUnit.DAY, TimeUnit.HOUR, TimeUnit.MINUTE, TimeUnit.SECOND)
 
 
 class BadLiteralError(ValueError):
-    """A literal's text is not of its type."""
+    """The text of a literal is not valid for its type."""
 
 
 def literal(node: SqlExpression, text: str) -> Literal:
-    """The literal that a node is.
+    """Bind a literal.
 
     Args:
         node: the literal in the syntax tree.
-        text: how it is written.
+        text: its text.
 
     Raises:
-        BadLiteralError: when its text is not of its type.
+        BadLiteralError: when its text is not valid for its type.
     """
     return _RULES[type(node)](node, text)
 
@@ -80,7 +80,7 @@ def _integer(value: int) -> Literal:
 
 
 def _decimal(value: Decimal, text: str) -> Literal:
-    """Digits count as they are written: 0.001 has four, of which three are behind the point."""
+    """The precision is that of the text: 0.001 has precision 4 and scale 3."""
     whole, _, fraction = text.partition(".")
     if not fraction:
         return _integer(int(value))
@@ -170,7 +170,7 @@ def _months(node: IntervalLiteral, text: str) -> int:
 
 
 def _check_digits(node: IntervalLiteral, text: str) -> None:
-    """Refuse more digits than the first field has, which are two where nothing is said."""
+    """Refuse more digits than the precision of the leading field, two by default."""
     most = node.qualifier.precision or 2
     if len(text.lstrip("0")) > most:
         unit = node.qualifier.first.value

@@ -1,4 +1,4 @@
-"""``MATCH_RECOGNIZE``: patterns over rows in order, and what is measured of each match."""
+"""``MATCH_RECOGNIZE``: patterns over ordered rows, and measures of each match."""
 
 import itertools
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ Pattern = str | PatternGroup | PatternQuantity
 
 
 class MatchBinder:
-    """Binds one ``MATCH_RECOGNIZE``. What only the planner of Flink refuses is refused when the query is planned."""
+    """Binds a ``MATCH_RECOGNIZE``. Errors that Flink reports at planning are deferred until then."""
 
     def __init__(self, binder: "QueryBinder", node: queries.MatchRecognize, source: Relation, scope: Scope) -> None:
         self.queries = binder
@@ -122,7 +122,7 @@ class MatchBinder:
 
 
 class _PatternExpressions(ExpressionBinder):
-    """Binds the expressions of a clause, in which columns are those of rows that variables stand for."""
+    """Binds the expressions of a clause, whose columns belong to rows of pattern variables."""
 
     def __init__(self, match: MatchBinder, clause: str, defined: str | None = None) -> None:
         schema = match.source.schema
@@ -132,7 +132,7 @@ class _PatternExpressions(ExpressionBinder):
         self.defined = defined
 
     def _identifier(self, node: sql.Identifier) -> Scalar:
-        """``A.price``: of the last row that A stands for; without a variable, of the last row of the match."""
+        """``A.price``: of the last row mapped to A; without a variable, of the last row of the match."""
         known = {*self.match.variables, *self.match.subsets}
         first = node.names[0].text
         rest = node.names[1:] if len(node.names) > 1 and first in known else node.names
@@ -157,7 +157,7 @@ class _PatternExpressions(ExpressionBinder):
         return super().function_call(node) if rule is None else rule(self, node)
 
     def navigation(self, node: sql.Call) -> Scalar:
-        """``FIRST`` and ``LAST`` of a variable's rows, so many rows further on."""
+        """``FIRST`` and ``LAST`` of a variable's rows, with an offset."""
         if not 1 <= len(node.arguments) <= 2:
             raise self.context.error(node, f"{node.name} takes a column, and how many rows further on")
         operand = self.bind(node.arguments[0])
@@ -178,14 +178,14 @@ class _PatternExpressions(ExpressionBinder):
         return int(offset.value)
 
     def physical(self, node: sql.Call) -> Scalar:
-        """``PREV`` and ``NEXT``, which Flink does not have."""
+        """``PREV`` and ``NEXT``, which Flink does not support."""
         if self.clause == "MEASURES":
             raise self.context.error(node, f"{node.name} is not possible in MEASURES", "Use LAST(A.column, 1).")
         self.context.defer(node, f"{node.name} is not supported", "Use LAST(A.column, 1).")
         return self.navigation(node)
 
     def classifier(self, node: sql.Call) -> Scalar:
-        """``CLASSIFIER()``, which Flink does not have."""
+        """``CLASSIFIER()``, which Flink does not support."""
         raise self.context.unplanned(node, "CLASSIFIER() is not supported")
 
     def match_time(self, node: sql.Call) -> Scalar:
@@ -252,7 +252,7 @@ def _pattern(pattern: queries.RowPattern) -> Pattern:
 
 
 class _PatternCheck:
-    """Notes what of a pattern cannot be executed: variables one after another, each so many times, can."""
+    """Finds parts of a pattern that cannot be executed; a sequence of quantified variables can."""
 
     def __init__(self, match: MatchBinder) -> None:
         self.context = match.context
@@ -302,5 +302,5 @@ def _least(part: queries.RowPattern) -> int:
 
 
 def _is_greedy(part: queries.RowPattern) -> bool:
-    """Return whether it takes as many rows as it can, where it may take fewer."""
+    """Return whether it is a greedy quantifier with a variable number of rows."""
     return isinstance(part, queries.PatternRepetition) and part.least != part.most and not part.is_reluctant

@@ -51,7 +51,7 @@ class QueryBinder:
 
     Args:
         context: the statement.
-        parent: the binder of the query around, whose WITH is seen.
+        parent: the binder of the outer query, whose WITH is visible.
     """
 
     def __init__(self, context: BindContext, parent: "QueryBinder | None" = None) -> None:
@@ -61,10 +61,10 @@ class QueryBinder:
         self._names: dict[int, tuple[str, ...]] = {}
 
     def query(self, node: QueryExpression, parent: Scope | None = None) -> Relation:
-        """The relation that a query is.
+        """Bind a query to a relation.
 
         Raises:
-            SqlValidationError: when it names what is not there, or its types do not fit.
+            SqlValidationError: when a name is unknown, or types do not fit.
         """
         rule = _RULES.get(type(node))
         if rule is None:
@@ -72,15 +72,15 @@ class QueryBinder:
         return rule(self, node, parent)
 
     def named_columns(self, node: QueryExpression, relation: Relation) -> tuple[str, ...]:
-        """The names of a query's columns as they are written, of which one may come twice."""
+        """The names of a query's columns as written, possibly with duplicates."""
         return self._names.get(id(node), relation.schema.names)
 
     def subquery(self, node: QueryExpression, scope: Scope) -> Relation:
-        """A query in an expression, which sees the columns of the queries around."""
+        """Bind a subquery, which may refer to columns of outer queries."""
         return QueryBinder(self.context, self).query(node, scope)
 
     def with_query(self, name: str) -> Relation | None:
-        """The query that a name of WITH stands for."""
+        """The query of a name in WITH."""
         found = self._with.get(name)
         if found is None and self._parent is not None:
             return self._parent.with_query(name)
@@ -96,7 +96,7 @@ class QueryBinder:
         return renamed(inner.query(statement.query), view.schema.names)
 
     def bound_text(self, text: str, schema: Schema) -> Scalar:
-        """The scalar that the text of an expression is, over columns."""
+        """Bind the text of an expression over columns."""
         inner = QueryBinder(self.context.of_text(text))
         scope = Scope((NamedRelation(None, schema),), schema, self.context.correlation())
         return ExpressionBinder(inner, scope, "the expression").bind(parse_expression(text))
@@ -109,7 +109,7 @@ class QueryBinder:
         return selected.relation
 
     def select(self, node: sql.SelectQuery, parent: Scope | None, order_by: Sequence[sqle.OrderItem]) -> Selected:
-        """SELECT with what its ORDER BY needs."""
+        """Bind SELECT, with the columns that its ORDER BY needs."""
         hints = bound_hints(self.context, node.hints)
         item = self._from(node.relation, parent, hints)
         correlation = self.context.correlation()
@@ -242,7 +242,7 @@ class QueryBinder:
 
 
 class _SelectBinder:
-    """Binds what stands between SELECT and QUALIFY, over the rows of FROM and WHERE."""
+    """Binds the clauses from SELECT to QUALIFY, over the rows of FROM and WHERE."""
 
     def __init__(
         self, queries: QueryBinder, node: sql.SelectQuery, scope: Scope, windows: dict[str, sqle.OverWindow]
@@ -295,7 +295,7 @@ class _SelectBinder:
     def _projected(
         self, relation: Relation, expressions: tuple[Scalar, ...], names: tuple[str, ...], hints: tuple[Hint, ...]
     ) -> Relation:
-        """The projection; above an aggregation none that would change nothing but names."""
+        """The projection; above an aggregation it is left out if it would only rename."""
         if isinstance(relation, Aggregate) and _is_identity(expressions, len(relation.schema)):
             return replace(relation, names=names)
         correlation = correlation_of(expressions, self.scope.correlation)
@@ -308,7 +308,7 @@ class _SelectBinder:
         return Aggregate(relation, group, (), relation.schema.names, (group,))
 
     def _qualify(self, items: Sequence[tuple[Scalar, str]]) -> Scalar | None:
-        """The condition of QUALIFY, which may name what is selected."""
+        """The condition of QUALIFY, which may refer to selected columns."""
         if self.node.qualify is None:
             return None
         self.binder.aliases = self._aliases(items)

@@ -67,9 +67,9 @@ class RelationBinder:
     """Binds the relations of one FROM.
 
     Args:
-        queries: what binds queries.
-        parent: the scope of the query around.
-        hints: of SELECT, of which joins have those that are for them.
+        queries: the binder of queries.
+        parent: the scope of the outer query.
+        hints: the hints of SELECT, of which joins get theirs.
     """
 
     def __init__(self, queries: "QueryBinder", parent: Scope | None, hints: tuple[Hint, ...] = ()) -> None:
@@ -79,7 +79,7 @@ class RelationBinder:
         self.parent = parent
 
     def bind(self, node: sql.Relation) -> FromItem:
-        """The relation that a node of FROM is."""
+        """Bind an item of FROM."""
         rule = _RULES.get(type(node))
         if rule is None:
             raise self.context.error(node, f"{type(node).__name__} is not supported yet")
@@ -100,7 +100,7 @@ class RelationBinder:
     def table(
         self, path: ObjectPath, table: CatalogTable | CatalogView, hints: tuple[Hint, ...], node: SqlNode
     ) -> Relation:
-        """The rows of a table, or of the query that a view is."""
+        """The rows of a table, or of a view's query."""
         if isinstance(table, CatalogView):
             return self.queries.view(path, table, node)
         return table_relation(self.queries, path, table, hints)
@@ -256,7 +256,7 @@ class RelationBinder:
         return Correlate(left, right, correlation.name, kind, tuple(sorted(correlation.columns)), self.hints)
 
     def _check_temporal(self, node: sql.JoinRelation, right: Relation, condition: Scalar, width: int) -> None:
-        """A temporal join needs columns of both sides that are equal; with versions, by the key of the table."""
+        """Check that a temporal join has an equality condition; with versions, on the primary key of the table."""
         if not isinstance(right, Snapshot):
             return
         equalities = [each for each in conjuncts(condition) if _is_equality(each, width)]
@@ -279,7 +279,7 @@ class RelationBinder:
 
 
 def _scan_below(relation: Relation) -> Scan | None:
-    """The scan of a table with its computed columns and watermark; None of anything else."""
+    """The scan of a table below its computed columns and watermark; None for other relations."""
     while isinstance(relation, WatermarkAssigner) or (isinstance(relation, Project) and relation.is_of_table):
         relation = relation.input
     return relation if isinstance(relation, Scan) else None
@@ -315,14 +315,14 @@ def _inside(condition: Scalar, left: Relation, correlation: Correlation) -> Scal
 
 
 def _takes_alias(node: sql.Relation) -> bool:
-    """Return whether the alias of a relation with one column is the name of that too."""
+    """Return whether the alias of a relation with one column also renames the column."""
     return isinstance(node, sql.Unnest) or (
         isinstance(node, sql.DerivedTable) and isinstance(node.query, sql.ValuesQuery)
     )
 
 
 def _may_correlate(node: sql.Relation) -> bool:
-    """Return whether a relation sees the columns of those to its left."""
+    """Return whether a relation may refer to columns of those to its left."""
     if isinstance(node, sql.AliasedRelation | sql.Snapshot):
         return isinstance(node, sql.Snapshot) or _may_correlate(node.relation)
     if isinstance(node, sql.DerivedTable):
@@ -331,7 +331,7 @@ def _may_correlate(node: sql.Relation) -> bool:
 
 
 def renamed(relation: Relation, names: tuple[str, ...]) -> Relation:
-    """The relation with other names of its columns."""
+    """The relation with renamed columns."""
     if relation.schema.names == names:
         return relation
     if isinstance(relation, Values | Unnest):

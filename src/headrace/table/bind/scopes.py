@@ -1,4 +1,4 @@
-"""Scopes: which columns a name may stand for, here and in the queries around."""
+"""Scopes: the columns that names can refer to, in a query and in outer queries."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from headrace.table.parse.tree.node import Name, SqlNode
 
 @dataclass(frozen=True, slots=True)
 class NamedRelation:
-    """A relation of FROM, of which names are columns.
+    """A relation of FROM, to whose columns names refer.
 
     Attributes:
-        alias: the name it goes by; None of a query without one.
+        alias: its alias, or the name of the table; None for a query without one.
         offset: the index of its first column in the rows of FROM.
-        path: of a table, where it is, since columns may be qualified by that too.
+        path: the path of a table, by which columns can be qualified too.
     """
 
     alias: str | None
@@ -31,7 +31,7 @@ class NamedRelation:
         return NamedRelation(self.alias, self.schema, self.offset + by, self.path)
 
     def is_named(self, names: tuple[str, ...]) -> bool:
-        """Return whether a qualifier stands for it."""
+        """Return whether a qualifier refers to it."""
         if self.alias is not None and names == (self.alias,):
             return True
         return self.path is not None and self.alias == self.path.name and names == self.path[-len(names) :]
@@ -56,7 +56,7 @@ class Correlation:
 
     @property
     def name(self) -> str:
-        """The name by which they refer to it."""
+        """The name of the variable, as in ``$cor0``."""
         if self._name is None:
             self._name = f"$cor{next(self._numbers)}"
         return self._name
@@ -64,7 +64,7 @@ class Correlation:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """A column of ``USING`` or ``NATURAL``: both inputs have it, and a bare name means one of them."""
+    """A column of ``USING`` or ``NATURAL`` that both inputs have; an unqualified name refers to one of them."""
 
     name: str
     left: int
@@ -75,7 +75,7 @@ class Shared:
 
 @dataclass(frozen=True)
 class Scope:
-    """The columns that expressions of a query may name.
+    """The columns to which expressions of a query can refer.
 
     Attributes:
         sources: the relations of FROM.
@@ -98,11 +98,11 @@ class Scope:
         return InputRef.of(self.row, index)
 
     def source_of(self, index: int) -> NamedRelation:
-        """The source that a column of the row is of."""
+        """The source of a column of the row."""
         return next(each for each in self.sources if each.offset <= index < each.offset + len(each.schema))
 
     def matches(self, names: tuple[str, ...]) -> Iterator[tuple[int, int]]:
-        """The columns that names stand for: each with how many of the names it takes; the rest are fields of rows."""
+        """The columns to which names can refer, with the number of names used; the rest are fields of rows."""
         hidden = {shared.left if shared.prefers_right else shared.right for shared in self.shared}
         for source in self.sources:
             for index, name in enumerate(source.schema.names):
@@ -110,7 +110,7 @@ class Scope:
                     yield source.offset + index, 1
 
     def qualified(self, names: tuple[str, ...]) -> Iterator[tuple[int, int]]:
-        """The columns that names stand for whose first ones are a qualifier."""
+        """The columns to which qualified names can refer."""
         for length in range(1, min(len(names), 4)):
             for source in self.sources:
                 if source.is_named(names[:length]):
@@ -119,11 +119,11 @@ class Scope:
                             yield source.offset + index, length + 1
 
     def named(self, names: tuple[str, ...]) -> NamedRelation | None:
-        """The source that a qualifier stands for."""
+        """The source to which a qualifier refers."""
         return next((source for source in self.sources if source.is_named(names)), None)
 
     def all_names(self) -> Iterator[str]:
-        """The names of all columns, those of queries around last."""
+        """The names of all columns, those of outer queries last."""
         yield from self.row.names
         if self.parent is not None:
             yield from self.parent.all_names()
@@ -139,7 +139,7 @@ class Found:
 
 
 def resolve(scope: Scope, source: SqlSource, node: SqlNode, names: tuple[Name, ...]) -> Found:
-    """The column that names stand for.
+    """The column to which names refer.
 
     Raises:
         SqlValidationError: when there is none, or more than one.

@@ -1,4 +1,4 @@
-"""Statements that are planned: queries, and INSERT with what the sink wants of its rows."""
+"""Binding of queries, and of INSERT with the projection to the sink's columns."""
 
 from dataclasses import replace
 
@@ -22,13 +22,13 @@ def bind_query(context: BindContext, node: QueryExpression) -> Relation:
     """The relation of a query.
 
     Raises:
-        SqlValidationError: when it names what is not there, or its types do not fit.
+        SqlValidationError: when a name is unknown, or types do not fit.
     """
     return QueryBinder(context).query(node)
 
 
 def result_schema(relation: Relation) -> Schema:
-    """The columns of a query's result, whose intervals have no fields of their own any more."""
+    """The columns of a query's result, in which intervals have their default fields."""
     return Schema(tuple(replace(column, type=to_external(column.type)) for column in relation.schema))
 
 
@@ -42,7 +42,7 @@ def bind_insert(context: BindContext, node: Insert) -> Sink:
 
 
 def bind_change(context: BindContext, node: Delete | Update | Truncate) -> None:
-    """See whether the table of ``DELETE``, ``UPDATE`` or ``TRUNCATE`` is there, with the columns that are named.
+    """Check that the table of ``DELETE``, ``UPDATE`` or ``TRUNCATE`` exists, and the columns that it names.
 
     Raises:
         SqlValidationError: when it is not.
@@ -64,7 +64,7 @@ def bind_change(context: BindContext, node: Delete | Update | Truncate) -> None:
 
 
 class _InsertBinder:
-    """Binds one INSERT. That rows do not fit the table is found when it is planned, as by Flink."""
+    """Binds an INSERT. Rows that do not fit the table are an error at planning, as in Flink."""
 
     def __init__(self, context: BindContext, node: Insert) -> None:
         self.context = context
@@ -121,7 +121,7 @@ class _InsertBinder:
         return found
 
     def _static(self, columns: list[Column], table: CatalogTable) -> dict[str, Scalar]:
-        """The values that PARTITION gives to columns."""
+        """The column values of the PARTITION clause."""
         binder = ExpressionBinder(self.queries, Scope((), Schema(()), self.context.correlation()), "PARTITION")
         types = {column.name: column.type for column in columns}
         found = {}
@@ -135,7 +135,7 @@ class _InsertBinder:
         return found
 
     def _wanted(self, columns: list[Column], targets: list[str], static: dict[str, Scalar]) -> list[str]:
-        """The columns that the query gives, in its order."""
+        """The columns of the sink that the query provides, in its order."""
         return [name for name in (targets or [column.name for column in columns]) if name not in static]
 
     def _cast(
@@ -170,7 +170,7 @@ class _InsertBinder:
 
 
 def _as_column(relation: Relation, index: int, column: Column) -> Scalar:
-    """A column of the query, in the type of the sink's; whether it may be NULL stays as it is."""
+    """A column of the query cast to the type of the sink's; its nullability stays as it is."""
     scalar = relation.column(index)
     kind = with_nullability(column.type, scalar.type.nullable)
     return scalar if kind == scalar.type else Cast(scalar, type=kind)

@@ -1,4 +1,4 @@
-"""Functions that give rows: windows, UNNEST, and table functions of users."""
+"""Table functions: windows, UNNEST, and user-defined ones."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -48,11 +48,11 @@ _MILLISECOND: Final = 1000
 
 
 class TableFunctionBinder:
-    """Binds a call that gives rows.
+    """Binds a call of a table function.
 
     Args:
-        queries: what binds queries.
-        scope: what arguments may name.
+        queries: the binder of queries.
+        scope: the scope of the arguments.
     """
 
     def __init__(self, queries: "QueryBinder", scope: Scope) -> None:
@@ -61,7 +61,7 @@ class TableFunctionBinder:
         self.scope = scope
 
     def bind(self, node: sql.Call) -> Relation:
-        """The rows that a call gives."""
+        """Bind a call."""
         if node.name in _PARAMETERS:
             return self._window(node)
         if node.name in _CHANGELOGS:
@@ -141,7 +141,7 @@ class TableFunctionBinder:
         )
 
     def _named(self, node: sql.Call, parameters: tuple[str, ...]) -> dict[str, sql.SqlExpression]:
-        """The arguments by the names of the parameters, in their order."""
+        """The arguments by parameter name, in the order of the parameters."""
         found: dict[str, sql.SqlExpression] = {}
         for at, argument in enumerate(node.arguments):
             if isinstance(argument, sql.NamedArgument):
@@ -226,7 +226,7 @@ class TableFunctionBinder:
 
 
 def is_computed(relation: Relation, index: int) -> bool:
-    """Return whether a time attribute comes of a computation, which makes it a plain column when it is executed."""
+    """Return whether a time attribute is the result of a computation; it is materialized at execution."""
     while isinstance(relation, Filter | Sort | Project):
         if isinstance(relation, Project):
             scalar = relation.expressions[index]
@@ -253,7 +253,7 @@ def unnested(binder: ExpressionBinder, node: queries.Unnest) -> Relation:
 
 
 def _elements(binder: ExpressionBinder, kind: LogicalType, node: SqlNode) -> list[Field]:
-    """The columns of a collection's elements: of rows their fields, of maps key and value."""
+    """The columns of a collection's elements: fields of rows, keys and values of maps."""
     if isinstance(kind, MapType):
         return [Field("KEY", kind.key), Field("VALUE", kind.value)]
     if not isinstance(kind, ArrayType | MultisetType):

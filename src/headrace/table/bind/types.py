@@ -1,4 +1,4 @@
-"""Types as they are written, to logical types."""
+"""Binding of data types to logical types."""
 
 from typing import Final
 
@@ -56,7 +56,7 @@ _UNITS: Final = {
 
 
 class TypeBinder:
-    """Makes logical types of what is written in a text."""
+    """Binds the data types of a text."""
 
     def __init__(self, source: SqlSource) -> None:
         self._source = source
