@@ -12,7 +12,7 @@ class Catalog(Protocol):
     """A store of objects. Names are compared as they are; the caller checks first what must or must not exist."""
 
     def databases(self) -> list[str]:
-        """The names of its databases, in the order in which they came."""
+        """The names of its databases, in the order of creation."""
         ...
 
     def database(self, name: str) -> Database | None:
@@ -20,11 +20,11 @@ class Catalog(Protocol):
         ...
 
     def put_database(self, name: str, database: Database) -> None:
-        """Create a database, or replace what is said of it."""
+        """Create a database, or replace its comment and properties."""
         ...
 
     def drop_database(self, name: str) -> None:
-        """Remove a database with all in it."""
+        """Remove a database with all of its objects."""
         ...
 
     def tables(self, database: str) -> list[str]:
@@ -61,7 +61,7 @@ class Catalog(Protocol):
 
 
 class MemoryCatalog:
-    """A catalog that is forgotten with its session: ``'type' = 'generic_in_memory'``."""
+    """A catalog in memory, which is lost with its session: ``'type' = 'generic_in_memory'``."""
 
     def __init__(self, default_database: str = DEFAULT_DATABASE) -> None:
         self._databases: dict[str, Database] = {default_database: Database()}
@@ -69,7 +69,7 @@ class MemoryCatalog:
         self._functions: dict[str, dict[str, CatalogFunction]] = {default_database: {}}
 
     def databases(self) -> list[str]:
-        """The names of its databases, in the order in which they came."""
+        """The names of its databases, in the order of creation."""
         return list(self._databases)
 
     def database(self, name: str) -> Database | None:
@@ -77,13 +77,13 @@ class MemoryCatalog:
         return self._databases.get(name)
 
     def put_database(self, name: str, database: Database) -> None:
-        """Create a database, or replace what is said of it."""
+        """Create a database, or replace its comment and properties."""
         self._databases[name] = database
         self._tables.setdefault(name, {})
         self._functions.setdefault(name, {})
 
     def drop_database(self, name: str) -> None:
-        """Remove a database with all in it."""
+        """Remove a database with all of its objects."""
         del self._databases[name], self._tables[name], self._functions[name]
 
     def tables(self, database: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""All that the statements of a session may name: its catalogs, its temporary objects, and where it is now."""
+"""The catalogs of a session, its temporary objects, and its current catalog and database."""
 
 from collections.abc import Sequence
 
@@ -7,16 +7,16 @@ from headrace.table.catalog.objects import CatalogDescription, CatalogFunction, 
 
 
 class CatalogManager:
-    """The catalogs of a session. Temporary objects hide those of the same path, and are forgotten with the session.
+    """The catalogs of a session. Temporary objects hide those of the same path, and are lost with the session.
 
     Attributes:
         catalogs: by name.
         catalog: the name of the current one.
         database: the name of the current database; None after it was dropped.
         temporary: tables and views by path.
-        system_functions: temporary functions that belong to no catalog, by name in small letters.
-        temporary_functions: those that do, by path.
-        descriptions: how catalogs were created.
+        system_functions: temporary system functions, by name in lower case.
+        temporary_functions: temporary catalog functions, by path.
+        descriptions: the options with which catalogs were created.
         models: by path.
     """
 
@@ -31,22 +31,22 @@ class CatalogManager:
         self.models: dict[ObjectPath, CatalogModel] = {}
 
     def qualify(self, names: Sequence[str]) -> ObjectPath:
-        """The whole path that one to three names stand for."""
+        """The full path of one to three names."""
         *rest, name = names
         database = rest.pop() if rest else self.database or ""
         return ObjectPath(rest.pop() if rest else self.catalog, database, name)
 
     def candidates(self, names: Sequence[str]) -> list[ObjectPath]:
-        """The paths that names of a table may stand for, the likeliest first."""
+        """The paths to which the names of a table can refer, the likeliest first."""
         return [self.qualify(names)] if len(names) <= 3 else []
 
     def table(self, path: ObjectPath) -> TableLike | None:
-        """The table or view at a path, a temporary one first."""
+        """The table or view at a path; a temporary one comes first."""
         temporary = self.temporary.get(path)
         return temporary if temporary is not None else self.permanent_table(path)
 
     def permanent_table(self, path: ObjectPath) -> TableLike | None:
-        """The table or view that a catalog keeps at a path."""
+        """The permanent table or view at a path."""
         catalog = self.catalogs.get(path.catalog)
         return None if catalog is None else catalog.table(path.database, path.name)
 
@@ -61,7 +61,7 @@ class CatalogManager:
         return sorted(names.union(self.catalogs[catalog].tables(database)))
 
     def function(self, names: Sequence[str]) -> CatalogFunction | None:
-        """The user's function that names stand for: temporary ones first, those of the system before all."""
+        """The user-defined function to which names refer: temporary system functions come first, then temporary ones."""
         if len(names) == 1 and (found := self.system_functions.get(names[0].lower())):
             return found
         path = self.qualify(names)

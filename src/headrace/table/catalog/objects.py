@@ -1,4 +1,4 @@
-"""The objects of a catalog, as immutable values: what ``CREATE`` makes and ``SHOW CREATE`` shows."""
+"""The objects of a catalog, as immutable values."""
 
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -32,11 +32,11 @@ class Column:
     """A column of a table.
 
     Attributes:
-        type: of a computed column, that of its expression.
-        time: which time attribute it is, by a watermark or by ``PROCTIME()``.
-        expression: of a computed column, as a text in which all names are quoted.
-        key: of metadata, the connector's name for it where it is another one than the column's.
-        is_virtual: of metadata, whether it is only read.
+        type: the type; of a computed column, that of its expression.
+        time: the kind of time attribute, from a watermark or ``PROCTIME()``.
+        expression: the expression of a computed column, as text with quoted names.
+        key: the key of a metadata column, if it differs from the name.
+        is_virtual: whether a metadata column is read-only (``VIRTUAL``).
     """
 
     name: str
@@ -55,7 +55,7 @@ class Column:
 
     @property
     def metadata_key(self) -> str:
-        """The connector's name for a column of metadata."""
+        """The connector's key of a metadata column."""
         return self.key or self.name
 
     @property
@@ -95,8 +95,8 @@ class CatalogTable:
     """A table.
 
     Attributes:
-        options: of ``WITH``, in their order.
-        inline: what the rows come from where no options say it; such a table is a temporary one.
+        options: the options of ``WITH``, in their order.
+        inline: the source of the rows of a table without a connector; such a table is temporary.
     """
 
     columns: tuple[Column, ...]
@@ -110,7 +110,7 @@ class CatalogTable:
 
     @property
     def schema(self) -> Schema:
-        """The columns as queries see them."""
+        """The schema of the columns."""
         return Schema(tuple(column.as_field for column in self.columns))
 
     def column(self, name: str) -> Column | None:
@@ -122,7 +122,7 @@ class CatalogTable:
         return next((value for name, value in self.options if name == key), None)
 
     def with_options(self, changes: dict[str, str]) -> "CatalogTable":
-        """The table with other values of some options; new ones come last."""
+        """The table with some options changed or added; new ones come last."""
         return replace(self, options=tuple((dict(self.options) | changes).items()))
 
 
@@ -131,8 +131,8 @@ class CatalogView:
     """A view.
 
     Attributes:
-        query: its text, in which all names are paths and quoted.
-        original: its text as it was written.
+        query: its expanded text, with full and quoted names.
+        original: its text as written.
     """
 
     columns: tuple[Column, ...]
@@ -142,13 +142,13 @@ class CatalogView:
 
     @property
     def schema(self) -> Schema:
-        """The columns as queries see them."""
+        """The schema of the columns."""
         return Schema(tuple(column.as_field for column in self.columns))
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogFunction:
-    """A function of a user: ``module.name`` of Python."""
+    """A user-defined function: ``module.name`` of Python."""
 
     class_name: str
     language: str = "PYTHON"
@@ -167,7 +167,7 @@ TableLike = CatalogTable | CatalogView
 
 @dataclass(frozen=True, slots=True)
 class CatalogModel:
-    """A model: the columns that it takes and gives."""
+    """A model, with its input and output columns."""
 
     inputs: tuple[Column, ...]
     outputs: tuple[Column, ...]

@@ -1,4 +1,4 @@
-"""Statements that change what catalogs hold, and those that show it."""
+"""DDL statements, and ``SHOW`` and ``DESCRIBE``."""
 
 from headrace.table.ddl.execute import create_table_as, execute_ddl, validate_ddl
 from headrace.table.ddl.result import StatementResult

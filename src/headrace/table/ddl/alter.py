@@ -162,7 +162,7 @@ class _Alteration:
         return binder.table
 
     def make_room(self, elements: list[sql.TableElement | sql.TableDistribution]) -> None:
-        """Before MODIFY: take away the key and the watermark that are defined anew."""
+        """Remove the key and the watermark that MODIFY redefines."""
         for element in elements:
             if isinstance(element, sql.Constraint):
                 self.expect(element, self.table.primary_key, "primary key")
@@ -174,7 +174,7 @@ class _Alteration:
                 self.expect(element, self.table.distribution, "distribution")
 
     def modify(self, binder: TableBinder, elements: tuple[sql.TableElement, ...]) -> None:
-        """Define columns anew, at their old places."""
+        """Redefine columns at their positions."""
         nodes = {str(each.name): each for each in elements if isinstance(each, sql.ColumnDefinition)}
         for node in nodes.values():
             self.existing(node.name)
@@ -188,7 +188,7 @@ class _Alteration:
         binder.table = replace(binder.table, columns=tuple(columns))
 
     def check_rowtime(self, nodes: dict[str, sql.ColumnDefinition], table: CatalogTable) -> None:
-        """Refuse another type of the row time than a watermark can be of."""
+        """Refuse a type of the rowtime column that a watermark cannot have."""
         spec = self.table.watermark
         column = table.column(spec.column) if spec is not None else None
         if spec is None or spec.column not in nodes or column is None or is_in(column.type, TIMESTAMPS):
@@ -197,7 +197,7 @@ class _Alteration:
         raise self.context.error(nodes[spec.column], reason)
 
     def move(self, name: str, place: sql.ColumnPlace) -> None:
-        """Put a column first, or behind another one."""
+        """Move a column to the first position, or after another one."""
         moved = next(column for column in self.table.columns if column.name == name)
         if place.after is not None and str(place.after) == name:
             return
@@ -206,7 +206,7 @@ class _Alteration:
         self.table = replace(self.table, columns=(*rest[:at], moved, *rest[at:]))
 
     def expect(self, node: SqlNode, part: object, word: str) -> None:
-        """Refuse an action on what the table does not have."""
+        """Refuse an action on something that the table does not have."""
         if part is None:
             raise self.context.error(node, f"the table has no {word}")
 
@@ -219,7 +219,7 @@ class _Alteration:
         return column
 
     def check_unused(self, node: SqlNode, name: str, dropped: set[str] | None = None) -> None:
-        """Refuse a change of a column that others are computed of."""
+        """Refuse a change of a column that computed columns depend on."""
         users = {
             each.name: each.expression
             for each in self.table.columns
@@ -238,7 +238,7 @@ class _Alteration:
 
 
 def names_in(text: str) -> set[str]:
-    """The columns that an expression names."""
+    """The columns to which an expression refers."""
     return {node.names[0].text for node in walk(parse_expression(text)) if isinstance(node, Identifier)}
 
 

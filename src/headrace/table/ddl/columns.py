@@ -1,4 +1,4 @@
-"""Definitions of tables and views, to the objects that catalogs keep."""
+"""Binding of table definitions to catalog objects."""
 
 from dataclasses import replace
 
@@ -25,15 +25,15 @@ from headrace.table.parse.tree.expressions import SqlExpression
 from headrace.table.parse.tree.node import Name, SqlNode
 
 _MOST_DIGITS = 3
-"""The precision of a row time, in digits behind the seconds."""
+"""The maximum precision of a rowtime column."""
 
 
 class TableBinder:
-    """Binds the parts of one CREATE TABLE, ALTER TABLE, or of what they are LIKE.
+    """Binds the parts of a CREATE TABLE or ALTER TABLE, over the columns of an existing table if there is one.
 
     Args:
         context: the statement.
-        table: what there is already.
+        table: the columns, keys and options that exist already.
     """
 
     def __init__(self, context: BindContext, table: CatalogTable | None = None) -> None:
@@ -56,7 +56,7 @@ class TableBinder:
         return self.table
 
     def partitions(self, names: tuple[Name, ...]) -> tuple[str, ...]:
-        """``PARTITIONED BY``: columns that are kept in the table."""
+        """``PARTITIONED BY``: columns of the table."""
         found = []
         for name in names:
             column = self._existing(name, "PARTITIONED BY")
@@ -68,7 +68,7 @@ class TableBinder:
     # --- columns -----------------------------------------------------------------------------------------------------
 
     def columns(self, elements: tuple[sql.TableElement, ...]) -> None:
-        """Add columns: first those that have a type, since the others are computed of them."""
+        """Add columns: first physical and metadata columns, since computed ones depend on them."""
         nodes = [element for element in elements if isinstance(element, sql.ColumnDefinition)]
         found = {node: self._column(node) for node in nodes if not isinstance(node, sql.ComputedColumn)}
         given = [*self.table.columns, *found.values()]
@@ -129,7 +129,7 @@ class TableBinder:
             self.watermark(node)
 
     def watermark(self, node: sql.Watermark) -> None:
-        """Make a column the row time."""
+        """Make a column the rowtime attribute."""
         names = [column.name for column in self.table.columns]
         name = str(node.column)
         column = self.table.column(name) if len(node.column.names) == 1 else None
@@ -167,7 +167,7 @@ class TableBinder:
                 self.key(element.constraint, element.name.names)
 
     def key(self, node: sql.Constraint, names: tuple[Name, ...]) -> None:
-        """Add a primary key, whose columns are NOT NULL then."""
+        """Add a primary key; its columns become NOT NULL."""
         if not node.is_primary_key:
             raise self.context.error(node, "UNIQUE constraint is not supported", "Only PRIMARY KEY is.")
         if node.enforced is not False:
@@ -209,5 +209,5 @@ class TableBinder:
 
 
 def is_source_watermark(scalar: Scalar) -> bool:
-    """Return whether a watermark is left to the source."""
+    """Return whether the watermark is ``SOURCE_WATERMARK()``."""
     return isinstance(scalar, Call) and scalar.function == "SOURCE_WATERMARK"

@@ -1,4 +1,4 @@
-"""The way into this package: which statement is executed by what."""
+"""Execution of DDL statements, by class of statement."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -34,12 +34,12 @@ _ALTERS: Final[dict[ObjectKind, Callable[[BindContext, sql.Alter], None]]] = {
 
 
 def execute_ddl(context: BindContext, node: Statement) -> StatementResult | None:
-    """Execute a statement on the catalogs; None when it is no such statement.
+    """Execute a DDL statement; None for another statement.
 
-    ``CREATE TABLE ... AS`` is none, since a job runs for it: see :func:`create_table_as`.
+    ``CREATE TABLE ... AS`` is excluded, since it starts a job: see :func:`create_table_as`.
 
     Raises:
-        SqlValidationError: when an object is not there, or is there already.
+        SqlValidationError: when an object does not exist, or exists already.
     """
     if isinstance(node, sql.CreateTable) and node.query is not None:
         return None
@@ -60,13 +60,13 @@ def execute_ddl(context: BindContext, node: Statement) -> StatementResult | None
 
 
 def validate_ddl(context: BindContext, node: Statement) -> None:
-    """See whether a statement on the catalogs means something, as far as Flink sees it before it executes it.
+    """Validate a DDL statement, as far as Flink does before it executes the statement.
 
-    What is created is bound, and what ``ALTER TABLE`` changes has to be there. Whether other objects exist, and
-    whether new ones do not, is seen when the statement is executed.
+    Definitions are bound, and the table of ``ALTER TABLE`` has to exist. Whether other objects exist, and whether new
+    ones do not, is checked when the statement is executed.
 
     Raises:
-        SqlValidationError: when it does not.
+        SqlValidationError: when it is not valid.
     """
     if isinstance(node, sql.CreateTable):
         if len(node.table.names) > 3:
@@ -111,7 +111,7 @@ def create_table_as(context: BindContext, node: sql.CreateTable) -> CreatedTable
     """``CREATE TABLE ... AS``, ``REPLACE TABLE ... AS``: create the table, and bind the INSERT of the query.
 
     Raises:
-        SqlValidationError: when the query is wrong, or the table is there already.
+        SqlValidationError: when the query is not valid, or the table exists already.
     """
     assert node.query is not None
     path = tables.path_of(context, node.table)

@@ -1,4 +1,4 @@
-"""Catalogs, databases, functions and models: to create, change and drop them."""
+"""``CREATE``, ``ALTER``, ``DROP`` and ``USE`` of catalogs, databases, functions and models."""
 
 from headrace.table.bind.context import BindContext
 from headrace.table.bind.errors import misspelt
@@ -122,7 +122,7 @@ def create_database(context: BindContext, node: sql.CreateDatabase) -> None:
 
 
 def drop_database(context: BindContext, node: sql.Drop) -> None:
-    """``DROP DATABASE``, of an empty one unless CASCADE is said."""
+    """``DROP DATABASE``, which has to be empty without CASCADE."""
     catalog, name = database_of(context, node.path)
     if not context.catalogs.has_database(catalog, name):
         if node.if_exists:
@@ -156,7 +156,7 @@ def use_database(context: BindContext, node: st.UseDatabase) -> None:
 
 
 def create_function(context: BindContext, node: sql.CreateFunction) -> None:
-    """``CREATE FUNCTION``: the class is looked for when the function is called."""
+    """``CREATE FUNCTION``: the class is imported when the function is called."""
     language = node.language.value if node.language is not None else "JAVA"
     function = CatalogFunction(node.class_name, language)
     if node.is_system:

@@ -11,7 +11,7 @@ from headrace.table.logical.schema import Field, Schema
 
 @dataclass(frozen=True)
 class StatementResult:
-    """Rows that are there at once.
+    """The rows of a statement that runs no job.
 
     Attributes:
         schema: their columns.
@@ -27,11 +27,11 @@ OK = StatementResult(Schema((Field("result", STRING),)), (("OK",),))
 
 
 def one_column(name: str, values: Iterable[str]) -> StatementResult:
-    """Texts in a column."""
+    """A result with one column of text."""
     return StatementResult(Schema((Field(name, STRING),)), tuple((value,) for value in values))
 
 
 def columns(names: Sequence[str], rows: Iterable[tuple[Any, ...]], flags: Sequence[str] = ()) -> StatementResult:
-    """Texts in columns, of which some are booleans."""
+    """A result with columns of text, some of them boolean."""
     kinds: list[LogicalType] = [BOOLEAN if name in flags else STRING for name in names]
     return StatementResult(Schema(tuple(map(Field, names, kinds))), tuple(rows))

@@ -39,7 +39,7 @@ def _one(name: str, found: Callable[[BindContext, sql.Show], Iterable[str]]) -> 
 
 
 def _matching(node: sql.Show, names: Iterable[str]) -> list[str]:
-    """The names that LIKE keeps."""
+    """The names that match LIKE."""
     if node.pattern is None:
         return list(names)
     parts = ("." if c == "_" else ".*" if c == "%" else re.escape(c) for c in node.pattern)
@@ -208,7 +208,7 @@ def _describe_table(context: BindContext, node: sql.Describe) -> StatementResult
 
 
 def _described(found: TableLike, shown: list[Column]) -> StatementResult:
-    """A line a column; comments have a column where one of them is there."""
+    """A row for each column; comments are shown if there is any."""
     key = found.primary_key if isinstance(found, CatalogTable) else None
     watermark = found.watermark if isinstance(found, CatalogTable) else None
     has_comments = any(column.comment for column in found.columns)

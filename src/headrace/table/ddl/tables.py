@@ -1,4 +1,4 @@
-"""Tables and views: to create and to drop them."""
+"""``CREATE`` and ``DROP`` of tables and views."""
 
 from dataclasses import replace
 
@@ -41,7 +41,7 @@ _OVERWRITABLE = (
 
 
 def path_of(context: BindContext, node: Path) -> ObjectPath:
-    """The whole path of an object that is created or dropped, in a database that exists.
+    """The full path of an object to create or drop, in a database that exists.
 
     Raises:
         SqlValidationError: when there is no such catalog or database.
@@ -66,7 +66,7 @@ def create_table(context: BindContext, node: sql.CreateTable) -> None:
 
 
 def check_table(context: BindContext, node: sql.CreateTable) -> None:
-    """See whether ``CREATE TABLE`` defines a table, wherever it would be."""
+    """Validate the definition of ``CREATE TABLE``, wherever the table would be."""
     if node.query is not None:
         table_of_query(context, node, node.query)
     elif node.like is not None:
@@ -78,7 +78,7 @@ def check_table(context: BindContext, node: sql.CreateTable) -> None:
 def put(
     context: BindContext, node: SqlNode, path: ObjectPath, table: TableLike, *, is_temporary: bool, if_not_exists: bool
 ) -> bool:
-    """Keep a table or view that is not there yet; return whether it was kept."""
+    """Add a new table or view; return whether it was added."""
     catalogs = context.catalogs
     there = path in catalogs.temporary if is_temporary else catalogs.permanent_table(path) is not None
     if there and not if_not_exists:
@@ -94,7 +94,7 @@ def put(
 
 
 def table_of_query(context: BindContext, node: sql.CreateTable, query: QueryExpression) -> CatalogTable:
-    """The table of ``CREATE TABLE ... AS``: the columns of the query, and what else is defined."""
+    """The table of ``CREATE TABLE ... AS``: the columns of the query, and those that are defined."""
     schema = QueryBinder(context).query(query).schema
     given = [Column(field.name, to_external(field.type)) for field in schema]
     named = [each for each in node.elements if isinstance(each, sql.NamedColumn)]
@@ -114,7 +114,7 @@ def table_of_query(context: BindContext, node: sql.CreateTable, query: QueryExpr
 
 
 def _check_types(context: BindContext, node: sql.CreateTable, given: list[Column], own: dict[str, Column]) -> None:
-    """Refuse a type that values of the query cannot have."""
+    """Refuse a column type to which the query's values cannot be cast."""
     for column in given:
         wanted = own.get(column.name)
         if wanted is not None and not is_implicitly_castable(column.type, wanted.type):
@@ -145,7 +145,7 @@ def _in_order(context: BindContext, named: list[sql.NamedColumn], given: list[Co
 
 
 def like(context: BindContext, node: sql.CreateTable) -> CatalogTable:
-    """A table like another one, with what is defined beside that."""
+    """The table of ``CREATE TABLE ... LIKE``, with the additional definitions."""
     assert node.like is not None
     _, base = RelationBinder(QueryBinder(context), None).find(node.like.table)
     if isinstance(base, CatalogView):
@@ -209,7 +209,7 @@ def _taken(base: CatalogTable, strategies: dict[sql.LikeFeature, sql.MergingStra
 
 
 def without_watermark(table: CatalogTable) -> CatalogTable:
-    """The table without its watermark, whose column is no time attribute then."""
+    """The table without its watermark; the column is then no time attribute."""
     rowtime = table.watermark.column if table.watermark is not None else None
     columns = tuple(replace(each, time=None) if each.name == rowtime else each for each in table.columns)
     return replace(table, columns=columns, watermark=None)
@@ -221,7 +221,7 @@ def _check_conflicts(
     taken: CatalogTable,
     strategies: dict[sql.LikeFeature, sql.MergingStrategy],
 ) -> None:
-    """Refuse what is defined twice and may not be."""
+    """Refuse duplicate definitions that may not be overwritten."""
     for element in node.elements:
         if isinstance(element, sql.Constraint) and taken.primary_key is not None:
             raise context.error(element, "the base table already has a primary key", "Write EXCLUDING CONSTRAINTS.")
@@ -248,7 +248,7 @@ def create_view(context: BindContext, node: sql.CreateView) -> None:
 
 
 def view_of(context: BindContext, query: QueryExpression, node: sql.CreateView | None = None) -> CatalogView:
-    """The view of a query, with the names of columns that CREATE VIEW gives."""
+    """The view of a query, with the column names of CREATE VIEW."""
     queries = QueryBinder(context)
     relation = queries.query(query)
     schema: Schema = relation.schema.renamed(queries.named_columns(query, relation))

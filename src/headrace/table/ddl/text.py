@@ -1,4 +1,4 @@
-"""Objects of catalogs as statements that create them: ``SHOW CREATE``."""
+"""``SHOW CREATE``: catalog objects as the statements that create them."""
 
 from headrace.table.catalog.objects import (
     CatalogModel,

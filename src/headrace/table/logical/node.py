@@ -12,7 +12,7 @@ class LogicalNode:
     """A node of a logical tree."""
 
     def parts(self, kind: "type[N]") -> "tuple[N, ...]":
-        """The nodes of a kind that its fields have, inside tuples too, in the order of the fields."""
+        """The nodes of a kind in its fields, inside tuples too, in the order of the fields."""
         found: list[N] = []
         for name in _field_names(type(self)):
             _collect(getattr(self, name), kind, found)
@@ -85,4 +85,4 @@ def _replaced(value: Any, kind: type[N], waiting: Iterator[N]) -> Any:
 
 @dataclass(frozen=True)
 class Part:
-    """Something of a node that is no node itself, and may hold nodes: a branch of ``CASE``, the window of ``OVER``."""
+    """A part of a node that is no node itself, and may hold nodes: a branch of ``CASE``, the window of ``OVER``."""

@@ -1,4 +1,4 @@
-"""Relations: what gives rows. Every node knows its schema."""
+"""Relations, the nodes that produce rows. Every node knows its schema."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ class Hint(Part):
 
 @dataclass(frozen=True)
 class Relation(LogicalNode):
-    """A node that gives rows."""
+    """A node that produces rows."""
 
     @property
     def schema(self) -> Schema:
@@ -43,7 +43,7 @@ class Relation(LogicalNode):
 
     @property
     def inputs(self) -> "tuple[Relation, ...]":
-        """The relations that it reads; those of subqueries in its scalars are none of them."""
+        """The relations that it reads, without those of subqueries in its scalars."""
         return self.parts(Relation)
 
     def walk(self) -> "Iterator[Relation]":
@@ -59,12 +59,12 @@ class Relation(LogicalNode):
         return InputRef.of(self.schema, index)
 
 
-# --- what reads no relation ------------------------------------------------------------------------------------------
+# --- leaves -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class MetadataRead(Part):
-    """A column of a scan that is metadata: its index, and the connector's key with the type it is asked for in."""
+    """A metadata column of a scan: its index, the connector's key, and the type in which it is read."""
 
     index: int
     key: str
@@ -72,17 +72,17 @@ class MetadataRead(Part):
 
 @dataclass(frozen=True)
 class Scan(Relation):
-    """The rows of a table as its connector gives them: the physical columns, and then metadata.
+    """The rows of a table from its connector: the physical columns, and then metadata.
 
     Computed columns and watermarks are a :class:`Project` and a :class:`WatermarkAssigner` above it.
 
     Attributes:
-        columns: what it gives.
-        options: the table's, with those of an ``OPTIONS`` hint over them.
+        columns: its columns.
+        options: those of the table, overridden by an ``OPTIONS`` hint.
         primary_key: indices of columns; empty without one.
-        metadata: which of the columns are metadata.
-        partition_keys: the columns that the table is partitioned by.
-        inline: what the rows come from, where no options say it: a stream, a DataFrame.
+        metadata: the metadata columns.
+        partition_keys: the columns that partition the table.
+        inline: the source of the rows of a table without a connector: a stream, a DataFrame.
     """
 
     path: TablePath
@@ -101,7 +101,7 @@ class Scan(Relation):
 
 @dataclass(frozen=True)
 class Values(Relation):
-    """Constant rows; none when nothing can be there."""
+    """Constant rows, or none."""
 
     rows: tuple[tuple[Literal, ...], ...]
     columns: Schema
@@ -116,7 +116,7 @@ class Values(Relation):
 
 @dataclass(frozen=True)
 class WatermarkAssigner(Relation):
-    """Makes a column the row time, with the watermark that an expression gives at each row."""
+    """Makes a column the rowtime attribute, with the watermark that an expression computes for each row."""
 
     input: Relation
     rowtime: int
@@ -132,10 +132,10 @@ class WatermarkAssigner(Relation):
 
 @dataclass(frozen=True)
 class Project(Relation):
-    """Scalars of each row. Names may repeat, and are those that results show.
+    """Scalars of each row. Names are those of results, and may repeat.
 
     Attributes:
-        is_of_table: whether it gives the columns of a table that its connector does not: it belongs to the table.
+        is_of_table: whether it computes the computed columns of a table, and so belongs to the table.
         correlation: the name by which subqueries in the expressions refer to the row; None when they do not.
     """
 
@@ -153,7 +153,7 @@ class Project(Relation):
 
 @dataclass(frozen=True)
 class Filter(Relation):
-    """The rows of which a condition is true.
+    """The rows for which a condition is true.
 
     Attributes:
         correlation: the name by which subqueries in the condition refer to the row; None when they do not.
@@ -170,10 +170,10 @@ class Filter(Relation):
 
 @dataclass(frozen=True)
 class Aggregate(Relation):
-    """Groups of rows, by the values of columns, and aggregates of each.
+    """Aggregates of groups of rows with equal values in columns.
 
     Attributes:
-        group: indices of the columns that rows are grouped by, each once; they come first in the result.
+        group: indices of the grouping columns, each once; they come first in the result.
         calls: the aggregates, which follow.
         names: the names of all columns of the result.
         grouping_sets: subsets of ``group``; the only one is ``group`` itself when there is no ``GROUPING SETS``.
@@ -188,7 +188,7 @@ class Aggregate(Relation):
 
     @property
     def is_simple(self) -> bool:
-        """Return whether rows are grouped in one way only."""
+        """Return whether there is only one grouping set."""
         return self.grouping_sets == (self.group,)
 
     @cached_property
@@ -204,7 +204,7 @@ class Aggregate(Relation):
 
 @dataclass(frozen=True)
 class Sort(Relation):
-    """Rows in an order, or some of them; without keys any of them, which is ``LIMIT`` alone.
+    """Rows in an order, or the first of them; without sort keys it is ``LIMIT`` alone.
 
     Attributes:
         offset: the number of rows to skip.
@@ -232,16 +232,16 @@ class WindowKind(Enum):
 
 @dataclass(frozen=True)
 class WindowTableFunction(Relation):
-    """``TUMBLE``, ``HOP``, ``CUMULATE``, ``SESSION``: rows with the windows they are in, in three columns behind.
+    """``TUMBLE``, ``HOP``, ``CUMULATE``, ``SESSION``: rows with their windows, in three columns appended.
 
     Attributes:
         time_column: the index of the time attribute.
         size: of the window, in milliseconds; the largest one of ``CUMULATE``; the gap of ``SESSION``.
         step: the slide of ``HOP``, the step of ``CUMULATE``.
         offset: from the epoch, in milliseconds.
-        partition_by: indices of the columns that sessions are kept by.
+        partition_by: indices of the columns that partition sessions.
         window_columns: ``window_start``, ``window_end`` and ``window_time``.
-        intervals: the sizes as they are written, for texts of plans.
+        intervals: the sizes as written, for plans.
     """
 
     input: Relation
@@ -272,7 +272,7 @@ class OverFunction(Part):
 
 @dataclass(frozen=True)
 class OverAggregate(Relation):
-    """Functions over the rows around each row, in columns behind those of the input; all over one window."""
+    """Functions over one window of rows, in columns appended to those of the input."""
 
     input: Relation
     partition_by: tuple[int, ...]
@@ -293,7 +293,7 @@ class Unnest(Relation):
 
     Attributes:
         operands: collections, which are scalars of the outer row, of a :class:`Correlate`, or constants.
-        columns: what it gives, with the ordinal number at the end where that is wanted.
+        columns: its columns, with that of ``WITH ORDINALITY`` at the end.
     """
 
     operands: tuple[Scalar, ...]
@@ -307,7 +307,7 @@ class Unnest(Relation):
 
 @dataclass(frozen=True)
 class TableFunctionScan(Relation):
-    """``TABLE(f(...))``: the rows that a table function gives for its arguments.
+    """``TABLE(f(...))``: the rows of a table function.
 
     Attributes:
         operands: scalars of the outer row, of a :class:`Correlate`, or constants.
@@ -338,7 +338,7 @@ class Snapshot(Relation):
 
 @dataclass(frozen=True)
 class Sample(Relation):
-    """``TABLESAMPLE``: rows by chance, each with the same probability, or in blocks.
+    """``TABLESAMPLE``: a random sample of the rows, by row (``BERNOULLI``) or by block (``SYSTEM``).
 
     Attributes:
         percentage: how many of a hundred rows, as a text.
@@ -357,7 +357,7 @@ class Sample(Relation):
 
 @dataclass(frozen=True)
 class ToChangelog(Relation):
-    """``TO_CHANGELOG``: every change as an appended row, with its kind as a text in a column before the others."""
+    """``TO_CHANGELOG``: every change as an inserted row, with its kind as text in the first column."""
 
     input: Relation
     kind_column: str = "op"
@@ -369,10 +369,10 @@ class ToChangelog(Relation):
 
 @dataclass(frozen=True)
 class FromChangelog(Relation):
-    """``FROM_CHANGELOG``: appended rows as the changes that a column of theirs says they are.
+    """``FROM_CHANGELOG``: inserted rows as changes of the kinds in a column.
 
     Attributes:
-        kind_column: the index of that column, which the result does not have.
+        kind_column: the index of that column, which is not in the result.
     """
 
     input: Relation
@@ -399,12 +399,12 @@ class JoinKind(Enum):
 
     @property
     def left_is_optional(self) -> bool:
-        """Return whether columns of the left input may be NULL for want of a match."""
+        """Return whether columns of the left input are NULL without a match."""
         return self in (JoinKind.RIGHT, JoinKind.FULL)
 
     @property
     def right_is_optional(self) -> bool:
-        """Return whether columns of the right input may be NULL for want of a match."""
+        """Return whether columns of the right input are NULL without a match."""
         return self in (JoinKind.LEFT, JoinKind.FULL)
 
 
@@ -419,7 +419,7 @@ def joined_schema(left: Schema, right: Schema, kind: JoinKind) -> Schema:
 
 @dataclass(frozen=True)
 class Join(Relation):
-    """Pairs of rows of which a condition is true; ``hints`` as ``BROADCAST`` name what they are for."""
+    """Pairs of rows for which a condition is true; ``hints`` such as ``BROADCAST`` name the input they apply to."""
 
     left: Relation
     right: Relation
@@ -455,7 +455,7 @@ class Correlate(Relation):
 
 
 class SetOperator(Enum):
-    """The operations on whole rows."""
+    """The kinds of set operations."""
 
     UNION = "Union"
     INTERSECT = "Intersect"
@@ -464,7 +464,7 @@ class SetOperator(Enum):
 
 @dataclass(frozen=True)
 class SetOperation(Relation):
-    """``UNION``, ``INTERSECT``, ``EXCEPT`` of two inputs or more, which have as many columns."""
+    """``UNION``, ``INTERSECT``, ``EXCEPT`` of two or more inputs with equally many columns."""
 
     operator: SetOperator
     arms: tuple[Relation, ...]
@@ -487,7 +487,7 @@ class Sink(Relation):
         input: rows with the table's persisted columns, in order and of their types: the binder has put a projection
             with casts, NULLs for columns that are not named, and values of static partitions.
         columns: the persisted columns of the table, physical ones and metadata that can be written.
-        metadata: which of them are metadata.
+        metadata: the metadata columns among them.
         targets: the indices of columns that the statement names; empty for all.
         static_partition: columns of the partition with their values as texts.
         on_conflict: ``NOTHING``, ``ERROR`` or ``DEDUPLICATE``.

@@ -1,4 +1,4 @@
-"""Scalars: what has a value for a row. Every node knows its type, and whether it is a time attribute."""
+"""Scalars, the nodes with a value for each row. Every node knows its type, and whether it is a time attribute."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from headrace.table.logical.relations import Relation
 
 BOOLEAN: Final = AtomicType(TypeRoot.BOOLEAN)
-"""The type of conditions that may be unknown."""
+"""The type of conditions, which may be unknown."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Scalar(LogicalNode):
 
     Attributes:
         type: the type of the value.
-        time: which time attribute it is, if it is one.
+        time: the kind of time attribute; None for another scalar.
     """
 
     type: LogicalType = field(kw_only=True)
@@ -30,7 +30,7 @@ class Scalar(LogicalNode):
 
     @property
     def children(self) -> "tuple[Scalar, ...]":
-        """The scalars that it is computed from; the relation of a subquery is none of them."""
+        """The scalars that it is computed from, without the relation of a subquery."""
         return self.parts(Scalar)
 
     def walk(self) -> "Iterator[Scalar]":
@@ -74,10 +74,10 @@ class CorrelatedRef(Scalar):
     """A column of the row of an outer query.
 
     Attributes:
-        correlation: which row: the name that the :class:`~headrace.table.logical.relations.Correlate`, or the node
-            with the subquery, gives to it (``$cor0``).
-        index: which column of that row.
-        name: the column's name, for texts of plans.
+        correlation: the variable of the row (``$cor0``), which the :class:`~headrace.table.logical.relations.Correlate`,
+            or the node with the subquery, defines.
+        index: the index of the column in that row.
+        name: the column's name, for plans.
     """
 
     correlation: str
@@ -108,9 +108,9 @@ class Call(Scalar):
     Attributes:
         function: its name in the table of functions, which is Calcite's name: ``+``, ``=``, ``AND``, ``IS NULL``,
             ``UPPER``, ``ITEM``.
-        operands: the arguments, which have the types that the function takes: the binder has put casts around them.
-        options: what is said beside values and is known before any row is: the unit of ``EXTRACT``, the side of
-            ``TRIM``, the clauses of ``JSON_VALUE``.
+        operands: the arguments, in the types of the function's signature: the binder has added casts.
+        options: arguments that are not values, and are constant: the unit of ``EXTRACT``, the side of ``TRIM``, the
+            clauses of ``JSON_VALUE``.
     """
 
     function: str
@@ -124,10 +124,10 @@ class Call(Scalar):
 
 @dataclass(frozen=True)
 class Cast(Scalar):
-    """``CAST(operand AS type)``; with ``is_try`` what does not fit is NULL.
+    """``CAST(operand AS type)``, or ``TRY_CAST`` with ``is_try``.
 
     Attributes:
-        is_implicit: whether nobody wrote it: kernels want operands of some types. Texts of plans do not show it.
+        is_implicit: whether the binder has added it, for a kernel's operand types. Plans do not show it.
     """
 
     operand: Scalar
@@ -179,9 +179,9 @@ class Subquery(Scalar):
     """A query inside an expression.
 
     Attributes:
-        kind: what is asked: its only value, whether it has rows, whether the operands are among them.
-        relation: the query; it refers to the row that it is computed for by :class:`CorrelatedRef`.
-        operands: what ``IN`` and the comparisons look for.
+        kind: scalar, ``EXISTS``, ``IN``, or a quantified comparison.
+        relation: the query; it refers to the outer row by :class:`CorrelatedRef`.
+        operands: the left operands of ``IN`` and of comparisons.
         comparison: the operator of ``SOME`` and ``ALL``: ``<``.
     """
 
@@ -193,7 +193,7 @@ class Subquery(Scalar):
 
 @dataclass(frozen=True)
 class SortKey(Part):
-    """A column that rows are ordered by, with where NULLs go."""
+    """A sort key that is a column, with the position of NULLs."""
 
     index: int
     descending: bool = False
@@ -233,7 +233,7 @@ class Frame(Part):
 
 @dataclass(frozen=True)
 class OrderKey(Part):
-    """A scalar that rows are ordered by, with where NULLs go."""
+    """A sort key that is a scalar, with the position of NULLs."""
 
     operand: Scalar
     descending: bool = False
@@ -242,7 +242,7 @@ class OrderKey(Part):
 
 @dataclass(frozen=True)
 class OverCall(Scalar):
-    """``function(...) OVER (...)``, as the binder makes it.
+    """``function(...) OVER (...)`` from the binder.
 
     A rule turns a projection with such calls into the relation
     :class:`~headrace.table.logical.relations.OverAggregate`.
@@ -265,7 +265,7 @@ class AggregateCall(Part):
         function: its name in the table of functions.
         operands: indices of columns of the input.
         filter: the index of a boolean column; only rows in which it is true are counted.
-        order_by: of ``ARRAY_AGG`` and ``LISTAGG``.
+        order_by: the order of ``ARRAY_AGG`` and ``LISTAGG``.
         options: as of :class:`Call`: the clause ``ON NULL`` of ``JSON_OBJECTAGG``.
         name: the name of the result's column, where the query has one.
     """

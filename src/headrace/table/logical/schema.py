@@ -1,4 +1,4 @@
-"""The columns of a relation: names, types, and which of them are time attributes."""
+"""The columns of a relation: names, types, and time attributes."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -9,9 +9,9 @@ from headrace.common.logical_types import LogicalType, RowType
 
 
 class TimeAttribute(Enum):
-    """The kinds of columns that time-based operators accept as their time.
+    """The kinds of time attributes.
 
-    The value is how Flink's types show it.
+    The value is Flink's name for it in types.
     """
 
     ROWTIME = "*ROWTIME*"
@@ -31,11 +31,11 @@ class Field:
         return self if name == self.name else replace(self, name=name)
 
     def materialized(self) -> "Field":
-        """The same column as a plain one, which is no time attribute."""
+        """The same column, no longer a time attribute."""
         return self if self.time is None else replace(self, time=None)
 
     def as_nullable(self) -> "Field":
-        """The same column with NULL among its values."""
+        """The same column, nullable."""
         return self if self.type.nullable else replace(self, type=self.type.as_nullable())
 
     @property

@@ -22,8 +22,8 @@ _MOMENT: Final = AtomicType(TypeRoot.TIMESTAMP_LTZ, 3, nullable=False)
 class GroupWindowAggregate(Relation):
     """Aggregates of the rows of each window and group: ``GROUP BY TUMBLE(time, size)``.
 
-    The columns are those of the aggregate, in which the window's column has its start, and then the end, the rowtime and
-    the proctime of the window.
+    The columns are those of the aggregate, in which the window's column has its start, and then the end, the rowtime
+    and the proctime of the window.
 
     Attributes:
         aggregate: the aggregate over the rows, which groups by the time in place of the window.

@@ -75,7 +75,7 @@ def _below_aggregate(condition: Scalar, below: logical.Aggregate) -> Relation | 
 
 
 def _below_normalize(condition: Scalar, below: Normalize) -> Relation:
-    """Push down conditions on the key, which hold for all versions of a row; others stay in the node, which emits deletes."""
+    """Push down conditions on the key, which hold for all versions of a row; others stay in the node."""
     parts = conjuncts(condition)
     of_key = [each for each in parts if set(input_refs(each)) <= set(below.key)]
     others = [each for each in parts if each not in of_key]
