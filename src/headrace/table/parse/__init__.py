@@ -1,6 +1,6 @@
-"""Text to the tree of a statement: the first pass over SQL, in Flink's dialect.
+"""The parser of Flink's SQL dialect: from text to syntax trees.
 
-It knows nothing of catalogs, types and functions: what it refuses is no SQL, whatever the names mean.
+It does not know catalogs, types or functions: it refuses only what is not SQL, whatever names refer to.
 """
 
 from headrace.table.parse.parser import parse_expression, parse_script, parse_statement, parse_type

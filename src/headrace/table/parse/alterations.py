@@ -36,12 +36,12 @@ from headrace.table.parse.tree.definitions import (
 
 
 class AlterationParser(DefinitionParser):
-    """Parses ``ALTER``, by tables of what may stand behind the name of what is altered."""
+    """Parses ``ALTER``, by tables of the keywords after the object's name."""
 
     __slots__ = ()
 
     def alter(self) -> Statement:
-        """``ALTER``, of anything."""
+        """``ALTER``, of any object."""
         start = self.start
         self.expect("ALTER")
         temporary = self.accept("TEMPORARY")
@@ -165,7 +165,7 @@ class AlterationParser(DefinitionParser):
 _Action = Callable[[AlterationParser, int], AlterAction]
 
 _MAY_BE_MISSING: Final = (ObjectKind.TABLE, ObjectKind.FUNCTION, ObjectKind.MODEL, ObjectKind.CONNECTION)
-"""The objects that ALTER may pass over with IF EXISTS."""
+"""The objects that ALTER supports with IF EXISTS."""
 
 _OPTIONS_AND_NAME: Final[dict[str, _Action]] = {
     "RENAME": AlterationParser._rename,

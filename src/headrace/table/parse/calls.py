@@ -1,4 +1,4 @@
-"""Calls of functions: their arguments, their clauses, and the windows that they are computed over."""
+"""Function calls: arguments, clauses, and windows."""
 
 from typing import Final
 
@@ -56,16 +56,16 @@ PREFIXES: Final = {
     "-": (UnaryOperator.MINUS, SIGN),
     "+": (UnaryOperator.PLUS, SIGN),
 }
-"""The operators before an operand, and how much they bind."""
+"""Prefix operators and their precedences."""
 
 
 class CallParser(FormParser):
-    """Parses what stands behind the name of a function."""
+    """Parses the rest of a call after the function's name."""
 
     __slots__ = ()
 
     def _call_behind(self, function: Path, *before: SqlExpression) -> SqlExpression:
-        """The call of a function whose name is read, up to ``OVER``."""
+        """The call of a function whose name has been parsed, up to ``OVER``."""
         if len(function.names) == 1 and function.names[0].text.upper() == "DESCRIPTOR":
             return self._descriptor(function)
         self.expect("(")
@@ -95,7 +95,7 @@ class CallParser(FormParser):
         return self._over(call) if self.at("OVER") else call
 
     def _clauses_inside(self, function: Path) -> tuple[NullTreatment | None, tuple[OrderItem, ...]]:
-        """The clauses that only ``ARRAY_AGG`` has inside its parentheses, behind its argument."""
+        """The clauses after the argument, inside the parentheses, which only ``ARRAY_AGG`` has."""
         if str(function).upper() == "ARRAY_AGG":
             return self._null_treatment(), self.order_by()
         if self.kind == "ORDER":
@@ -105,7 +105,7 @@ class CallParser(FormParser):
         return None, ()
 
     def _arguments(self, may_be_none: bool) -> list[SqlExpression]:
-        """The arguments in the parentheses of a call; ``COUNT(*)`` has a star for one."""
+        """The arguments in the parentheses of a call; that of ``COUNT(*)`` is a star."""
         if may_be_none and self.at(")"):
             return []
         if may_be_none and self.at("*"):
@@ -237,7 +237,7 @@ class CallParser(FormParser):
         return self.some(self.order_item)
 
     def order_item(self) -> OrderItem:
-        """An expression that rows are ordered by, with its direction."""
+        """An item of ORDER BY."""
         expression = self.expression()
         descending = self.accept("DESC")
         if not descending:

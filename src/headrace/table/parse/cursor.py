@@ -1,4 +1,4 @@
-"""The place in the tokens of a text where the parser is, and what it can ask of it."""
+"""The parser's position in the tokens of a text, with methods to look ahead and to consume tokens."""
 
 from collections.abc import Callable, Collection
 from typing import Final, NoReturn, TypeVar
@@ -19,12 +19,11 @@ T = TypeVar("T")
 
 
 class TokenCursor:
-    """Goes through the tokens of a text, always forwards.
+    """Iterates over the tokens of a text, only forwards.
 
-    Parsers derive from it and ask of which kind the next token is, with one of the methods here. These do not
-    remember what was asked, which would cost as much as the rest. CaseBranch a text is refused, it is parsed again by a
-    class that does (see :mod:`headrace.table.parse.parser`): it comes to the same place, and then knows what would
-    have been right there.
+    Parsers derive from it and test the kind of the next token with the methods here. These do not record which kinds
+    were tested, which would double their cost. When a text is refused, it is parsed again by a class that records them
+    (see :mod:`headrace.table.parse.parser`), and so knows at the same token what was expected there.
 
     Attributes:
         kind: the kind of the next token.
@@ -39,7 +38,7 @@ class TokenCursor:
         self._restart(0)
 
     def _restart(self, offset: int) -> None:
-        """Read the text anew from an offset on, which what was read so far may have a comment or string across."""
+        """Tokenize the text again from an offset, since a comment or string of the previous tokens may span it."""
         self._tokens = tokenize(self.source.text, offset)
         self._index = 0
         self.kind = self._tokens[0].kind
@@ -78,14 +77,14 @@ class TokenCursor:
         return self.kind in NAMES
 
     def ahead(self, number: int = 1) -> str:
-        """Return the kind of a token behind the next one."""
+        """Return the kind of a token after the next one."""
         at = self._index + number
         return self._tokens[min(at, len(self._tokens) - 1)].kind
 
     # --- steps -------------------------------------------------------------------------------------------------------
 
     def advance(self) -> Token:
-        """Go behind the next token, and return it."""
+        """Consume the next token, and return it."""
         token = self._tokens[self._index]
         if self._index + 1 < len(self._tokens):
             self._index += 1
@@ -93,7 +92,7 @@ class TokenCursor:
         return token
 
     def accept(self, kind: str) -> bool:
-        """Go behind the next token if it is of a kind; return whether it was."""
+        """Consume the next token if it is of a kind; return whether it was."""
         if self.kind != kind:
             return False
         self._index += 1
@@ -101,7 +100,7 @@ class TokenCursor:
         return True
 
     def accept_all(self, *kinds: str) -> bool:
-        """Go behind some tokens if all are of these kinds; return whether they were."""
+        """Consume the next tokens if all are of these kinds; return whether they were."""
         if not self.at_all(*kinds):
             return False
         for _ in kinds:
@@ -109,37 +108,37 @@ class TokenCursor:
         return True
 
     def expect(self, *kinds: str) -> None:
-        """Go behind tokens that must be of these kinds."""
+        """Consume tokens that must be of these kinds."""
         for kind in kinds:
             if not self.accept(kind):
                 self.fail(kind)
 
     def choose(self, table: dict[str, T]) -> T:
-        """Go behind a token, and return what a table has for its kind."""
+        """Consume a token, and return the value for its kind in a table."""
         if not self.at_any(table):
             self.fail(*table)
         return table[self.advance().kind]
 
     def choose_optional(self, table: dict[str, T]) -> T | None:
-        """Go behind a token if a table has something for its kind, and return that."""
+        """Consume a token if its kind is in a table, and return the value there."""
         return table[self.advance().kind] if self.at_any(table) else None
 
     def name(self) -> Name:
-        """Go behind a name."""
+        """Parse a name."""
         if not self.at_name():
             self.fail(NAME)
         token = self.advance()
         return Name(name_of(token), start=token.start, end=token.end)
 
     def path(self) -> Path:
-        """Go behind names with points between them."""
+        """Parse names with dots between them."""
         names = [self.name()]
         while self.accept("."):
             names.append(self.name())
         return Path(tuple(names), start=names[0].start, end=names[-1].end)
 
     def text(self) -> str:
-        """Go behind a plain string in quotes."""
+        """Parse a plain quoted string."""
         if not self.at(STRING):
             self.fail(STRING)
         token = self.advance()
@@ -172,7 +171,7 @@ class TokenCursor:
     # --- errors ------------------------------------------------------------------------------------------------------
 
     def deeper(self) -> None:
-        """Note that an expression or a query begins within another one; who calls it lowers ``_depth`` at its end."""
+        """Count a nested expression or query; the caller decrements ``_depth`` at its end."""
         self._depth += 1
         if self._depth > DEEPEST:
             self.refuse_depth()
@@ -183,14 +182,14 @@ class TokenCursor:
         self.refuse(f"expressions and queries are nested more than {DEEPEST} levels deep", advice)
 
     def note(self, kind: str) -> None:
-        """Say that a kind was looked for at the next token in another way than with the methods here."""
+        """Record a kind that was tested at the next token without the methods here."""
 
     def expected(self) -> Collection[str]:
-        """The kinds that were asked for at the next token; a recording parser knows them."""
+        """The kinds that were tested at the next token, in a recording parser."""
         return ()
 
     def fail(self, *kinds: str) -> NoReturn:
-        """Raise the error of a next token that is none of some kinds."""
+        """Raise the error of a next token that is not of the expected kinds."""
         previous = self._tokens[self._index - 1] if self._index else None
         following = self._tokens[min(self._index + 1, len(self._tokens) - 1)]
         reason, advice = diagnose([*kinds, *self.expected()], previous, self.token, following)

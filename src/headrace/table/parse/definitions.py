@@ -53,7 +53,7 @@ OBJECTS: Final = {kind.value: kind for kind in ObjectKind if kind is not ObjectK
 
 
 class DefinitionParser(QueryParser):
-    """Parses statements that change what a catalog holds, by tables of what may stand behind their first words."""
+    """Parses DDL statements, by tables of their leading keywords."""
 
     __slots__ = ()
 
@@ -107,7 +107,7 @@ class DefinitionParser(QueryParser):
         return PartitionValue(column, self.literal(), start=column.start, end=self.end)
 
     def literal(self) -> SqlExpression:
-        """A literal, with a sign where it is a number."""
+        """A literal; a number may have a sign."""
         return self.expression(OPERAND)
 
     def _optional_partition(self) -> Partition:
@@ -143,7 +143,7 @@ class DefinitionParser(QueryParser):
     # --- columns and keys --------------------------------------------------------------------------------------------
 
     def _elements(self) -> tuple[TableElement, ...]:
-        """Columns with types, or all of them without any, which then come from a query."""
+        """Columns, all of them with types, or without types when a query defines these."""
         if not self.at("("):
             return ()
         elements = self.in_parentheses(self._element)
@@ -211,7 +211,7 @@ class DefinitionParser(QueryParser):
     # --- CREATE ------------------------------------------------------------------------------------------------------
 
     def create(self) -> Statement:
-        """``CREATE``, and all that it creates."""
+        """``CREATE``, of any object."""
         start = self.start
         self.expect("CREATE")
         if self.at("OR") and self.ahead() == "ALTER":
@@ -227,7 +227,7 @@ class DefinitionParser(QueryParser):
         return maker(self, start, _Prefix(replace, temporary, system))
 
     def _system(self, temporary: bool) -> bool:
-        """``SYSTEM``, which only functions and connections are that are temporary."""
+        """``SYSTEM``, which requires a temporary function or connection."""
         if not self.at("SYSTEM"):
             return False
         if not temporary:
@@ -423,7 +423,7 @@ class DefinitionParser(QueryParser):
     # --- DROP --------------------------------------------------------------------------------------------------------
 
     def drop(self) -> Statement:
-        """``DROP``, of anything."""
+        """``DROP``, of any object."""
         start = self.start
         self.expect("DROP")
         temporary = self.accept("TEMPORARY")
@@ -443,7 +443,7 @@ class DefinitionParser(QueryParser):
 
 
 class _Prefix:
-    """The words between ``CREATE`` and what is created."""
+    """The keywords between ``CREATE`` and the kind of object."""
 
     __slots__ = ("replace", "system", "temporary")
 

@@ -1,4 +1,4 @@
-"""Words for what is wrong at a token: what was expected, what is there, and what to write instead."""
+"""Messages of syntax errors: what was expected, what was found, and advice."""
 
 import difflib
 from collections.abc import Iterable, Sequence
@@ -29,13 +29,13 @@ A_UNIT: Final = "a unit of time"
 A_UNIT_OF_INTERVALS: Final = "a unit of time, as in INTERVAL '5' SECOND"
 
 SUMMARIES: Final = (A_STATEMENT, A_QUERY, AN_EXPRESSION, A_TYPE, A_UNIT, A_UNIT_OF_INTERVALS)
-"""Each says more than a list of all that it may begin with."""
+"""Summaries, each clearer than the list of tokens with which it can start."""
 
 _MOST: Final = 6
 """The most expected tokens that an error lists."""
 
 _FEW: Final = 3
-"""Up to so many expected things, the rare ones are named as well."""
+"""With at most so many expected tokens, the rare ones are listed as well."""
 
 _LIKENESS: Final = 0.7
 _LONGEST: Final = 30
@@ -56,15 +56,15 @@ _SAID_BY: Final = {
     "UNION": ("INTERSECT", "EXCEPT"),
     "LIMIT": ("OFFSET", "FETCH"),
 }
-"""Words that go without saying where another one is named."""
+"""Tokens that are not listed where another one is."""
 
 _RARE: Final = frozenset(
     {"PIVOT", "UNPIVOT", "TABLESAMPLE", "EXTEND", "MATCH_RECOGNIZE", "FOR", "/*+", "[", "(", ".", "AS", AN_OPERATOR}
 )
-"""These are named only where little else is expected."""
+"""Tokens that are listed only where few others are expected."""
 
 _HIDDEN: Final = frozenset({DECIMAL, APPROXIMATE, QUOTED, UNICODE, ESCAPED, BINARY, "?"})
-"""These are said by others that are expected with them."""
+"""Tokens that are implied by others that are expected with them."""
 
 _LITERALS: Final = {
     INTEGER: "the number",
@@ -77,7 +77,7 @@ _LITERALS: Final = {
 }
 
 _CLAUSES: Final = frozenset({"FROM", "WHERE", "GROUP", "HAVING", "WINDOW", "QUALIFY", "ORDER", "LIMIT", "AS", END, ")"})
-"""These often follow a comma that is one too many."""
+"""Clauses that often follow a superfluous comma."""
 
 _ADVICE: Final = {
     "!=": "Write <>.",
@@ -101,10 +101,10 @@ def diagnose(kinds: Iterable[str], previous: Token | None, token: Token, followi
     """The reason of an error at a token, and advice.
 
     Args:
-        kinds: what would be right there, the most likely first.
+        kinds: the expected kinds, the most likely first.
         previous: the token before it.
         token: the token.
-        following: the token behind it.
+        following: the token after it.
     """
     expected = list(dict.fromkeys(kinds))
     if END in expected:
@@ -114,7 +114,7 @@ def diagnose(kinds: Iterable[str], previous: Token | None, token: Token, followi
 
 
 def found(token: Token) -> str:
-    """Words for a token."""
+    """The name of a token in a message."""
     if token.kind == END:
         return "the end of the text"
     text = token.text if len(token.text) <= _LONGEST else f"{token.text[:_LONGEST]}..."
@@ -129,7 +129,7 @@ def found(token: Token) -> str:
 
 
 def _listed(expected: Sequence[str]) -> str:
-    """Expected things as a user calls them, a few of them; a summary alone, where one of them is."""
+    """The most useful of the expected tokens, as users call them; only a summary if there is one."""
     if summaries := [kind for kind in expected if kind in SUMMARIES]:
         return _joined(summaries)
     hidden = {word for said, words in _SAID_BY.items() if said in expected for word in words}.union(_HIDDEN)
@@ -145,7 +145,7 @@ def _joined(words: Sequence[str]) -> str:
 
 
 def _unreadable(token: Token) -> str | None:
-    """Advice about what is no token at all."""
+    """Advice about text that is not a token."""
     if token.kind != BAD:
         return None
     first = token.text[0]
@@ -159,7 +159,7 @@ def _unreadable(token: Token) -> str | None:
 
 
 def _misspelt(expected: Sequence[str], previous: Token | None, token: Token) -> str | None:
-    """Advice about a keyword with a wrong letter, which is a name: the next token, or the one before it."""
+    """Advice about a misspelt keyword, which is a name to the parser: the next token, or the one before it."""
     keywords = [kind for kind in expected if kind.isupper()]
     if token.kind == NAME and (close := closest(token.text, keywords)):
         return f"Did you mean {_WORDS.get(close, close)}?"
@@ -176,7 +176,7 @@ def closest(text: str, words: Sequence[str]) -> str | None:
 
 
 def _advice(expected: Sequence[str], previous: Token | None, token: Token, following: Token) -> str | None:
-    """Advice about what other dialects have, and about reserved words."""
+    """Advice about syntax of other dialects, and about reserved words."""
     before = previous.kind if previous is not None else END
     if before == "," and token.kind in _CLAUSES:
         return f"Remove the comma before {'the end' if token.kind == END else token.text}."
@@ -189,7 +189,7 @@ def _advice(expected: Sequence[str], previous: Token | None, token: Token, follo
 
 
 def _about_name(expected: Sequence[str], token: Token) -> str | None:
-    """Advice about a reserved word where a name may stand."""
+    """Advice about a reserved word where a name is expected."""
     if token.kind in _CLAUSES or token.kind not in RESERVED or not ({NAME, AN_EXPRESSION, "AS"} & {*expected}):
         return None
     return f"{token.kind} is a reserved word; as a name it is written in backticks: `{token.text}`."

@@ -1,4 +1,4 @@
-"""Expressions: a Pratt parser, which a table of operators drives."""
+"""Expressions: a Pratt parser, driven by a table of operators."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -56,12 +56,12 @@ _JSON_TESTS: Final = {
 
 
 class Infix(NamedTuple):
-    """An operator behind an operand.
+    """An infix or postfix operator.
 
     Attributes:
-        precedence: how much it binds; Calcite's numbers.
-        parse: goes on at its first token, with the operand before it.
-        operator: of those that only stand between two operands.
+        precedence: its precedence; Calcite's numbers.
+        parse: parses from its first token, given the operand before it.
+        operator: the operator in the tree, if it is a plain binary one.
     """
 
     precedence: int

@@ -1,4 +1,4 @@
-"""Literals, and functions whose arguments have words between them."""
+"""Literals, and functions with keywords between their arguments."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -63,7 +63,7 @@ from headrace.table.parse.types import UNITS, TypeParser
 
 STRINGS: Final = (STRING, UNICODE, ESCAPED)
 QUERY_WORDS: Final = frozenset({"SELECT", "VALUES", "VALUE", "WITH", "TABLE"})
-"""The keywords that a query begins with, if not with a parenthesis."""
+"""The keywords with which a query starts, if not with a parenthesis."""
 
 _BEHAVIORS: Final = {
     kind.value: kind
@@ -82,16 +82,16 @@ _OF_QUERY: Final = ("ERROR", "NULL", "EMPTY")
 
 
 class FormParser(TypeParser):
-    """Parses what begins with a keyword or a literal and is an expression. The table :data:`FORMS` says which does.
+    """Parses expressions that start with a keyword or a literal, by the table :data:`FORMS`.
 
-    A form is a method that begins at its first token and ends behind its last one.
+    A form is a method that starts at its first token and ends after its last one.
     """
 
     __slots__ = ()
 
     @abstractmethod
     def expression(self, least: int = 0) -> SqlExpression:
-        """An expression of operators that bind at least so much."""
+        """An expression of operators with at least a precedence."""
 
     @abstractmethod
     def query(self) -> QueryExpression:
@@ -137,7 +137,7 @@ class FormParser(TypeParser):
         return Parameter(start=token.start, end=token.end)
 
     def string_literal(self) -> SqlExpression:
-        """A text; further ones in quotes of their own go on with it."""
+        """A string; strings that follow on further lines continue it."""
         first = self.advance()
         parts = [text_of(first), *self._continued()]
         text = "".join(parts)
@@ -208,7 +208,7 @@ class FormParser(TypeParser):
     # --- general forms -----------------------------------------------------------------------------------------------
 
     def call_of(self, name: str, start: int, *arguments: SqlExpression) -> Call:
-        """A call of a function that a keyword names, whose arguments are what is in parentheses here."""
+        """A call of a function that is a keyword, with the arguments in parentheses."""
         found = [*arguments]
         self.expect("(")
         if not self.at(")"):
@@ -280,7 +280,7 @@ class FormParser(TypeParser):
         return self._call("EXTRACT", start, unit, operand)
 
     def position(self) -> SqlExpression:
-        """``POSITION(a IN b [FROM c])``; ``a`` is no condition, since its ``IN`` could not be told from this one."""
+        """``POSITION(a IN b [FROM c])``; ``a`` cannot be a condition, whose ``IN`` would be ambiguous."""
         start = self.start
         self.advance()
         self.expect("(")
@@ -496,7 +496,7 @@ class FormParser(TypeParser):
     # --- errors ------------------------------------------------------------------------------------------------------
 
     def refuse_operand(self) -> NoReturn:
-        """Raise the error of a token that no expression begins with."""
+        """Raise the error of a token with which no expression starts."""
         self.fail(AN_EXPRESSION)
 
 
@@ -536,7 +536,7 @@ FORMS: Final[dict[str, Callable[[FormParser], SqlExpression]]] = {
         ("TIMESTAMP_DIFF", "TIME_DIFF", "DATE_TRUNC", "TIMESTAMP_TRUNC", "TIME_TRUNC"), FormParser.unit_last
     ),
 }
-"""Parsers of expressions by the kind of the first token, whatever follows."""
+"""Parsers of expressions by the kind of the first token alone."""
 
 FORMS_OF_NAMES: Final[dict[tuple[str, str], Callable[[FormParser], SqlExpression]]] = {
     ("MAP", "["): FormParser.constructor,
@@ -546,4 +546,4 @@ FORMS_OF_NAMES: Final[dict[tuple[str, str], Callable[[FormParser], SqlExpression
     ("DATE_DIFF", "("): FormParser.unit_last,
     ("DATETIME_DIFF", "("): FormParser.unit_last,
 }
-"""The same for words that may be names as well: by the kinds of the first and the second token."""
+"""Parsers of expressions by the kinds of the first two tokens, for keywords that can also be names."""

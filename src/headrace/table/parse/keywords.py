@@ -1,4 +1,4 @@
-"""The keywords of Flink SQL 2.3: those that are reserved, and those that may be names as well."""
+"""The keywords of Flink SQL 2.3, reserved and non-reserved."""
 
 from typing import Final
 
@@ -79,10 +79,10 @@ _NON_RESERVED: Final = """
 """
 
 RESERVED: Final = frozenset(_RESERVED.split())
-"""Words that are names in backticks only."""
+"""Keywords that are names only in backticks."""
 
 NON_RESERVED: Final = frozenset(_NON_RESERVED.split())
-"""Words that mean something in some places, and are names in others."""
+"""Keywords that can also be names."""
 
 KEYWORDS: Final = {word: word for word in (*RESERVED, *NON_RESERVED)}
 """Each keyword by itself: the kind of the token that it is."""

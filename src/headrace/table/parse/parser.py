@@ -1,4 +1,4 @@
-"""The ways into the parser: a statement, a script, an expression, a type."""
+"""Entry points of the parser: for a statement, a script, an expression, a type."""
 
 from collections.abc import Callable, Collection
 from contextlib import suppress
@@ -14,15 +14,15 @@ from headrace.table.parse.tree.types import TypeSpec
 T = TypeVar("T")
 
 _FEW: Final = 12
-"""The most kinds of one question that are remembered: of more, none is worth naming."""
+"""The most kinds of one test that are recorded: of a larger set, none is worth listing."""
 
 
 class RecordingParser(StatementParser):
-    """Parses like any other parser, and remembers what it was asked for at the token where it stands.
+    """Records the kinds that were tested at the current token.
 
-    A parser that fails has asked for all that would have been right there, one thing after another. To remember it
-    costs a third of the time, so this class parses only what another one has refused: it takes the same way, since
-    parsing depends on nothing but the text, and its error says what the other one could not know.
+    A parser that fails has tested all kinds that would have been valid there, one after another. Recording them costs a
+    third of the time, so this class parses only texts that the plain parser has refused. It fails at the same token,
+    since parsing depends on the text alone, and its error lists what was expected.
     """
 
     __slots__ = ("_asked", "_asked_at")
@@ -62,10 +62,10 @@ class RecordingParser(StatementParser):
 
 
 def parse_statement(text: str) -> Statement:
-    """The one statement of a text; a semicolon may stand behind it.
+    """Parse a text with one statement, optionally followed by a semicolon.
 
     Raises:
-        SqlParseError: when it is none, or when there are several.
+        SqlParseError: when it is not valid, or when there are several.
 
     Examples:
         >>> from headrace.table.parse import parse_statement
@@ -76,10 +76,10 @@ def parse_statement(text: str) -> Statement:
 
 
 def parse_script(text: str) -> tuple[Statement, ...]:
-    """The statements of a text, with semicolons between them.
+    """Parse the statements of a text, separated by semicolons.
 
     Raises:
-        SqlParseError: when one of them is none.
+        SqlParseError: when one of them is not valid.
 
     Examples:
         >>> from headrace.table.parse import parse_script
@@ -90,10 +90,10 @@ def parse_script(text: str) -> tuple[Statement, ...]:
 
 
 def parse_expression(text: str) -> SqlExpression:
-    """The expression that a text is.
+    """Parse an expression.
 
     Raises:
-        SqlParseError: when it is none.
+        SqlParseError: when it is not valid.
 
     Examples:
         >>> from headrace.table.parse import parse_expression
@@ -104,10 +104,10 @@ def parse_expression(text: str) -> SqlExpression:
 
 
 def parse_type(text: str) -> TypeSpec:
-    """The data type that a text is, with its nullability.
+    """Parse a data type with its nullability.
 
     Raises:
-        SqlParseError: when it is none.
+        SqlParseError: when it is not valid.
 
     Examples:
         >>> from headrace.table.parse import parse_type
@@ -118,18 +118,18 @@ def parse_type(text: str) -> TypeSpec:
 
 
 def _parsed(text: str, parse: Callable[[StatementParser], T]) -> T:
-    """Parse a text; once more, to know all that was expected, when it is refused."""
+    """Parse a text; when it is refused, parse it again to record what was expected."""
     source = SqlSource(text)
     with suppress(SqlParseError):
         return _guarded(StatementParser(source), parse)
     try:
         return _guarded(RecordingParser(source), parse)
     except SqlParseError as error:
-        raise error.with_traceback(None) from None  # which is as deep as the text, and says nothing more
+        raise error.with_traceback(None) from None  # the traceback is as deep as the text, and of no use
 
 
 def _guarded(parser: StatementParser, parse: Callable[[StatementParser], T]) -> T:
-    """Parse; a stack that ends before the limit of depth is told in the same way."""
+    """Parse; a stack overflow before the limit of depth is the same error."""
     try:
         return parse(parser)
     except RecursionError:

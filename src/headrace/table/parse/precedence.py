@@ -30,7 +30,7 @@ PRODUCT: Final = 60
 SIGN: Final = 80
 ITEM: Final = 100
 OPERAND: Final = 101
-"""More than any operator binds: a plain operand."""
+"""The precedence of a plain operand, higher than that of any operator."""
 
 ARITHMETIC: Final = {
     BinaryOperator.PLUS: SUM,
@@ -40,7 +40,7 @@ ARITHMETIC: Final = {
     BinaryOperator.MODULO: PRODUCT,
     BinaryOperator.CONCAT: PRODUCT,
 }
-"""The operators that compute a value; all others compare, but those of multisets."""
+"""Precedences of arithmetic operators; others are comparisons, except those of multisets."""
 
 _BY_CLASS: Final[dict[type[SqlExpression], int]] = {
     IsTest: IS,

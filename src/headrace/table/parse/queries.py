@@ -1,4 +1,4 @@
-"""Queries: ``SELECT`` and its clauses, ``VALUES``, ``WITH``, and what joins queries."""
+"""Queries: ``SELECT`` and its clauses, ``VALUES``, ``WITH``, and set operations."""
 
 from typing import Final
 
@@ -35,7 +35,7 @@ _COUNTS: Final = (INTEGER, DECIMAL, APPROXIMATE, "?")
 
 
 class QueryParser(RelationParser):
-    """Parses queries, in all places where Flink takes them."""
+    """Parses queries, wherever Flink allows them."""
 
     __slots__ = ()
 
@@ -210,7 +210,7 @@ class QueryParser(RelationParser):
         return NamedWindow(name, self.window(), start=name.start, end=self.end)
 
     def only_expression(self) -> SqlExpression:
-        """An expression, and nothing behind it."""
+        """An expression that is the whole text."""
         if self.at("end"):
             self.fail(AN_EXPRESSION)
         return self.expression()

@@ -1,4 +1,4 @@
-"""The relations behind ``FROM``: tables, joins, functions, ``MATCH_RECOGNIZE``."""
+"""The relations of ``FROM``: tables, joins, functions, ``MATCH_RECOGNIZE``."""
 
 from dataclasses import replace
 from decimal import Decimal
@@ -61,7 +61,7 @@ _QUANTIFIERS: Final[dict[str, tuple[int, int | None]]] = {"*": (0, None), "+": (
 
 
 class RelationParser(ExpressionParser):
-    """Parses relations. Joins bind from the left; what is in parentheses may be a query or a join."""
+    """Parses relations. Joins are left-associative; parentheses may contain a query or a join."""
 
     __slots__ = ()
 
@@ -159,7 +159,7 @@ class RelationParser(ExpressionParser):
         return self._plain_call(self.path())
 
     def _plain_call(self, function: Path) -> Call:
-        """A call of a function of a table: without what only aggregates have."""
+        """A call of a table function, without the clauses of aggregates."""
         self.expect("(")
         arguments = [] if self.at(")") else self.some(self._argument)
         self.expect(")")
@@ -370,7 +370,7 @@ class RelationParser(ExpressionParser):
         return AfterMatch.LAST, self.name()
 
     def _accept_dollar(self) -> bool:
-        """``$`` is a letter to the tokenizer, and so a name."""
+        """Accept ``$``, which is a letter to the tokenizer, and so a name."""
         if self.token.text != "$":
             return False
         self.advance()

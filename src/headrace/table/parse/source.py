@@ -1,4 +1,4 @@
-"""The text of statements, places in it, and the error that says what is wrong at one of them."""
+"""The text of statements, positions in it, and errors at positions."""
 
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ _LONGEST: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A place in a text.
+    """A position in a text.
 
     Attributes:
         offset: the number of characters before it.
@@ -46,7 +46,7 @@ class SqlSource:
         return Position(offset, line, offset - self._begins[line - 1] + 1)
 
     def excerpt(self, start: int, end: int) -> str:
-        """Return the line of a place, with carets under it. Of a long line only what is near is shown."""
+        """Return the line of a position, with carets under it. Of a long line only the part around it is shown."""
         begin = self.text.rfind("\n", 0, start) + 1
         stop = self.text.find("\n", start)
         line = self.text[begin : len(self.text) if stop < 0 else stop].rstrip("\r").replace("\t", " ")
@@ -63,13 +63,13 @@ class SqlSource:
 
 
 class SqlError(InvalidProgramError):
-    """A statement is wrong at a place of its text.
+    """An error at a position in the text of a statement.
 
-    Its message has the line of the statement with carets under the place.
+    Its message has the line of the statement with carets under the position.
 
     Attributes:
-        reason: what is wrong, without the place.
-        position: where.
+        reason: what is wrong, without the position.
+        position: the position.
         advice: what to write instead, if that is known.
     """
 
@@ -86,7 +86,7 @@ class SqlError(InvalidProgramError):
 
 
 class SqlParseError(SqlError):
-    """A text is not SQL as Flink speaks it. The reason says what was expected and what is there.
+    """A syntax error in Flink SQL. The reason says what was expected and what was found.
 
     Examples:
         >>> from headrace.table.parse import parse_statement

@@ -1,4 +1,4 @@
-"""All statements, by their first keywords."""
+"""Statements, by their leading keywords."""
 
 import re
 from collections.abc import Callable
@@ -76,12 +76,12 @@ _RESET: Final = re.compile(r"\s+([^\s';]+)")
 
 
 class StatementParser(AlterationParser):
-    """Parses whole statements. The table :data:`STATEMENTS` says which keyword begins which."""
+    """Parses statements, by the table :data:`STATEMENTS` of their leading keywords."""
 
     __slots__ = ()
 
     def statement(self) -> Statement:
-        """A statement, without the semicolon behind it."""
+        """A statement, without the semicolon after it."""
         parse = STATEMENTS.get(self.kind)
         if parse is None:
             self.fail(*_NAMED_FIRST)

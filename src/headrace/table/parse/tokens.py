@@ -1,7 +1,7 @@
-"""Text to tokens, by the lexical rules of Flink's parser: one regular expression, and one token per match.
+"""The tokenizer, by the lexical rules of Flink's parser: one regular expression, with one match per token.
 
-Nothing is refused here: what is no token becomes one of kind :data:`BAD`, and the parser says so when it gets there.
-So a text can be highlighted and split while it is still being written.
+Nothing is refused here: invalid text becomes a token of kind :data:`BAD`, which the parser reports. So a text can be
+highlighted and split while it is still being typed.
 """
 
 import re
@@ -50,7 +50,7 @@ _TOKEN: Final = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-"""A token with the spaces and comments before it. Words come first, unless they may be the beginning of a string."""
+"""A token with the spaces and comments before it. Words come first, unless they may be the prefix of a string."""
 
 _KINDS: Final = {
     "word": NAME,
@@ -76,10 +76,10 @@ class Token(NamedTuple):
     """A piece of a text.
 
     Attributes:
-        kind: a keyword in capitals, a symbol, or one of the kinds that are written in small letters.
-        text: the piece as it stands there.
+        kind: a keyword in upper case, a symbol, or one of the kinds in lower case.
+        text: its text.
         start: the offset of its first character.
-        end: the offset behind its last one.
+        end: the offset after its last character.
     """
 
     kind: str
@@ -115,24 +115,24 @@ _BACKSLASH: Final = re.compile(
 
 
 def name_of(token: Token) -> str:
-    """The name that a word or a quoted name is."""
+    """The name of a word or a quoted name."""
     return token.text[1:-1].replace("``", "`") if token.kind == QUOTED else token.text
 
 
 def text_of(token: Token) -> str:
-    """The text that a string stands for."""
+    """The value of a string."""
     first = token.text.index("'")
     text = token.text[first + 1 : -1].replace("''", "'")
     return _BACKSLASH.sub(_unescaped, text) if token.kind == ESCAPED else text
 
 
 def bytes_of(text: str) -> bytes | None:
-    """The bytes that digits stand for; None when they are no whole bytes in hexadecimal digits."""
+    """The bytes of hexadecimal digits; None when they are not whole bytes."""
     return bytes.fromhex(text) if _HEXADECIMAL.fullmatch(text) else None
 
 
 def unicode_of(text: str, escape: str) -> str | None:
-    """The text that a string ``U&'...'`` stands for; None when an escape has no four hexadecimal digits behind it."""
+    """The value of a string ``U&'...'``; None when an escape lacks its four hexadecimal digits."""
     pattern = rf"{re.escape(escape)}(?:({re.escape(escape)})|([0-9A-Fa-f]{{4}})|(.?))"
     wrong = False
 

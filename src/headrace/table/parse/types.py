@@ -86,12 +86,12 @@ _SMALLER: Final = {
 
 
 class TypeParser(TokenCursor):
-    """Parses data types as Flink extends them: with nullability, comments of fields, and angle brackets."""
+    """Parses data types with Flink's extensions: nullability, comments of fields, and angle brackets."""
 
     __slots__ = ()
 
     def integer(self) -> int:
-        """Go behind a whole number."""
+        """Parse an integer."""
         if not self.at(INTEGER):
             self.fail(INTEGER)
         return int(self.advance().text)
@@ -107,7 +107,7 @@ class TypeParser(TokenCursor):
     # --- types -------------------------------------------------------------------------------------------------------
 
     def data_type(self, *, may_say_null: bool = True) -> TypeSpec:
-        """A type, with ``ARRAY`` and ``MULTISET`` behind it, and ``[NOT] NULL`` where that is allowed."""
+        """A type, with ``ARRAY`` and ``MULTISET`` as suffixes, and ``[NOT] NULL`` where it is allowed."""
         start = self.start
         self.deeper()
         found = self._type_without_null(start)
@@ -233,7 +233,7 @@ class TypeParser(TokenCursor):
         return RawTypeSpec(None, class_name, serializer, start=start, end=self.end)
 
     def interval_type(self) -> TypeSpec:
-        """``INTERVAL`` and the fields, as casts name them."""
+        """``INTERVAL`` and the fields, as in casts."""
         start = self.start
         self.expect("INTERVAL")
         qualifier = self.interval_qualifier()
@@ -255,7 +255,7 @@ class TypeParser(TokenCursor):
         self.fail(A_UNIT, *UNITS)
 
     def interval_qualifier(self, *, may_have_two: bool = True) -> IntervalQualifier:
-        """``DAY(3)``, and ``TO SECOND(6)`` behind it where two units are allowed."""
+        """``DAY(3)``, and then ``TO SECOND(6)`` where two units are allowed."""
         start = self.start
         if not self.at_any(INTERVAL_UNITS):
             self.fail(A_UNIT_OF_INTERVALS, *INTERVAL_UNITS)

@@ -1,1 +1,1 @@
-"""The tree of a statement: immutable nodes with their places, which the parser makes and the binder reads."""
+"""Syntax trees: immutable nodes with their positions, which the parser creates and the binder reads."""

@@ -1,4 +1,4 @@
-"""Statements that change what a catalog holds, and the clauses that they have: columns, keys, options."""
+"""DDL statements and their clauses: columns, keys, options."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -53,7 +53,7 @@ class Constraint(SqlNode):
     """``[CONSTRAINT name] PRIMARY KEY | UNIQUE (column, ...) [[NOT] ENFORCED]``.
 
     Attributes:
-        enforced: None when it is not said.
+        enforced: None when not specified.
     """
 
     name: Name | None
@@ -64,10 +64,10 @@ class Constraint(SqlNode):
 
 @dataclass(frozen=True, slots=True)
 class ColumnDefinition(SqlNode):
-    """A column of ``CREATE TABLE`` and ``ALTER TABLE``; of which class it is says of which kind.
+    """A column of ``CREATE TABLE`` and ``ALTER TABLE``; there is a class for each kind.
 
     Attributes:
-        name: more than one name only where Flink refuses it later.
+        name: the name; several names are parsed as in Flink, and refused later.
     """
 
     name: Path
@@ -133,7 +133,7 @@ TableElement = ColumnDefinition | Constraint | Watermark
 
 
 class LikeFeature(Enum):
-    """The features of a table that ``LIKE`` takes over or leaves out."""
+    """The features of a table that ``LIKE`` includes or excludes."""
 
     ALL = "ALL"
     CONSTRAINTS = "CONSTRAINTS"
@@ -215,7 +215,7 @@ class StartModeKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StartMode(SqlNode):
-    """``START_MODE = kind[(argument)]``: an interval before now, or a point in time."""
+    """``START_MODE = kind[(argument)]``: an interval before now, or a timestamp."""
 
     kind: StartModeKind
     argument: SqlExpression | None = None
@@ -378,7 +378,7 @@ class SetComment(AlterAction):
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlace(SqlNode):
-    """``FIRST``, or ``AFTER column``; None is the first place."""
+    """``FIRST``, or ``AFTER column``; None is ``FIRST``."""
 
     after: Path | None
 
@@ -407,7 +407,7 @@ class DropColumns(AlterAction):
 
 
 class DroppedPart(Enum):
-    """The parts of a table that need no name, since there is at most one."""
+    """The parts of a table that are dropped without a name, since there is at most one."""
 
     PRIMARY_KEY = "PRIMARY KEY"
     DISTRIBUTION = "DISTRIBUTION"

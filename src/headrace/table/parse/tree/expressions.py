@@ -1,4 +1,4 @@
-"""Expressions: what has a value for a row, and the arguments that functions may have beside values."""
+"""Expressions, and the other arguments of functions."""
 
 from dataclasses import dataclass
 from decimal import Decimal
@@ -10,7 +10,7 @@ from headrace.table.parse.tree.types import IntervalQualifier, TimeUnit, TypeSpe
 
 @dataclass(frozen=True, slots=True)
 class SqlExpression(SqlNode):
-    """A node that may stand where a value is expected."""
+    """A node that is allowed where a value is expected."""
 
 
 # --- names and literals ----------------------------------------------------------------------------------------------
@@ -18,7 +18,7 @@ class SqlExpression(SqlNode):
 
 @dataclass(frozen=True, slots=True)
 class Identifier(SqlExpression):
-    """A column, with what it is of: ``price``, ``t.price``, ``t.address.city``. Which part is what, the binder says."""
+    """A column, perhaps qualified: ``price``, ``t.price``, ``t.address.city``. The binder resolves the parts."""
 
     names: tuple[Name, ...]
 
@@ -47,14 +47,14 @@ class IntegerLiteral(SqlExpression):
 
 @dataclass(frozen=True, slots=True)
 class DecimalLiteral(SqlExpression):
-    """A number with a point; its zeros at the end count for its scale."""
+    """A number with a decimal point; trailing zeros count for its scale."""
 
     value: Decimal
 
 
 @dataclass(frozen=True, slots=True)
 class DoubleLiteral(SqlExpression):
-    """A number with an exponent. The text is kept, since values of other types may be made of it."""
+    """A number with an exponent. The text is kept, since it may be converted to other types."""
 
     text: str
 
@@ -66,7 +66,7 @@ class DoubleLiteral(SqlExpression):
 
 @dataclass(frozen=True, slots=True)
 class StringLiteral(SqlExpression):
-    """``'text'``, with its escapes resolved and the lines that it was written on joined."""
+    """``'text'``, with escapes resolved and continuation lines joined."""
 
     value: str
 
@@ -101,7 +101,7 @@ class TemporalKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TemporalLiteral(SqlExpression):
-    """``DATE '2024-02-29'``; whether the text is one, the binder says."""
+    """``DATE '2024-02-29'``; the binder checks the text."""
 
     kind: TemporalKind
     text: str
@@ -109,7 +109,7 @@ class TemporalLiteral(SqlExpression):
 
 @dataclass(frozen=True, slots=True)
 class IntervalLiteral(SqlExpression):
-    """``INTERVAL -'1 02' DAY TO HOUR``; whether the text fits the units, the binder says."""
+    """``INTERVAL -'1 02' DAY TO HOUR``; the binder checks the text against the units."""
 
     text: str
     qualifier: IntervalQualifier
@@ -129,7 +129,7 @@ class IntervalExpression(SqlExpression):
 
 
 class UnaryOperator(Enum):
-    """The operators before an operand."""
+    """Prefix operators."""
 
     NOT = "NOT"
     MINUS = "-"
@@ -137,7 +137,7 @@ class UnaryOperator(Enum):
 
 
 class BinaryOperator(Enum):
-    """The operators between two operands."""
+    """Binary operators."""
 
     EQUALS = "="
     NOT_EQUALS = "<>"
@@ -206,7 +206,7 @@ class Logical(SqlExpression):
 
 
 class OperandTest(Enum):
-    """The tests of ``IS``; the value is the text behind it."""
+    """The tests of ``IS``; the value is the text after it."""
 
     NULL = "NULL"
     TRUE = "TRUE"
@@ -319,7 +319,7 @@ class ItemAccess(SqlExpression):
 
 @dataclass(frozen=True, slots=True)
 class FieldAccess(SqlExpression):
-    """``operand.name`` behind what is no plain name: ``f(x).name``, ``a[1].name``, ``(r).name``."""
+    """``operand.name`` of an operand that is not a plain name: ``f(x).name``, ``a[1].name``, ``(r).name``."""
 
     operand: SqlExpression
     name: Name
@@ -355,7 +355,7 @@ class CastExpression(SqlExpression):
 
 
 class ConstructorKind(Enum):
-    """The collections that square brackets, or a query, are made into."""
+    """The kinds of collections that constructors create."""
 
     ARRAY = "ARRAY"
     MAP = "MAP"
@@ -407,7 +407,7 @@ class Trim(SqlExpression):
 class UnitArgument(SqlExpression):
     """A unit as an argument: of ``EXTRACT``, ``FLOOR``, ``CEIL``, ``TIMESTAMPADD``, ``TIMESTAMPDIFF``.
 
-    These are calls; the unit is where it stands in the text: ``EXTRACT(unit, operand)``, ``FLOOR(operand, unit)``.
+    These are calls with the unit at its position in the text: ``EXTRACT(unit, operand)``, ``FLOOR(operand, unit)``.
     """
 
     unit: TimeUnit
@@ -435,7 +435,7 @@ class OrderItem(SqlNode):
     """``expression [ASC | DESC] [NULLS FIRST | NULLS LAST]``.
 
     Attributes:
-        nulls_first: None when it is not said.
+        nulls_first: None when not specified.
     """
 
     expression: SqlExpression
@@ -447,15 +447,15 @@ class OrderItem(SqlNode):
 class Call(SqlExpression):
     """A call of a function, of any kind: scalar, aggregate, of a table, or of a window.
 
-    Forms with words between the arguments are calls as well: ``SUBSTRING(a FROM b FOR c)``, ``OVERLAY(a PLACING b FROM
-    c)``, ``POSITION(a IN b)``, ``EXTRACT(unit FROM a)``, with the arguments in the order of the text. Functions without
-    parentheses, as ``CURRENT_TIMESTAMP``, are calls without arguments.
+    Functions with keywords between the arguments are calls as well: ``SUBSTRING(a FROM b FOR c)``,
+    ``OVERLAY(a PLACING b FROM c)``, ``POSITION(a IN b)``, ``EXTRACT(unit FROM a)``, with the arguments in the order of
+    the text. Functions without parentheses, as ``CURRENT_TIMESTAMP``, are calls without arguments.
 
     Attributes:
-        function: its name; in capitals where it is a keyword, and as written otherwise.
-        arguments: values, and what is only an argument: :class:`Star` of ``COUNT(*)``, named arguments, tables.
-        order_by: of ``ARRAY_AGG(x ORDER BY y)``, or behind it in ``WITHIN GROUP (ORDER BY y)``.
-        is_within_group: whether the order stands behind it.
+        function: its name; a keyword is in upper case, and another name as written.
+        arguments: values, or :class:`Star` of ``COUNT(*)``, named arguments, tables.
+        order_by: the order of ``ARRAY_AGG(x ORDER BY y)``, or of ``WITHIN GROUP (ORDER BY y)``.
+        is_within_group: whether the order is that of ``WITHIN GROUP``.
         filter: the condition of ``FILTER (WHERE condition)``.
         has_parentheses: whether it was written with them.
     """
@@ -471,7 +471,7 @@ class Call(SqlExpression):
 
     @property
     def name(self) -> str:
-        """The function's name in capitals, with points where it has a path."""
+        """The function's name in upper case, with dots if it has a path."""
         return str(self.function).upper()
 
 
@@ -495,7 +495,7 @@ class FrameBound(SqlNode):
 
 @dataclass(frozen=True, slots=True)
 class WindowFrame(SqlNode):
-    """``ROWS | RANGE BETWEEN low AND high``; the high end is the current row when only one is said."""
+    """``ROWS | RANGE BETWEEN low AND high``; the high end is the current row when only one is given."""
 
     is_rows: bool
     low: FrameBound
@@ -515,7 +515,7 @@ class OverWindow(SqlNode):
 
 @dataclass(frozen=True, slots=True)
 class Over(SqlExpression):
-    """``call OVER window``, where the window is a name of the ``WINDOW`` clause or stands there."""
+    """``call OVER window``, where the window is inline or named in the ``WINDOW`` clause."""
 
     call: Call
     window: Name | OverWindow
@@ -539,7 +539,7 @@ class NamedArgument(SqlExpression):
 
 @dataclass(frozen=True, slots=True)
 class DefaultArgument(SqlExpression):
-    """``DEFAULT``: an argument, or a value of an inserted row, that is left to its default."""
+    """``DEFAULT`` as an argument, or as a value of an inserted row."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from headrace.table.parse.tree.types import TypeSpec
 
 
 class JsonBehaviorKind(Enum):
-    """The results of a function of JSON when there is nothing, or an error."""
+    """The results of a JSON function ``ON EMPTY`` and ``ON ERROR``."""
 
     ERROR = "ERROR"
     NULL = "NULL"
@@ -30,7 +30,7 @@ class JsonBehavior(SqlNode):
 
 
 class JsonWrapper(Enum):
-    """The ways in which ``JSON_QUERY`` puts its result into an array."""
+    """The ways in which ``JSON_QUERY`` wraps its result in an array."""
 
     WITHOUT = "WITHOUT ARRAY WRAPPER"
     CONDITIONAL = "WITH CONDITIONAL ARRAY WRAPPER"
@@ -38,7 +38,7 @@ class JsonWrapper(Enum):
 
 
 class JsonFunction(Enum):
-    """The functions that look into JSON by a path."""
+    """The functions that read JSON by a path."""
 
     EXISTS = "JSON_EXISTS"
     VALUE = "JSON_VALUE"
@@ -78,7 +78,7 @@ class JsonObject(SqlExpression):
     """``JSON_OBJECT(KEY k VALUE v, ... [NULL | ABSENT ON NULL])``, or ``JSON_OBJECTAGG`` with one entry.
 
     Attributes:
-        absent_on_null: None when it is not said.
+        absent_on_null: None when not specified.
     """
 
     entries: tuple[JsonEntry, ...]

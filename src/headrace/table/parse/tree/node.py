@@ -1,4 +1,4 @@
-"""The base of all nodes: a place in the text, and equality that does not look at it."""
+"""The base class of nodes: a position in the text, which equality ignores."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
@@ -11,13 +11,12 @@ _NAMES: Final[dict[type, tuple[str, ...]]] = {}
 class SqlNode:
     """A piece of a statement.
 
-    Nodes are immutable and equal when they say the same, wherever they stand. Chains of operators that bind from the
-    left are as deep as they are long: who goes through trees does so with :func:`walk`, or along the left side in a
-    loop.
+    Nodes are immutable, and equality ignores positions. Chains of left-associative operators are as deep as they are
+    long, so trees are traversed with :func:`walk`, or by a loop along the left side, and not by recursion.
 
     Attributes:
         start: the offset of its first character in the text.
-        end: the offset behind its last one.
+        end: the offset after its last character.
     """
 
     start: int = field(kw_only=True, compare=False, repr=False)
@@ -26,7 +25,7 @@ class SqlNode:
 
 @dataclass(frozen=True, slots=True)
 class Name(SqlNode):
-    """One name, without the backticks it may have been written in. It is never in the case of something else."""
+    """A name, without backticks. Its case is as written."""
 
     text: str
 
@@ -36,7 +35,7 @@ class Name(SqlNode):
 
 @dataclass(frozen=True, slots=True)
 class Path(SqlNode):
-    """Names with points between them, as ``catalog.database.table``."""
+    """Names with dots between them, as ``catalog.database.table``."""
 
     names: tuple[Name, ...]
 
@@ -51,11 +50,11 @@ class Path(SqlNode):
 
 @dataclass(frozen=True, slots=True)
 class QueryExpression(SqlNode):
-    """A node that gives rows, and may stand in parentheses, in a view, or behind ``INSERT INTO``."""
+    """A query: in parentheses, in a view, or of ``INSERT INTO``."""
 
 
 def children(node: SqlNode) -> Iterator[SqlNode]:
-    """The nodes that a node is made of, in the order of its fields."""
+    """The child nodes, in the order of the fields."""
     kind = type(node)
     names = _NAMES.get(kind)
     if names is None:

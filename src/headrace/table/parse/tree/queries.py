@@ -41,7 +41,7 @@ class SelectItem(SqlNode):
 
 
 class GroupingKind(Enum):
-    """The ways to write several groupings as one."""
+    """The kinds of grouping elements with several grouping sets."""
 
     SETS = "GROUPING SETS"
     ROLLUP = "ROLLUP"
@@ -110,7 +110,7 @@ class TableQuery(QueryExpression):
 
 
 class SetOperator(Enum):
-    """The operators between two queries."""
+    """The set operators."""
 
     UNION = "UNION"
     INTERSECT = "INTERSECT"
@@ -119,7 +119,7 @@ class SetOperator(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SetOperation(QueryExpression):
-    """``left UNION | INTERSECT | EXCEPT [ALL] right``; ``INTERSECT`` binds most. Long chains are deep on the left."""
+    """``left UNION | INTERSECT | EXCEPT [ALL] right``; ``INTERSECT`` binds tightest. Chains are deep on the left."""
 
     operator: SetOperator
     left: QueryExpression
@@ -165,7 +165,7 @@ class OrderedQuery(QueryExpression):
 
 @dataclass(frozen=True, slots=True)
 class Relation(SqlNode):
-    """A node that may stand behind ``FROM``."""
+    """An item of ``FROM``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,19 +300,19 @@ class Unpivot(Relation):
 
 @dataclass(frozen=True, slots=True)
 class RowPattern(SqlNode):
-    """A part of what ``PATTERN`` says."""
+    """A part of ``PATTERN``."""
 
 
 @dataclass(frozen=True, slots=True)
 class PatternVariable(RowPattern):
-    """A variable, which stands for one row."""
+    """A variable, which matches one row."""
 
     name: Name
 
 
 @dataclass(frozen=True, slots=True)
 class PatternSequence(RowPattern):
-    """Parts that follow each other."""
+    """A concatenation of parts."""
 
     parts: tuple[RowPattern, ...]
 
@@ -333,14 +333,14 @@ class PatternPermutation(RowPattern):
 
 @dataclass(frozen=True, slots=True)
 class PatternExclusion(RowPattern):
-    """``{- a -}``: rows that match, and are not shown."""
+    """``{- a -}``: matched rows that are not in the output."""
 
     part: RowPattern
 
 
 @dataclass(frozen=True, slots=True)
 class PatternRepetition(RowPattern):
-    """``a*``, ``a+``, ``a?``, ``a{n,m}``, and the same with ``?`` behind it, which takes as few rows as it can.
+    """``a*``, ``a+``, ``a?``, ``a{n,m}``, and their reluctant forms with ``?``.
 
     Attributes:
         most: None when there is no limit.
@@ -390,8 +390,8 @@ class MatchRecognize(Relation):
     """``relation MATCH_RECOGNIZE (...)``.
 
     Attributes:
-        all_rows: whether it is ``ALL ROWS PER MATCH``; None when neither is said.
-        after_match: None when it is not said, which is ``TO NEXT ROW`` to Flink.
+        all_rows: whether it is ``ALL ROWS PER MATCH``; None when not specified.
+        after_match: None when not specified, which is ``TO NEXT ROW`` in Flink.
         after_variable: the variable of ``TO FIRST`` and ``TO LAST``.
         at_begin: whether the pattern began with ``^``.
         at_end: whether it ended with ``$``.

@@ -1,4 +1,4 @@
-"""Statements: what a text has between two semicolons. Those that define something are in ``definitions``."""
+"""Statements other than DDL, which is in ``definitions``."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -53,7 +53,7 @@ class StatementSet(Statement):
 
 @dataclass(frozen=True, slots=True)
 class BeginStatementSet(Statement):
-    """``BEGIN STATEMENT SET``, which a client opens a set with."""
+    """``BEGIN STATEMENT SET``, which opens a set in a client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +93,8 @@ class MergeInto(Statement):
     """``MERGE INTO table [AS alias] USING source ON condition WHEN ...``, which Flink parses and then refuses.
 
     Attributes:
-        updates: of ``WHEN MATCHED THEN UPDATE SET``.
-        insert_values: of ``WHEN NOT MATCHED THEN INSERT``; None without it.
+        updates: the assignments of ``WHEN MATCHED THEN UPDATE SET``.
+        insert_values: the values of ``WHEN NOT MATCHED THEN INSERT``; None without it.
     """
 
     table: Path
@@ -195,8 +195,8 @@ class Show(Statement):
     """``SHOW kind [FROM | IN path] [[NOT] LIKE | ILIKE 'pattern']``, ``SHOW PARTITIONS table [PARTITION (...)]``.
 
     Attributes:
-        path: the catalog, database or table that is asked for.
-        pattern: what names are compared with.
+        path: the catalog, database or table.
+        pattern: the pattern that names have to match.
         ignores_case: whether it is ``ILIKE``.
     """
 
@@ -293,7 +293,7 @@ class ResetOption(Statement):
     """``RESET``, ``RESET 'key'``, ``RESET key``.
 
     Attributes:
-        key: None when all settings are taken back.
+        key: None when all settings are reset.
     """
 
     key: str | None = None

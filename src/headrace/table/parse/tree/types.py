@@ -1,4 +1,4 @@
-"""Data types as they are written. Which logical type each is, the binder says."""
+"""Data types in syntax trees, which the binder turns into logical types."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -7,7 +7,7 @@ from headrace.table.parse.tree.node import Name, Path, SqlNode
 
 
 class TypeWord(Enum):
-    """The types that have words of their own; the value is Flink's name."""
+    """The types that are keywords; the value is Flink's name."""
 
     BOOLEAN = "BOOLEAN"
     TINYINT = "TINYINT"
@@ -34,7 +34,7 @@ class TypeWord(Enum):
 
 
 class TimeUnit(Enum):
-    """The units of intervals, of ``EXTRACT``, and of what rounds and counts times."""
+    """The units of intervals, of ``EXTRACT``, and of functions that round and count times."""
 
     NANOSECOND = "NANOSECOND"
     MICROSECOND = "MICROSECOND"
@@ -64,8 +64,8 @@ class IntervalQualifier(SqlNode):
     Attributes:
         first: its largest unit.
         last: its smallest one; None when it has one unit only.
-        precision: how many digits the largest unit has, where that is said.
-        fraction: how many digits the seconds have behind the point, where that is said.
+        precision: the number of digits of the largest unit; None when not specified.
+        fraction: the number of fractional digits of seconds; None when not specified.
     """
 
     first: TimeUnit
@@ -76,10 +76,10 @@ class IntervalQualifier(SqlNode):
 
 @dataclass(frozen=True, slots=True)
 class TypeSpec(SqlNode):
-    """A data type; of which class it is says its form.
+    """A data type; there is a class for each form.
 
     Attributes:
-        nullable: whether ``NULL`` or ``NOT NULL`` was written; None when nothing was.
+        nullable: True for ``NULL``, False for ``NOT NULL``, None when not specified.
     """
 
     nullable: bool | None
@@ -90,8 +90,8 @@ class AtomicTypeSpec(TypeSpec):
     """``DECIMAL(10, 2)``, ``TIMESTAMP(3)``: a word, and the numbers in parentheses.
 
     Attributes:
-        size: its length or precision, where it is said.
-        scale: the second number.
+        size: its length or precision; None when not specified.
+        scale: its scale; None when not specified.
     """
 
     word: TypeWord
@@ -101,7 +101,7 @@ class AtomicTypeSpec(TypeSpec):
 
 @dataclass(frozen=True, slots=True)
 class NamedTypeSpec(TypeSpec):
-    """A type by its name, as that of a user. Which names there are, the binder says."""
+    """A type by name, as a user-defined one. The binder resolves it."""
 
     path: Path
 
