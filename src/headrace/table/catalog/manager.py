@@ -61,7 +61,7 @@ class CatalogManager:
         return sorted(names.union(self.catalogs[catalog].tables(database)))
 
     def function(self, names: Sequence[str]) -> CatalogFunction | None:
-        """The user-defined function to which names refer: temporary system functions come first, then temporary ones."""
+        """The user-defined function to which names refer: temporary system functions first, then temporary ones."""
         if len(names) == 1 and (found := self.system_functions.get(names[0].lower())):
             return found
         path = self.qualify(names)

@@ -74,8 +74,8 @@ class CorrelatedRef(Scalar):
     """A column of the row of an outer query.
 
     Attributes:
-        correlation: the variable of the row (``$cor0``), which the :class:`~headrace.table.logical.relations.Correlate`,
-            or the node with the subquery, defines.
+        correlation: the variable of the row (``$cor0``), defined by the node with the subquery, or by the
+            :class:`~headrace.table.logical.relations.Correlate`.
         index: the index of the column in that row.
         name: the column's name, for plans.
     """
