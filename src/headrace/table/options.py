@@ -1,4 +1,4 @@
-"""Flink's settings for tables: those that have an effect, and the keys of the others."""
+"""The keys of Flink's table options, with and without an effect here."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ IN_EFFECT: Final = frozenset(
         "sql-client.execution.max-table-result.rows",
     }
 )
-"""Keys that change what is done."""
+"""Keys that have an effect."""
 
 _OPTIMIZER: Final = (
     "distinct-agg.split.bucket-num distinct-agg.split.enabled dynamic-filtering.enabled "
@@ -120,7 +120,7 @@ WITHOUT_EFFECT: Final = frozenset(
         "sql-client.verbose",
     }
 )
-"""Keys of Flink that are taken, and change nothing: most of them tell its planner, or its memory, what to do."""
+"""Keys of Flink that are accepted without an effect: most of them tune its planner, or its memory."""
 
 _CHANGE_RESULTS: Final = frozenset(
     {
@@ -133,7 +133,7 @@ _CHANGE_RESULTS: Final = frozenset(
         "table.dynamic-table-options.enabled",
     }
 )
-"""Those of them with which Flink's results, or when they come, would be others."""
+"""Keys without an effect here that would change Flink's results, or their time."""
 
 
 def is_of_tables(key: str) -> bool:
@@ -142,10 +142,10 @@ def is_of_tables(key: str) -> bool:
 
 
 def check_key(key: str) -> None:
-    """Refuse a key that begins as those of tables do, and is none of them.
+    """Refuse an unknown key with a prefix of table options.
 
     Raises:
-        ConfigurationError: with the keys that are like it.
+        ConfigurationError: with similar keys.
     """
     if key in _CHANGE_RESULTS:
         warn_caller(f"{key} has no effect")

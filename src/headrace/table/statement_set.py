@@ -1,4 +1,4 @@
-"""Several statements as one job."""
+"""Statement sets."""
 
 from headrace.common.public_module import public_module
 from headrace.table.environment.statement_set import StatementSet

@@ -1,4 +1,4 @@
-"""The settings of environments of tables."""
+"""The settings of table environments."""
 
 from headrace.common.public_module import public_module
 from headrace.table.environment.settings import TableConfig

@@ -188,7 +188,7 @@ class QueryBinder:
         inner = QueryBinder(self.context, self)
         for item in node.items:
             if node.is_recursive and isinstance(item.query, sql.SetOperation):
-                # What the recursion begins with says which columns it has.
+                # The first arm of the recursion determines its columns.
                 inner._with[item.name.text] = Values((), inner.query(item.query.left, parent).schema)
             relation = inner.query(item.query, parent)
             if item.columns:
@@ -331,7 +331,7 @@ class _SelectBinder:
         names: tuple[str, ...],
         hints: tuple[Hint, ...],
     ) -> Relation:
-        """The projection, and above it QUALIFY, over what its condition needs in columns behind."""
+        """The projection with the filter of QUALIFY above it, whose operands are appended columns."""
         if condition is None:
             return self._projected(relation, expressions, names, hints)
         columns = list(expressions)
@@ -347,7 +347,7 @@ class _SelectBinder:
             return filtered_rows
         return Project(filtered_rows, tuple(map(inner.column, range(len(names)))), names)
 
-    # --- what is selected --------------------------------------------------------------------------------------------
+    # --- the select list ---------------------------------------------------------------------------------------------
 
     def _items(self) -> Iterator[tuple[Scalar, str]]:
         for at, item in enumerate(self.node.items):
@@ -382,14 +382,14 @@ class _SelectBinder:
             yield self.binder.field(row, name, node), name
 
     def _note(self, node: sqle.Star, index: int) -> None:
-        """Remember a column that ``*`` stands for."""
+        """Record a column in the expansion of ``*``."""
         source = self.scope.source_of(index)
         name = source.schema[index - source.offset].name
         names = (name,) if source.alias is None else (source.alias, name)
         self.context.expansions.stars.setdefault(place(node), []).append(names)
 
     def _all_columns(self) -> list[int]:
-        """The columns of ``*``: what a join has in two columns comes first, and once."""
+        """The columns of ``*``: those that a join has merged come first, and once."""
         shared = self.scope.shared
         first = [each.right if each.prefers_right else each.left for each in shared]
         hidden = {index for each in shared for index in (each.left, each.right)}
@@ -426,7 +426,7 @@ class _SelectBinder:
         return tuple(keys), extra
 
     def _selected(self, items: Sequence[tuple[Scalar, str]], node: sqle.SqlExpression) -> int | None:
-        """The column that an ordinal or an alias stands for."""
+        """The column to which an ordinal or an alias refers."""
         index = ordinal(self.context, node, len(items))
         if index is None and isinstance(node, sqle.Identifier) and len(node.names) == 1:
             aliases = [item.alias.text for item in self.node.items if item.alias is not None]
@@ -436,7 +436,7 @@ class _SelectBinder:
 
 
 def _needed(scalar: Scalar, known: Sequence[Scalar]) -> Iterator[Scalar]:
-    """The parts of a condition that it can be computed from: what is known, OVER calls, and columns."""
+    """The parts from which a condition can be computed: known scalars, OVER calls, and columns."""
     if scalar in known or isinstance(scalar, OverCall | InputRef):
         yield scalar
         return
@@ -445,7 +445,7 @@ def _needed(scalar: Scalar, known: Sequence[Scalar]) -> Iterator[Scalar]:
 
 
 def _replaced(scalar: Scalar, rule: Callable[[Scalar], Scalar]) -> Scalar:
-    """The scalar in which the rule has replaced what it can, the largest parts first."""
+    """The scalar after the rule has been applied to its parts, the largest first."""
     found = rule(scalar)
     if found is not scalar:
         return found
@@ -492,14 +492,14 @@ def ordinal(context: BindContext, node: sqle.SqlExpression, width: int) -> int |
 
 
 def filtered(relation: Relation, condition: Scalar, correlation: Correlation) -> Relation:
-    """The rows of which a condition is true; all of them where it always is."""
+    """The rows for which a condition is true; no filter if it is constant TRUE."""
     if isinstance(condition, Literal) and condition.value is True:
         return relation
     return Filter(relation, condition, correlation_of((condition,), correlation))
 
 
 def correlation_of(scalars: Sequence[Scalar], correlation: Correlation) -> str | None:
-    """The name by which subqueries in these scalars refer to the row; None when none does."""
+    """The variable by which subqueries in these scalars refer to the row; None when none does."""
     subqueries = any(isinstance(each, Subquery) for scalar in scalars for each in scalar.walk())
     return correlation.name if subqueries and correlation.is_used else None
 

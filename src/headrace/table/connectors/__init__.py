@@ -1,4 +1,4 @@
-"""Connectors of tables: what ``'connector' = '...'`` names, found by entry point; below them are sources and sinks."""
+"""Table connectors, which ``'connector' = '...'`` names: factories of sources and sinks, found by entry point."""
 
 from headrace.table.connectors.changelog_mode import ChangelogMode
 from headrace.table.connectors.factory import TABLE_CONNECTORS, TableConnector, TableContext

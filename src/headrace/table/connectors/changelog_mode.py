@@ -1,4 +1,4 @@
-"""``ChangelogMode``: the row kinds that a table gives or takes."""
+"""``ChangelogMode``: the row kinds of a source or a sink."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ class ChangelogMode:
         """The mode of a text such as ``I,UA,D``.
 
         Raises:
-            KeyError: when it is none.
+            KeyError: when a kind is unknown.
         """
         return cls.of(*(_KINDS[part.strip()] for part in text.split(",")))
 
     @classmethod
     def insert_only(cls) -> ChangelogMode:
-        """Insertions alone."""
+        """Insertions only."""
         return cls.INSERT
 
     @classmethod
     def upsert(cls) -> ChangelogMode:
-        """Insertions, updates by key without what was before, and deletions."""
+        """Insertions, ``UPDATE_AFTER`` and deletions."""
         return cls.UPSERT
 
     @classmethod
@@ -58,7 +58,7 @@ class ChangelogMode:
 
     @property
     def is_insert_only(self) -> bool:
-        """Return whether nothing is ever changed."""
+        """Return whether there are only insertions."""
         return len(self.kinds) == 1
 
     @property
@@ -68,7 +68,7 @@ class ChangelogMode:
 
     @property
     def takes_update_before(self) -> bool:
-        """Return whether an update comes with what was before it."""
+        """Return whether updates include ``UPDATE_BEFORE``."""
         return RowKind.UPDATE_BEFORE in self.kinds
 
     @property

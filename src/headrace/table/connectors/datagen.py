@@ -1,4 +1,4 @@
-"""``datagen``: tables whose rows are made up, the same ones at every run."""
+"""``datagen``: tables with generated rows, the same in every run."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ Maker = Callable[[Indices, Random], pa.Array]
 
 
 class GeneratedTables(TableConnector):
-    """Tables whose rows are made up."""
+    """Tables with generated rows."""
 
     optional_options = (ROWS_PER_SECOND, NUMBER_OF_ROWS)
 
@@ -111,7 +111,7 @@ def _count(options: Configuration) -> int | None:
 
 @dataclass(frozen=True)
 class GeneratedTable(TableSource):
-    """Rows that are made up."""
+    """A source of generated rows."""
 
     context: TableContext
     makers: Mapping[str, Maker] = field(compare=False)
@@ -216,7 +216,7 @@ class _Texts:
 
 @dataclass(frozen=True)
 class _Moments:
-    """Moments that rise as rows come, from when the statement was planned: a row of a number always has the same."""
+    """Timestamps that rise with the row number, from the time of planning: a row number always has the same one."""
 
     start: int
     rate: int
@@ -262,10 +262,10 @@ def maker_of(name: str, kind: LogicalType, options: Configuration, rate: int) ->
         name: of the column.
         kind: its type.
         options: of the column.
-        rate: how many rows come in a second.
+        rate: the number of rows per second.
 
     Raises:
-        ConfigurationError: when there is nothing for its type.
+        ConfigurationError: when its type is not supported.
     """
     if isinstance(kind, AtomicType) and kind.root in _MOMENTS:
         made: Maker = _Moments(int(time.time() * 1000), rate, options.get(MAX_PAST), kind.arrow_type)
@@ -306,7 +306,7 @@ def _random(name: str, kind: LogicalType, options: Configuration) -> Maker:
 
 
 def _length(name: str, kind: AtomicType, options: Configuration) -> int:
-    """The length of texts: of CHAR and BINARY that of the type, else what is asked for, as far as the type holds it."""
+    """The length of strings: that of the type for CHAR and BINARY, else the option, up to the length of the type."""
     asked = options.get(LENGTH)
     most = kind.size or _USUAL_LENGTH
     if kind.root in (TypeRoot.CHAR, TypeRoot.BINARY):

@@ -1,4 +1,4 @@
-"""Factories of sources and sinks of tables, by the name that ``'connector'`` gives."""
+"""Factories of table sources and sinks, by the name in ``'connector'``."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from headrace.table.connectors.table_source import TableSource
 
 @dataclass(frozen=True, slots=True)
 class TableContext:
-    """The table that a source or a sink is made for.
+    """The table for which a source or a sink is created.
 
     Attributes:
         path: catalog, database and name.
         columns: its physical columns.
         primary_key: the columns of its key.
-        partition_keys: the columns that it is partitioned by.
-        options: what ``WITH`` says, without ``connector``.
+        partition_keys: the columns that partition it.
+        options: the options of ``WITH``, without ``connector``.
         settings: the configuration of the session.
     """
 
@@ -47,7 +47,7 @@ class TableContext:
 
     @property
     def name(self) -> str:
-        """The whole name, as messages have it."""
+        """The full name, for messages."""
         return ".".join(self.path)
 
     @property
@@ -60,7 +60,7 @@ class TableContext:
 
         Args:
             names: of the columns.
-            without: what their names in the records do not begin with.
+            without: a prefix that is removed from the names in the records.
         """
         kinds = dict(zip(self.columns.names, self.columns.types, strict=True))
         shown = tuple(name.removeprefix(without) for name in names)
@@ -68,7 +68,7 @@ class TableContext:
 
 
 class TableConnector(Plugin):
-    """A connector of tables. What it has no source or sink for is refused by name."""
+    """A table connector. By default it refuses to create a source or a sink."""
 
     noun: ClassVar[str] = "table connector"
 
@@ -91,11 +91,11 @@ class TableConnector(Plugin):
         raise InvalidProgramError(f"table {context.name}: {self} cannot be written, it only gives rows")
 
     def options_of(self, context: TableContext, given: Mapping[str, str] | None = None) -> Configuration:
-        """The options of a table, of which the connector has to know every one.
+        """The options of a table, all of which the connector has to know.
 
         Args:
             context: the table.
-            given: those that are the connector's own; all when left out.
+            given: the connector's own options; all options by default.
 
         Raises:
             ConfigurationError: when one is unknown or missing, or its value cannot be read.
@@ -106,7 +106,7 @@ class TableConnector(Plugin):
 
 @contextmanager
 def told_of(context: TableContext) -> Iterator[None]:
-    """Have errors of options say of which table they are."""
+    """Add the name of the table to errors about options."""
     try:
         yield
     except (ConfigurationError, InvalidTypeError, UnsupportedOperationError) as error:

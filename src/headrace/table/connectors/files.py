@@ -1,4 +1,4 @@
-"""``filesystem``: tables in files, perhaps in folders of partitions."""
+"""``filesystem``: tables in files, optionally in directories by partition."""
 
 from __future__ import annotations
 
@@ -219,8 +219,8 @@ class _Stored:
     """The columns that are in the files.
 
     Attributes:
-        type: of the rows in the files.
-        places: where their columns are in the rows of the table.
+        type: the type of the rows in the files.
+        places: the positions of their columns in the rows of the table.
     """
 
     type: TypeInformation

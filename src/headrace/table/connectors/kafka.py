@@ -45,7 +45,7 @@ class KafkaTables(TopicTables):
 
 
 _OF_CONSUMERS: Final = ("group.id", "auto.offset.reset", "isolation.level", "enable.auto.commit")
-"""Properties of a table that is read as well, which mean nothing to a producer."""
+"""Properties of consumers, which a producer ignores."""
 
 
 def _client_properties(table: TopicTable) -> dict[str, str]:

@@ -44,7 +44,7 @@ class LogTables(TopicTables):
         return LogSink.builder().set_log(table.options.get(PATH))
 
     def _make(self, table: TopicTable) -> None:
-        """Make the log and the topics that are missing, where the table says so."""
+        """Create the log and missing topics, if the table's options say so."""
         if not table.options.get(PATH):
             raise ConfigurationError("the option 'path' is empty: say where the log is")
         count = table.options.get(PARTITIONS)

@@ -41,7 +41,7 @@ BOUNDED_MILLIS: Final = ConfigOption[int | None](
 BOUNDED: Final = (BOUNDED_MODE, BOUNDED_OFFSETS, BOUNDED_MILLIS)
 
 Offsets = Callable[[Sequence[str]], OffsetsInitializer]
-"""Gives offsets for topics."""
+"""Computes the offsets of topics."""
 
 _SPECIFIC: Final = re.compile(r"\s*partition:(\d+),\s*offset:(\d+)\s*")
 

@@ -1,4 +1,4 @@
-"""Sources of tables made of sources of streams: some of their columns, in another order, with kinds beside them."""
+"""Table sources over DataStream sources, with their columns selected, reordered and cast, and with row kinds."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from headrace.connectors.source import (
 
 @dataclass(frozen=True, slots=True)
 class PartitionOfPath:
-    """A column of a partition, whose value is in the path of the file: ``.../day=2024-02-29/part-0.csv``.
+    """A partition column, whose value is in the path of the file: ``.../day=2024-02-29/part-0.csv``.
 
     Attributes:
         path: the index of the column that holds the path.
-        name: what stands before the ``=``.
-        no_value: the folder of rows without a value.
+        name: the name before the ``=``.
+        no_value: the name of the partition whose value is null.
     """
 
     path: int
@@ -57,14 +57,14 @@ Pick = int | PartitionOfPath
 
 
 class PickedColumns(Source[Any]):
-    """The columns of a table, picked from the records of another source, and cast where they are of other types.
+    """The columns of a table, selected from the records of another source, and cast to the table's types.
 
-    What records do in a changelog lies beside the columns, whether the other source has a column for it or not.
+    Row kinds are not a column here, even if they are in the other source.
 
     Args:
         inner: the source.
         produced_type: the type of the columns.
-        picks: which column each is.
+        picks: the column of the source for each column.
     """
 
     def __init__(self, inner: Source[Any], produced_type: TypeInformation, picks: Sequence[Pick]) -> None:

@@ -1,4 +1,4 @@
-"""``print`` and ``blackhole``: tables that are only written."""
+"""``print`` and ``blackhole``: write-only tables."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ STANDARD_ERROR: Final = ConfigOption("standard-error", boolean, False, "Whether 
 
 @dataclass(frozen=True)
 class PlainTableSink(TableSink):
-    """Takes rows of any kind.
+    """A sink of rows of any kind.
 
     Attributes:
         sink: writes them.
-        name: what plans call it.
+        name: its name in plans.
     """
 
     sink: Sink[Any]
@@ -86,7 +86,7 @@ class _Lines:
 
 
 class BlackholeTables(TableConnector):
-    """Takes rows and does nothing with them."""
+    """Discards rows."""
 
     def create_sink(self, context: TableContext) -> TableSink:
         self.options_of(context)
@@ -94,7 +94,7 @@ class BlackholeTables(TableConnector):
 
 
 class BlackholeSink(Sink[Any]):
-    """Takes records and does nothing with them."""
+    """Discards records."""
 
     is_durable = False
 
@@ -110,7 +110,7 @@ class BlackholeSink(Sink[Any]):
 
 class _Nowhere(SinkWriter):
     def write(self, batch: Batch) -> None:
-        """Nothing is kept."""
+        """Discard the records."""
 
     def prepare_commit(self) -> Sequence[Json]:
         return ()

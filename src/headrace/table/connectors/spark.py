@@ -1,4 +1,4 @@
-"""``spark``: what Spark can read, as a table that ends: a table of its catalog, or files."""
+"""``spark``: bounded tables that Spark reads: a table of its catalog, or files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OPTION: Final = "option."
 
 
 class SparkTables(TableConnector):
-    """Tables that Spark reads, once, when a job first starts."""
+    """Tables that Spark reads once, when a job starts for the first time."""
 
     optional_options = (TABLE, PATH, FORMAT)
 
@@ -64,7 +64,7 @@ def columns_by_name(source: Source[Any], context: TableContext) -> Source[Any]:
     """The columns of a table among those of a source.
 
     Raises:
-        InvalidTypeError: when one is not there.
+        InvalidTypeError: when a column is missing.
     """
     known = source.produced_type
     names = list(known.field_names) if isinstance(known, CompositeTypeInfo) else []

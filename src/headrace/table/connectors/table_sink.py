@@ -13,18 +13,18 @@ class TableSink(ABC):
 
     @abstractmethod
     def changelog_mode(self, requested: ChangelogMode) -> ChangelogMode:
-        """The row kinds that it takes of those that a query gives.
+        """The row kinds that it accepts, given those of a query.
 
         Args:
-            requested: what the query gives.
+            requested: the row kinds of the query.
         """
 
     @abstractmethod
     def create_sink(self, metadata: Sequence[str]) -> Sink:
-        """The sink of rows: the physical columns in the order of the table, and behind them those of metadata.
+        """The sink of rows: the physical columns in the order of the table, and then metadata columns.
 
         Args:
-            metadata: the keys of the metadata that is written.
+            metadata: the keys of the metadata to write.
         """
 
     @property

@@ -21,20 +21,20 @@ class TableSource(ABC):
 
     @property
     def readable_metadata(self) -> Mapping[str, LogicalType]:
-        """The keys of ``METADATA`` columns that it knows, with their types."""
+        """The keys of ``METADATA`` columns that it can read, with their types."""
         return {}
 
     @property
     @abstractmethod
     def is_bounded(self) -> bool:
-        """Return whether it ends."""
+        """Return whether it is bounded."""
 
     @abstractmethod
     def create_source(self, metadata: Sequence[str]) -> Source:
-        """The source of rows: the physical columns in the order of the table, and behind them those of metadata.
+        """The source of rows: the physical columns in the order of the table, and then metadata columns.
 
         Args:
-            metadata: the keys of the metadata that is wanted.
+            metadata: the keys of the metadata to read.
         """
 
     @property
@@ -45,13 +45,13 @@ class TableSource(ABC):
 
 @dataclass(frozen=True)
 class GraphSource(TableSource):
-    """The records of an operator that is in the graph already: a stream.
+    """The records of an operator in the graph: a stream.
 
     Attributes:
-        edges: where they come from.
-        places: which of their fields the physical columns are.
+        edges: the edges that carry them.
+        places: the positions of the physical columns among their fields.
         record_type: their type.
-        mode: what they do in a changelog.
+        mode: their row kinds.
     """
 
     edges: tuple[Edge, ...]

@@ -1,7 +1,7 @@
-"""Tables in topics, of Kafka or of the embedded log: what the connectors of both share.
+"""Tables in topics: the common part of the connectors of Kafka and of the embedded log.
 
-A message has a key and a value, each with a format of its own; the columns of the table are in the one, the other or
-both. A table of upserts has a primary key, which is the key of messages: a message without a value deletes its row.
+A message has a key and a value, each with its own format; a column of the table is in the key, the value or both. An
+upsert table has a primary key, which is the key of messages: a message without a value deletes the row of its key.
 """
 
 from __future__ import annotations
@@ -78,14 +78,14 @@ WRITABLE: Final[Mapping[str, LogicalType]] = {"headers": _HEADERS, "timestamp": 
 
 @dataclass(frozen=True)
 class TopicTable:
-    """A table in topics: which of its columns are where.
+    """A table in topics, with its columns divided into key and value.
 
     Attributes:
         context: the table.
         options: its options, without those of formats.
         value: the format of values.
         key: the format of keys; None where messages have none.
-        is_upsert: whether a message replaces the one before of its key.
+        is_upsert: whether a message replaces the one before with its key.
     """
 
     context: TableContext
@@ -132,12 +132,12 @@ class TopicTable:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The topics that are named."""
+        """The topics in the options."""
         return tuple(name.strip() for name in self.options.get(TOPIC).split(";") if name.strip())
 
 
 class TopicTables(TableConnector):
-    """Makes the sources and sinks of tables in topics."""
+    """Creates the sources and sinks of tables in topics."""
 
     is_upsert: ClassVar[bool] = False
     own_options: ClassVar[tuple[ConfigOption, ...]] = ()
@@ -157,7 +157,7 @@ class TopicTables(TableConnector):
         """A builder of the sink, with the location of the topics set."""
 
     def own(self, options: Mapping[str, str]) -> dict[str, str]:
-        """The options but those that are for a client alone."""
+        """The options without those of the client."""
         return dict(options)
 
     def create_source(self, context: TableContext) -> TableSource:
@@ -180,7 +180,7 @@ class TopicTables(TableConnector):
         return table
 
     def _check(self, context: TableContext, options: Configuration, formats: Mapping[str, BoundFormat]) -> None:
-        """Refuse tables that lack something.
+        """Refuse tables without a required option or key.
 
         Raises:
             ConfigurationError: saying what.
@@ -252,7 +252,7 @@ class TopicTableSource(TableSource):
     def _picked(
         self, source: Source[Any], schema: MessageDeserializationSchema, metadata: Sequence[str]
     ) -> Source[Any]:
-        """The columns in the order of the table: those of the key of an upsert from the key, as others may be NULL."""
+        """The columns in the order of the table; an upsert's key columns are those of the key: values may be NULL."""
         table = self.table
         keys = list(table.key_columns) if table.key is not None else []
         from_value = {name: len(keys) + place for place, name in enumerate(table.value_columns)}
@@ -320,14 +320,14 @@ def _places(names: Sequence[str], wanted: Sequence[str]) -> tuple[int, ...]:
 
 
 class RowMessages(MessageSerializationSchema):
-    """Makes messages of rows, behind whose columns there may be metadata.
+    """Creates messages from rows, whose last columns may be metadata.
 
     Args:
         topic: the topic.
         value: writes values.
         key: writes keys.
-        columns: how many columns are no metadata.
-        metadata: the rest.
+        columns: the number of columns that are not metadata.
+        metadata: the keys of the other columns.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Messages of some columns of a table, and of upserts: a message without a value deletes the row of its key."""
+"""Schemas of messages with some columns of a table, and of upserts, where a message without a value is a deletion."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DELETED: Final = RowKind.DELETE.value
 
 
 class UpsertsReader(DeserializationSchema):
-    """Reads values as rows that replace those of their keys, and gives a row that deletes where there is no value.
+    """Reads values as upserts, and messages without a value as deletions.
 
     Args:
         inner: reads values.
@@ -61,7 +61,7 @@ class FieldsSchema(SerializationSchema):
     Args:
         inner: writes rows of these columns.
         kind: their type.
-        places: where the columns are.
+        places: the positions of the columns.
     """
 
     def __init__(self, inner: SerializationSchema, kind: TypeInformation, places: Sequence[int]) -> None:
@@ -71,7 +71,7 @@ class FieldsSchema(SerializationSchema):
 
     @property
     def takes_changes(self) -> bool:  # type: ignore[override]
-        """Tell whether values show what rows do in a changelog."""
+        """Return whether values include row kinds."""
         return self._inner.takes_changes
 
     def serialize(self, element: Any) -> bytes:
@@ -89,7 +89,7 @@ class FieldsSchema(SerializationSchema):
 
 
 class UpsertsWriter(SerializationSchema):
-    """Writes rows, and for one that deletes a message without a value.
+    """Writes rows, and deletions as messages without a value.
 
     Args:
         inner: writes values.

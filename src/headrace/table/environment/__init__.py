@@ -1,1 +1,1 @@
-"""The API of tables: environments, which execute statements, and what these give."""
+"""The Table API: environments, tables, and results of statements."""

@@ -1,4 +1,4 @@
-"""Rows of a result as they come from its job."""
+"""Batches of a result's rows, as they come from its job."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class ResultChanges:
 
     Attributes:
         columns: the rows.
-        kinds: what they do in a changelog, as values of ``RowKind``; None where all are insertions.
+        kinds: their kinds, as values of ``RowKind``; None where all are insertions.
     """
 
     columns: pa.RecordBatch

@@ -1,4 +1,4 @@
-"""``Schema``: the columns, the watermark and the key that a table of a stream is declared with."""
+"""``Schema``: the columns, the watermark and the primary key of a table over a stream."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from headrace.common.typeinfo import Types
 
 
 def quoted(name: str) -> str:
-    """A name as SQL has it, whatever it is."""
+    """A name in backticks, with any backticks in it escaped."""
     return "`{}`".format(name.replace("`", "``"))
 
 
 class Schema:
-    """The columns of a table, as ``CREATE TABLE`` would say them.
+    """The schema of a table, as in ``CREATE TABLE``.
 
     Examples:
         >>> from headrace.table import Schema
@@ -43,7 +43,7 @@ class Schema:
 
 
 class SchemaBuilder:
-    """Puts a :class:`Schema` together; types are texts of SQL, or ``Types``.
+    """Builds a :class:`Schema`; types are SQL text, or ``Types``.
 
     Examples:
         >>> from headrace.table import Schema
@@ -59,12 +59,12 @@ class SchemaBuilder:
         self._physical: list[str] = []
 
     def column(self, column_name: str, data_type: str | LogicalType | Any) -> SchemaBuilder:
-        """A column of the stream, by its name."""
+        """Adds a column of the stream, by its name."""
         self._physical.append(column_name)
         return self._add(f"{quoted(column_name)} {_type_text(data_type)}")
 
     def column_by_expression(self, column_name: str, expr: str) -> SchemaBuilder:
-        """A column that is computed of others."""
+        """Adds a computed column."""
         return self._add(f"{quoted(column_name)} AS {expr}")
 
     def column_by_metadata(
@@ -74,34 +74,34 @@ class SchemaBuilder:
         metadata_key: str | None = None,
         is_virtual: bool = False,
     ) -> SchemaBuilder:
-        """A column that is not among those of the rows, but known beside them."""
+        """Adds a metadata column."""
         key = "" if metadata_key is None else " FROM '{}'".format(metadata_key.replace("'", "''"))
         virtual = " VIRTUAL" if is_virtual else ""
         return self._add(f"{quoted(column_name)} {_type_text(data_type)} METADATA{key}{virtual}")
 
     def watermark(self, column_name: str, watermark_expr: str) -> SchemaBuilder:
-        """The row time, and how far event time has come when a row is there."""
+        """Declares the rowtime column, and the expression of its watermark."""
         return self._add(f"WATERMARK FOR {quoted(column_name)} AS {watermark_expr}")
 
     def primary_key(self, *column_names: str) -> SchemaBuilder:
-        """The columns by which rows are told apart."""
+        """Declares the primary key."""
         return self._add(f"PRIMARY KEY ({', '.join(map(quoted, column_names))}) NOT ENFORCED")
 
     def primary_key_named(self, constraint_name: str, *column_names: str) -> SchemaBuilder:
-        """The same, under a name."""
+        """Declares the primary key, with a name."""
         self._add(
             f"CONSTRAINT {quoted(constraint_name)} PRIMARY KEY ({', '.join(map(quoted, column_names))}) NOT ENFORCED"
         )
         return self
 
     def from_fields(self, field_names: Sequence[str], field_data_types: Sequence[Any]) -> SchemaBuilder:
-        """Several columns."""
+        """Adds several columns."""
         for name, kind in zip(field_names, field_data_types, strict=True):
             self.column(name, kind)
         return self
 
     def from_schema(self, unresolved_schema: Schema) -> SchemaBuilder:
-        """All that another schema has."""
+        """Adds everything in another schema."""
         self._elements += unresolved_schema.elements
         self._physical += unresolved_schema.physical
         return self

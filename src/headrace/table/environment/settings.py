@@ -1,4 +1,4 @@
-"""``EnvironmentSettings`` and ``TableConfig``: how statements are executed."""
+"""``EnvironmentSettings`` and ``TableConfig``: the configuration of table environments."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class EnvironmentSettings:
     """The settings with which a table environment is created.
 
     Attributes:
-        is_streaming: whether statements run as streams, and not as batches.
-        configuration: settings to begin with.
+        is_streaming: whether statements run in streaming mode, and not in batch mode.
+        configuration: the initial configuration.
         catalog: the name of the first catalog.
         database: the name of the first database.
 
@@ -32,12 +32,12 @@ class EnvironmentSettings:
 
     @staticmethod
     def in_streaming_mode() -> EnvironmentSettings:
-        """Statements run as streams: results change for ever."""
+        """Settings of streaming mode: results are updated for ever."""
         return EnvironmentSettings()
 
     @staticmethod
     def in_batch_mode() -> EnvironmentSettings:
-        """Statements run as batches: each has one result, and every table ends."""
+        """Settings of batch mode: each statement has one result, and every table is bounded."""
         return EnvironmentSettings(is_streaming=False)
 
     @staticmethod
@@ -58,7 +58,7 @@ class EnvironmentSettings:
         return self.database
 
     def get_configuration(self) -> Configuration:
-        """The settings to begin with."""
+        """The initial configuration."""
         return self.configuration
 
 
@@ -78,17 +78,17 @@ class SettingsBuilder:
         self._database = DEFAULT_DATABASE
 
     def in_streaming_mode(self) -> SettingsBuilder:
-        """Statements run as streams."""
+        """Select streaming mode."""
         self._is_streaming = True
         return self
 
     def in_batch_mode(self) -> SettingsBuilder:
-        """Statements run as batches."""
+        """Select batch mode."""
         self._is_streaming = False
         return self
 
     def with_configuration(self, config: Configuration) -> SettingsBuilder:
-        """Settings to begin with; a copy is made."""
+        """Set the initial configuration, which is copied."""
         self._configuration = Configuration(config)
         return self
 
@@ -108,10 +108,10 @@ class SettingsBuilder:
 
 
 class TableConfig:
-    """The settings of a session, by the keys that Flink gives them.
+    """The settings of a session, by Flink's keys.
 
     Args:
-        configuration: where they are kept.
+        configuration: holds the settings.
 
     Examples:
         >>> from headrace.table import TableEnvironment
@@ -124,7 +124,7 @@ class TableConfig:
         self._configuration = configuration
 
     def set(self, key: str, value: str) -> TableConfig:
-        """Give a setting a value.
+        """Set an option.
 
         Raises:
             ConfigurationError: for a key that begins with ``table.`` or ``sql-client.`` and is not known.
@@ -155,9 +155,9 @@ class TableConfig:
         return {key: str(value) for key, value in self._configuration.to_dict().items()}
 
     def set_local_timezone(self, timezone_id: str) -> TableConfig:
-        """The time zone in which instants are shown and cut into days."""
+        """Set the session time zone."""
         return self.set(LOCAL_TIME_ZONE.key, timezone_id)
 
     def get_local_timezone(self) -> str:
-        """The time zone of the session."""
+        """The session time zone."""
         return self._configuration.get(LOCAL_TIME_ZONE)

@@ -1,4 +1,4 @@
-"""``StatementSet``: several statements that write into tables, as one job."""
+"""``StatementSet``: several ``INSERT`` statements as one job."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class StatementSet:
-    """Statements that write into tables, as one job, which reads what several of them read once.
+    """Several ``INSERT`` statements as one job, in which sources and subplans are shared.
 
     Examples:
         >>> from headrace.table import TableEnvironment
@@ -41,8 +41,8 @@ class StatementSet:
         """Add an ``INSERT``.
 
         Raises:
-            SqlParseError: when it is no SQL.
-            SqlValidationError: when it names what is not there, or its types do not fit.
+            SqlParseError: when it has a syntax error.
+            SqlValidationError: when it refers to an unknown object, or its types do not fit.
             InvalidProgramError: when it is a statement of another kind.
         """
         statement = parse_statement(stmt)
@@ -52,12 +52,12 @@ class StatementSet:
         return self
 
     def add_insert(self, target_path: str, table: Table, overwrite: bool = False) -> StatementSet:
-        """Add that the rows of a table are written into another one.
+        """Add an ``INSERT`` of the rows of a table into another one.
 
         Args:
-            target_path: the path of that one.
+            target_path: the path of the other one.
             table: the rows.
-            overwrite: whether they replace those that are there.
+            overwrite: whether they replace existing rows.
         """
         self._relations += self._environment.insert_of(table, target_path, overwrite=overwrite)
         return self
@@ -75,7 +75,7 @@ class StatementSet:
 
         Raises:
             InvalidProgramError: when there are no statements.
-            PlanningError: when no operators compute them.
+            PlanningError: when they cannot be planned.
         """
         if not self._relations:
             raise InvalidProgramError("a StatementSet without statements has nothing to do: add_insert_sql(...)")

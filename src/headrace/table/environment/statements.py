@@ -46,7 +46,7 @@ def _words(statement: Statement) -> str:
 
 
 def validate_statement(tables: TableEnvironment, statement: Statement, source: SqlSource) -> None:
-    """See whether a statement means something."""
+    """Validate a statement."""
     if isinstance(statement, sql.Explain | sql.Execute):
         validate_statement(tables, statement.statement, source)
     elif isinstance(statement, sql.StatementSet):
@@ -85,10 +85,10 @@ def _create_table_as(tables: TableEnvironment, statement: CreateTable, source: S
 
 
 def bound_statements(tables: TableEnvironment, statement: Statement, source: SqlSource) -> list[Relation]:
-    """The relations of a statement that is planned: of a query, of an ``INSERT``, or of each of a set.
+    """The relations of a query, an ``INSERT``, or each statement of a set.
 
     Raises:
-        SqlValidationError: when it names what is not there, or its types do not fit.
+        SqlValidationError: when it refers to an unknown object, or its types do not fit.
         SqlPlanError: when it is valid and cannot be planned.
         UnsupportedOperationError: when statements of its kind are not planned.
     """

@@ -1,4 +1,4 @@
-"""Results that are there at once: lists, descriptions, plans, and that something was done."""
+"""Results without a job: lists, descriptions, plans, and ``OK``."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def static_result(
     Args:
         columns: names and types.
         rows: the rows.
-        kind: of the result.
-        client: the job that was started.
+        kind: the kind of the result.
+        client: the client of the job, if one was started.
     """
     schema = Schema(tuple(Field(name, kind) for name, kind in columns))
     type_ = record_type(schema)
@@ -46,10 +46,10 @@ def static_result(
 
 
 def done() -> TableResult:
-    """The result of a statement that gives nothing."""
+    """The result ``OK``."""
     return static_result([("result", STRING)], [("OK",)], ResultKind.SUCCESS)
 
 
 def text_result(text: str) -> TableResult:
-    """The result that is a text."""
+    """A result with one text."""
     return static_result([("result", STRING)], [(text,)])

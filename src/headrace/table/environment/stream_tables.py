@@ -1,4 +1,4 @@
-"""``StreamTableEnvironment``: tables of streams, and streams of tables."""
+"""``StreamTableEnvironment``: conversion of streams to tables, and of tables to streams."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class StreamTableEnvironment(TableEnvironment):
-    """An environment of tables whose rows may come from streams, and go to streams.
+    """A table environment that converts streams to tables, and tables to streams.
 
     Examples:
         >>> from headrace.datastream import StreamExecutionEnvironment
@@ -50,11 +50,11 @@ class StreamTableEnvironment(TableEnvironment):
         stream_execution_environment: StreamExecutionEnvironment | None = None,
         environment_settings: EnvironmentSettings | None = None,
     ) -> StreamTableEnvironment:
-        """A new environment beside one of streams.
+        """Create a table environment for a stream environment.
 
         Args:
-            stream_execution_environment: that one; a new one when left out.
-            environment_settings: how statements run; as the streams do when left out.
+            stream_execution_environment: the stream environment; a new one by default.
+            environment_settings: the settings; by default the execution mode is that of the streams.
         """
         streams = stream_execution_environment or StreamExecutionEnvironment.get_execution_environment()
         expect(streams, StreamExecutionEnvironment, "StreamTableEnvironment.create")
@@ -64,37 +64,37 @@ class StreamTableEnvironment(TableEnvironment):
     # --- tables of streams -------------------------------------------------------------------------------------------
 
     def from_data_stream(self, data_stream: DataStream, schema: Schema | None = None) -> Table:
-        """The table of a stream of insertions.
+        """The table of an insert-only stream.
 
         Args:
             data_stream: the stream; records without fields are a column ``f0``.
-            schema: its columns, by name, others computed of them, and the watermark; those of the records when left
-                out. Event time comes of a watermark; a stream's own watermarks are not handed on.
+            schema: its columns by name, computed columns, and the watermark; by default the fields of the records.
+                Event time needs a watermark in the schema: a stream's own watermarks are not forwarded.
 
         Raises:
-            InvalidTypeError: when a column is not there, or cannot be converted.
+            InvalidTypeError: when a column is missing, or cannot be converted.
         """
         return self._table_of(data_stream, schema, ChangelogMode.INSERT)
 
     def from_changelog_stream(
         self, data_stream: DataStream[Row], schema: Schema | None = None, changelog_mode: ChangelogMode | None = None
     ) -> Table:
-        """The table of a stream whose rows say what they do.
+        """The table of a stream whose rows have kinds.
 
         Args:
             data_stream: the stream.
             schema: as for :meth:`from_data_stream`; upserts need a primary key.
-            changelog_mode: what they do; all that rows can do when left out.
+            changelog_mode: the row kinds; all kinds by default.
 
         Raises:
-            InvalidTypeError: when a column is not there, or cannot be converted.
+            InvalidTypeError: when a column is missing, or cannot be converted.
         """
         return self._table_of(data_stream, schema, changelog_mode or ChangelogMode.ALL)
 
     def create_temporary_view(
         self, view_path: str, table_or_data_stream: Table | DataStream, schema: Schema | None = None
     ) -> None:
-        """Give a table or a stream a name.
+        """Register a table or a stream as a temporary view.
 
         Args:
             view_path: the name.
@@ -129,7 +129,7 @@ class StreamTableEnvironment(TableEnvironment):
             del self.catalogs.temporary[path]
 
     def _declared(self, elements: str) -> ObjectPath:
-        """A new temporary table, under a name of its own."""
+        """A new temporary table, under a generated name."""
         path = self.catalogs.qualify((self.new_name(),))
         name = ".".join(map(quoted, path))
         self.execute_sql(f"CREATE TEMPORARY TABLE {name} ({elements}) WITH ('connector' = 'blackhole')")
@@ -138,7 +138,7 @@ class StreamTableEnvironment(TableEnvironment):
     # --- streams of tables -------------------------------------------------------------------------------------------
 
     def to_data_stream(self, table: Table) -> DataStream[Row]:
-        """The stream of the rows of a table that only grows.
+        """The stream of the rows of an insert-only table.
 
         Raises:
             InvalidProgramError: when its rows may be updated or deleted.
@@ -146,7 +146,7 @@ class StreamTableEnvironment(TableEnvironment):
         return self._stream_of(table, insertions_only=True)
 
     def to_changelog_stream(self, table: Table) -> DataStream[Row]:
-        """The stream of the changes of a table: what a row does is its ``get_row_kind()``."""
+        """The stream of the changes of a table; the kind of a row is its ``get_row_kind()``."""
         return self._stream_of(table, insertions_only=False)
 
     def _stream_of(self, table: Table, *, insertions_only: bool) -> DataStream[Row]:

@@ -1,4 +1,4 @@
-"""``Table``: a query that is not run yet."""
+"""``Table``: a query that is not executed yet."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Table:
-    """A query that is not run yet.
+    """A query that is not executed yet.
 
     Examples:
         >>> from headrace.table import TableEnvironment
@@ -35,7 +35,7 @@ class Table:
         return result_schema(self.relation)
 
     def execute(self) -> TableResult:
-        """Run the query."""
+        """Execute the query."""
         return self._environment.run_query(self.relation)
 
     def execute_insert(self, table_path: str, overwrite: bool = False) -> TableResult:
@@ -43,11 +43,11 @@ class Table:
 
         Args:
             table_path: its path.
-            overwrite: whether they replace those that are there.
+            overwrite: whether they replace existing rows.
 
         Raises:
             SqlValidationError: when there is no such table.
-            PlanningError: when the rows do not fit it.
+            PlanningError: when the rows do not fit the table.
         """
         return self._environment.run_inserts(self._environment.insert_of(self, table_path, overwrite=overwrite))
 
@@ -64,13 +64,13 @@ class Table:
         print("(\n  {}\n)".format(",\n  ".join(f"`{each.name}` {each.type_text}" for each in self.relation.schema)))  # noqa: T201
 
     def to_arrow(self) -> pa.Table:
-        """Run the query, and give its rows as a table of Arrow."""
+        """Execute the query, and return its rows as an Arrow table."""
         return self.execute().to_arrow()
 
     def to_spark(self) -> Any:
-        """Run the query, and give its rows as a DataFrame of Spark."""
+        """Execute the query, and return its rows as a Spark DataFrame."""
         return self.execute().to_spark()
 
     def to_pandas(self) -> Any:
-        """Run the query, and give its rows as a ``pandas.DataFrame``."""
+        """Execute the query, and return its rows as a ``pandas.DataFrame``."""
         return self.execute().to_pandas()

@@ -1,4 +1,4 @@
-"""``TableEnvironment``: where statements are executed."""
+"""``TableEnvironment``: the entry point of the Table API."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ class TableEnvironment:
 
     @staticmethod
     def create(environment_settings: EnvironmentSettings | Configuration | None = None) -> TableEnvironment:
-        """A new environment.
+        """Create a table environment.
 
         Args:
-            environment_settings: how statements run; as streams when left out.
+            environment_settings: the settings; streaming mode by default.
         """
         if environment_settings is None:
             return TableEnvironment(EnvironmentSettings())
@@ -84,40 +84,40 @@ class TableEnvironment:
     def execute_sql(self, stmt: str) -> TableResult:
         """Execute a statement.
 
-        A query or an ``INSERT`` starts a job, which goes on after this returns; :meth:`TableResult.wait` waits for its
-        end.
+        A query or an ``INSERT`` starts a job, which continues after this returns; :meth:`TableResult.wait` waits for it
+        to finish.
 
         Args:
             stmt: the statement.
 
         Raises:
-            SqlParseError: when it is no SQL.
-            SqlValidationError: when it names what is not there, or its types do not fit.
-            PlanningError: when no operators compute it.
+            SqlParseError: when it has a syntax error.
+            SqlValidationError: when it refers to an unknown object, or its types do not fit.
+            PlanningError: when it cannot be planned.
         """
         return execute_statement(self, parse_statement(stmt), SqlSource(stmt))
 
     def validate_sql(self, stmt: str) -> None:
-        """See whether a statement could be executed, as far as that is known before it is planned.
+        """Validate a statement, without planning or executing it.
 
         Args:
             stmt: the statement.
 
         Raises:
-            SqlParseError: when it is no SQL.
-            SqlValidationError: when it names what is not there, or its types do not fit.
+            SqlParseError: when it has a syntax error.
+            SqlValidationError: when it refers to an unknown object, or its types do not fit.
         """
         validate_statement(self, parse_statement(stmt), SqlSource(stmt))
 
     def sql_query(self, query: str) -> Table:
-        """The table that a query is, without running it.
+        """The table of a query, without executing it.
 
         Args:
             query: the query.
 
         Raises:
-            SqlParseError: when it is no SQL.
-            SqlValidationError: when it names what is not there, or its types do not fit.
+            SqlParseError: when it has a syntax error.
+            SqlValidationError: when it refers to an unknown object, or its types do not fit.
             InvalidProgramError: when it is a statement of another kind.
         """
         statement = parse_statement(query)
@@ -135,39 +135,39 @@ class TableEnvironment:
         return self.planner().plan_text(relations)
 
     def create_statement_set(self) -> StatementSet:
-        """A set of statements that become one job."""
+        """A set of statements that are executed as one job."""
         return StatementSet(self)
 
     # --- catalogs ----------------------------------------------------------------------------------------------------
 
     def from_path(self, path: str) -> Table:
-        """The table of a path, as SQL writes it."""
+        """The table at a path, which is written as in SQL."""
         return self.sql_query(f"SELECT * FROM {path}")
 
     def create_temporary_view(self, view_path: str, table: Table) -> None:
-        """Give a table a name."""
+        """Register a table as a temporary view."""
         self._put_view(view_path, table, is_temporary=True)
 
     def create_view(self, view_path: str, table: Table) -> None:
-        """Give a table a name, in the catalog."""
+        """Register a table as a view in the catalog."""
         self._put_view(view_path, table, is_temporary=False)
 
     def drop_temporary_view(self, view_path: str) -> bool:
-        """Forget a temporary view; False when there was none."""
+        """Drop a temporary view; False when there was none."""
         return self.catalogs.temporary.pop(self._path(view_path), None) is not None
 
     def drop_temporary_table(self, table_path: str) -> bool:
-        """Forget a temporary table; False when there was none."""
+        """Drop a temporary table; False when there was none."""
         return self.drop_temporary_view(table_path)
 
     def drop_table(self, table_path: str) -> bool:
-        """Forget a table; False when there was none."""
+        """Drop a table; False when there was none."""
         there = self.catalogs.permanent_table(self._path(table_path)) is not None
         self.execute_sql(f"DROP TABLE IF EXISTS {table_path}")
         return there
 
     def drop_view(self, view_path: str) -> bool:
-        """Forget a view; False when there was none."""
+        """Drop a view; False when there was none."""
         there = self.catalogs.permanent_table(self._path(view_path)) is not None
         self.execute_sql(f"DROP VIEW IF EXISTS {view_path}")
         return there
@@ -209,7 +209,7 @@ class TableEnvironment:
         return self._listed("FUNCTIONS")
 
     def list_user_defined_functions(self) -> list[str]:
-        """The names of the functions that were created."""
+        """The names of user-defined functions."""
         return self._listed("USER FUNCTIONS")
 
     def list_temporary_tables(self) -> list[str]:
@@ -245,7 +245,7 @@ class TableEnvironment:
     # --- for this package --------------------------------------------------------------------------------------------
 
     def new_name(self) -> str:
-        """A name that no table has."""
+        """A generated name that no table has."""
         return f"*anonymous_{next(self._names)}*"
 
     def insert_of(self, table: Table, target_path: str, *, overwrite: bool = False) -> list[Relation]:
@@ -260,7 +260,7 @@ class TableEnvironment:
             self.drop_temporary_view(name)
 
     def new_graph(self) -> StreamGraph:
-        """The graph that a job is made in."""
+        """The graph of a new job."""
         return StreamGraph()
 
     def bind_context(self, source: SqlSource) -> BindContext:
@@ -269,7 +269,7 @@ class TableEnvironment:
         return BindContext(source, self.catalogs, is_streaming=not self.is_batch, options=options)
 
     def planner(self) -> Planner:
-        """The planner under the settings of now."""
+        """The planner with the current settings."""
         return Planner(self.is_batch, Configuration.from_dict(self.session_settings()))
 
     def catalog_table(self, name: str) -> CatalogTable:
@@ -282,7 +282,7 @@ class TableEnvironment:
         """Start the job of a query.
 
         Raises:
-            PlanningError: when no operators compute it.
+            PlanningError: when it cannot be planned.
         """
         planner = self.planner()
         plan = planner.plan([relation], is_collected=True)
@@ -306,10 +306,10 @@ class TableEnvironment:
         )
 
     def run_inserts(self, relations: Sequence[Relation]) -> TableResult:
-        """Start one job of statements that write into tables.
+        """Start one job of ``INSERT`` statements.
 
         Raises:
-            PlanningError: when no operators compute them.
+            PlanningError: when they cannot be planned.
         """
         planner = self.planner()
         graph = self.new_graph()
@@ -327,7 +327,7 @@ class TableEnvironment:
         return self._configuration.to_dict()
 
     def _job_configuration(self) -> Configuration:
-        """The settings of jobs: those of the session that are not about tables alone."""
+        """The settings of jobs: those of the session without table options."""
         settings = self.session_settings()
         found = Configuration.from_dict({key: value for key, value in settings.items() if not is_of_tables(key)})
         found.set_string(RUNTIME_MODE.key, "BATCH" if self.is_batch else "STREAMING")

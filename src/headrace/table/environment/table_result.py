@@ -1,4 +1,4 @@
-"""``TableResult``: what a statement gives."""
+"""``TableResult``: the result of a statement."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ResultKind(enum.Enum):
     """
 
     SUCCESS = 0
-    """Nothing but that it was done."""
+    """The statement succeeded, without rows."""
     SUCCESS_WITH_CONTENT = 1
     """Rows."""
 
@@ -59,7 +59,7 @@ def _give_changes(handover: Handover, records: Sequence[EncodedRecords], type_: 
 class TableResult:
     """The result of a statement: rows, or that it has succeeded.
 
-    The rows of a query come while its job runs; they can be taken once.
+    The rows of a query come while its job runs; they can be read once.
 
     Examples:
         >>> from headrace.table import EnvironmentSettings, TableEnvironment
@@ -90,7 +90,7 @@ class TableResult:
         self._is_changelog = is_changelog
 
     def get_job_client(self) -> JobClient | None:
-        """The job that the statement has started, if it has."""
+        """The client of the job that the statement started; None without a job."""
         return self._client
 
     def get_result_kind(self) -> ResultKind:
@@ -102,13 +102,13 @@ class TableResult:
         return self._schema
 
     def wait(self, timeout_ms: int | None = None) -> None:
-        """Wait until the job has ended; without one, or when it was asked for rows alone, until the first are there.
+        """Wait until the job has finished; without a job, return at once.
 
         Args:
-            timeout_ms: how many milliseconds at most; for ever when left out.
+            timeout_ms: the timeout in milliseconds; none by default.
 
         Raises:
-            TimeoutError: when it has not ended by then.
+            TimeoutError: when the timeout expires.
             JobExecutionError: when it has failed.
         """
         if self._client is not None:
@@ -116,18 +116,18 @@ class TableResult:
             self._client.get_job_execution_result().result(timeout)
 
     def changes(self) -> Iterator[ResultChanges]:
-        """The rows as columns, with what they do in a changelog."""
+        """The rows as record batches, with their kinds."""
         return self._changes
 
     def collect(self) -> CollectedRows:
-        """The rows one by one, as they come; to be closed, best by a ``with`` statement."""
+        """The rows one by one, as they come. The iterator has to be closed, best by a ``with`` statement."""
         return CollectedRows(self)
 
     def to_arrow(self) -> pa.Table:
-        """All rows as a table of Arrow.
+        """All rows as an Arrow table.
 
         Raises:
-            InvalidProgramError: when some rows are updates or deletions, which the table could not say.
+            InvalidProgramError: when some rows are updates or deletions, which the table could not show.
         """
         batches = []
         for part in self._changes:
@@ -147,7 +147,7 @@ class TableResult:
         return self.to_arrow().to_pandas()
 
     def to_spark(self) -> Any:
-        """All rows as a DataFrame of Spark, in the session that there is, or else a new one.
+        """All rows as a Spark DataFrame, in the active session or else a new one.
 
         Raises:
             InvalidProgramError: as :meth:`to_arrow`.
@@ -160,7 +160,7 @@ class TableResult:
         return dataframe_of(self.to_arrow())
 
     def print(self) -> None:
-        """Print the rows as a table; of a stream, with what each does, as they come."""
+        """Print the rows as a table; in streaming mode with their kinds, as they come."""
         for line in self.lines():
             print(line)  # noqa: T201 - what it is for
 
@@ -174,17 +174,17 @@ class TableResult:
         return tableau(self._schema, self._changes, has_kinds=self._is_changelog)
 
     def text_rows(self) -> Iterator[list[str]]:
-        """The values of the rows as texts, behind ``+I``, ``-U``, ``+U`` or ``-D``."""
+        """The values of the rows as texts, after ``+I``, ``-U``, ``+U`` or ``-D``."""
         return text_rows(self._schema, self._changes, has_kinds=True)
 
     def close(self) -> None:
-        """Cancel the job if the rows were all that it was for."""
+        """Cancel the job if it is that of a query."""
         if self._handover is not None:
             self._handover.close()
 
 
 class CollectedRows:
-    """The rows of a result, one by one; to be closed, best by a ``with`` statement.
+    """The rows of a result, one by one. It has to be closed, best by a ``with`` statement.
 
     Examples:
         >>> from headrace.table import EnvironmentSettings, TableEnvironment
@@ -218,7 +218,7 @@ class CollectedRows:
         return next(self)
 
     def close(self) -> None:
-        """Cancel the job if these rows were all that it was for."""
+        """Cancel the job if it is that of a query."""
         self._result.close()
 
     def __enter__(self) -> CollectedRows:

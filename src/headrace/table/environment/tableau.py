@@ -16,7 +16,7 @@ from headrace.table.logical.schema import Schema
 
 _NULL: Final = "<NULL>"
 _WIDEST: Final = 30
-"""So wide a column is at most (Flink's ``table.display.max-column-width``)."""
+"""The maximum width of a column (Flink's ``table.display.max-column-width``)."""
 
 
 def tableau(schema: Schema, changes: Iterator[ResultChanges], *, has_kinds: bool) -> Iterator[str]:
@@ -25,7 +25,7 @@ def tableau(schema: Schema, changes: Iterator[ResultChanges], *, has_kinds: bool
     Args:
         schema: the columns.
         changes: the rows.
-        has_kinds: whether to show what each row does: a stream, whose widths follow from the types alone.
+        has_kinds: whether to show the kinds of rows, in streaming mode; column widths then depend on types alone.
     """
     rows = text_rows(schema, changes, has_kinds=has_kinds)
     if not has_kinds:
@@ -40,7 +40,7 @@ def tableau(schema: Schema, changes: Iterator[ResultChanges], *, has_kinds: bool
 
 
 def table_lines(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """The lines of a table whose rows are all there."""
+    """The lines of a table with all rows known."""
     yield from _bordered(names, rows, _widths(names, rows))
     yield f"{len(rows)} row{'' if len(rows) == 1 else 's'} in set"
 
@@ -63,7 +63,7 @@ def _widths(names: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
 
 
 def text_rows(schema: Schema, changes: Iterator[ResultChanges], *, has_kinds: bool) -> Iterator[list[str]]:
-    """The values of rows as texts, behind what each does."""
+    """The values of rows as texts, after the row kind."""
     compiler = ExpressionCompiler(lambda _: "a column")
     refs = (InputRef(index, type=kind.as_nullable()) for index, kind in enumerate(schema.types))
     texts = [compiler.compile(Cast(ref, type=string())) for ref in refs]

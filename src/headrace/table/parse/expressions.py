@@ -72,16 +72,16 @@ class Infix(NamedTuple):
 class ExpressionParser(CallParser):
     """Parses expressions by the precedence of their operators.
 
-    :meth:`expression` parses an operand, and then takes operators for as long as they bind enough; each takes its
-    right operand in the same way. A chain of operators that bind alike is a loop, so that ten thousand terms take no
-    more of the stack than two; what nests is counted, and refused before the stack ends.
+    :meth:`expression` parses an operand, and then consumes operators while their precedence is high enough; each parses
+    its right operand in the same way. A chain of operators of one precedence is a loop, so that ten thousand terms take
+    no more stack than two. The depth of nesting is counted, and refused before the stack overflows.
     """
 
     __slots__ = ()
 
     @abstractmethod
     def query_behind(self, first: QueryExpression) -> QueryExpression:
-        """The query that goes on behind its first part, which stood in parentheses."""
+        """The rest of a query whose first part was in parentheses."""
 
     def expression(self, least: int = 0) -> SqlExpression:
         self.deeper()
@@ -93,7 +93,7 @@ class ExpressionParser(CallParser):
                 self._depth -= 1
                 return left
             found = infix.parse(self, left, infix)
-            if found is left:  # a word that is a name here
+            if found is left:  # the keyword is a name here
                 self._depth -= 1
                 return left
             left = found
@@ -140,7 +140,7 @@ class ExpressionParser(CallParser):
         return Unary(operator, operand, start=start, end=operand.end)
 
     def _named(self) -> SqlExpression:
-        """A column, a call, or a form that begins with a word that may be a name."""
+        """A column, a call, or a form that starts with a non-reserved keyword."""
         form = FORMS_OF_NAMES.get((self.kind, self.ahead()))
         if form is not None:
             return form(self)
@@ -241,7 +241,7 @@ class ExpressionParser(CallParser):
         return IsTest(left, test, negated, start=left.start, end=self.end)
 
     def _not(self, left: SqlExpression, _: Infix) -> SqlExpression:
-        """``NOT`` behind an operand: ``NOT IN``, ``NOT BETWEEN``, ``NOT LIKE``, ``NOT SUBMULTISET OF``."""
+        """``NOT`` after an operand: ``NOT IN``, ``NOT BETWEEN``, ``NOT LIKE``, ``NOT SUBMULTISET OF``."""
         negatable = _NEGATABLE.get(self.ahead())
         if negatable is None:
             if self.ahead() == "NULL":  # of a type
@@ -282,7 +282,7 @@ class ExpressionParser(CallParser):
             self.accept("ASYMMETRIC")
         low = self.expression(PATTERN + 1)
         self.expect("AND")
-        high = self.expression(PATTERN)  # these operators bind from the right
+        high = self.expression(PATTERN)  # these operators are right-associative
         return Between(left, low, high, negated, symmetric, start=left.start, end=self.end)
 
     def _like(self, left: SqlExpression, _: Infix) -> SqlExpression:
@@ -293,7 +293,7 @@ class ExpressionParser(CallParser):
         if word == "SIMILAR":
             self.expect("TO")
         kind = LikeKind.SIMILAR_TO if word == "SIMILAR" else LikeKind(word)
-        pattern = self.expression(PATTERN)  # these operators bind from the right
+        pattern = self.expression(PATTERN)  # these operators are right-associative
         escape = self.expression(PATTERN + 1) if self.accept("ESCAPE") else None
         return Like(kind, left, pattern, escape, negated, start=left.start, end=self.end)
 
@@ -345,7 +345,7 @@ class ExpressionParser(CallParser):
         return ItemAccess(left, index, start=left.start, end=self.end)
 
     def _field(self, left: SqlExpression, _: Infix) -> SqlExpression:
-        """``.name`` behind an operand that is no plain name; with parentheses it is a call with the operand first."""
+        """``.name`` after an operand that is no plain name; with parentheses it is a call with the operand first."""
         self.advance()
         name = self.name()
         if not self.at("("):
@@ -354,7 +354,7 @@ class ExpressionParser(CallParser):
 
 
 _QUERY_GOES_ON: Final = frozenset({"UNION", "INTERSECT", "EXCEPT", "ORDER", "LIMIT", "OFFSET", "FETCH"})
-"""The words by which what was a query in parentheses turns out to be the first part of one."""
+"""The keywords after a parenthesized query that make it the first part of a larger query."""
 
 _NEGATABLE: Final[dict[str, Callable[[ExpressionParser, SqlExpression, bool], SqlExpression]]] = {
     "IN": ExpressionParser._is_in,

@@ -1,4 +1,4 @@
-"""The formats of tables, by name: of files, of messages, and of changes."""
+"""Table formats, by name: of files, of messages, and of change data."""
 
 from headrace.table.connectors.formats.table_format import TABLE_FORMATS, BoundFormat, TableFormat, formats_in
 

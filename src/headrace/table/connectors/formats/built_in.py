@@ -1,4 +1,4 @@
-"""The formats of tables that come with headrace, made of those of streams."""
+"""The built-in table formats, made from those of the DataStream API."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ _FORMATS: Final[Mapping[str, _Parts]] = {
 
 
 class BuiltInTableFormat(TableFormat):
-    """A format of the table, by its name there."""
+    """A built-in format, by name."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)

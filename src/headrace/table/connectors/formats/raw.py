@@ -1,4 +1,4 @@
-"""``raw``: rows of one column, which is the whole message."""
+"""``raw``: messages as rows of one column."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class RawSchema(SerializationSchema, DeserializationSchema):
 
     Args:
         kind: the type of the rows.
-        charset: how texts are encoded.
+        charset: the encoding of text.
 
     Raises:
         InvalidTypeError: when there are several columns, or it is neither text nor bytes.

@@ -1,4 +1,4 @@
-"""``TableFormat``: how the rows of a table lie in files or messages, with Flink's keys for its options."""
+"""``TableFormat``: formats of the rows of a table in files or messages, with Flink's option keys."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headrace.table.connectors.changelog_mode import ChangelogMode
 
 
 class TableFormat(Plugin):
-    """A format of tables. What it cannot do is refused by name.
+    """A table format. By default it refuses to read and write files and messages.
 
     Class attributes:
         changelog_mode: the row kinds that it reads and writes.
@@ -79,7 +79,7 @@ TABLE_FORMATS: Final = PluginGroup(
 
 @dataclass(frozen=True, slots=True)
 class BoundFormat:
-    """A format with the options that a table gives it."""
+    """A format with its options in a table."""
 
     plugin: TableFormat
     options: Configuration
@@ -91,7 +91,7 @@ class BoundFormat:
 
     @property
     def ignores_errors(self) -> bool:
-        """Whether what cannot be read is left out."""
+        """Return whether bad records are skipped."""
         return self.plugin.ignores_errors(self.options)
 
     def file_reader(self, record_type: TypeInformation) -> FileFormat:
@@ -112,9 +112,9 @@ class BoundFormat:
 
 
 def formats_in(options: Mapping[str, str], keys: Iterable[str]) -> tuple[dict[str, BoundFormat], dict[str, str]]:
-    """The formats that options name, and the options that belong to none of them.
+    """The formats that options name, and the options that do not belong to a format.
 
-    Options of the format ``f`` begin with ``f.``, of that of ``key.format`` with ``key.f.``.
+    Options of a format ``f`` start with ``f.``, and with ``key.f.`` if ``key.format`` names it.
 
     Args:
         options: of a table.

@@ -1,6 +1,6 @@
-"""Trees back to text, as Flink shows the queries of views: names in backticks, a clause a line.
+"""Formatting of trees as text in the form of Flink's expanded views: names in backticks, a clause per line.
 
-What is written parses to an equal tree. Statements that define tables are written by the catalog, from what it holds.
+The text parses to an equal tree. DDL is not written here, but from the objects of the catalog.
 """
 
 from headrace.table.parse.format import queries  # noqa: F401 - gives sql_of the queries

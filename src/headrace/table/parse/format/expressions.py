@@ -14,7 +14,7 @@ from headrace.table.parse.tree.node import Name, Path, SqlNode
 from headrace.table.parse.tree.queries import TableQuery
 
 _NEEDS_PARENTHESES: Final = (ex.Identifier, ex.IntegerLiteral, ex.DecimalLiteral, ex.DoubleLiteral)
-"""The operands that a point behind them would change."""
+"""The operands that need parentheses before ``.name``."""
 
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -56,12 +56,12 @@ def names_of(names: Iterable[Name]) -> str:
 
 
 def behind(word: str, node: SqlNode | None) -> str:
-    """A node behind a word and a space before both, or nothing."""
+    """A space, a keyword and a node, or nothing."""
     return "" if node is None else f" {word} {sql_of(node)}"
 
 
 def _operand(node: ex.SqlExpression, least: int) -> str:
-    """The text of an operand, in parentheses where it binds less than what is around it."""
+    """The text of an operand, in parentheses if its precedence is lower than that of the expression around it."""
     text = sql_of(node)
     return text if precedence.of_expression(node) >= least else f"({text})"
 
@@ -363,7 +363,7 @@ _SEPARATORS: Final = {
 
 
 def _function(path: Path) -> str:
-    """The name of a function, without backticks where it can be read without."""
+    """The name of a function, without backticks if it parses without them."""
     if len(path.names) == 1 and _PLAIN.fullmatch(path.names[0].text):
         return path.names[0].text.upper() if path.names[0].text.upper() in RESERVED else path.names[0].text
     return sql_of(path)

@@ -162,7 +162,7 @@ def _(node: qu.Unnest) -> str:
 
 
 def _relation(node: qu.Relation) -> str:
-    """The text of a relation that something stands behind."""
+    """The text of a relation that is followed by a clause."""
     return f"({sql_of(node)})" if isinstance(node, qu.JoinRelation) else sql_of(node)
 
 
