@@ -105,7 +105,7 @@ class OverFunctions:
 
     def over_all(self, rows: pa.RecordBatch, ordered: OrderedRows, arrivals: Longs) -> list[pa.Array]:
         """The columns of all functions, when all rows of each key are present."""
-        found: dict[AggregateCall, pa.Array] = {}
+        found: dict[AggregateOperation, pa.Array] = {}
         if self.bound:
             low, high = ordered.bounds(self.frame)
             around = framed(self.aggregators, self.accumulators(rows, arrivals), low, high)
