@@ -1,4 +1,4 @@
-"""The keys of Flink's table options, with and without an effect here."""
+"""The keys of Flink's table options, with and without an effect here, and their values."""
 
 from __future__ import annotations
 
@@ -8,8 +8,21 @@ from typing import Any, Final
 from headrace.common.call_site import warn_caller
 from headrace.common.config_options import ConfigOption, boolean, choice, duration, integer
 from headrace.common.errors import ConfigurationError
+from headrace.common.options import RUNTIME_MODE
+from headrace.table.functions.kernels.zones import zone_of
 
-LOCAL_TIME_ZONE: Final = ConfigOption("table.local-time-zone", str, "UTC", "The zone in which instants are shown.")
+
+def _time_zone(text: str) -> str:
+    try:
+        zone_of(text)
+    except ValueError:
+        raise ValueError("a time zone, such as UTC, Europe/Berlin or GMT+08:00") from None
+    return text
+
+
+LOCAL_TIME_ZONE: Final = ConfigOption(
+    "table.local-time-zone", _time_zone, "UTC", "The zone in which instants are shown."
+)
 DML_SYNC: Final = ConfigOption("table.dml-sync", boolean, False, "Whether INSERT waits for the end of its job.")
 STATE_TTL: Final = ConfigOption("table.exec.state.ttl", duration, 0, "How long operators remember what is not used.")
 MINI_BATCH: Final = ConfigOption(
@@ -52,33 +65,45 @@ REQUIRE_ON_CONFLICT: Final = ConfigOption(
     "table.exec.sink.require-on-conflict", boolean, True, "Whether INSERT has to say what becomes of such rows."
 )
 
-_OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
-    LOCAL_TIME_ZONE,
-    DML_SYNC,
-    STATE_TTL,
-    MINI_BATCH,
-    MINI_BATCH_SIZE,
-    AGG_PHASES,
-    EARLY_FIRE,
-    LATE_FIRE,
-    ALLOW_LATENESS,
-    NOT_NULL_ENFORCER,
-    TYPE_LENGTH_ENFORCER,
-    UPSERT_MATERIALIZE,
-    REQUIRE_ON_CONFLICT,
+RESULT_MODE: Final = ConfigOption(
+    "sql-client.execution.result-mode",
+    choice("tableau", "table", "changelog"),
+    "tableau",
+    "How the rows of queries are shown.",
 )
-IN_EFFECT: Final = frozenset(
-    {
-        *(option.key for option in _OPTIONS),
-        "table.exec.emit.early-fire.delay",
-        "table.exec.emit.late-fire.delay",
-        "table.exec.mini-batch.allow-latency",
-        "sql-client.execution.result-mode",
-        "sql-client.execution.max-table-result.rows",
-    }
+MOST_ROWS: Final = ConfigOption(
+    "sql-client.execution.max-table-result.rows",
+    integer(1, 2**31 - 1),
+    1_000_000,
+    "How many rows of a result are shown that has ended, at most.",
 )
-"""Keys that have an effect."""
 
+_OPTIONS: Final[dict[str, ConfigOption[Any]]] = {
+    option.key: option
+    for option in (
+        LOCAL_TIME_ZONE,
+        DML_SYNC,
+        STATE_TTL,
+        MINI_BATCH,
+        MINI_BATCH_SIZE,
+        AGG_PHASES,
+        EARLY_FIRE,
+        LATE_FIRE,
+        ALLOW_LATENESS,
+        NOT_NULL_ENFORCER,
+        TYPE_LENGTH_ENFORCER,
+        UPSERT_MATERIALIZE,
+        REQUIRE_ON_CONFLICT,
+        ConfigOption("table.exec.emit.early-fire.delay", duration, 0, "How often they do."),
+        ConfigOption("table.exec.emit.late-fire.delay", duration, 0, "How often such results come."),
+        ConfigOption("table.exec.mini-batch.allow-latency", duration, 0, "For how long rows are gathered."),
+        ConfigOption("table.sql-dialect", choice("default"), "default", "The dialect of SQL."),
+        RESULT_MODE,
+        MOST_ROWS,
+    )
+}
+IN_EFFECT: Final = frozenset(_OPTIONS)
+"""Keys that have an effect."""
 _OPTIMIZER: Final = (
     "distinct-agg.split.bucket-num distinct-agg.split.enabled dynamic-filtering.enabled "
     "incremental-agg-enabled join.broadcast-threshold join.null-filter-threshold join-reorder-enabled "
@@ -103,7 +128,7 @@ _OTHERS: Final = (
     "builtin-catalog-name builtin-database-name catalog-store.kind column-expansion-strategy "
     "dynamic-table-options.enabled generated-code.max-length legacy-nested-row-nullability module.default "
     "plan.compile.catalog-objects plan.force-recompile plan.restore.catalog-objects resources.download-dir "
-    "rtas-ctas.atomicity-enabled sql-dialect"
+    "rtas-ctas.atomicity-enabled"
 )
 
 WITHOUT_EFFECT: Final = frozenset(
@@ -124,6 +149,7 @@ WITHOUT_EFFECT: Final = frozenset(
 
 _CHANGE_RESULTS: Final = frozenset(
     {
+        "table.column-expansion-strategy",
         "table.exec.disabled-operators",
         "table.exec.legacy-cast-behaviour",
         "table.exec.resource.default-parallelism",
@@ -155,3 +181,18 @@ def check_key(key: str) -> None:
     close = difflib.get_close_matches(key, known, n=3, cutoff=0.6)
     told = f"did you mean {' or '.join(close)}?" if close else "docs/sql.md lists those that have an effect"
     raise ConfigurationError(f"{key} is no setting of tables: {told}")
+
+
+def check_value(key: str, value: str) -> None:
+    """Refuse a value that a setting cannot have.
+
+    Raises:
+        ConfigurationError: with what it may be.
+    """
+    option = RUNTIME_MODE if key == RUNTIME_MODE.key else _OPTIONS.get(key)
+    if option is None:
+        return
+    try:
+        option.parse(value)
+    except ValueError as error:
+        raise ConfigurationError(f"{key} = {value!r}: expected {error}") from None

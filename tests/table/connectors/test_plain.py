@@ -35,6 +35,8 @@ def test_a_table_ends_after_so_many_rows() -> None:
 @pytest.mark.parametrize(
     ("option", "said"),
     [
+        ("'fields.a.min'='5', 'fields.a.max'='1'", r"'fields\.a\.min' is not above 'fields\.a\.max'"),
+        ("'fields.a.min'='5000000000'", "both are values of INT"),
         ("'fields.c.kind'='random'", "did you mean 'fields.a.kind'"),
         ("'field.a.kind'='random'", "no option 'field.a.kind'"),
         ("'fields.a.kind'='series'", "expected one of random, sequence"),

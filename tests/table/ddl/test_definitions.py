@@ -96,3 +96,17 @@ def test_databases_and_catalogs_come_and_go() -> None:
     CREATE CATALOG c WITH ('type' = 'generic_in_memory'); USE CATALOG c; CREATE DATABASE d; USE d;
     CREATE TABLE t (a INT); USE CATALOG default_catalog; DROP CATALOG c; SHOW CATALOGS;"""
     assert execute(script) == [["default_catalog"]]
+
+
+@pytest.mark.parametrize(
+    ("created", "dropped", "advice"),
+    [
+        ("TEMPORARY VIEW", "TABLE", "Write DROP TEMPORARY VIEW."),
+        ("VIEW", "TABLE", "Write DROP VIEW."),
+        ("TABLE", "VIEW", "Write DROP TABLE."),
+    ],
+)
+def test_what_is_dropped_is_called_what_it_is(created: str, dropped: str, advice: str) -> None:
+    body = "(a INT)" if created == "TABLE" else "AS SELECT 1 AS a"
+    with pytest.raises(SqlValidationError, match=rf"'\S+\.v' is no {dropped.lower()}[^$]*{advice}"):
+        execute(f"CREATE {created} v {body}; DROP {dropped} v;")

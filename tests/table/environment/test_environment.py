@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from headrace.common.errors import ConfigurationError, InvalidProgramError
-from headrace.table import TableEnvironment
+from headrace.common.configuration import Configuration
+from headrace.common.errors import ConfigurationError, HeadraceError, InvalidProgramError
+from headrace.table import EnvironmentSettings, TableEnvironment
+from headrace.table.bind import SqlValidationError
 from tests.table.connectors.session import rows, session
 
 NUMBERS = "CREATE TEMPORARY VIEW numbers AS SELECT * FROM (VALUES (1, 'a'), (2, 'b')) AS v(n, s)"
@@ -81,6 +85,93 @@ def test_settings_that_are_not_there_are_told() -> None:
     tables.get_config().set("paralelism.default", "1")
     with pytest.raises(ConfigurationError, match=r"did you mean parallelism\.default"):
         rows(tables, "SELECT 1")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("table.exec.state.ttl", "soon"),
+        ("table.local-time-zone", "Nowhere/City"),
+        ("table.exec.mini-batch.enabled", "maybe"),
+        ("table.exec.sink.upsert-materialize", "perhaps"),
+        ("table.sql-dialect", "hive"),
+        ("execution.runtime-mode", "slow"),
+    ],
+)
+def test_values_that_a_setting_cannot_have_are_told(key: str, value: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"^{re.escape(key)} = '{value}': expected "):
+        session().execute_sql(f"SET '{key}' = '{value}'")
+    settings = EnvironmentSettings(configuration=Configuration.from_dict({key: value}))
+    with pytest.raises(ConfigurationError, match=rf"^{re.escape(key)} = "):
+        TableEnvironment.create(settings)
+
+
+def test_a_session_changes_how_statements_run() -> None:
+    tables = session(NUMBERS)
+    count = "SELECT COUNT(*) FROM numbers"
+    tables.execute_sql("SET 'execution.runtime-mode' = 'batch'")
+    assert rows(tables, count) == [(2,)]
+    tables.execute_sql("RESET 'execution.runtime-mode'")
+    assert rows(tables, count) == [(1,), (1,), (2,)]
+
+
+def test_the_first_catalog_has_the_name_that_was_given() -> None:
+    named = EnvironmentSettings.new_instance().with_built_in_catalog_name("c").with_built_in_database_name("d")
+    tables = TableEnvironment.create(named.build())
+    assert (tables.list_catalogs(), tables.list_databases(), tables.get_current_database()) == (["c"], ["d"], "d")
+    tables.execute_sql(printing("p"))
+    assert tables.list_tables() == ["p"]
+
+
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        ("SELECT /*+ STATE_TTL('numbers' = '1d') */ COUNT(*) FROM numbers", "the hint STATE_TTL has no effect yet"),
+        ("SELECT /*+ STATE_TTL('numbers' = '1 moon') */ COUNT(*) FROM numbers", "'1 moon' is no duration"),
+        ("SELECT * FROM p /*+ NOPE('a' = 'b') */", "there is no hint NOPE"),
+        ("INSERT INTO p /*+ NOPE('a' = 'b') */ SELECT * FROM numbers", "there is no hint NOPE"),
+        ("SELECT * FROM numbers /*+ OPTIONS('a' = 'b') */", "'numbers' is no table of a connector"),
+        ("WITH q AS (SELECT 1) SELECT * FROM q /*+ OPTIONS('a' = 'b') */", "'q' is no table of a connector"),
+        ("INSERT INTO p /*+ OPTIONS('nope' = 'b') */ SELECT * FROM numbers", "has no option 'nope'"),
+    ],
+)
+def test_hints_that_nothing_heeds_are_refused(statement: str, told: str) -> None:
+    with pytest.raises(HeadraceError, match=told):
+        session(NUMBERS, printing("p")).execute_sql(statement)
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["WITH ('connector' = 'nope') AS SELECT 1 AS x", "WITH ('connector' = 'print', 'nope' = '1') AS SELECT 1 AS x"],
+)
+@pytest.mark.parametrize("word", ["CREATE TABLE q", "CREATE OR REPLACE TABLE p", "CREATE TEMPORARY TABLE q"])
+def test_no_table_is_left_of_a_query_that_cannot_be_planned(word: str, query: str) -> None:
+    tables = session(printing("p"))
+    before = rows(tables, "SHOW CREATE TABLE p")
+    with pytest.raises(ConfigurationError, match="nope"):
+        tables.execute_sql(f"{word} {query}")
+    assert tables.list_tables() == ["p"]
+    assert rows(tables, "SHOW CREATE TABLE p") == before
+
+
+def test_options_of_a_table_that_is_written(capsys: pytest.CaptureFixture[str]) -> None:
+    insert = "INSERT INTO p /*+ OPTIONS('print-identifier' = 'q') */ SELECT * FROM numbers WHERE n = 1"
+    session(NUMBERS, printing("p")).execute_sql(insert).wait()
+    assert capsys.readouterr().out == "q> +I[1, a]\n"
+
+
+@pytest.mark.parametrize("call", ["f(n)", "default_database.F(n)", "f(n) OVER ()", "`upper`(s)"])
+def test_functions_that_were_created_cannot_be_called(call: str) -> None:
+    tables = session(NUMBERS, "CREATE FUNCTION f AS 'functions.f' LANGUAGE PYTHON")
+    tables.execute_sql("CREATE TEMPORARY SYSTEM FUNCTION `UPPER` AS 'functions.upper' LANGUAGE PYTHON")
+    with pytest.raises(SqlValidationError, match=r"stands for functions\.\w+, which SQL cannot call yet"):
+        tables.execute_sql(f"SELECT {call} FROM numbers")
+
+
+def test_table_functions_that_were_created_cannot_be_called() -> None:
+    tables = session("CREATE FUNCTION f AS 'functions.f' LANGUAGE PYTHON")
+    with pytest.raises(SqlValidationError, match=r"'f' stands for functions\.f, which SQL cannot call yet"):
+        tables.execute_sql("SELECT * FROM TABLE(f(1))")
 
 
 def test_results_are_tables_of_other_libraries() -> None:

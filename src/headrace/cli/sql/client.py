@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from headrace.common.config_options import ConfigOption, choice, integer
 from headrace.common.configuration import Configuration
 from headrace.common.errors import InvalidProgramError
 from headrace.common.options import RUNTIME_MODE
 from headrace.table import ResultKind, TableEnvironment, TableResult
 from headrace.table.environment.statements import bound_statements, execute_statement
 from headrace.table.environment.tableau import table_lines
-from headrace.table.options import DML_SYNC
+from headrace.table.options import DML_SYNC, MOST_ROWS, RESULT_MODE
 from headrace.table.parse import parse_script
 from headrace.table.parse.source import SqlSource
 from headrace.table.parse.tree import statements as sql
@@ -34,19 +33,6 @@ class ResultMode(Enum):
     CHANGELOG = "changelog"
     """The changes as they come, one per line."""
 
-
-RESULT_MODE: Final = ConfigOption(
-    "sql-client.execution.result-mode",
-    choice(*(mode.value for mode in ResultMode)),
-    ResultMode.TABLEAU.value,
-    "How the rows of queries are shown.",
-)
-MOST_ROWS: Final = ConfigOption(
-    "sql-client.execution.max-table-result.rows",
-    integer(1, 2**31 - 1),
-    1_000_000,
-    "How many rows of a result are shown that has ended, at most.",
-)
 
 Write = Callable[[str], None]
 """Shows a line."""

@@ -175,7 +175,10 @@ class CallBinder(ABC):
     def lookup(self, node: sql.Call) -> FunctionDefinition:
         """The function that a call names."""
         found = FUNCTIONS.get(_ALIASES.get(node.name, node.name)) if len(node.function.names) == 1 else None
+        if str(node.function).lower() in self.context.catalogs.system_functions:
+            self.context.refuse_created(node.function)
         if found is None or found.name in _SYMBOLS or " " in found.name:
+            self.context.refuse_created(node.function)
             advice = function_advice(node.name) or misspelt(node.name, FUNCTIONS.names())
             raise self.context.error(node.function, f"no function '{node.function}' is known", advice)
         return found

@@ -11,7 +11,7 @@ from headrace.table.bind.types import TypeBinder
 from headrace.table.catalog.manager import CatalogManager
 from headrace.table.catalog.objects import ObjectPath
 from headrace.table.parse.source import SqlSource
-from headrace.table.parse.tree.node import SqlNode
+from headrace.table.parse.tree.node import Path, SqlNode
 
 
 @dataclass
@@ -61,6 +61,17 @@ class BindContext:
     def missing_catalog(self, node: SqlNode, name: str) -> SqlValidationError:
         """The error of a catalog that does not exist."""
         return self.error(node, f"catalog '{name}' does not exist", misspelt(name, self.catalogs.catalogs))
+
+    def refuse_created(self, node: Path) -> None:
+        """Refuse the call of a function that ``CREATE FUNCTION`` has made.
+
+        Raises:
+            SqlValidationError: when the name is one of theirs.
+        """
+        created = self.catalogs.function(node.texts)
+        if created is not None:
+            reason = f"function '{node}' stands for {created.class_name}, which SQL cannot call yet"
+            raise self.error(node, reason, "Use a built-in function, or DataStream.map() behind to_data_stream().")
 
     def defer(self, node: SqlNode, reason: str, advice: str | None = None) -> None:
         """Add an error that is raised only when the statement is planned."""

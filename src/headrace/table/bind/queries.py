@@ -7,10 +7,10 @@ from typing import Any, Final
 from headrace.common.logical_types import LogicalType, RowType, TypeRoot
 from headrace.table.bind.aggregates import GroupBinder, has_aggregate, unique_names
 from headrace.table.bind.context import BindContext
-from headrace.table.bind.errors import misspelt
 from headrace.table.bind.expansion import place
 from headrace.table.bind.expressions import ExpressionBinder
-from headrace.table.bind.relations import JOIN_HINTS, FromItem, RelationBinder, renamed
+from headrace.table.bind.hints import bound_hints
+from headrace.table.bind.relations import FromItem, RelationBinder, renamed
 from headrace.table.bind.scopes import Correlation, NamedRelation, Scope, missing_alias
 from headrace.table.catalog.objects import CatalogView, ObjectPath
 from headrace.table.functions.types import INT, least_restrictive, root_of, with_nullability
@@ -450,36 +450,6 @@ def _replaced(scalar: Scalar, rule: Callable[[Scalar], Scalar]) -> Scalar:
     if found is not scalar:
         return found
     return scalar.with_parts(Scalar, [_replaced(part, rule) for part in scalar.children])
-
-
-_HINTS: Final = JOIN_HINTS | {"OPTIONS", "ALIAS", "JSON_AGGREGATE_WRAPPED"}
-
-
-def bound_hints(context: BindContext, nodes: Sequence[sql.Hint]) -> tuple[Hint, ...]:
-    """The hints of SELECT.
-
-    Raises:
-        SqlPlanError: when there is no such hint, or its options are wrong.
-    """
-    hints = []
-    for node in nodes:
-        hint = Hint(node.name.text.upper(), node.options, node.items)
-        if hint.name not in _HINTS:
-            raise context.unplanned(node, f"there is no hint {hint.name}", misspelt(hint.name, _HINTS))
-        if hint.name == "LOOKUP" and "table" not in dict(hint.options):
-            raise context.unplanned(node, "the hint LOOKUP needs the option 'table'")
-        if hint.name == "STATE_TTL":
-            _check_ttl(context, node)
-        hints.append(hint)
-    return tuple(hints)
-
-
-def _check_ttl(context: BindContext, node: sql.Hint) -> None:
-    for key, value in node.options:
-        if not value.strip()[:1].isdigit() and not value.strip().upper().startswith("P"):
-            raise context.unplanned(
-                node, f"'{value}' is no duration, for '{key}' of STATE_TTL", "Write '1d', or '12h'."
-            )
 
 
 def ordinal(context: BindContext, node: sqle.SqlExpression, width: int) -> int | None:

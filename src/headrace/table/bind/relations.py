@@ -8,6 +8,7 @@ from headrace.table.bind.context import BindContext
 from headrace.table.bind.errors import misspelt
 from headrace.table.bind.expansion import place
 from headrace.table.bind.expressions import ExpressionBinder
+from headrace.table.bind.hints import JOIN_HINTS, bound_hints, refuse_options
 from headrace.table.bind.match import MatchBinder
 from headrace.table.bind.scopes import Correlation, NamedRelation, Scope, Shared
 from headrace.table.bind.table_functions import TableFunctionBinder, unnested
@@ -49,11 +50,6 @@ _KINDS: Final = {
 }
 
 
-JOIN_HINTS: Final = frozenset(
-    {"BROADCAST", "SHUFFLE_HASH", "SHUFFLE_MERGE", "NEST_LOOP", "LOOKUP", "MULTI_JOIN", "STATE_TTL"}
-)
-
-
 @dataclass(frozen=True)
 class FromItem:
     """A relation of FROM with the names of its columns."""
@@ -88,12 +84,15 @@ class RelationBinder:
     # --- tables ------------------------------------------------------------------------------------------------------
 
     def _table(self, node: sql.TableReference) -> FromItem:
-        hints = tuple(Hint(hint.name.text.upper(), hint.options, hint.items) for hint in node.hints)
+        hints = bound_hints(self.context, node.hints)
         names = node.table.texts
         if len(names) == 1 and (query := self.queries.with_query(names[0])) is not None:
+            refuse_options(self.context, node.table, node.hints)
             return FromItem(query, (NamedRelation(names[0], query.schema),))
         path, table = self.find(node.table)
         self.context.expansions.tables[place(node.table)] = path
+        if isinstance(table, CatalogView) or table.inline is not None:
+            refuse_options(self.context, node.table, node.hints)
         relation = self.table(path, table, hints, node)
         return FromItem(relation, (NamedRelation(path.name, relation.schema, 0, path),))
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from headrace.table.bind.context import BindContext
 from headrace.table.bind.errors import misspelt
 from headrace.table.bind.expressions import ExpressionBinder
+from headrace.table.bind.hints import bound_hints, refuse_options, with_options
 from headrace.table.bind.queries import QueryBinder
 from headrace.table.bind.relations import RelationBinder
 from headrace.table.bind.scopes import NamedRelation, Scope
@@ -76,6 +77,8 @@ class _InsertBinder:
         path, table = RelationBinder(self.queries, None).find(self.node.table)
         if isinstance(table, CatalogView):
             raise self.context.error(self.node.table, f"'{path}' is a view, which takes no rows")
+        if table.inline is not None:
+            refuse_options(self.context, self.node.table, self.node.hints)
         columns = [column for column in table.columns if column.is_persisted]
         targets = self._targets(columns, table)
         static = self._static(columns, table)
@@ -96,7 +99,7 @@ class _InsertBinder:
             relation,
             path,
             Schema(tuple(column.as_field.materialized() for column in columns)),
-            table.options,
+            with_options(table.options, bound_hints(self.context, self.node.hints)),
             tuple(names.index(name) for name in key),
             metadata,
             table.partition_keys,

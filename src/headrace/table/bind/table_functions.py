@@ -66,6 +66,7 @@ class TableFunctionBinder:
             return self._window(node)
         if node.name in _CHANGELOGS:
             return self._changelog(node)
+        self.context.refuse_created(node.function)
         raise self.context.error(
             node.function,
             f"no table function '{node.function}' is known",

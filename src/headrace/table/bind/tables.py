@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from headrace.table.bind.hints import with_options
 from headrace.table.catalog.objects import CatalogTable, Column, ColumnKind, ObjectPath
 from headrace.table.logical.relations import (
     Hint,
@@ -30,7 +31,7 @@ def table_relation(
     scan = Scan(
         path,
         Schema(tuple(column.as_field.materialized() for column in read)),
-        _options(table, hints),
+        with_options(table.options, hints),
         _key(table, read),
         tuple(MetadataRead(len(physical) + at, each.metadata_key) for at, each in enumerate(metadata)),
         table.partition_keys,
@@ -46,14 +47,6 @@ def table_relation(
         rowtime = relation.schema.index(table.watermark.column)
         relation = WatermarkAssigner(relation, rowtime, watermark)
     return relation
-
-
-def _options(table: CatalogTable, hints: tuple[Hint, ...]) -> tuple[tuple[str, str], ...]:
-    options = dict(table.options)
-    for hint in hints:
-        if hint.name == "OPTIONS":
-            options |= dict(hint.options)
-    return tuple(options.items())
 
 
 def _key(table: CatalogTable, read: list[Column]) -> tuple[int, ...]:

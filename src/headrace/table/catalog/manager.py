@@ -1,6 +1,7 @@
 """The catalogs of a session, its temporary objects, and its current catalog and database."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from headrace.table.catalog.catalog import DEFAULT_CATALOG, DEFAULT_DATABASE, Catalog, MemoryCatalog
 from headrace.table.catalog.objects import CatalogDescription, CatalogFunction, CatalogModel, ObjectPath, TableLike
@@ -8,6 +9,10 @@ from headrace.table.catalog.objects import CatalogDescription, CatalogFunction, 
 
 class CatalogManager:
     """The catalogs of a session. Temporary objects hide those of the same path, and are lost with the session.
+
+    Args:
+        catalog: the name of the first one.
+        database: the name of its first database.
 
     Attributes:
         catalogs: by name.
@@ -20,10 +25,10 @@ class CatalogManager:
         models: by path.
     """
 
-    def __init__(self) -> None:
-        self.catalogs: dict[str, Catalog] = {DEFAULT_CATALOG: MemoryCatalog()}
-        self.catalog = DEFAULT_CATALOG
-        self.database: str | None = DEFAULT_DATABASE
+    def __init__(self, catalog: str = DEFAULT_CATALOG, database: str = DEFAULT_DATABASE) -> None:
+        self.catalogs: dict[str, Catalog] = {catalog: MemoryCatalog(database)}
+        self.catalog = catalog
+        self.database: str | None = database
         self.temporary: dict[ObjectPath, TableLike] = {}
         self.system_functions: dict[str, CatalogFunction] = {}
         self.temporary_functions: dict[ObjectPath, CatalogFunction] = {}
@@ -49,6 +54,27 @@ class CatalogManager:
         """The permanent table or view at a path."""
         catalog = self.catalogs.get(path.catalog)
         return None if catalog is None else catalog.table(path.database, path.name)
+
+    @contextmanager
+    def kept_on_failure(self, path: ObjectPath) -> Iterator[None]:
+        """What stands at a path is put back when what is done meanwhile fails."""
+        permanent, temporary = self.permanent_table(path), self.temporary.get(path)
+        try:
+            yield
+        except Exception:
+            self.temporary.pop(path, None)
+            if temporary is not None:
+                self.temporary[path] = temporary
+            if self.permanent_table(path) is not permanent:
+                self._put_back(path, permanent)
+            raise
+
+    def _put_back(self, path: ObjectPath, table: TableLike | None) -> None:
+        catalog = self.catalogs[path.catalog]
+        if table is None:
+            catalog.drop_table(path.database, path.name)
+        else:
+            catalog.put_table(path.database, path.name, table)
 
     def has_database(self, catalog: str, database: str) -> bool:
         """Return whether a database exists."""

@@ -284,17 +284,28 @@ def _sequence(name: str, kind: LogicalType, options: Configuration) -> Maker:
     return _Sequence(first, kind.arrow_type)
 
 
+def _check_bounds(name: str, kind: LogicalType, are_possible: bool) -> None:
+    if not are_possible:
+        raise ConfigurationError(
+            f"column {name!r}: 'fields.{name}.min' is not above 'fields.{name}.max', and both are values of {kind}"
+        )
+
+
 def _random(name: str, kind: LogicalType, options: Configuration) -> Maker:
     if isinstance(kind, AtomicType):
         low, high = options.get(MINIMUM), options.get(MAXIMUM)
         storage = kind.arrow_type
         if kind.root in _INTEGERS:
             most = _INTEGERS[kind.root]
-            return _Integers(-most if low is None else int(low), most - 1 if high is None else int(high), storage)
+            least, greatest = -most if low is None else int(low), most - 1 if high is None else int(high)
+            _check_bounds(name, kind, -most <= least <= greatest < most)
+            return _Integers(least, greatest, storage)
         if kind.root in (TypeRoot.FLOAT, TypeRoot.DOUBLE, TypeRoot.DECIMAL):
             digits = (kind.size or 0) - (kind.scale or 0) if kind.root is TypeRoot.DECIMAL else _USUAL_DIGITS
             largest = 10.0**digits - 1
-            return _Floats(-largest if low is None else low, largest if high is None else high, storage)
+            bounds = -largest if low is None else low, largest if high is None else high
+            _check_bounds(name, kind, bounds[0] <= bounds[1])
+            return _Floats(*bounds, storage)
         if kind.root is TypeRoot.BOOLEAN:
             return _Booleans()
         if kind.root in _TEXTS:

@@ -290,4 +290,8 @@ def drop_table(context: BindContext, node: sql.Drop) -> None:
     if isinstance(catalogs.permanent_table(path), wanted):
         catalogs.catalogs[path.catalog].drop_table(path.database, path.name)
     elif not node.if_exists:
+        if catalogs.table(path) is not None:
+            other = "TABLE" if wanted is CatalogView else "VIEW"
+            kind = f"TEMPORARY {other}" if temporary is not None else other
+            raise context.error(node.path, f"'{path}' is no {word}", f"Write DROP {kind}.")
         raise context.missing_table(node.path, path, word)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from headrace.common.configuration import Configuration
 from headrace.table.catalog.catalog import DEFAULT_CATALOG, DEFAULT_DATABASE
-from headrace.table.options import LOCAL_TIME_ZONE, check_key
+from headrace.table.options import LOCAL_TIME_ZONE, check_key, check_value
 
 
 @dataclass(frozen=True)
@@ -127,9 +127,11 @@ class TableConfig:
         """Set an option.
 
         Raises:
-            ConfigurationError: for a key that begins with ``table.`` or ``sql-client.`` and is not known.
+            ConfigurationError: for a key that begins with ``table.`` or ``sql-client.`` and is not known, or a value
+                that it cannot have.
         """
         check_key(key)
+        check_value(key, value)
         self._configuration.set_string(key, value)
         return self
 

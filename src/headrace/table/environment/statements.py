@@ -80,8 +80,9 @@ def _execute(tables: TableEnvironment, statement: sql.Execute, source: SqlSource
 
 
 def _create_table_as(tables: TableEnvironment, statement: CreateTable, source: SqlSource) -> TableResult:
-    created = create_table_as(tables.bind_context(source), statement)
-    return done() if created.sink is None else tables.run_inserts([created.sink])
+    with tables.catalogs.kept_on_failure(tables.catalogs.qualify(statement.table.texts)):
+        created = create_table_as(tables.bind_context(source), statement)
+        return done() if created.sink is None else tables.run_inserts([created.sink])
 
 
 def bound_statements(tables: TableEnvironment, statement: Statement, source: SqlSource) -> list[Relation]:

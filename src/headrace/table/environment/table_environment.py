@@ -26,7 +26,7 @@ from headrace.table.environment.static import BIGINT, static_result
 from headrace.table.environment.table import Table
 from headrace.table.environment.table_result import ResultSink, TableResult
 from headrace.table.logical.relations import Relation
-from headrace.table.options import is_of_tables
+from headrace.table.options import check_key, check_value, is_of_tables
 from headrace.table.parse import parse_expression, parse_statement
 from headrace.table.parse.source import SqlSource
 from headrace.table.parse.tree.statements import QueryStatement
@@ -52,8 +52,13 @@ class TableEnvironment:
     def __init__(self, settings: EnvironmentSettings) -> None:
         self._settings = settings
         self._configuration = Configuration(settings.configuration)
+        for key, value in settings.configuration.to_dict().items():
+            check_key(key)
+            check_value(key, str(value))
+        if RUNTIME_MODE.key in settings.configuration.to_dict():
+            self._configuration.set_string(RUNTIME_MODE.key, "STREAMING" if settings.is_streaming else "BATCH")
         self._config = TableConfig(self._configuration)
-        self.catalogs = CatalogManager()
+        self.catalogs = CatalogManager(settings.catalog, settings.database)
         self._names = itertools.count(1)
 
     @staticmethod
@@ -72,8 +77,9 @@ class TableEnvironment:
 
     @property
     def is_batch(self) -> bool:
-        """Return whether statements run in batch mode."""
-        return not self._settings.is_streaming
+        """Return whether statements run in batch mode: as the session was made, or ``execution.runtime-mode`` says."""
+        mode = self._config.get(RUNTIME_MODE.key, "AUTOMATIC").upper()
+        return not self._settings.is_streaming if mode == "AUTOMATIC" else mode == "BATCH"
 
     def get_config(self) -> TableConfig:
         """The settings of the session."""

@@ -155,7 +155,9 @@ def _by_python(function: Callable[..., Decimal], call: Invocation, left: Datum, 
 def fitted(value: Decimal, storage: pa.DataType) -> Decimal | None:
     """A decimal with the digits that a type has behind the point; None when it has too many before it."""
     rounded = EXACT.quantize(value, Decimal(1).scaleb(-storage.scale)) if value.is_finite() else None
-    return None if rounded is None or abs(rounded) >= Decimal(10) ** (storage.precision - storage.scale) else rounded
+    return (
+        None if rounded is None or rounded.copy_abs() >= Decimal(10) ** (storage.precision - storage.scale) else rounded
+    )
 
 
 def to_double(operand: Datum) -> Datum:

@@ -1,9 +1,10 @@
 """``PRINTF``: Java's format strings."""
 
 import re
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import Decimal
 from typing import Any, Final
 
+from headrace.table.functions.kernels.decimals import EXACT
 from headrace.table.functions.kernels.kernel import by_row_with_nulls
 from headrace.table.functions.kernels.spelling import double_text
 
@@ -78,7 +79,7 @@ def _number(value: Any, flags: str, precision: str | None, conversion: str, widt
     if conversion in "eE":
         return format(float(value), f"{sign}{zeros}.{precision or 6}{conversion}")
     rounded = Decimal(repr(value) if isinstance(value, float) else value)
-    rounded = rounded.quantize(Decimal(1).scaleb(-int(precision or 6)), rounding=ROUND_HALF_UP)
+    rounded = EXACT.quantize(rounded, Decimal(1).scaleb(-int(precision or 6)))
     return format(rounded, f"{sign}{zeros}{comma}f")
 
 
