@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from headrace.common.constants import MIN_WATERMARK
 from headrace.state.keys import KeyColumn
 from headrace.state.runs import HASH, Run, RunStore
-from headrace.state.runs.grouping import sorted_by
+from headrace.state.runs.grouping import in_order
 from headrace.state.runs.layout import KEY, LIVE, REACHED, RETAINED_UNTIL, SHOWN, rows_of_ranges
 from headrace.state.runs.merge_input import MergeInput, by_key, concat, lasts_of
 from headrace.state.runs.merging import can_be_rewritten, merge_runs, merge_small_runs, register_merger
@@ -46,7 +46,8 @@ class KeySortedTable(SortedTable[Section]):
     """
 
     def __init__(self, store: RunStore, layout: TableLayout, *, latest_only: bool = False) -> None:
-        super().__init__(store, layout, newest_of_keys if latest_only else _all_by_key, spills=not latest_only)
+        combine = newest_of_keys if latest_only else _all_by_key
+        super().__init__(store, layout, combine, spills=not latest_only, most_alike=_MOST_ALIKE if latest_only else 0)
         self._latest_only = latest_only
         self._expires = RETAINED_UNTIL in layout.schema.names
         self._watermark = MIN_WATERMARK
@@ -104,7 +105,7 @@ class KeySortedTable(SortedTable[Section]):
         if self._expires:
             is_retained = batch.column(RETAINED_UNTIL).to_numpy() > self._watermark
             which, batch = which[is_retained], batch.filter(pa.array(is_retained))
-        order = np.argsort(which, kind="stable") if self._latest_only else sorted_by(which, _sort_keys(batch))
+        order = in_order(which) if self._latest_only else in_order(which, _sort_keys(batch))
         return which[order], batch.take(pa.array(order))
 
     def append(self, batch: pa.RecordBatch, watermark: int = MIN_WATERMARK) -> None:
@@ -212,9 +213,9 @@ def key_sorted(hashes: Hashes, keys: pa.Array, sort_keys: Longs, *, are_runs: bo
     """
     order, firsts = order_by_key(hashes, keys, are_runs=are_runs)
     numbers = np.cumsum(firsts) - 1
-    in_order = sort_keys[order]
-    if ((in_order[1:] < in_order[:-1]) & ~firsts[1:]).any():
-        order = order[sorted_by(numbers, in_order)]
+    own = sort_keys[order]
+    if ((own[1:] < own[:-1]) & ~firsts[1:]).any():
+        order = order[in_order(numbers, own)]
     return order, numbers
 
 
@@ -292,6 +293,9 @@ def _taken(section: Section, rows: Longs) -> pa.RecordBatch:
     schema = section.schema
     return pa.RecordBatch.from_arrays([section.take(name, rows) for name in schema.names], schema=schema)
 
+
+_MOST_ALIKE: Final = 3
+"""To look for keys in so many batches costs less than to combine them, where they are rewritten as often as read."""
 
 _SORT_KEY: Final = 2
 """The place of the sort key among the columns, behind hash and key."""

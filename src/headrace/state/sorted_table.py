@@ -104,13 +104,17 @@ class SortedTable(ABC, Generic[_Piece]):
         combine: makes one batch of several, oldest first, as compaction does for runs of this kind.
         spills: whether what an epoch appends goes to the machine's own disk when it is much; it is not combined then
             before the epoch ends.
+        most_alike: the number of appended batches of similar size that are not combined.
 
     Raises:
         StateMigrationError: when something else is stored.
     """
 
-    def __init__(self, store: RunStore, layout: TableLayout, combine: Combine, *, spills: bool) -> None:
+    def __init__(
+        self, store: RunStore, layout: TableLayout, combine: Combine, *, spills: bool, most_alike: int = 0
+    ) -> None:
         layout.take_over(store)
+        self._most_alike = most_alike
         self._store, self._schema, self._meta = store, layout.schema, layout.meta
         self._combine = combine
         self._spills = spills
@@ -127,13 +131,22 @@ class SortedTable(ABC, Generic[_Piece]):
     def _append(self, batch: pa.RecordBatch) -> None:
         if not batch.num_rows:
             return
-        while self._appended and self._appended[-1].rows <= 2 * batch.num_rows:
-            newest = self._rest(self._appended[-1])
-            if self._spills and is_large(newest):
-                break
-            self._appended.pop()
-            batch = self._combine(self._meta, [newest, batch])
+        while len(alike := self._alike(batch)) > self._most_alike:
+            del self._appended[-len(alike) :]
+            batch = self._combine(self._meta, [*alike, batch])
         self._appended.append(self._piece(spilled(batch) if self._spills and is_large(batch) else batch))
+
+    def _alike(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+        """The newest batches that are not much larger than one, oldest first."""
+        found: list[pa.RecordBatch] = []
+        for piece in reversed(self._appended):
+            if piece.rows > 2 * batch.num_rows:
+                break
+            rest = self._rest(piece)
+            if self._spills and is_large(rest):
+                break
+            found.append(rest)
+        return found[::-1]
 
     def _take_appended(self) -> pa.RecordBatch | None:
         """The rows that were appended in this epoch and are still needed, in one batch; None when there are none."""

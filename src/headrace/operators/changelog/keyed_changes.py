@@ -32,7 +32,7 @@ INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = (
     np.int8(kind.value) for kind in (RowKind.INSERT, RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER, RowKind.DELETE)
 )
 
-_WAITING_ROWS: Final = 1 << 16
+_WAITING_ROWS: Final = 1 << 18
 """The maximum number of buffered records; the more there are, the less often the rows of a key are read and written."""
 
 
@@ -71,20 +71,24 @@ class Arrived:
             return np.zeros(len(self.batch), np.bool_)
         return take_back(kinds)
 
-    @cached_property
+    @property
     def sequence(self) -> Longs:
         """The numbers of all rows, key by key: the stored ones, then the records in the order of arrival."""
-        if not len(self.stored):
-            return self.groups.order
-        keys = np.concatenate((self.stored.of_keys, self.groups.segments.ids))
-        numbers = np.concatenate((np.arange(len(self.stored)), self.groups.order + len(self.stored)))
-        return numbers[in_order(keys)]
+        return self._by_key[0]
 
-    @cached_property
+    @property
     def of_keys(self) -> Longs:
         """The key of each row of :attr:`sequence`."""
-        ids = self.groups.segments.ids
-        return np.sort(np.concatenate((self.stored.of_keys, ids))) if len(self.stored) else ids
+        return self._by_key[1]
+
+    @cached_property
+    def _by_key(self) -> tuple[Longs, Longs]:
+        if not len(self.stored):
+            return self.groups.order, self.groups.segments.ids
+        keys = np.concatenate((self.stored.of_keys, self.groups.segments.ids))
+        numbers = np.concatenate((np.arange(len(self.stored)), self.groups.order + len(self.stored)))
+        order = in_order(keys)
+        return numbers[order], keys[order]
 
     @cached_property
     def segments(self) -> Segments:
@@ -195,17 +199,19 @@ class KeyedChangesOperator(KeyedOperator):
 
     def remembered(self, arrived: Arrived, left: Longs) -> pa.RecordBatch:
         """The rows with these numbers, in the form in which they are stored."""
-        return arrived.rows.take(pa.array(left))
+        rows = arrived.rows
+        return pa.RecordBatch.from_arrays([gather(column, left) for column in rows.columns], schema=rows.schema)
 
     def _remember(self, arrived: Arrived, left: Longs) -> None:
         keys_of = np.empty(arrived.segments.total, np.int64)
         keys_of[arrived.sequence] = arrived.of_keys
         of_keys = keys_of[left]
-        is_left = np.zeros(len(arrived.keys), np.bool_)
-        is_left[of_keys] = True
-        was_there = np.zeros(len(arrived.keys), np.bool_)
-        was_there[arrived.stored.of_keys] = True
-        gone = np.flatnonzero(was_there & ~is_left)
+        now, before = (np.bincount(each, minlength=len(arrived.keys)) for each in (of_keys, arrived.stored.of_keys))
+        if not self._ttl:  # else a key is written so that it expires later
+            is_changed = now != before
+            is_changed[of_keys[left >= len(arrived.stored)]] = True
+            left, of_keys = left[is_changed[of_keys]], of_keys[is_changed[of_keys]]
+        gone = np.flatnonzero((before > 0) & (now == 0))
         self._rows.write(arrived.keys, StoredRows(of_keys, self.remembered(arrived, left)), gone)
 
     def _emit(self, arrived: Arrived, found: Changes) -> None:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.common.errors import EvaluationError
-from headrace.operators.arrays import fixed_width
-from headrace.state.runs.grouping import value_ranks
+from headrace.operators.arrays import fixed_width, is_fixed_width
+from headrace.state.runs.grouping import in_order, value_ranks
 
 Longs = npt.NDArray[np.int64]
+
+_FARTHEST: Final = 1 << 62
+"""Beyond such numbers there may be no place for nulls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,21 +42,35 @@ def order_codes(rows: pa.RecordBatch, fields: Sequence[SortField]) -> list[Longs
 
 def places_in_order(rows: pa.RecordBatch, fields: Sequence[SortField]) -> Longs:
     """The rank of each row in the order of all; rows that tie keep their order."""
-    codes = order_codes(rows, fields)
-    order = np.lexsort(codes[::-1]) if codes else np.arange(rows.num_rows)
-    places = np.empty(rows.num_rows, np.int64)
-    places[order] = np.arange(rows.num_rows)
+    return places_of(in_order(*(order_codes(rows, fields) or [np.zeros(rows.num_rows, np.int64)])))
+
+
+def places_of(order: Longs) -> Longs:
+    """The position of each row in an order."""
+    places = np.empty(len(order), np.int64)
+    places[order] = np.arange(len(order))
     return places
 
 
 def _codes(column: pa.Array, field: SortField) -> Longs:
     nulls_last = field.is_descending if field.nulls_last is None else field.nulls_last
-    codes = value_ranks(column)
-    codes = -codes if field.is_descending else codes
+    codes = _numbers(column)
+    codes = ~codes if field.is_descending else codes
     if column.null_count:
-        limit = len(column) + 1
-        codes = np.where(np.asarray(column.is_null()), limit if nulls_last else -limit, codes)
+        is_null = np.asarray(column.is_null())
+        values = codes[~is_null]
+        limit = int(values.max(initial=0)) + 1 if nulls_last else int(values.min(initial=0)) - 1
+        codes = np.where(is_null, limit, codes)
     return codes
+
+
+def _numbers(column: pa.Array) -> Longs:
+    """Numbers that compare as the values do."""
+    if is_fixed_width(column.type) and not pa.types.is_floating(column.type):
+        numbers: Longs = fixed_width(column).astype(np.int64)
+        if not column.null_count or -_FARTHEST < numbers.min(initial=0) <= numbers.max(initial=0) < _FARTHEST:
+            return numbers
+    return value_ranks(column)
 
 
 def millis_of(column: pa.Array, name: str) -> Longs:

@@ -21,7 +21,7 @@ from headrace.operators.changelog.keyed_changes import (
     Changes,
     KeyedChangesOperator,
 )
-from headrace.operators.changelog.order import SortField, places_in_order
+from headrace.operators.changelog.order import SortField, order_codes, places_in_order, places_of
 from headrace.state.runs.grouping import in_order
 
 if TYPE_CHECKING:
@@ -135,18 +135,37 @@ class AppendRankOperator(RankOperator):
     """
 
     def changes(self, arrived: Arrived) -> tuple[Changes, Longs]:
-        places = places_in_order(arrived.rows, self._order)
-        by_place = np.empty(len(places) + 1, np.int64)
-        by_place[places] = np.arange(len(places))
-        passing = _Passing.of(places[arrived.sequence], arrived, self._limits(arrived))
-        changes, held = [], []
+        segments, limits = arrived.segments, self._limits(arrived)
+        codes = (code[arrived.sequence] for code in order_codes(arrived.rows, self._order))
+        order = in_order(segments.ids, *codes)
+        by_place = arrived.sequence[order]
+        is_left = np.arange(segments.total) - segments.starts[segments.ids] < limits[segments.ids]
+        passing = self._passing(arrived, places_of(order), limits)
+        found = self._by_rank(passing, by_place) if self._ranks.by_rank else self._by_rows(passing, by_place)
+        return found, by_place[is_left]
+
+    def _passing(self, arrived: Arrived, places: Longs, limits: Longs) -> _Passing:
+        """The rows before the first rank, without those behind the last rank of a key that has as many stored."""
+        segments, of_keys = arrived.segments, arrived.of_keys
+        held = np.bincount(arrived.stored.of_keys, minlength=len(segments))
+        is_full = (held >= limits) & (limits > 0)
+        last = np.full(len(segments), segments.total)
+        last[is_full] = places[segments.starts[is_full] + limits[is_full] - 1]
+        passes = (limits[of_keys] > 0) & (places <= last[of_keys])
+        is_free = segments.counts <= limits if not self._ranks.by_rank else np.zeros(len(segments), np.bool_)
+        records = arrived.sequence - len(arrived.stored)
+        passing = _Passing(places, records, of_keys, limits, segments.total)
+        passing.enter(passes & is_free[of_keys])
+        passing.begin(passes & ~is_free[of_keys])
+        return passing
+
+    def _by_rank(self, passing: _Passing, by_place: Longs) -> Changes:
+        changes = [Changes(_EMPTY, _EMPTY.astype(np.int8), _EMPTY, (_EMPTY,) if self._ranks.shows_rank else ())]
         while len(passing.values):
-            held.append(passing.held_at_end())
-            if self._ranks.by_rank:
-                changes.append(self._of_rank(passing, by_place))
+            changes.append(self._of_rank(passing, by_place))
             passing.go_on()
-        found = self._by_rank(changes) if self._ranks.by_rank else self._by_rows(passing, by_place)
-        return found, self._left(held, by_place)
+        found = Changes.concat(changes)  # in the order of ranks already, and of what comes before and after
+        return found.take(in_order(found.records))
 
     def _of_rank(self, passing: _Passing, by_place: Longs) -> Changes:
         changed = np.flatnonzero((passing.held != passing.before) & (passing.records >= 0))
@@ -157,14 +176,10 @@ class AppendRankOperator(RankOperator):
         whole = np.concatenate((records[has_before], records))
         return self._shown(rows, kinds, whole, np.full(len(rows), passing.rank + 1))
 
-    def _by_rank(self, changes: list[Changes]) -> Changes:
-        if not changes:
-            return _NOTHING if not self._ranks.shows_rank else _NOTHING_RANKED
-        found = Changes.concat(changes)  # in the order of ranks already, and of what comes before and after
-        return found.take(in_order(found.records))
-
     def _by_rows(self, passing: _Passing, by_place: Longs) -> Changes:
         """Inserts of the rows that enter the first ranks, and retractions of those that leave them."""
+        while len(passing.values):
+            passing.go_on()
         came, out = np.concatenate(passing.came), np.concatenate(passing.out)
         records = np.concatenate(passing.passed)
         enters = (came != out) & (records >= 0)
@@ -178,12 +193,6 @@ class AppendRankOperator(RankOperator):
         order = in_order(whole)
         return self._shown(rows[order], kinds[order], whole[order], np.full(len(rows), self._ranks.start))
 
-    def _left(self, held: list[tuple[Longs, Longs]], by_place: Longs) -> Longs:
-        keys = np.concatenate([each[0] for each in held])
-        places = np.concatenate([each[1] for each in held])
-        rows: Longs = by_place[places[in_order(keys)]]
-        return rows
-
 
 @dataclass
 class _Passing:
@@ -191,57 +200,56 @@ class _Passing:
 
     Attributes:
         values: the rows that reach the rank, key by key.
-        own: the position of the record that each row is of.
         records: the record that causes each to pass; negative for stored rows.
         of_keys: the key of each.
         limits: the last rank of each key.
         nothing: the position that stands for no row.
         rank: the rank, from 0.
+        own: the position of the record that each row is of.
+        held: the best row that has reached the rank, after each row.
+        before: the best row before that.
     """
 
     values: Longs
-    own: Longs
     records: Longs
     of_keys: Longs
     limits: Longs
     nothing: int
     rank: int = 0
-    held: Longs = field(default_factory=lambda: np.empty(0, np.int64))
-    before: Longs = field(default_factory=lambda: np.empty(0, np.int64))
+    own: Longs = field(init=False)
+    held: Longs = field(init=False)
+    before: Longs = field(init=False)
     came: list[Longs] = field(default_factory=list)
     out: list[Longs] = field(default_factory=list)
     passed: list[Longs] = field(default_factory=list)
 
-    @staticmethod
-    def of(places: Longs, arrived: Arrived, limits: Longs) -> _Passing:
-        """The rows before the first rank."""
-        records = arrived.sequence - len(arrived.stored)
-        nothing = len(places)
-        passing = _Passing(places, places, records, arrived.of_keys, limits, nothing)
-        passing._drop(limits[passing.of_keys] > 0)
-        passing._meet()
-        return passing
+    def enter(self, some: Mask) -> None:
+        """Notes rows that enter and displace none."""
+        self.came.append(self.values[some])
+        self.out.append(np.full(len(self.came[-1]), self.nothing))
+        self.passed.append(self.records[some])
 
-    def held_at_end(self) -> tuple[Longs, Longs]:
-        """The keys that have a row at the rank, and the row."""
-        lasts = np.append(np.diff(self.of_keys) != 0, True)
-        return self.of_keys[lasts], self.held[lasts]
+    def begin(self, some: Mask) -> None:
+        """Only some rows reach the first rank."""
+        self.own = self.values
+        self._keep(some)
+        self._meet()
 
     def go_on(self) -> None:
         """The worse of each record and what was at the rank goes on to the next one."""
         self.values = np.maximum(self.before, self.values)
         self.rank += 1
-        self._drop((self.values != self.nothing) & (self.limits[self.of_keys] > self.rank))
-        self._meet()
-
-    def _drop(self, goes_on: Mask) -> None:
-        """Notes rows that do not go on."""
+        goes_on = (self.values != self.nothing) & (self.limits[self.of_keys] > self.rank)
         stops = ~goes_on
         self.came.append(self.own[stops])
         self.out.append(self.values[stops])
         self.passed.append(self.records[stops])
-        self.values, self.own = self.values[goes_on], self.own[goes_on]
-        self.records, self.of_keys = self.records[goes_on], self.of_keys[goes_on]
+        self._keep(goes_on)
+        self._meet()
+
+    def _keep(self, some: Mask) -> None:
+        self.values, self.own = self.values[some], self.own[some]
+        self.records, self.of_keys = self.records[some], self.of_keys[some]
 
     def _meet(self) -> None:
         # Each key lies below all values of the one before it, so that one pass finds the running minimum of each.
@@ -385,5 +393,3 @@ class _Ranked:
 
 
 _EMPTY = np.empty(0, np.int64)
-_NOTHING = Changes(_EMPTY, _EMPTY.astype(np.int8), _EMPTY)
-_NOTHING_RANKED = Changes(_EMPTY, _EMPTY.astype(np.int8), _EMPTY, (_EMPTY,))

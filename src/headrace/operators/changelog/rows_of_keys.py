@@ -9,11 +9,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.common.errors import StateMigrationError
-from headrace.operators.arrays import fixed_width
+from headrace.operators.arrays import fixed_width, gather
 from headrace.operators.base import OperatorContext
 from headrace.state.evolution import OTHER_UID
 from headrace.state.key_sorted_table import KeySortedTable, register_key_sorted_merger
 from headrace.state.keys import KeyCodec, KeyColumn
+from headrace.state.runs.grouping import in_order
 from headrace.state.runs.layout import HASH, KEY, LIVE, RETAINED_UNTIL
 from headrace.state.table_layout import TableLayout
 
@@ -99,9 +100,11 @@ class RowsOfKeys:
         if len(gone):
             columns = [pa.concat_arrays([column, pa.nulls(len(gone), column.type)]) for column in columns]
             of_keys = np.concatenate((of_keys, gone))
-            order = np.argsort(of_keys, kind="stable")
+            order = in_order(of_keys)
             is_live, of_keys = order < len(rows), of_keys[order]
-            columns = [column.take(pa.array(order)) for column in columns]
+            columns = [gather(column, order) for column in columns]
+        if not len(of_keys):
+            return
         written = keys.take(of_keys)
         arrays = [pa.array(written.hashes), written.values, pa.array(is_live), *columns]
         if self._ttl:

@@ -177,9 +177,26 @@ def sorted_by(numbers: Longs, values: Longs) -> Longs:
     return sorted_pairs(numbers, values)[0]
 
 
-def in_order(numbers: Longs) -> Longs:
-    """The order of rows by numbers, which are not negative; stable."""
-    return sorted_by(numbers, np.zeros_like(numbers))
+def in_order(*columns: Longs) -> Longs:
+    """The stable order of rows by columns of integers, of which the first counts most."""
+    total = len(columns[0])
+    if not total:
+        return np.empty(0, np.int64)
+    bounds = [(int(column.min()), int(column.max())) for column in columns]
+    widths = [(high - low).bit_length() for low, high in bounds]
+    row_bits = (total - 1).bit_length()
+    if sum(widths) + row_bits > _SIGNED_WORD:
+        return np.lexsort(columns[::-1])
+    packed = np.zeros(total, np.int64)
+    for column, (low, _), width in zip(columns, bounds, widths, strict=True):
+        if width:
+            packed <<= width
+            packed |= column - low
+    packed <<= row_bits
+    packed |= np.arange(total)
+    packed.sort()
+    packed &= (1 << row_bits) - 1
+    return packed
 
 
 def sorted_pairs(numbers: Longs, values: Longs) -> tuple[Longs, Longs, Longs]:
