@@ -21,6 +21,7 @@ from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.common.types import Row
 from headrace.state.keys import KeyCodec, KeyColumn
+from headrace.state.keys.nullable import NO_INTEGER, NullableKeys, codec_from_json
 
 
 class Point(NamedTuple):
@@ -306,3 +307,35 @@ def test_what_a_key_that_is_not_hashable_can_be_made(key: Any, instead: str, key
     with pytest.raises(InvalidTypeError, match=rf"it is not hashable; {instead}"):
         untyped().encode([key])
     assert untyped().decode(untyped().encode([key_instead]).values) == [key_instead]
+
+
+@pytest.mark.parametrize(
+    ("type_", "values"),
+    [
+        (Types.LONG(), [1, None, 0, -(2**63), 1]),
+        (Types.BYTE(), [1, None, -128]),
+        (Types.BOOLEAN(), [True, False, None]),
+        (Types.SQL_DATE(), [dt.date(2024, 2, 29), None, dt.date(1, 1, 1)]),
+        (Types.SQL_TIME(), [dt.time(1, 2, 3), None]),
+        (Types.SQL_TIMESTAMP(), [dt.datetime(2024, 2, 29, 1), None, dt.datetime(1, 1, 1)]),
+        (Types.STRING(), ["a", "", None, "\u00ff"]),
+    ],
+    ids=str,
+)
+def test_keys_of_a_column_may_be_null(type_: TypeInformation, values: list[Any]) -> None:
+    codec = NullableKeys.of_column(type_)
+    assert codec is not None
+    column = pa.array(values, type_.storage_type)
+    keys = codec.from_array(column)
+    assert not keys.values.null_count
+    assert len(set(keys.values.to_pylist())) == len(set(values))
+    assert codec.to_array(keys.values).equals(column)
+    assert codec.encode(codec.decode(keys.values)).values.equals(keys.values)
+    assert codec_from_json(codec.to_json()).to_array(keys.values).equals(column)
+
+
+def test_the_integer_that_stands_for_null_is_no_key() -> None:
+    codec = NullableKeys.of_column(Types.LONG())
+    assert codec is not None
+    with pytest.raises(InvalidTypeError, match="stands for NULL"):
+        codec.from_array(pa.array([1, NO_INTEGER, None]))

@@ -286,6 +286,10 @@ class Batch:
         """Return the same records under other timestamps and watermarks."""
         return self._with_same_records(timestamps, watermarks, self.ordinals)
 
+    def with_timestamps(self, timestamps: npt.NDArray[np.int64]) -> Batch:
+        """Return the same records under other timestamps."""
+        return self.with_times(timestamps, self._watermarks)
+
     def with_watermarks(self, watermarks: npt.NDArray[np.int64]) -> Batch:
         """Return the same records meeting other watermarks."""
         return self.with_times(self.timestamps, watermarks)

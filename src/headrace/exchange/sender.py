@@ -62,7 +62,7 @@ def _record_of_misfit(batch: Batch, keys: list[Any], key: KeySelection) -> objec
 
 
 def _of_column(batch: Batch, key: KeySelection, column: pa.Array) -> KeyColumn:
-    if column.null_count:
+    if column.null_count and not key.codec.takes_nulls:
         row = pc.index(column.is_null(), pa.scalar(True)).as_py()
         raise RecordError(batch.slice(row, row + 1).rows[0], key.call_site) from InvalidTypeError(
             f"the key {key.label} of key_by ({key.call_site}) is null: leave such records out with filter(...), "

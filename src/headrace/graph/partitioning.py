@@ -359,7 +359,7 @@ class KeySelection:
     @property
     def label(self) -> str:
         """Return what records are keyed by: the fields, the expression, or the name of the function."""
-        if self.fields is not None:
+        if self.fields is not None and (self.expression is None or not self.is_single):
             return ", ".join(map(str, self.fields))
         return _selector_name(self.selector) if self.expression is None else self.expression.text
 

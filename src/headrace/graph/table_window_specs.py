@@ -19,6 +19,7 @@ from headrace.windowing.intervals import AlignedWindows, GivenWindows, GrowingWi
 
 if TYPE_CHECKING:
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+    from headrace.operators.window.table.aggregate import WindowTime
     from headrace.operators.window.table.firing_order import TimerFiringOrder
 
 WINDOW_NAMES = ("window_start", "window_end", "window_time")
@@ -93,7 +94,10 @@ class TableWindowSpec(ColumnarWindowSpec):
 
     @property
     def regular_windows(self) -> RegularWindows | None:
-        return None  # senders know timestamps, and not what is in a column
+        windows = self.windows
+        if self.retracts or self.time_field is None or self.interval is not None:
+            return None
+        return windows if isinstance(windows, RegularWindows) else None
 
     def new_layout(self, records: InputSchema) -> ColumnarWindowLayout:
         from headrace.operators.window.columnar.layout import ColumnarWindowLayout
@@ -122,18 +126,33 @@ class TableWindowSpec(ColumnarWindowSpec):
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         from headrace.operators.window.columnar.time_windows import columnar_operator
-        from headrace.operators.window.table.aggregate import TableWindowOperator, WindowTime
-        from headrace.operators.window.table.local_time import LocalTime
+        from headrace.operators.window.table.aggregate import TableWindowOperator
 
         layout = self.operator_layout(parameters)
         inner = columnar_operator(layout, self.definition, self.windows, self.interval)
-        field = self.time_field
-        name = "" if field is None else parameters.inputs[0].record_type.field_names[field]
-        time = WindowTime(field, name, self.is_end, LocalTime(self.zone))
         output = self.output_type(parameters.inputs)
         assert output is not None
         order = self._firing_order(parameters.inputs[0], len(layout.key_names))
-        return TableWindowOperator(inner, time, len(layout.key_names), output, order)  # type: ignore[arg-type]
+        time, keys = self._time(parameters), len(layout.key_names)
+        return TableWindowOperator(inner, time, keys, output, order)  # type: ignore[arg-type]
+
+    def create_local_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.window.columnar.local_aggregate import LocalWindowAggregate
+        from headrace.operators.window.table.firing_order import MOST_TIMERS
+
+        layout, windows = self.operator_layout(parameters), self.regular_windows
+        assert windows is not None
+        is_followed = self._firing_order(parameters.inputs[0], len(layout.key_names)) is not None
+        moved = self._time(parameters).moved
+        return LocalWindowAggregate(layout, windows, moved, fewest_groups=MOST_TIMERS if is_followed else 0)
+
+    def _time(self, parameters: OperatorParameters) -> WindowTime:
+        from headrace.operators.window.table.aggregate import WindowTime
+        from headrace.operators.window.table.local_time import LocalTime
+
+        field = self.time_field
+        name = "" if field is None else parameters.inputs[0].record_type.field_names[field]
+        return WindowTime(field, name, self.is_end, LocalTime(self.zone))
 
     def _firing_order(self, records: InputSchema, keys: int) -> TimerFiringOrder | None:
         from headrace.operators.window.table.firing_order import TimerFiringOrder, TimersOfWindows
@@ -142,6 +161,7 @@ class TableWindowSpec(ColumnarWindowSpec):
         base = windows.windows if isinstance(windows, GivenWindows) else windows
         if (
             self.time_field is None
+            or not keys  # windows of one key that end together are one window
             or not isinstance(windows, RegularWindows)
             or not isinstance(base, AlignedWindows | GrowingWindows)
         ):

@@ -287,6 +287,14 @@ class ColumnarWindowSpec(AggregatedWindowSpec):
 
         return columnar_operator(self.operator_layout(parameters), self.definition, self.windows, self.interval)
 
+    def create_local_operator(self, parameters: OperatorParameters) -> Operator:
+        """The operator for the sender's half; only where there are :attr:`regular_windows`."""
+        from headrace.operators.window.columnar.local_aggregate import LocalWindowAggregate
+
+        windows = self.regular_windows if self.definition.assigner.is_event_time() else None
+        # Of windows that do not look at timestamps the receiver knows which there are.
+        return LocalWindowAggregate(self.operator_layout(parameters), windows or OneWindow())
+
 
 @dataclass(frozen=True, slots=True)
 class LocalWindowSpec(WindowSpec, PassingSpec):
@@ -308,11 +316,7 @@ class LocalWindowSpec(WindowSpec, PassingSpec):
         return {ACCUMULATORS_TAG: self.window.layout(inputs[0]).accumulator_type}
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
-        from headrace.operators.window.columnar.local_aggregate import LocalWindowAggregate
-
-        windows = self.window.regular_windows if self.window.definition.assigner.is_event_time() else None
-        # Of windows that do not look at timestamps the receiver knows which there are.
-        return LocalWindowAggregate(self.window.operator_layout(parameters), windows or OneWindow())
+        return self.window.create_local_operator(parameters)
 
 
 @dataclass(frozen=True, slots=True)

@@ -226,6 +226,9 @@ class KeyedBatch(Batch):
     def slice(self, start: int, stop: int) -> KeyedBatch:
         return KeyedBatch.of(super().slice(start, stop), self.keys.slice(start, stop))
 
+    def with_timestamps(self, timestamps: npt.NDArray[np.int64]) -> KeyedBatch:
+        return self.with_times(timestamps, self._watermarks)
+
     def with_times(self, timestamps: npt.NDArray[np.int64], watermarks: npt.NDArray[np.int64] | Stamps) -> KeyedBatch:
         return KeyedBatch.of(super().with_times(timestamps, watermarks), self.keys)
 

@@ -11,13 +11,12 @@ import pyarrow as pa
 
 from headrace.checkpoint.directory import folder_name
 from headrace.checkpoint.manifest import SourceSnapshot
-from headrace.common.columns import values_to_array
 from headrace.common.errors import HeadraceError, SavepointError, StateCorruptedError
-from headrace.common.typeinfo import type_from_json
 from headrace.savepoint.metadata import SourceFile, TableFile, is_given_up
 from headrace.state.exported_tables import NAMESPACE, ExportedTable
 from headrace.state.keyed.namespaces import namespace_of, ordered_bytes
 from headrace.state.keys import KeyCodec
+from headrace.state.keys.nullable import codec_from_json
 from headrace.state.keys.typed import is_declared
 from headrace.state.runs.layout import KEY
 from headrace.storage.file_system import TakenOutput
@@ -72,7 +71,7 @@ def codec_of_keys(about: dict[str, Any]) -> KeyCodec | None:
     keys = about.get("keys")
     if keys is None:
         return None
-    return KeyCodec.for_type(type_from_json((keys["key"] if "namespace" in keys else keys)["type"]))
+    return codec_from_json(keys["key"] if "namespace" in keys else keys)
 
 
 def readable_keys(codec: KeyCodec, keys: pa.Array) -> dict[str, pa.Array]:
@@ -81,7 +80,7 @@ def readable_keys(codec: KeyCodec, keys: pa.Array) -> dict[str, pa.Array]:
         return {KEY: keys}
     if not is_declared(codec.type):
         return {KEY: pa.array(_texts(codec, keys), pa.string()), ENCODED: keys}
-    typed = values_to_array(codec.type, codec.decode(keys))
+    typed = codec.to_array(keys)
     is_exact = codec.from_array(typed).values.equals(keys)
     return {KEY: typed} if is_exact else {KEY: typed, ENCODED: keys}
 

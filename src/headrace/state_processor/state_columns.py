@@ -483,7 +483,7 @@ def given_entries(type_: TypeInformation, given: pa.Table, name: str, *, takes_o
 
 
 def _canonical(codec: KeyCodec, keys: pa.Array, name: str) -> pa.Array:
-    if keys.null_count:
+    if keys.null_count and not codec.takes_nulls:
         row = keys.is_null().index(True).as_py()
         raise InvalidTypeError(f"row {row}: {name!r} is null, and every row is of a key")
     if isinstance(codec.type, PickledBytesTypeInfo):

@@ -41,6 +41,7 @@ class Driven:
         spec: its spec.
         type: the type of the records.
         key: the names of the fields that they are keyed by.
+        sums_up: whether the sender sums records of windows up where it can.
     """
 
     spec: OperatorSpec
@@ -52,6 +53,7 @@ class Driven:
     watermark: int = LOWEST
     now: int = 0
     is_batch: bool = False
+    sums_up: bool = False
 
     def __post_init__(self) -> None:
         types = [self.type.field_types[self.type.field_index(name)] for name in self.key]
@@ -62,7 +64,7 @@ class Driven:
 
     def epoch(self, events: Sequence[Event], batch_size: int = 1 << 20) -> None:
         """Feeds an epoch; the batches have so many records at most."""
-        operator = self._opened()
+        operator = self._opened(self.batches.append)
         operator.begin_epoch(EpochScope(self.epochs, self.now, self.watermark))
         waiting: list[tuple[str, tuple[Any, ...]]] = []
         stamps: list[int] = []
@@ -73,10 +75,10 @@ class Driven:
                 waiting.append(event)
                 stamps.append(self.watermark)
                 if len(waiting) == batch_size:
-                    operator.process(0, self._batch(waiting, stamps))
+                    self._send(operator, self._batch(waiting, stamps))
                     waiting, stamps = [], []
         if waiting:
-            operator.process(0, self._batch(waiting, stamps))
+            self._send(operator, self._batch(waiting, stamps))
         operator.advance_watermark(self.watermark)
         operator.end_epoch()
         self.epochs += 1
@@ -100,15 +102,33 @@ class Driven:
             return self._codec.encode([0] * count)
         return self._codec.from_array(pa.StructArray.from_arrays(columns, self.key))
 
-    def _opened(self) -> Any:
+    def _send(self, operator: Any, batch: KeyedBatch) -> None:
+        if not self.sums_up:
+            operator.process(0, batch)
+            return
+        records: list[Batch] = []
+        sums: list[Batch] = []
+        stores = self.stores
+        local = self._opened(records.append, sums.append)
+        self.stores = stores  # those of the receiver
+        local.begin_epoch(EpochScope(self.epochs, self.now, self.watermark))
+        local.process(0, batch)
+        local.advance_watermark(self.watermark)
+        for index, parts in ((1, sums), (0, records)):
+            for part in parts:
+                operator.process(index, part.with_watermarks(np.maximum(part.watermarks, batch.watermarks[0])))
+
+    def _opened(self, emit: Any, emit_sums: Any = None) -> Any:
         place = OperatorPlace("operator", "uid", 0, UNKNOWN_CALL_SITE)
         task = cast("TaskParameters", SimpleNamespace(is_batch=self.is_batch))
         parameters = OperatorParameters(task, place, 1, [self._schema], {}, NOTHING_RENAMED)
-        operator = self.spec.create_operator(parameters)
+        spec: Any = self.spec
+        operator = spec.create_operator(parameters) if emit_sums is None else spec.create_local_operator(parameters)
         self.stores = {name: RunStore(name, ALL_HASHES, store.runs) for name, store in self.stores.items()}
         state = SimpleNamespace(stored=lambda: list(self.stores), store=self._store)
         context = OperatorContext("operator", "uid", 0, 1, 128, UNKNOWN_CALL_SITE, cast("Any", state))
-        output = SimpleNamespace(emit=self.batches.append, advance_watermark=lambda _: None)
+        send: dict[str, Any] = {"emit": emit, "emit_side": lambda _, batch: emit_sums(batch)}
+        output = SimpleNamespace(**send, advance_watermark=lambda _: None)
         operator.open(replace(context, watermark=self.watermark), cast("Any", output))
         return operator
 
@@ -123,9 +143,11 @@ def run(
     events: Sequence[Event],
     cuts: Sequence[int] = (),
     batch_size: int = 1 << 20,
+    *,
+    sums_up: bool = False,
 ) -> list[tuple[str, tuple[Any, ...]]]:
     """What an operator makes of events that are cut into epochs at some places."""
-    driven = Driven(spec, type_, key)
+    driven = Driven(spec, type_, key, sums_up=sums_up)
     bounds = [0, *sorted({min(cut, len(events)) for cut in cuts}), len(events)]
     for start, stop in pairwise(bounds):
         driven.epoch(events[start:stop], batch_size)

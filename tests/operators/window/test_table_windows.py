@@ -168,9 +168,27 @@ def test_the_order_of_results_does_not_depend_on_the_cut(
     given_rows = events([("+I", place, item, float(second)) for place, (item, second) in enumerate(rows)])
     spec = window_spec(windows, timers_wait=waits)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(firing_order, "_MOST_TIMERS", most)
+        patched.setattr(firing_order, "MOST_TIMERS", most)
         whole = run(spec, BIDS, ("item",), given_rows)
         assert run(spec, BIDS, ("item",), given_rows, cuts, batch_size) == whole
+
+
+@settings(max_examples=draws(10), deadline=None)
+@given(
+    rows=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 40)), max_size=30),
+    cuts=st.lists(st.integers(0, 60), max_size=4),
+    windows=st.sampled_from([AlignedWindows(5_000, 5_000), AlignedWindows(10_000, 5_000)]),
+    zone=st.sampled_from([None, "Asia/Kolkata"]),
+)
+def test_what_senders_sum_up_makes_the_same_results(rows: Any, cuts: list[int], windows: Any, zone: str | None) -> None:
+    given_rows = events([("+I", place, item, float(second)) for place, (item, second) in enumerate(rows)])
+    calls = (AggregateOperation("COUNT", (), bigint(), "c"), AggregateOperation("SUM", (0,), bigint(), "s"))
+    spec = window_spec(windows, calls=calls, zone=zone)
+    alone = run(spec, BIDS, ("item",), given_rows, cuts)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(firing_order, "MOST_TIMERS", 0)
+        summed = run(spec, BIDS, ("item",), given_rows, cuts, sums_up=True)
+    assert sorted(summed) == sorted(alone)
 
 
 def test_windows_of_the_clock_come_out_when_it_has_passed_them() -> None:

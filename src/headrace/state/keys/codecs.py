@@ -88,10 +88,14 @@ class KeyCodec(ABC):
         type: the type of the keys.
         arrow_type: the Arrow type of the canonical values.
         is_plain: whether a canonical value, as Arrow gives it to Python, already is the key.
+        gives_columns: whether columns of keys follow from canonical values without Python objects, as they were.
+        takes_nulls: whether a null is a key, too.
     """
 
     arrow_type: ClassVar[pa.DataType] = pa.binary()
     is_plain = True
+    gives_columns = False
+    takes_nulls = False
 
     def __init__(self, type_: TypeInformation) -> None:
         self.type = type_
@@ -134,6 +138,13 @@ class KeyCodec(ABC):
         keys: list[Any] = values.to_pylist()
         return keys
 
+    def to_array(self, values: pa.Array) -> pa.Array:
+        """The column of keys, under the declared type's Arrow type, that canonical values stand for."""
+        storage = self.type.storage_type
+        if self.is_plain or pa.types.is_boolean(storage):
+            return values.cast(storage)
+        return values_to_array(self.type, self.decode(values))
+
     def to_json(self) -> Json:
         """What has to be the same for stored keys to be readable."""
         return {"storage": str(self.arrow_type), "type": self.type.to_json()}
@@ -143,6 +154,7 @@ class IntegerKeys(KeyCodec):
     """Integers of up to 64 bits, and booleans."""
 
     arrow_type = pa.int64()
+    gives_columns = True
 
     def __init__(self, type_: TypeInformation) -> None:
         super().__init__(type_)
@@ -164,6 +176,7 @@ class StringKeys(KeyCodec):
     """Strings."""
 
     arrow_type = pa.string()
+    gives_columns = True
 
     def encode(self, keys: Sequence[Any]) -> KeyColumn:
         # Arrow would take bytes as well.

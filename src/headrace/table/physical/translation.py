@@ -18,6 +18,7 @@ from headrace.graph.specs import OperatorSpec, SelectSpec
 from headrace.graph.stream_graph import Edge, StreamGraph
 from headrace.operators.changelog.order import SortField
 from headrace.state.keys import KeyCodec
+from headrace.state.keys.nullable import NullableKeys
 from headrace.table.logical.scalars import SortKey
 from headrace.table.logical.schema import Schema
 from headrace.table.options import STATE_TTL
@@ -81,6 +82,12 @@ def by_key(edges: Edges, schema: Schema, keys: Sequence[int]) -> Edges:
     if not keys:
         return tuple(replace(edge, partitioning=HASH, key=_one_key()) for edge in edges)
     columns = tuple(column(schema, index) for index in keys)
+    nullable = NullableKeys.of_column(columns[0].type) if len(columns) == 1 else None
+    if nullable is not None:
+        single = KeySelection(
+            codec=nullable, selector=None, fields=(keys[0],), expression=columns[0], names=(columns[0].text,)
+        )
+        return tuple(replace(edge, partitioning=HASH, key=single) for edge in edges)
     key_type = Types.TUPLE([each.type for each in columns])
     names = tuple(each.text for each in columns)
     selection = KeySelection(

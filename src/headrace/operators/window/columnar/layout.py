@@ -8,7 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from headrace.common.batch import Batch
-from headrace.common.columns import schema_of, values_to_array
+from headrace.common.columns import schema_of
 from headrace.common.errors import InvalidProgramError
 from headrace.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from headrace.expressions import Bound
@@ -98,7 +98,7 @@ class ColumnarWindowLayout:
         """
         indices = [input_type.field_index(field) for field in key_fields or ()]
         names = tuple(input_type.field_names[index] for index in indices)
-        is_kept_as_is = len(indices) <= 1 and codec.arrow_type in (pa.int64(), pa.string())
+        is_kept_as_is = len(indices) <= 1 and codec.gives_columns
         fields = [KeyField(i, input_type.field_names[i], input_type.field_types[i]) for i in indices]
         layout = ColumnarWindowLayout(
             codec,
@@ -251,11 +251,5 @@ class ColumnarWindowLayout:
     def _key_columns(self, keys: pa.Array) -> list[pa.Array]:
         if not self.key_names:
             return []
-        column = self._key_column(keys)
+        column = self.codec.to_array(keys)
         return [column] if len(self.key_names) == 1 else column.flatten()
-
-    def _key_column(self, keys: pa.Array) -> pa.Array:
-        storage = self.codec.type.storage_type
-        if self.codec.is_plain or pa.types.is_boolean(storage):
-            return keys.cast(storage)
-        return values_to_array(self.codec.type, self.codec.decode(keys))

@@ -12,7 +12,7 @@ depend on the order of records (:attr:`ColumnarWindowLayout.is_ordered`); the pl
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -82,13 +82,24 @@ class LocalWindowAggregate(KeyedOperator):
     Args:
         layout: the aggregates and the columns.
         assigner: puts records into windows.
+        moved: the records under the times and the watermarks that windows go by, where these are others.
+        fewest_groups: records are not summed up where a batch has fewer groups than that: so the receiver knows in
+            which order the records of few windows and keys came.
     """
 
-    def __init__(self, layout: ColumnarWindowLayout, assigner: RegularWindows) -> None:
+    def __init__(
+        self,
+        layout: ColumnarWindowLayout,
+        assigner: RegularWindows,
+        moved: Callable[[KeyedBatch], KeyedBatch] | None = None,
+        fewest_groups: int = 0,
+    ) -> None:
         super().__init__()
         assert not layout.is_ordered
         self._layout = layout
         self._assigner = assigner
+        self._moved = moved
+        self._fewest_groups = fewest_groups
         self._panes = Panes.of(assigner)
         self._stretch = assigner.stretch
         self._has_times = not isinstance(assigner, OneWindow)
@@ -100,11 +111,14 @@ class LocalWindowAggregate(KeyedOperator):
         self._forget()
 
     def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
+        given = batch
+        if self._moved is not None:
+            batch = self._moved(given)
         if self._has_times:
             check_timestamps(batch, self.context, self._assigner.reach)
         if self._passing > 0:
             self._passing -= len(batch)
-            self.output.emit(batch)
+            self.output.emit(given)
             return
         pairs = (self._panes or self._assigner).assign(batch.timestamps)
         stays = self._left_to_receiver(batch, pairs)
@@ -114,10 +128,10 @@ class LocalWindowAggregate(KeyedOperator):
             pairs = pairs.where(~stays[pairs.records])
         if not self._held and not self._is_worthwhile(batch, pairs, len(batch) - left):
             self._passing = self._to_pass_after(batch)
-            self.output.emit(batch)
+            self.output.emit(given)
             return
         if stays is not None:
-            self.output.emit(batch.filter(stays))
+            self.output.emit(given.filter(stays))
         self._hold(batch, pairs)
 
     def advance_watermark(self, watermark: int) -> None:
@@ -171,6 +185,8 @@ class LocalWindowAggregate(KeyedOperator):
             is_sampled = hashes < _SAMPLED_HASHES
             ends, hashes, part = ends[is_sampled], hashes[is_sampled], _SAMPLED_PART
         groups = part * max(len(np.unique(hashes ^ hash_int64(ends))), 1)  # of few keys none may be in the sample
+        if groups < self._fewest_groups:
+            return False
         # Records of later windows are of other groups.
         span = int(batch.timestamps.max()) - int(batch.timestamps.min()) + 1
         times = min(_MORE_TO_COME, _HELD_ROWS / total, self._stretch / span)

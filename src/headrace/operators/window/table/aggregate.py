@@ -13,6 +13,7 @@ from headrace.common.batch import Batch
 from headrace.common.columns import schema_of
 from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext, Output
 from headrace.operators.changelog.order import millis_of
+from headrace.operators.window.columnar.local_aggregate import ACCUMULATORS_INPUT
 from headrace.operators.window.table.firing_order import STORE, TimerFiringOrder
 from headrace.operators.window.table.local_time import LocalTime
 from headrace.operators.window.table.table_function import window_columns
@@ -45,6 +46,12 @@ class WindowTime:
             return batch.timestamps
         millis = millis_of(batch.columns.column(self.field), self.name)
         return millis - 1 if self.is_end else self.clock.of(millis)
+
+    def moved(self, batch: KeyedBatch) -> KeyedBatch:
+        """Rows under the times and the watermarks of windows."""
+        if self.clock.is_plain:
+            return batch.with_timestamps(self.of(batch))
+        return batch.with_times(self.of(batch), self.clock.reached(batch.watermarks))
 
 
 class TableWindowOperator(KeyedOperator):
@@ -103,11 +110,21 @@ class TableWindowOperator(KeyedOperator):
         due = self._inner.wake_up_time()
         return None if due is None else int(self._time.clock.back(np.array([due]))[0])
 
+    def process(self, input_index: int, batch: Batch) -> None:
+        if input_index != ACCUMULATORS_INPUT:
+            super().process(input_index, batch)
+        elif len(batch):
+            moved = batch.with_watermarks(self._reached(batch.watermarks))
+            if self._order is not None:
+                self._order.lose(moved)
+            self._inner.process(input_index, moved)
+            self._emit(None, moved.last_watermark)
+
     def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
-        stamps = self._reached(batch.watermarks)
-        moved = batch.with_times(self._time.of(batch), stamps)
+        moved = self._time.moved(batch)
+        self._remember(np.array([batch.last_watermark]) if self._time.clock.is_plain else batch.watermarks)
         self._inner.process(0, moved)
-        self._emit(moved, int(stamps[-1]))
+        self._emit(moved, moved.last_watermark)
 
     def advance_watermark(self, watermark: int) -> None:
         local = int(self._reached(np.array([watermark]))[0])
@@ -128,8 +145,15 @@ class TableWindowOperator(KeyedOperator):
         self._inner.close()
 
     def _reached(self, watermarks: Longs) -> Longs:
-        self._watermarks = np.unique(np.concatenate((self._watermarks, watermarks)))
+        self._remember(watermarks)
         return self._time.clock.reached(watermarks)
+
+    def _remember(self, watermarks: Longs) -> None:
+        """Remembers which watermarks came, where local times have to be brought back to them."""
+        if self._time.clock.is_plain:
+            self._watermarks = watermarks[-1:]
+        else:
+            self._watermarks = np.unique(np.concatenate((self._watermarks, watermarks)))
 
     def _emit(self, batch: KeyedBatch | None, watermark: int) -> None:
         fired, self._fired[:] = list(self._fired), []

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 Longs = npt.NDArray[np.int64]
 
 STORE: Final = "firing-order"
-_MOST_TIMERS: Final = 4096
+MOST_TIMERS: Final = 4096
+"""With more timers the order of windows that end together is that of hashes and keys."""
 _TIMER, _WAITING, _QUIET = range(3)
 _SCHEMA: Final = pa.schema([("place", pa.int64()), ("end", pa.int64()), ("kind", pa.int8())])
 
@@ -145,6 +146,12 @@ class TimerFiringOrder:
 
     def sorted(self, batch: KeyedBatch | None, watermark: int, fired: list[Batch]) -> list[Batch]:
         """The batches that records and then a watermark have fired, in Flink's order."""
+        if self._is_quiet and watermark + 1 < self._quiet_until:
+            self._pass(batch, watermark)
+            return fired
+        if batch is None and not len(self._queue) and not self._waiting:
+            list(self._advance(watermark, set()))
+            return fired
         shown = concat(fired) if fired else None
         panes = [] if shown is None else self._panes_of(shown)
         order = list(self._followed(batch, watermark, set(panes)))
@@ -155,6 +162,11 @@ class TimerFiringOrder:
         places = {pane: place for place, pane in enumerate(order)}
         ranks = known_ranks(panes, places, shown.watermarks, np.arange(len(panes)))
         return [shown.take(np.lexsort((ranks, shown.watermarks)))]
+
+    def lose(self, accumulators: Batch) -> None:
+        """Stops tracking timers: in which order the records came that accumulators are of is not known."""
+        self._any_key = accumulators.columns.column(1)[0].as_py()
+        self._stay_quiet(int(accumulators.timestamps.max()) + 1)
 
     def followed(self, fed: Sequence[Fed], watermark: int) -> dict[Pane, int]:
         """The positions in firing order of the panes due until a watermark, for records with timers of their own.
@@ -190,8 +202,10 @@ class TimerFiringOrder:
     def _canonical(self, columns: list[pa.Array], count: int) -> list[Any]:
         if not columns:
             return [0] * count
-        fields = list(self._codec.type.storage_type)
-        found: list[Any] = self._codec.from_array(pa.StructArray.from_arrays(columns, fields=fields)).values.to_pylist()
+        keys = columns[0]
+        if not self._codec.takes_nulls:
+            keys = pa.StructArray.from_arrays(columns, fields=list(self._codec.type.storage_type))
+        found: list[Any] = self._codec.from_array(keys).values.to_pylist()
         return found
 
     def _followed(self, batch: KeyedBatch | None, watermark: int, shown: set[Pane]) -> Iterator[Pane]:
@@ -235,7 +249,7 @@ class TimerFiringOrder:
         if not len(arrived.ends):
             return
         self._is_changed = True
-        if self._is_quiet or len(arrived.ends) > _MOST_TIMERS:
+        if self._is_quiet or len(arrived.ends) > MOST_TIMERS:
             self._become_quiet(int(arrived.ends.max()))
             return
         panes = zip(arrived.ends.tolist(), arrived.keys.to_pylist(), strict=True)
@@ -244,7 +258,7 @@ class TimerFiringOrder:
         else:
             for end, key in panes:
                 self._queue.add(end - 1, (end, key))
-        if len(self._queue) + len(self._waiting) > _MOST_TIMERS:
+        if len(self._queue) + len(self._waiting) > MOST_TIMERS:
             self._become_quiet(0)
 
     def _advance(self, watermark: int, shown: set[Pane]) -> Iterator[Pane]:
@@ -266,6 +280,21 @@ class TimerFiringOrder:
             if following is not None:
                 self._queue.add(following - 1, (following, key))
             yield end, key
+
+    def _pass(self, batch: KeyedBatch | None, watermark: int) -> None:
+        """Notes of records only until when timers are not tracked, since that they will not be in any case."""
+        self._watermark = max(self._watermark, watermark)
+        if batch is None or not len(batch):
+            return
+        records, ends = self._assigned(batch)
+        if int(ends.max()) > self._quiet_until:
+            ends = ends[ends - 1 > batch.watermarks[records]]
+            self._stay_quiet(int(ends.max(initial=MIN_WATERMARK)))
+
+    def _stay_quiet(self, until: int) -> None:
+        if until > self._quiet_until or not self._is_quiet:
+            self._is_changed = True
+            self._become_quiet(until)
 
     def _become_quiet(self, until: int) -> None:
         """Stops tracking timers until all windows have ended that are open, or are opened before that."""
