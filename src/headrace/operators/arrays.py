@@ -1,5 +1,6 @@
 """Between Arrow arrays and numpy: values and validity seen apart, nothing copied that need not be."""
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -62,6 +63,30 @@ def gather(array: pa.Array, indices: npt.NDArray[np.int64]) -> pa.Array:
     if array.null_count == len(array):
         return pa.nulls(len(indices), array.type)
     return array.take(pa.array(indices))
+
+
+class Picked:
+    """Some rows of other columns; a column is gathered when it is first asked for.
+
+    Args:
+        column_of: the column at a position, with all rows.
+        places: the rows.
+    """
+
+    def __init__(self, column_of: Callable[[int], pa.Array], places: npt.NDArray[np.int64]) -> None:
+        self._column_of, self._places = column_of, places
+        self._gathered: dict[int, pa.Array] = {}
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows."""
+        return len(self._places)
+
+    def column(self, index: int) -> pa.Array:
+        """One column."""
+        if index not in self._gathered:
+            self._gathered[index] = gather(self._column_of(index), self._places)
+        return self._gathered[index]
 
 
 def replaced(array: pa.Array, places: npt.NDArray[np.int64], values: pa.Array) -> pa.Array:

@@ -114,12 +114,14 @@ class Aggregator(ABC):
             ``merge`` nothing but what all :class:`RowGroups` know, so that rows need not be sorted by group. Summing
             up is several times as fast then.
         grows: whether an accumulator takes the more memory the more it has been merged of.
+        is_idempotent: whether it does not matter that an accumulator is merged twice.
     """
 
     stored_name: ClassVar[str]
     parameters: ClassVar[tuple[str, ...]] = ()
     is_scatterable: ClassVar[bool] = False
     grows: ClassVar[bool] = False
+    is_idempotent: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         if "stored_name" in vars(cls):  # else it is stored as its base class is

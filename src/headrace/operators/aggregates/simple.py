@@ -224,6 +224,7 @@ class MinOrMax(ColumnAggregator):
     stored_name: ClassVar[str] = "Extreme"
     parameters: ClassVar[tuple[str, ...]] = ("name", "is_largest")
     is_scatterable: ClassVar[bool] = True
+    is_idempotent: ClassVar[bool] = True
     type: TypeInformation
     is_largest: bool
 

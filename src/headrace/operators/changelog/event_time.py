@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 from headrace.common.batch import Batch
 from headrace.common.columns import schema_of
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
+from headrace.operators.arrays import Picked, gather
 from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext
-from headrace.operators.changelog.order import SortField, millis_of, order_codes
+from headrace.operators.changelog.order import SortField, millis_of, order_codes, places_of
 from headrace.operators.changelog.pending_rows import DueRows, PendingRows
 from headrace.operators.changelog.rows_of_keys import RowsOfKeys, StoredRows, check_stores
 from headrace.operators.window.table.firing_order import (
@@ -27,7 +28,7 @@ from headrace.operators.window.table.firing_order import (
     known_ranks,
 )
 from headrace.state.keys import KeyColumn
-from headrace.state.runs.grouping import Segments
+from headrace.state.runs.grouping import Segments, in_order
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
@@ -101,8 +102,12 @@ class EventTimeOperator(KeyedOperator):
         due = times if due is None else due
         self.count("numLateRecordsDropped", self._pending.add(batch, due))
         if self._order_of is not None and len(batch):
-            kept = np.flatnonzero(due > batch.watermarks)
-            self._fed.append(Fed(batch.keys.take(kept), times[kept], batch.watermarks[kept]))
+            kept = due > batch.watermarks
+            if kept.all():
+                self._fed.append(Fed(batch.keys, times, batch.watermarks))
+            else:
+                chosen = np.flatnonzero(kept)
+                self._fed.append(Fed(batch.keys.take(chosen), times[chosen], batch.watermarks[chosen]))
 
     def accepts(self, batch: KeyedBatch, times: Longs) -> Mask:
         """Return for each late row whether it may be emitted at the next watermark."""
@@ -111,7 +116,7 @@ class EventTimeOperator(KeyedOperator):
     def _times(self, batch: KeyedBatch) -> Longs:
         return self._times_of(batch.columns)
 
-    def _times_of(self, rows: pa.RecordBatch) -> Longs:
+    def _times_of(self, rows: pa.RecordBatch | Picked) -> Longs:
         return millis_of(rows.column(self._time_field), self._type.field_names[self._time_field])
 
     def _take(self, watermark: int) -> None:
@@ -139,8 +144,9 @@ class EventTimeOperator(KeyedOperator):
 
     def emit(self, type_: TypeInformation, due: DueRows, more: list[pa.Array], order: Longs) -> None:
         """Emits rows in an order, with more columns appended."""
-        columns = [*due.rows.columns, *more]
-        made = pa.RecordBatch.from_arrays(columns, schema=schema_of(type_)).take(pa.array(order))
+        places = due.places[order]
+        columns = [gather(column, places) for column in due.source.columns] + [gather(column, order) for column in more]
+        made = pa.RecordBatch.from_arrays(columns, schema=schema_of(type_))
         self.output.emit(Batch(type_, due.times[order], due.stamps[order], columns=made))
 
 
@@ -176,8 +182,8 @@ class EarliestRowOperator(EventTimeOperator):
         firsts = segments.starts[is_new]
         if len(firsts):
             chosen = due.take(firsts)
-            ranks = self.ranks(chosen, _ranked(chosen.arrivals, chosen.times))
-            self.emit(self._type, chosen, [], np.lexsort((ranks, chosen.watermarks)))
+            ranks = self.ranks(chosen, places_of(in_order(chosen.times, chosen.arrivals)))
+            self.emit(self._type, chosen, [], in_order(chosen.watermarks, ranks))
             marks = pa.RecordBatch.from_arrays([pa.array(np.ones(len(firsts), np.bool_))], ["is_emitted"])
             self._emitted.write(keys, StoredRows(np.flatnonzero(is_new), marks), np.empty(0, np.int64))
 
@@ -229,7 +235,7 @@ class TemporalSortOperator(EventTimeOperator):
         times = self._times_of(due.rows)
         codes = order_codes(due.rows, self._order)
         self._last, self._key = max(self._last, int(times.max())), due.keys.slice(0, 1)
-        self.emit(self._type, due, [], np.lexsort((due.arrivals, *codes[::-1], times, due.watermarks)))
+        self.emit(self._type, due, [], in_order(due.watermarks, times, *codes, due.arrivals))
 
     def end_epoch(self) -> None:
         super().end_epoch()
@@ -269,18 +275,11 @@ class SortOperator(EventTimeOperator):
 
     def handle(self, due: DueRows) -> None:
         codes = order_codes(due.rows, self._order)
-        order = np.lexsort((due.arrivals, *codes[::-1]))
+        order = in_order(*codes, due.arrivals)
         end = None if self._limit is None else self._offset + self._limit
         chosen = order[self._offset : end]
         if len(chosen):
             self.emit(self._type, due, [], chosen)
-
-
-def _ranked(*then: Longs) -> Longs:
-    """The rank of each row by some sort codes, of which the last is the most significant."""
-    places = np.empty(len(then[0]), np.int64)
-    places[np.lexsort(then)] = np.arange(len(places))
-    return places
 
 
 def keys_of_due(due: DueRows) -> tuple[KeyColumn, Segments]:

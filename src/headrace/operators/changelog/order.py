@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.common.errors import EvaluationError
-from headrace.operators.arrays import fixed_width, is_fixed_width
+from headrace.operators.arrays import Picked, fixed_width, is_fixed_width
 from headrace.state.runs.grouping import in_order, value_ranks
 
 Longs = npt.NDArray[np.int64]
@@ -35,7 +35,7 @@ class SortField:
     nulls_last: bool | None = None
 
 
-def order_codes(rows: pa.RecordBatch, fields: Sequence[SortField]) -> list[Longs]:
+def order_codes(rows: pa.RecordBatch | Picked, fields: Sequence[SortField]) -> list[Longs]:
     """An integer code for each sort field of each row: codes compare as rows are ordered, and peers have equal ones."""
     return [_codes(rows.column(each.field), each) for each in fields]
 

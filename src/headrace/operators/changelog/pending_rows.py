@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.operators.arrays import fixed_width
+from headrace.common.constants import MIN_WATERMARK
+from headrace.operators.arrays import Picked, fixed_width, gather
 from headrace.operators.base import KeyedBatch, OperatorContext, concat_keyed
 from headrace.operators.window.columnar.accumulators import Arrivals
 from headrace.state.keys import KeyColumn
-from headrace.state.runs.grouping import group_rows
+from headrace.state.runs.grouping import group_rows, in_order
 from headrace.state.runs.layout import HASH, KEY
-from headrace.state.runs.merge_input import all_rows
+from headrace.state.runs.merge_input import all_rows, concat
 from headrace.state.runs.merging import register_ordered_merger
 from headrace.state.sorted_table import TimeSortedTable
 from headrace.state.table_layout import TableLayout
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from headrace.state.keys import KeyCodec
 
 Longs = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 _KIND: Final = "pending-rows"
 _WORDS: Final = {"keys": "key type", "rows": "type of rows"}
@@ -34,15 +37,17 @@ class DueRows:
     """Rows whose time the watermark has passed, by key, time and arrival.
 
     Attributes:
-        rows: the rows.
+        source: a batch that holds the rows.
+        places: the position of each row in the batch.
         keys: the key of each.
         times: the time of each.
-        arrivals: the sequence number of each.
+        arrivals: the rank of each in the order of arrival.
         watermarks: the watermark by which each is due.
         stamps: the watermark that was in force before that.
     """
 
-    rows: pa.RecordBatch
+    source: pa.RecordBatch
+    places: Longs
     keys: KeyColumn
     times: Longs
     arrivals: Longs
@@ -52,10 +57,16 @@ class DueRows:
     def __len__(self) -> int:
         return len(self.times)
 
+    @cached_property
+    def rows(self) -> Picked:
+        """The rows."""
+        return Picked(self.source.column, self.places)
+
     def take(self, places: Longs) -> DueRows:
         """The rows at some positions, in that order."""
         numbers = (self.times, self.arrivals, self.watermarks, self.stamps)
-        return DueRows(self.rows.take(pa.array(places)), self.keys.take(places), *(each[places] for each in numbers))
+        taken = (each[places] for each in numbers)
+        return DueRows(self.source, self.places[places], self.keys.take(places), *taken)
 
 
 class PendingRows:
@@ -102,47 +113,62 @@ class PendingRows:
     def take(self, watermark: int) -> DueRows | None:
         """The rows that are due at a watermark or before; None where there are none."""
         steps = self._steps(watermark)
-        if self._arrived:
-            self._store_arrived()
-        batches = self._table.up_to(watermark)
-        self._watermark = watermark
-        if not batches:
-            return None
-        found = pa.concat_batches([batch.cast(self._schema) for batch in batches])
+        parts = [batch.cast(self._schema) for batch in self._table.up_to(watermark)]
         self._table.forget(watermark)
-        times, arrivals = fixed_width(found.column(0)), fixed_width(found.column(3))
-        places = np.searchsorted(steps[1:], times)
-        keys = KeyColumn(found.column(2), fixed_width(found.column(1)))
-        rows = pa.RecordBatch.from_arrays(found.columns[4:], schema=self._row_schema)
-        due = DueRows(rows, keys, times, arrivals, steps[1:][places], steps[:-1][places])
-        by_time = np.lexsort((arrivals, times))
-        groups = group_rows(np.broadcast_to(np.int64(0), len(due)), keys.hashes[by_time], keys.values.take(by_time))
-        return due.take(by_time[groups.order])
+        due = [np.arange(sum(part.num_rows for part in parts))]
+        if self._arrived:
+            arrived, is_due = self._take_arrived(watermark)
+            due.append(len(due[0]) + np.flatnonzero(is_due))
+            parts.append(arrived)
+        self._watermark = watermark
+        rows = np.concatenate(due)
+        return self._by_key(concat(parts), rows, steps) if len(rows) else None
+
+    def _by_key(self, found: pa.RecordBatch, rows: Longs, steps: Longs) -> DueRows:
+        times, hashes, values, arrivals, *columns = found.columns
+        if (np.diff(fixed_width(arrivals)[rows]) < 0).any():
+            rows = rows[in_order(fixed_width(arrivals)[rows])]
+        hashes, values = fixed_width(hashes)[rows], gather(values, rows)
+        groups = group_rows(np.broadcast_to(np.int64(0), len(rows)), hashes, values)
+        order, ids = groups.order, groups.segments.ids
+        own = fixed_width(times)[rows[order]]
+        if ((own[1:] < own[:-1]) & (ids[1:] == ids[:-1])).any():
+            by_time = in_order(ids, own)
+            order, own = order[by_time], own[by_time]
+        places = np.searchsorted(steps[1:], own)
+        keys = KeyColumn(gather(values, order), hashes[order])
+        source = pa.RecordBatch.from_arrays(columns, schema=self._row_schema)
+        return DueRows(source, rows[order], keys, own, order, steps[1:][places], steps[:-1][places])
 
     def end_epoch(self) -> None:
         """Writes the rows that are still buffered to state."""
         if self._arrived:
-            self._store_arrived()
+            self._take_arrived(MIN_WATERMARK)
         self._table.end_epoch()
 
     def _steps(self, watermark: int) -> Longs:
         """The watermarks since the last call, and the current one."""
-        met = [batch.watermarks for batch in self._arrived]
+        met = [_distinct(batch.watermarks) for batch in self._arrived]
         return np.unique(np.concatenate([*met, np.array([self._watermark, watermark])]))
 
-    def _store_arrived(self) -> None:
+    def _take_arrived(self, watermark: int) -> tuple[pa.RecordBatch, Mask]:
+        """The rows that have arrived, and which are due already; those due later are added to the table."""
         batch, times = concat_keyed(self._arrived), np.concatenate(self._times)
         self._arrived, self._times = [], []
-        arrivals = self._arrivals.next(len(batch))
-        on_time = np.flatnonzero(times > batch.watermarks)
-        if not len(on_time):
-            return
-        keys, times = batch.keys.take(on_time), times[on_time]
-        order = group_rows(times, keys.hashes, keys.values).order
-        columns = batch.columns.take(pa.array(on_time)).columns
-        numbers = [pa.array(times), pa.array(keys.hashes), keys.values, pa.array(arrivals[on_time])]
-        rows = pa.RecordBatch.from_arrays([*numbers, *columns], schema=self._schema)
-        self._table.append(rows.take(pa.array(order)))
+        numbers = [pa.array(times), pa.array(batch.keys.hashes), batch.keys.values]
+        columns = [*numbers, pa.array(self._arrivals.next(len(batch))), *batch.columns.columns]
+        rows = pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        is_on_time, is_due = times > batch.watermarks, times <= watermark
+        waits = np.flatnonzero(is_on_time & ~is_due)
+        if len(waits):
+            keys = batch.keys.take(waits)
+            self._table.append(rows.take(pa.array(waits[group_rows(times[waits], keys.hashes, keys.values).order])))
+        return rows, is_on_time & is_due
+
+
+def _distinct(ascending: Longs) -> Longs:
+    found: Longs = ascending[np.append(True, ascending[1:] != ascending[:-1])]
+    return found
 
 
 register_ordered_merger(_KIND, all_rows)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.operators.aggregates.aggregator import AggregatorList
+from headrace.operators.aggregates.aggregator import Aggregator, AggregatorList
 from headrace.operators.arrays import gather, replaced
 from headrace.state.runs.grouping import Segments
 
 Longs = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+
+_SIGNED_BITS: Final = 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,62 +47,102 @@ class OrderedRows:
     segments: Segments
     codes: Longs
 
-    def bounds(self, frame: OverFrame) -> tuple[Longs, Longs]:
-        """The frame of each row: its first row, and the end, exclusive."""
-        starts = self.segments.starts[self.segments.ids]
-        stops = np.append(self.segments.starts[1:], self.segments.total)[self.segments.ids]
-        places = np.arange(self.segments.total)
+    def bounds(self, frame: OverFrame, places: Longs) -> tuple[Longs, Longs]:
+        """The frames of the rows at some positions: the first row of each, and the end, exclusive."""
+        ids = self.segments.ids[places]
+        starts, stops = self.segments.starts[ids], (self.segments.starts + self.segments.counts)[ids]
         if frame.is_rows:
             low = starts if frame.low is None else np.clip(places + frame.low, starts, stops)
             high = stops if frame.high is None else np.clip(places + frame.high + 1, starts, stops)
             return low, np.maximum(low, high)
-        low = starts if frame.low is None else self._search(self.codes + frame.low, "left")
-        high = stops if frame.high is None else self._search(self.codes + frame.high, "right")
+        codes = self.codes[places]
+        low = starts if frame.low is None else self._search(ids, codes + frame.low, "left")
+        high = stops if frame.high is None else self._search(ids, codes + frame.high, "right")
         return low, np.maximum(low, high)
 
     @property
     def peers(self) -> tuple[Longs, Longs]:
         """The peers of each row: the first, and the end, exclusive."""
-        return self._search(self.codes, "left"), self._search(self.codes, "right")
+        is_new = np.ones(self.segments.total, np.bool_)
+        is_new[1:] = self.codes[1:] != self.codes[:-1]
+        is_new[self.segments.starts] = True
+        starts = np.flatnonzero(is_new)
+        counts = np.diff(starts, append=self.segments.total)
+        return np.repeat(starts, counts), np.repeat(starts + counts, counts)
 
-    def _search(self, codes: Longs, side: str) -> Longs:
-        """Positions at which codes would be inserted among those of their own key."""
-        ids = self.segments.ids
-        whole = np.concatenate((self.codes, codes))
-        different, ranks = np.unique(whole, return_inverse=True)
-        step = len(different) + 1
-        packed = ids * step + ranks[: len(ids)]
-        found: Longs = np.searchsorted(packed, ids * step + ranks[len(ids) :], side=side)  # type: ignore[call-overload]
+    def _search(self, ids: Longs, codes: Longs, side: str) -> Longs:
+        """Positions at which codes would be inserted among those of keys."""
+        own, step = self.codes, 0
+        if len(own):
+            lowest, highest = int(own.min()), int(own.max())
+            step = highest - lowest + 2
+        if step * len(self.segments) >= 1 << _SIGNED_BITS:
+            different, own = np.unique(own, return_inverse=True)
+            codes = np.searchsorted(different, codes, side=side)  # type: ignore[call-overload]
+            lowest, highest, step, side = 0, len(different) - 1, len(different) + 1, "left"
+        packed = self.segments.ids * step + (own - lowest)
+        wanted = ids * step + (np.clip(codes, lowest, highest + 1) - lowest)
+        before = np.searchsorted(packed, wanted, side=side)  # type: ignore[call-overload]
+        found: Longs = np.where(codes < lowest, self.segments.starts[ids], before)
         return found
 
 
 def framed(aggregators: AggregatorList, columns: Sequence[pa.Array], low: Longs, high: Longs) -> list[pa.Array]:
     """The accumulator of each range of rows from ``low`` up to ``high``, given the accumulators of all rows.
 
-    Each range is cut into pieces whose lengths are different powers of two, and the accumulators of all pieces of one
-    length follow from those of half of it. So the number of steps is logarithmic in the longest range, for any
-    aggregate, and no aggregate has to retract. Where a range is empty, all columns are null.
+    What can be taken back exactly, as counts and sums of integers and decimals, is the difference of two running
+    values. Of other aggregates, ranges are cut into pieces whose lengths are powers of two. Where a range is empty, the
+    columns have any value.
     """
-    columns, places, lengths = list(columns), low.copy(), high - low
+    found: list[pa.Array] = []
+    for aggregator, (start, stop) in zip(aggregators.aggregators, aggregators.bounds, strict=True):
+        own = list(columns[start:stop])
+        if len(low) and aggregator.is_reversible(own):
+            found += _differences(aggregator, own, low, high)
+        else:
+            found += _of_pieces(aggregator, own, low, high)
+    return found
+
+
+def _differences(aggregator: Aggregator, columns: list[pa.Array], low: Longs, high: Longs) -> list[pa.Array]:
+    running = aggregator.scan(columns, Segments(np.zeros(1, np.int64), len(columns[0])))
+    found = [gather(column, np.maximum(high - 1, 0)) for column in running]
+    some = np.flatnonzero(low)
+    before = aggregator.negate([gather(column, low[some] - 1) for column in running])
+    if len(some) == len(low):
+        return aggregator.combine(found, before)
+    rest = aggregator.combine([gather(column, some) for column in found], before)
+    return [replaced(column, some, values) for column, values in zip(found, rest, strict=True)]
+
+
+def _of_pieces(aggregator: Aggregator, columns: list[pa.Array], low: Longs, high: Longs) -> list[pa.Array]:
+    """The same for any aggregate.
+
+    The accumulators of all pieces of one length follow from those of half of it. A range is the largest piece from its
+    start on, then the pieces of the rest; where values may count twice, it is two pieces that may overlap.
+    """
+    places, lengths, overlaps = low.copy(), high - low, aggregator.is_idempotent
     found: list[pa.Array] = [pa.nulls(len(low), column.type) for column in columns]
     has_some = np.zeros(len(low), np.bool_)
     size = 1
     while (lengths >= size).any():
-        chosen = np.flatnonzero(lengths & size)
+        chosen = np.flatnonzero((lengths >= size) & (lengths < 2 * size) if overlaps else lengths & size)
         if len(chosen):
-            found = _joined(aggregators, found, columns, chosen, places[chosen], has_some[chosen])
+            found = _joined(aggregator, found, columns, chosen, places[chosen], has_some[chosen])
             places[chosen] += size
             has_some[chosen] = True
+            if overlaps:
+                found = _joined(aggregator, found, columns, chosen, high[chosen] - size, has_some[chosen])
         count = len(columns[0]) - size
         if count <= 0:
             break
-        columns = aggregators.combine([column[:count] for column in columns], [column[size:] for column in columns])
+        columns = aggregator.combine([column[:count] for column in columns], [column[size:] for column in columns])
         size *= 2
     return found
 
 
 def _joined(
-    aggregators: AggregatorList,
+    aggregator: Aggregator,
     found: list[pa.Array],
     columns: list[pa.Array],
     rows: Longs,
@@ -111,7 +154,7 @@ def _joined(
     old = rows[has_some]
     if len(old):
         mine = np.flatnonzero(has_some)
-        merged = aggregators.combine(
+        merged = aggregator.combine(
             [gather(column, old) for column in found], [gather(piece, mine) for piece in pieces]
         )
         pieces = [replaced(piece, mine, both) for piece, both in zip(pieces, merged, strict=True)]

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.columns import schema_of
 from headrace.common.errors import UnsupportedOperationError
 from headrace.operators.aggregates.aggregator import (
     AggregatorList,
@@ -24,6 +25,7 @@ from headrace.operators.aggregates.aggregator import (
 from headrace.operators.aggregates.calls import AggregateOperation
 from headrace.operators.aggregates.calls.nothing import accumulators_of_nothing
 from headrace.operators.aggregates.simple import CountRows
+from headrace.operators.arrays import Picked
 from headrace.operators.changelog.over.frames import OrderedRows, OverFrame, framed
 from headrace.state.runs.grouping import Groups, Segments
 
@@ -70,6 +72,16 @@ class OverFunctions:
         """The largest offset of ``LAG``: rows to keep before a row, besides those of the frame."""
         return max((self.offset_of(call) for call in self.calls if call.function == "LAG"), default=0)
 
+    @cached_property
+    def columns(self) -> tuple[int, ...]:
+        """The positions of the columns of rows that later frames read."""
+        inputs = self.aggregators.inputs
+        if any(isinstance(source, DerivedColumn) for source in inputs):
+            return tuple(range(len(schema_of(self.input_type))))
+        offsets = (call.arguments for call in self.calls if call.function in NAVIGATION)
+        read = {source for source in inputs if isinstance(source, int)} | {each for some in offsets for each in some}
+        return tuple(sorted(read))
+
     @staticmethod
     def offset_of(call: AggregateOperation) -> int:
         """The offset of ``LAG`` or ``LEAD``.
@@ -82,7 +94,7 @@ class OverFunctions:
             raise UnsupportedOperationError(f"{call.function} takes a literal as its second argument: how many rows")
         return offset
 
-    def accumulators(self, rows: pa.RecordBatch, arrivals: Longs) -> list[pa.Array]:
+    def accumulators(self, rows: pa.RecordBatch | Picked, arrivals: Longs) -> list[pa.Array]:
         """The accumulator of each row."""
         columns: dict[Input, pa.Array] = {}
         for source in self.aggregators.inputs:
@@ -107,7 +119,7 @@ class OverFunctions:
         """The columns of all functions, when all rows of each key are present."""
         found: dict[AggregateOperation, pa.Array] = {}
         if self.bound:
-            low, high = ordered.bounds(self.frame)
+            low, high = ordered.bounds(self.frame, np.arange(ordered.segments.total))
             around = framed(self.aggregators, self.accumulators(rows, arrivals), low, high)
             found = self._of_frames(around, low == high)
         return [self.value(call, found, rows, ordered) for call in self.calls]
@@ -122,7 +134,7 @@ class OverFunctions:
         self,
         call: AggregateOperation,
         aggregated: dict[AggregateOperation, pa.Array],
-        rows: pa.RecordBatch,
+        rows: pa.RecordBatch | Picked,
         ordered: OrderedRows,
     ) -> pa.Array:
         """The column of one function; those of aggregates have been computed before."""
@@ -134,7 +146,7 @@ class OverFunctions:
             made = _ranked(call, ordered)
         return made if made.type == call.type.arrow_type else made.cast(call.type.arrow_type)
 
-    def _navigated(self, call: AggregateOperation, rows: pa.RecordBatch, ordered: OrderedRows) -> pa.Array:
+    def _navigated(self, call: AggregateOperation, rows: pa.RecordBatch | Picked, ordered: OrderedRows) -> pa.Array:
         segments, offset = ordered.segments, self.offset_of(call)
         places = np.arange(segments.total) + (offset if call.function == "LEAD" else -offset)
         starts = segments.starts[segments.ids]

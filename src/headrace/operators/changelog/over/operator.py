@@ -14,10 +14,10 @@ from headrace.common.batch import Batch
 from headrace.common.columns import schema_of
 from headrace.common.constants import MAX_WATERMARK
 from headrace.operators.aggregates.calls import AggregateOperation
-from headrace.operators.arrays import fixed_width, gather
+from headrace.operators.arrays import Picked, fixed_width, gather
 from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext, concat_keyed
 from headrace.operators.changelog.event_time import EventTimeOperator, keys_of_due
-from headrace.operators.changelog.order import SortField, order_codes
+from headrace.operators.changelog.order import SortField, order_codes, places_of
 from headrace.operators.changelog.over.frames import OrderedRows, framed
 from headrace.operators.changelog.over.functions import OverFunctions, row_numbers
 from headrace.operators.changelog.pending_rows import DueRows
@@ -25,7 +25,8 @@ from headrace.operators.changelog.rows_of_keys import RowsOfKeys, StoredRows, ch
 from headrace.operators.waiting import WaitingBatches
 from headrace.operators.window.columnar.accumulators import Arrivals
 from headrace.state.keys import KeyColumn
-from headrace.state.runs.grouping import Segments, group_rows
+from headrace.state.runs.grouping import Segments, group_rows, in_order
+from headrace.state.runs.layout import rows_of_ranges
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
@@ -52,7 +53,7 @@ class _Rows:
         is_new: which are new.
     """
 
-    rows: pa.RecordBatch
+    rows: Picked
     times: Longs
     arrivals: Longs
     segments: Segments
@@ -76,10 +77,11 @@ class RowsBefore:
 
     def open(self, context: OperatorContext) -> None:
         """Restores the state."""
-        row_schema = pa.schema([*schema_of(self._functions.input_type), _TIME, _ARRIVAL])
+        columns = schema_of(self._functions.input_type)
+        self._row_schema = pa.schema([*(columns.field(index) for index in self._functions.columns), _TIME, _ARRIVAL])
         fields = [field for one in self._functions.aggregators.aggregators for field in one.fields]
         sums = pa.schema([pa.field(f"{place}", type_.storage_type) for place, (_, type_) in enumerate(fields)])
-        self._rows = RowsOfKeys(context, _BEFORE, "rows before others", self._codec, row_schema, self._ttl)
+        self._rows = RowsOfKeys(context, _BEFORE, "rows before others", self._codec, self._row_schema, self._ttl)
         self._sums = RowsOfKeys(context, _SUMS, "aggregates of rows before", self._codec, sums, self._ttl)
 
     def begin_epoch(self, processing_time: int) -> None:
@@ -135,9 +137,9 @@ class RowsBefore:
     def _of_frames(self, whole: _Rows, ordered: OrderedRows) -> dict[AggregateOperation, pa.Array]:
         """The aggregates over the frames of new rows."""
         functions, places = self._functions, np.flatnonzero(whole.is_new)
-        low, high = ordered.bounds(functions.frame)
+        low, high = ordered.bounds(functions.frame, places)
         accumulators = functions.accumulators(whole.rows, whole.arrivals)
-        return functions.results(framed(functions.aggregators, accumulators, low[places], high[places]))
+        return functions.results(framed(functions.aggregators, accumulators, low, high))
 
     def _of_all_before(self, keys: KeyColumn, new: _Rows, counts: Longs) -> dict[AggregateOperation, pa.Array]:
         """The aggregates over new rows and all before them; only accumulators of earlier rows are stored."""
@@ -145,7 +147,7 @@ class RowsBefore:
         counts[stored.of_keys] = fixed_width(stored.rows.column(0))
         accumulators = functions.accumulators(new.rows, new.arrivals)
         of_keys = np.concatenate((stored.of_keys, new.segments.ids))
-        order = np.argsort(of_keys, kind="stable")
+        order = in_order(of_keys)
         pairs = zip(stored.rows.columns, accumulators, strict=True)
         columns = [gather(pa.concat_arrays([before, mine]), order) for before, mine in pairs]
         segments = Segments(np.flatnonzero(np.diff(of_keys[order], prepend=-1)), len(order))
@@ -164,13 +166,14 @@ class RowsBefore:
 
     def _with_before(self, keys: KeyColumn, new: _Rows) -> _Rows:
         stored = self._rows.find(keys)
+        if not len(stored):
+            return new
         of_keys = np.concatenate((stored.of_keys, new.segments.ids))
-        order = np.argsort(of_keys, kind="stable")
+        order = in_order(of_keys)
         *columns, times, arrivals = stored.rows.columns
-        pairs = zip(columns, new.rows.columns, strict=True)
-        rows = [gather(pa.concat_arrays([before, mine]), order) for before, mine in pairs]
+        before = dict(zip(self._functions.columns, columns, strict=True))
         return _Rows(
-            pa.RecordBatch.from_arrays(rows, schema=new.rows.schema),
+            Picked(lambda index: pa.concat_arrays([before[index], new.rows.column(index)]), order),
             np.concatenate((fixed_width(times), new.times))[order],
             np.concatenate((fixed_width(arrivals), new.arrivals))[order],
             Segments(np.flatnonzero(np.diff(of_keys[order], prepend=-1)), len(order)),
@@ -186,13 +189,12 @@ class RowsBefore:
             last = whole.times[np.append(segments.starts[1:], segments.total) - 1][segments.ids]
             kept |= behind <= -frame.low if frame.is_rows else whole.times >= last + frame.low
         places = np.flatnonzero(kept)
-        columns = [gather(column, places) for column in whole.rows.columns]
+        columns = [gather(whole.rows.column(index), places) for index in self._functions.columns]
         columns += [pa.array(whole.times[places]), pa.array(whole.arrivals[places])]
-        schema = pa.schema([*whole.rows.schema, _TIME, _ARRIVAL])
         of_keys = segments.ids[places]
         is_left = np.zeros(len(keys), np.bool_)
         is_left[of_keys] = True
-        rows = StoredRows(of_keys, pa.RecordBatch.from_arrays(columns, schema=schema))
+        rows = StoredRows(of_keys, pa.RecordBatch.from_arrays(columns, schema=self._row_schema))
         self._rows.write(keys, rows, np.flatnonzero(~is_left))
 
 
@@ -243,8 +245,10 @@ class EventTimeOverOperator(EventTimeOperator):
 
     def handle(self, due: DueRows) -> None:
         keys, segments = keys_of_due(due)
-        due = replace(due, times=self._times_of(due.rows))  # late rows were buffered for a later watermark
-        due = due.take(np.lexsort((due.arrivals, due.times, segments.ids)))
+        if self.takes_late:  # late rows were buffered for a later watermark
+            times = self._times_of(due.rows)
+            if (times != due.times).any():
+                due = replace(due, times=times).take(in_order(segments.ids, times, due.arrivals))
         everything = np.ones(len(due), np.bool_)
         # The functions see rows in the order of time.
         rows = _Rows(due.rows, due.times, self._numbers.next(len(due)), segments, everything)
@@ -252,15 +256,20 @@ class EventTimeOverOperator(EventTimeOperator):
 
     def _order(self, due: DueRows, segments: Segments) -> Longs:
         is_bounded = self._functions.frame.low is not None
-        is_first = (np.diff(segments.ids, prepend=-1) != 0) | (
-            np.diff(due.times if is_bounded else due.watermarks, prepend=-1) != 0
-        )
+        together = due.times if is_bounded else due.watermarks
+        is_first = np.append(True, together[1:] != together[:-1])
+        is_first[segments.starts] = True
         starts = np.flatnonzero(is_first)
-        first = np.repeat(starts, np.diff(starts, append=len(due)))
-        otherwise = np.empty(len(due), np.int64)
-        otherwise[np.lexsort((due.arrivals[first], due.times[first], due.watermarks))] = np.arange(len(due))
-        ranks = np.minimum.reduceat(self.ranks(due, otherwise), starts)
-        return np.lexsort((np.arange(len(due)), np.repeat(ranks, np.diff(starts, append=len(due))), due.watermarks))
+        counts = np.diff(starts, append=len(due))
+        watermarks, times, arrivals = due.watermarks[starts], due.times[starts], due.arrivals[starts]
+        order = in_order(times, arrivals)
+        if (np.diff(watermarks[order]) < 0).any():
+            order = in_order(watermarks, times, arrivals)
+        ranks = np.repeat(places_of(order), counts)
+        known = self.ranks(due, ranks)
+        if known is not ranks:
+            order = in_order(watermarks, np.minimum.reduceat(known, starts))
+        return rows_of_ranges(starts[order], counts[order])
 
     def end_epoch(self) -> None:
         super().end_epoch()
@@ -283,7 +292,7 @@ class ProcessingTimeOverOperator(KeyedOperator):
         super().__init__()
         self._functions, self._output_type = functions, output_type
         self._before = RowsBefore(functions, codec, ttl)
-        self._waiting: WaitingBatches[KeyedBatch] = WaitingBatches(1 << 16, are_stored=True)
+        self._waiting: WaitingBatches[KeyedBatch] = WaitingBatches(1 << 18, are_stored=True)
 
     def restore_state(self, context: OperatorContext) -> None:
         check_stores(context, [_BEFORE, _SUMS])
@@ -315,10 +324,9 @@ class ProcessingTimeOverOperator(KeyedOperator):
         order = groups.order
         arrivals = self._arrivals.next(len(batch))[order]
         times, everything = np.full(len(batch), self._now), np.ones(len(batch), np.bool_)
-        rows = _Rows(batch.columns.take(pa.array(order)), times, arrivals, groups.segments, everything)
+        rows = _Rows(Picked(batch.columns.column, order), times, arrivals, groups.segments, everything)
         more = self._before.over(keys.take(groups.first_rows), rows)
-        back = np.empty(len(order), np.int64)
-        back[order] = np.arange(len(order))
+        back = places_of(order)
         columns = [*batch.columns.columns, *(gather(column, back) for column in more)]
         made = pa.RecordBatch.from_arrays(columns, schema=schema_of(self._output_type))
         self.output.emit(Batch(self._output_type, batch.timestamps, batch.watermarks, columns=made))
@@ -378,7 +386,7 @@ class BoundedOverOperator(KeyedOperator):
         keys = batch.keys.take(groups.first_rows)
         before = self._stored.find(keys)
         of_keys = np.concatenate((before.of_keys, groups.segments.ids))
-        order = np.argsort(of_keys, kind="stable")
+        order = in_order(of_keys)
         mine = batch.columns.take(pa.array(groups.order))
         rows = pa.concat_batches([before.rows, mine]) if len(before) else mine
         self._stored.write(keys, StoredRows(of_keys[order], rows.take(pa.array(order))), np.empty(0, np.int64))
@@ -389,7 +397,7 @@ class BoundedOverOperator(KeyedOperator):
         ids = np.empty(len(keys), np.int64)
         ids[groups.order] = groups.segments.ids
         codes = order_codes(rows, self._order)
-        order = np.lexsort((*codes[::-1], ids))
+        order = in_order(ids, *codes)
         rows = rows.take(pa.array(order))
         segments = Segments(np.flatnonzero(np.diff(ids[order], prepend=-1)), len(order))
         ordered = OrderedRows(segments, self._distances(rows, codes, order))

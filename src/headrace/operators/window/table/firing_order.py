@@ -224,17 +224,45 @@ class TimerFiringOrder:
         on_time = ends - 1 > stamps[records]
         return self._stretches(batch.keys, records[on_time], ends[on_time], stamps)
 
-    def _stretches(self, all_keys: KeyColumn, records: Longs, ends: Longs, stamps: Longs) -> Iterator[_Arrived]:
-        steps = (stamps + 1 - self._timers.offset) // self._timers.step
-        stretch_of = np.cumsum(np.append(0, np.diff(steps) != 0))
-        keys = all_keys.take(records)
+    def _stretches(self, keys: KeyColumn, records: Longs, ends: Longs, stamps: Longs) -> Iterator[_Arrived]:
+        """Pairs of a record and an end, a few thousands at a time: after that there may be too many timers to track."""
+        stamps, start = stamps[records], 0
+        while start < len(ends):
+            if self._is_quiet:
+                start = self._pass_quietly(ends, stamps, start)
+            stop = start + 2 * MOST_TIMERS
+            if start < len(ends):
+                yield from self._some_stretches(keys.take(records[start:stop]), ends[start:stop], stamps[start:stop])
+            start = stop
+
+    def _pass_quietly(self, ends: Longs, stamps: Longs, start: int) -> int:
+        """Passes over pairs for as long as no timers are tracked, and returns the position of the next pair."""
+        steps = self._steps(stamps[start:])
+        starts = start + np.flatnonzero(np.append(True, steps[1:] != steps[:-1]))
+        furthest = np.maximum.accumulate(np.maximum.reduceat(ends, starts))
+        until = np.maximum(np.append(self._quiet_until, furthest[:-1]), self._quiet_until)
+        advances = stamps[starts] > np.maximum(np.append(self._watermark, stamps[starts][:-1]), self._watermark)
+        over = np.flatnonzero(advances & (stamps[starts] + 1 >= until))
+        passed = int(over[0]) if len(over) else len(starts)
+        if passed:
+            self._quiet_until, self._is_changed = max(self._quiet_until, int(furthest[passed - 1])), True
+            self._watermark = max(self._watermark, int(stamps[starts[passed - 1]]))
+        return int(starts[passed]) if passed < len(starts) else len(ends)
+
+    def _steps(self, stamps: Longs) -> Longs:
+        """Numbers of the intervals between watermarks at which a window may end."""
+        return (stamps + 1 - self._timers.offset) // self._timers.step
+
+    def _some_stretches(self, keys: KeyColumn, ends: Longs, stamps: Longs) -> Iterator[_Arrived]:
+        steps = self._steps(stamps)
+        is_new = np.append(True, steps[1:] != steps[:-1])
+        stretches = np.cumsum(is_new) - 1
         groups = group_rows(ends, keys.hashes, keys.values)
-        numbers = np.empty(len(records), np.int64)
+        numbers = np.empty(len(ends), np.int64)
         numbers[groups.order] = groups.segments.ids
-        stretches = stretch_of[records]
         firsts = np.sort(np.unique(stretches * (len(groups.segments) + 1) + numbers, return_index=True)[1])
-        bounds = np.searchsorted(stretches[firsts], np.arange(int(stretch_of[-1]) + 2))
-        starts = np.searchsorted(stretch_of, np.arange(int(stretch_of[-1]) + 1))
+        starts = np.flatnonzero(is_new)
+        bounds = np.searchsorted(firsts, np.append(starts, len(ends)))
         for place, start in enumerate(starts.tolist()):
             mine = firsts[bounds[place] : bounds[place + 1]]
             yield _Arrived(int(stamps[start]), ends[mine], keys.values.take(pa.array(mine)))

@@ -10,9 +10,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.operators.changelog.event_time import EventTimeOperator, keys_of_due
-from headrace.operators.changelog.order import SortField, millis_of, order_codes
+from headrace.operators.changelog.order import SortField, millis_of, order_codes, places_of
 from headrace.operators.window.table.firing_order import TIMERS_OF_ENDED_WINDOWS
 from headrace.operators.window.table.local_time import LocalTime
+from headrace.state.runs.grouping import in_order
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
@@ -77,7 +78,7 @@ class WindowRankOperator(EventTimeOperator):
         ids = segments.ids
         codes = order_codes(due.rows, self._order)
         arrivals = -due.arrivals if self._last_of_equal else due.arrivals
-        order = np.lexsort((arrivals, *codes[::-1], due.times, ids))
+        order = in_order(ids, due.times, *codes, arrivals)
         is_first = np.ones(len(order), np.bool_)
         is_first[1:] = (np.diff(ids[order]) != 0) | (np.diff(due.times[order]) != 0)
         starts = np.flatnonzero(is_first)
@@ -89,10 +90,9 @@ class WindowRankOperator(EventTimeOperator):
     def _emit_ranked(self, due: DueRows, places: Longs, kept: npt.NDArray[np.bool_], starts: Longs) -> None:
         lengths = np.diff(starts, append=len(due))
         came = np.repeat(np.minimum.reduceat(due.arrivals, starts), lengths)
-        otherwise = np.empty(len(due), np.int64)
-        otherwise[np.lexsort((came, due.times))] = np.arange(len(due))
+        otherwise = places_of(in_order(due.times, came))
         ranks = np.repeat(np.minimum.reduceat(self.ranks(due, otherwise), starts), lengths)
-        order = np.lexsort((places, ranks, due.watermarks))
+        order = in_order(due.watermarks, ranks, places)
         chosen = order[kept[order]]
         more = [pa.array(places)] if self._ranks.shows_rank else []
         if len(chosen):
