@@ -119,15 +119,30 @@ class UpsertMaterializeSpec(ChangelogSpec):
 
     Attributes:
         unique_key: the positions of the columns that identify a row; all columns when there is no such key.
+        key_fields: the positions of the columns of the key.
+        conflict: what is done about several rows of a key: ``DEDUPLICATE`` emits the latest one, ``NOTHING`` the first
+            one that is left at a watermark, ``ERROR`` fails if more than one is left then.
     """
 
     kind: ClassVar[str] = "UpsertMaterialize"
     unique_key: tuple[int, ...] = ()
+    key_fields: tuple[int, ...] = ()
+    conflict: str = "DEDUPLICATE"
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.changelog.compacting import WatermarkCompactingOperator
         from headrace.operators.changelog.materialize import UpsertMaterializeOperator
 
         schema = parameters.inputs[0]
+        if self.conflict != "DEDUPLICATE":
+            return WatermarkCompactingOperator(
+                schema.record_type,
+                codec_of(schema),
+                key_fields=self.key_fields,
+                unique_key=self.unique_key,
+                fails=self.conflict == "ERROR",
+                ttl=self.ttl,
+            )
         return UpsertMaterializeOperator(schema.record_type, codec_of(schema), unique_key=self.unique_key, ttl=self.ttl)
 
 

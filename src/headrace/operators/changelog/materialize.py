@@ -48,7 +48,7 @@ class UpsertMaterializeOperator(KeyedChangesOperator):
         self._unique_key = unique_key
 
     def changes(self, arrived: Arrived) -> tuple[Changes, Longs]:
-        identities = _identities(arrived.rows, self._unique_key or range(arrived.rows.num_columns))
+        identities = row_identities(arrived.rows, self._unique_key or range(arrived.rows.num_columns))
         takes_back, stored = arrived.takes_back.tolist(), len(arrived.stored)
         emitted: list[tuple[int, np.int8, int]] = []
         left: list[int] = []
@@ -94,7 +94,7 @@ def _changes(emitted: list[tuple[int, np.int8, int]]) -> Changes:
     return found.take(np.argsort(found.records, kind="stable"))
 
 
-def _identities(rows: pa.RecordBatch, fields: Sequence[int]) -> list[int]:
+def row_identities(rows: pa.RecordBatch, fields: Sequence[int]) -> list[int]:
     """A number for each row that is the same for equal rows."""
     codes = [_codes(rows.column(field)) for field in fields]
     _, numbers = np.unique(np.stack(codes), axis=1, return_inverse=True)

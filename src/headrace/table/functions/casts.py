@@ -62,8 +62,10 @@ def _are_parts_castable(source: LogicalType, target: LogicalType) -> bool:
 
 _WIDER: Final[dict[TypeRoot, frozenset[TypeRoot]]] = {
     **dict.fromkeys(NUMERICS, NUMERICS),
-    **dict.fromkeys(CHARACTERS, CHARACTERS),
-    **dict.fromkeys(BINARIES, BINARIES),
+    R.CHAR: CHARACTERS,
+    R.VARCHAR: frozenset({R.VARCHAR}),
+    R.BINARY: BINARIES,
+    R.VARBINARY: frozenset({R.VARBINARY}),
     R.TIMESTAMP: TIMESTAMPS | {R.DATE, R.TIME},
     R.TIMESTAMP_LTZ: TIMESTAMPS | {R.DATE, R.TIME},
     R.DATE: frozenset({R.DATE}) | TIMESTAMPS,

@@ -12,6 +12,7 @@ from headrace.common.logical_types import LogicalType
 from headrace.common.other_names import alike
 from headrace.table.connectors import TABLE_CONNECTORS, TableContext
 from headrace.table.connectors.table_source import TableSource
+from headrace.table.functions.casts import is_castable
 from headrace.table.logical import relations as logical
 from headrace.table.logical.match import Match
 from headrace.table.logical.relations import Relation
@@ -21,7 +22,7 @@ from headrace.table.options import LOCAL_TIME_ZONE
 from headrace.table.physical.basic import TableSourceScan, Union, ValuesScan, WatermarkAssigner
 from headrace.table.physical.calcs import filtered, projected
 from headrace.table.physical.changelog_rules import Modify, modify_kinds
-from headrace.table.physical.errors import PlanningError
+from headrace.table.physical.errors import PlanningError, TableDefinitionError
 from headrace.table.physical.node import PhysicalNode, with_unique_names
 from headrace.table.physical.sinks import Sink
 
@@ -127,18 +128,29 @@ def table_source(scan: logical.Scan, context: ConversionContext) -> TableSource:
         return scan.inline
     table = _context(scan.path, scan, context)
     source = TABLE_CONNECTORS.load(_connector(table, scan.options)).create_source(table)
-    _check_metadata(table, scan.metadata, source.readable_metadata, "reads")
+    _check_metadata(table, scan.columns, scan.metadata, source.readable_metadata, "reads")
     return source
 
 
 def _check_metadata(
-    table: TableContext, reads: Sequence[logical.MetadataRead], known: Mapping[str, LogicalType], verb: str
+    table: TableContext,
+    columns: Schema,
+    reads: Sequence[logical.MetadataRead],
+    known: Mapping[str, LogicalType],
+    verb: str,
 ) -> None:
-    """Refuse metadata that a connector does not have."""
+    """Refuse metadata that a connector does not have, or not of a type that fits the column."""
     for read in reads:
         if read.key not in known:
             told = alike(read.key, known) or f": there are {', '.join(known)}" if known else ", nor any other"
-            raise PlanningError(f"table {table.name}: its connector {verb} no metadata {read.key!r}{told}")
+            raise TableDefinitionError(f"table {table.name}: its connector {verb} no metadata {read.key!r}{told}")
+        column, kind = columns[read.index], known[read.key]
+        source, target = (kind, column.type) if verb == "reads" else (column.type, kind)
+        if not is_castable(source, target):
+            raise TableDefinitionError(
+                f"table {table.name}: column {column.name!r} is {column.type}, and the metadata {read.key!r} that its "
+                f"connector {verb} is {kind}: declare the column with that type, and cast it in a computed column"
+            )
 
 
 def _context(
@@ -208,5 +220,5 @@ def _sink(sink: logical.Sink, context: ConversionContext) -> PhysicalNode:
         target = TABLE_CONNECTORS.load(_connector(table, sink.options)).create_sink(table)
     if sink.is_overwrite:
         raise PlanningError(f"table {table.name} cannot be overwritten, only added to: write INSERT INTO")
-    _check_metadata(table, sink.metadata, target.writable_metadata, "writes")
+    _check_metadata(table, sink.columns, sink.metadata, target.writable_metadata, "writes")
     return Sink(converted(sink.input, context), sink, target)

@@ -9,3 +9,7 @@ class PlanningError(InvalidProgramError):
 
 class SinkConflictError(InvalidProgramError):
     """Rows with different keys may have one key in the table, and the statement has no ``ON CONFLICT``."""
+
+
+class TableDefinitionError(InvalidProgramError):
+    """The definition of a table does not fit what its connector reads or writes."""

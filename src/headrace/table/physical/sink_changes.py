@@ -9,7 +9,7 @@ from headrace.table.logical.relations import Relation, Scan, WatermarkAssigner
 from headrace.table.options import REQUIRE_ON_CONFLICT, UPSERT_MATERIALIZE
 from headrace.table.physical.changelog import ChangelogInference
 from headrace.table.physical.changelog_rules import Modify, UpdateKind, mode_of, modify_of
-from headrace.table.physical.errors import PlanningError, SinkConflictError
+from headrace.table.physical.errors import SinkConflictError
 from headrace.table.physical.node import PhysicalNode
 from headrace.table.physical.sinks import Sink
 
@@ -59,7 +59,6 @@ def _materializes(root: Sink, given: Modify, settings: Configuration, query: Rel
     """Return whether the sink needs an upsert materializer, which stores the rows of each key of the table.
 
     Raises:
-        PlanningError: when it would need one of a kind that does not exist.
         SinkConflictError: when rows may conflict on the key, and ``ON CONFLICT`` is missing.
     """
     wanted = settings.get(UPSERT_MATERIALIZE)
@@ -78,7 +77,7 @@ def _materializes(root: Sink, given: Modify, settings: Configuration, query: Rel
         )
     if conflict in ("NOTHING", "ERROR"):
         _check_watermarks(query, conflict)
-        raise PlanningError(f"ON CONFLICT DO {conflict} cannot be executed yet: use ON CONFLICT DO DEDUPLICATE")
+        return True
     return given is not Modify.INSERT or wanted == "FORCE"
 
 

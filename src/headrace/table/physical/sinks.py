@@ -66,7 +66,12 @@ class Sink(PhysicalNode):
         edges = with_constraints(builder, self._named(builder, inputs[0]), self.target.columns)
         if self.materializes:
             keyed = by_key(edges, self.input.schema, self.target.primary_key)
-            spec = UpsertMaterializeSpec(unique_key=self.unique_key, ttl=builder.state_ttl)
+            spec = UpsertMaterializeSpec(
+                unique_key=self.unique_key,
+                key_fields=self.target.primary_key,
+                conflict=self.target.on_conflict or "DEDUPLICATE",
+                ttl=builder.state_ttl,
+            )
             edges = builder.add(spec, "SinkMaterializer", keyed)
         sink = self.sink.create_sink([read.key for read in self.target.metadata])
         return builder.add(SinkSpec(sink), f"Sink: {self.target.path[-1]}", self._arranged(builder, edges))

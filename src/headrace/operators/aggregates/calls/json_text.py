@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.errors import EvaluationError
 from headrace.operators.aggregates.calls.ordered import unboxed
 from headrace.operators.arrays import codes_of, gather, lists_of
 from headrace.state.runs.grouping import value_ranks
@@ -27,17 +28,19 @@ def json_object(results: Sequence[pa.Array]) -> pa.Array:
     """The pairs of key and value as the text of a JSON object, by key.
 
     Raises:
-        ValueError: when a key comes twice, or is null.
+        EvaluationError: when a key comes twice, or is null.
     """
     keys, lengths = unboxed(results[0])
     if keys.null_count:
-        raise ValueError("the key of JSON_OBJECTAGG is NULL: leave such rows out with FILTER (WHERE key IS NOT NULL)")
+        raise EvaluationError(
+            "the key of JSON_OBJECTAGG is NULL: leave out such rows by FILTER (WHERE key IS NOT NULL)"
+        )
     values = unboxed(results[0], 1)[0]
     groups = np.repeat(np.arange(len(lengths)), lengths)
     order = np.lexsort((value_ranks(keys), groups))
     codes = codes_of(keys)[order]
     if ((np.diff(codes) == 0) & (np.diff(groups[order]) == 0)).any():
-        raise ValueError("a key of JSON_OBJECTAGG comes twice in a group: keys of an object are different")
+        raise EvaluationError("a key of JSON_OBJECTAGG comes twice in a group: keys of an object are different")
     names = _texts(gather(keys.cast(pa.string()), order))
     texts = [f"{name}:{value}" for name, value in zip(names, _texts(gather(values, order)), strict=True)]
     joined = pc.binary_join(lists_of(pa.array(texts, pa.string()), lengths), ",")
