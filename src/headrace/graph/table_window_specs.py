@@ -12,7 +12,7 @@ from headrace.common.typeinfo.types import type_of_logical
 from headrace.graph.changelog_specs import ChangelogSpec, codec_of
 from headrace.graph.specs import InputSchema, OperatorParameters, OperatorSpec
 from headrace.graph.window_specs import ColumnarWindowSpec
-from headrace.operators.base import Operator
+from headrace.operators.base import KeyedOperator, Operator
 from headrace.operators.changelog.order import SortField
 from headrace.operators.changelog.rank import RankRange
 from headrace.windowing.intervals import AlignedWindows, GivenWindows, GrowingWindows, RegularWindows
@@ -79,6 +79,7 @@ class TableWindowSpec(ColumnarWindowSpec):
         is_end: whether the column says the end of the row's window.
         zone: the time zone by whose clock windows begin; None where times are those of the clock already.
         retracts: whether records may be taken back.
+        is_columnar: whether windows are computed column by column; else the trigger is asked for each record.
         names: the names of the columns of the window.
         timers_wait: whether windows have timers only once a slice of theirs has ended, as window table functions do in
             Flink; else from their first record on.
@@ -89,13 +90,14 @@ class TableWindowSpec(ColumnarWindowSpec):
     is_end: bool = False
     zone: str | None = None
     retracts: bool = False
+    is_columnar: bool = True
     names: tuple[str, ...] = WINDOW_NAMES
     timers_wait: bool = True
 
     @property
     def regular_windows(self) -> RegularWindows | None:
         windows = self.windows
-        if self.retracts or self.time_field is None or self.interval is not None:
+        if self.retracts or self.time_field is None or self.interval is not None or not self.is_columnar:
             return None
         return windows if isinstance(windows, RegularWindows) else None
 
@@ -125,11 +127,10 @@ class TableWindowSpec(ColumnarWindowSpec):
         return with_windows(RowTypeInfo(types, names), self.names, self.time_type)
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
-        from headrace.operators.window.columnar.time_windows import columnar_operator
         from headrace.operators.window.table.aggregate import TableWindowOperator
 
         layout = self.operator_layout(parameters)
-        inner = columnar_operator(layout, self.definition, self.windows, self.interval)
+        inner = self._inner(parameters, layout)
         output = self.output_type(parameters.inputs)
         assert output is not None
         order = self._firing_order(parameters.inputs[0], len(layout.key_names))
@@ -154,6 +155,17 @@ class TableWindowSpec(ColumnarWindowSpec):
         name = "" if field is None else parameters.inputs[0].record_type.field_names[field]
         return WindowTime(field, name, self.is_end, LocalTime(self.zone))
 
+    def _inner(self, parameters: OperatorParameters, layout: ColumnarWindowLayout) -> Operator:
+        """The operator for windows over timestamps."""
+        if self.is_columnar:
+            from headrace.operators.window.columnar.time_windows import columnar_operator
+
+            return columnar_operator(layout, self.definition, self.windows, self.interval)
+        from headrace.operators.window.general.aggregating_operator import AggregatingWindowOperator
+
+        records = self.element_type(parameters.inputs)
+        return AggregatingWindowOperator(self.definition, records, layout, {}, is_batch=parameters.task.is_batch)
+
     def _firing_order(self, records: InputSchema, keys: int) -> TimerFiringOrder | None:
         from headrace.operators.window.table.firing_order import TimerFiringOrder, TimersOfWindows
 
@@ -162,6 +174,7 @@ class TableWindowSpec(ColumnarWindowSpec):
         if (
             self.time_field is None
             or not keys  # windows of one key that end together are one window
+            or not self.is_columnar
             or not isinstance(windows, RegularWindows)
             or not isinstance(base, AlignedWindows | GrowingWindows)
         ):

@@ -40,8 +40,14 @@ AGG_PHASES: Final = ConfigOption(
 EARLY_FIRE: Final = ConfigOption(
     "table.exec.emit.early-fire.enabled", boolean, False, "Whether windows show results before they end."
 )
+EARLY_FIRE_DELAY: Final = ConfigOption(
+    "table.exec.emit.early-fire.delay", duration, 0, "How often they do; 0 for each row."
+)
 LATE_FIRE: Final = ConfigOption(
     "table.exec.emit.late-fire.enabled", boolean, False, "Whether late rows change a result."
+)
+LATE_FIRE_DELAY: Final = ConfigOption(
+    "table.exec.emit.late-fire.delay", duration, 0, "How often late rows change a result; 0 for each row."
 )
 ALLOW_LATENESS: Final = ConfigOption(
     "table.exec.emit.allow-lateness", duration, 0, "For how long after the end of their window they do."
@@ -88,14 +94,14 @@ _OPTIONS: Final[dict[str, ConfigOption[Any]]] = {
         MINI_BATCH_SIZE,
         AGG_PHASES,
         EARLY_FIRE,
+        EARLY_FIRE_DELAY,
         LATE_FIRE,
+        LATE_FIRE_DELAY,
         ALLOW_LATENESS,
         NOT_NULL_ENFORCER,
         TYPE_LENGTH_ENFORCER,
         UPSERT_MATERIALIZE,
         REQUIRE_ON_CONFLICT,
-        ConfigOption("table.exec.emit.early-fire.delay", duration, 0, "How often they do."),
-        ConfigOption("table.exec.emit.late-fire.delay", duration, 0, "How often such results come."),
         ConfigOption("table.exec.mini-batch.allow-latency", duration, 0, "For how long rows are gathered."),
         ConfigOption("table.sql-dialect", choice("default"), "default", "The dialect of SQL."),
         RESULT_MODE,

@@ -276,7 +276,7 @@ class CallBinder(ABC):
     def _frame(self, window: sql.OverWindow, function: FunctionDefinition) -> Frame:
         """The frame; by default all rows up to the current one and its peers, or all without ORDER BY."""
         if window.frame is None:
-            is_rows = function.kind is FunctionKind.OVER
+            is_rows = function.kind is FunctionKind.OVER and function.name not in ("LAG", "LEAD")
             last = FrameBoundKind.CURRENT_ROW if window.order_by or is_rows else FrameBoundKind.UNBOUNDED_FOLLOWING
             return Frame(is_rows, FrameBound(FrameBoundKind.UNBOUNDED_PRECEDING), FrameBound(last))
         if function.kind is FunctionKind.OVER and function.name not in ("LAG", "LEAD"):

@@ -11,7 +11,7 @@ from headrace.graph.table_window_specs import TableWindowSpec
 from headrace.table.logical.relations import WindowKind
 from headrace.table.logical.scalars import AggregateCall, Call, InputRef, Scalar
 from headrace.table.logical.schema import Field, Schema, TimeAttribute
-from headrace.table.options import ALLOW_LATENESS, EARLY_FIRE, LATE_FIRE
+from headrace.table.options import ALLOW_LATENESS, EARLY_FIRE, EARLY_FIRE_DELAY, LATE_FIRE, LATE_FIRE_DELAY
 from headrace.table.physical.aggregates import GroupAggregate, call_texts, operations
 from headrace.table.physical.basic import Calc, Exchange
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, with_before
@@ -21,7 +21,8 @@ from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms,
 from headrace.table.physical.translation import GraphBuilder, by_key
 from headrace.table.physical.windows import WindowingStrategy, WindowTableFunction
 from headrace.table.rules import group_windows as rules
-from headrace.windowing.definition import AccumulationMode
+from headrace.windowing.definition import AccumulationMode, WindowDefinition
+from headrace.windowing.early_and_late import EarlyAndLateTrigger
 
 _PARTS: Final = ("w$start", "w$end", "w$rowtime", "w$proctime")
 _NAMES: Final = {
@@ -29,6 +30,44 @@ _NAMES: Final = {
     WindowKind.HOP: "SlidingGroupWindow",
     WindowKind.SESSION: "SessionGroupWindow",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Emission:
+    """When results of windows are emitted besides the end (``table.exec.emit.*``), in milliseconds.
+
+    Attributes:
+        early: the interval of results before the end, 0 for each row; None for none.
+        late: the interval of results for late rows; None for none.
+        lateness: for how long late rows change a result.
+    """
+
+    early: int | None = None
+    late: int | None = None
+    lateness: int = 0
+
+    @property
+    def updates(self) -> bool:
+        """Return whether results are updated."""
+        return self.early is not None or (self.late is not None and self.lateness > 0)
+
+    @property
+    def has_trigger(self) -> bool:
+        """Return whether windows need a trigger of their own."""
+        return self.early is not None or bool(self.late and self.lateness)
+
+    def of(self, definition: WindowDefinition, *, is_event_time: bool) -> WindowDefinition:
+        """The windows of a definition, emitted at these times."""
+        if not self.updates:
+            return definition
+        late = self.late if self.lateness else None
+        trigger = EarlyAndLateTrigger(self.early, late, is_event_time) if self.has_trigger else definition.trigger
+        return replace(
+            definition,
+            trigger=trigger,
+            allowed_lateness=0 if late is None else self.lateness,
+            accumulation_mode=AccumulationMode.ACCUMULATING_AND_RETRACTING,
+        )
 
 
 @dataclass(frozen=True)
@@ -39,12 +78,12 @@ class GroupWindowAggregate(PhysicalNode):
         window: the windows.
         time_column: the column of times.
         group: the grouping columns besides the window.
-        lateness: the allowed lateness in milliseconds, for which a window fires again.
+        emission: when results are emitted besides the end of the window.
     """
 
     name: ClassVar[str] = "GroupWindowAggregate"
     changelog: ClassVar[ChangelogRule] = ChangelogRule(
-        lambda node, _: Modify.UPDATE if node.lateness else Modify.INSERT, needs=with_before, adapts=True
+        lambda node, _: Modify.UPDATE if node.emission.updates else Modify.INSERT, needs=with_before, adapts=True
     )
     input: PhysicalNode
     window: WindowingStrategy
@@ -53,7 +92,7 @@ class GroupWindowAggregate(PhysicalNode):
     calls: tuple[AggregateCall, ...]
     names: tuple[str, ...]
     columns: tuple[Field, ...]
-    lateness: int
+    emission: Emission
 
     @cached_property
     def schema(self) -> Schema:
@@ -76,10 +115,7 @@ class GroupWindowAggregate(PhysicalNode):
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
         width, names = len(self.group), self.schema.names
-        definition = self.window.definition
-        if self.lateness:
-            mode = AccumulationMode.ACCUMULATING_AND_RETRACTING
-            definition = replace(definition, allowed_lateness=self.lateness, accumulation_mode=mode)
+        definition = self.emission.of(self.window.definition, is_event_time=not self.window.is_of_clock)
         spec = TableWindowSpec(
             definition,
             operations(self.calls, names[width : width + len(self.calls)], self.input),
@@ -88,6 +124,7 @@ class GroupWindowAggregate(PhysicalNode):
             time_type=self.columns[2].type,
             zone=self.window.zone(builder),
             retracts=not self.input.mode.is_insert_only,
+            is_columnar=self.window.is_columnar and not self.emission.has_trigger,
             names=names[-3:],
             timers_wait=False,
         )
@@ -101,17 +138,17 @@ def _group_window(relation: rules.GroupWindowAggregate, context: ConversionConte
     source = converted(relation.input, context)
     time = source.schema[relation.time_column]
     is_of_clock = time.time is TimeAttribute.PROCTIME
-    if is_of_clock and relation.kind is WindowKind.SESSION:
-        raise PlanningError("SESSION windows of processing time cannot be executed yet")
     window = WindowingStrategy(relation.kind, relation.size, relation.step, 0, time.type, is_of_clock)
     keys = tuple(index for place, index in enumerate(relation.group) if place != relation.window)
     names = tuple(name for place, name in enumerate(relation.names) if place != relation.window)
     end, row_time, _ = relation.parts_columns
     columns = (end, end, row_time)
+    if window.is_session and (context.settings.get(EARLY_FIRE) or context.settings.get(LATE_FIRE)):
+        raise PlanningError("SESSION windows fire at their ends alone: table.exec.emit.* is not supported for them")
     if context.is_batch:
         return _with_parts(relation, _bounded(source, window, relation, keys, names, columns), len(keys))
     node = GroupWindowAggregate(
-        Exchange(source, keys), window, relation.time_column, keys, relation.calls, names, columns, _lateness(context)
+        Exchange(source, keys), window, relation.time_column, keys, relation.calls, names, columns, _emission(context)
     )
     return _with_parts(relation, node, len(keys))
 
@@ -139,11 +176,13 @@ def _bounded(
     return Calc(grouped, refs, tuple(grouped.schema.names[place] for place in places))
 
 
-def _lateness(context: ConversionContext) -> int:
+def _emission(context: ConversionContext) -> Emission:
     settings = context.settings
-    if settings.get(EARLY_FIRE):
-        raise PlanningError(f"{EARLY_FIRE.key}: windows cannot show results before they end yet")
-    return settings.get(ALLOW_LATENESS) if settings.get(LATE_FIRE) and not context.is_batch else 0
+    return Emission(
+        settings.get(EARLY_FIRE_DELAY) if settings.get(EARLY_FIRE) else None,
+        settings.get(LATE_FIRE_DELAY) if settings.get(LATE_FIRE) else None,
+        settings.get(ALLOW_LATENESS),
+    )
 
 
 def _with_parts(relation: rules.GroupWindowAggregate, node: PhysicalNode, keys: int) -> PhysicalNode:

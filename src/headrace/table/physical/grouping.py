@@ -104,8 +104,8 @@ def _aggregate(aggregate: logical.Aggregate, context: ConversionContext) -> Phys
     make = _grouped if context.is_batch else _grouped_or_windowed
     for call in aggregate.calls:
         _check(call, source, is_batch=context.is_batch)
-    if any(call.is_distinct and len(call.operands) > 1 and call.function == "COUNT" for call in aggregate.calls):
-        raise PlanningError("COUNT(DISTINCT ...) of several columns has no plan: count the different ROW(...) of them")
+    if any(len(call.operands) > 1 and call.function == "COUNT" for call in aggregate.calls):
+        raise PlanningError("COUNT of several columns has no plan: count one, or the different ROW(...) of them")
     if has_grouping(aggregate):
         return with_grouping_sets(aggregate, source, make)
     return make(source, aggregate.group, aggregate.calls, aggregate.names)

@@ -17,7 +17,7 @@ from headrace.table.physical import (  # noqa: F401 - their conversions
     over,
     ranks,
     sorts,
-    windows,
+    window_functions,
 )
 from headrace.table.physical.changelog import ChangelogInference
 from headrace.table.physical.changelog_rules import UpdateKind

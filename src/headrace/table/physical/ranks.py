@@ -84,9 +84,7 @@ class Rank(PhysicalNode):
     @property
     def needs(self) -> UpdateKind:
         """The row kinds by which the rank needs the updates of its input."""
-        if self.strategy is RankStrategy.RETRACT:
-            return UpdateKind.BEFORE_AND_AFTER
-        return UpdateKind.ONLY_AFTER if self.strategy is RankStrategy.UPDATE else UpdateKind.NONE
+        return needed_by(self.strategy)
 
     @property
     def upsert_keys(self) -> Keys:
@@ -97,7 +95,7 @@ class Rank(PhysicalNode):
 
     def terms(self, text: ScalarText) -> Terms:
         schema = self.input.schema
-        yield "strategy", self._strategy_text()
+        yield "strategy", strategy_text(self.strategy, self.unique_key)
         yield "rankType", self.function
         yield "rankRange", self._range_text()
         yield "partitionBy", names_text([schema.names[index] for index in self.partition_by])
@@ -112,11 +110,6 @@ class Rank(PhysicalNode):
         first = self.order_by[0] if self.order_by else None
         is_time = first is not None and schema[first.index].time is TimeAttribute.ROWTIME
         return f"{'ROWTIME ' if is_time else ''}{order_text(self.order_by, schema)}"
-
-    def _strategy_text(self) -> str:
-        if self.strategy is not RankStrategy.UPDATE:
-            return str(self.strategy.value)
-        return f"{self.strategy.value}[{','.join(map(str, self.unique_key))}]"
 
     def _range_text(self) -> str:
         if self.end is None and self.end_column is not None:
@@ -254,18 +247,41 @@ def _with_constant_rank(node: Rank, rank: Field) -> PhysicalNode:
 
 def with_strategy(node: Rank, context: ConversionContext) -> Rank:
     """The node with the cheapest strategy for its input."""
-    if context.is_batch or not context.does(node.input):
-        return node
-    key = _unique_key_that_rises(node, context)
-    return replace(node, strategy=RankStrategy.UPDATE if key else RankStrategy.RETRACT, unique_key=key)
+    strategy, key = strategy_of(node.input, node.partition_by, node.order_by, context)
+    return replace(node, strategy=strategy, unique_key=key)
 
 
-def _unique_key_that_rises(rank: Rank, context: ConversionContext) -> tuple[int, ...]:
+def needed_by(strategy: RankStrategy) -> UpdateKind:
+    """The row kinds by which a strategy needs the updates of its input."""
+    if strategy is RankStrategy.RETRACT:
+        return UpdateKind.BEFORE_AND_AFTER
+    return UpdateKind.ONLY_AFTER if strategy is RankStrategy.UPDATE else UpdateKind.NONE
+
+
+def strategy_text(strategy: RankStrategy, unique_key: Sequence[int]) -> str:
+    """A strategy in the form of plans."""
+    shown = f"[{','.join(map(str, unique_key))}]" if strategy is RankStrategy.UPDATE else ""
+    return f"{strategy.value}{shown}"
+
+
+def strategy_of(
+    source: PhysicalNode, partition_by: Sequence[int], order_by: Sequence[SortKey], context: ConversionContext
+) -> tuple[RankStrategy, tuple[int, ...]]:
+    """The cheapest way to rank the rows of a node, and the unique key by which updates replace rows."""
+    if context.is_batch or not context.does(source):
+        return RankStrategy.APPEND, ()
+    key = _unique_key_that_rises(source, partition_by, order_by, context)
+    return RankStrategy.UPDATE if key else RankStrategy.RETRACT, key
+
+
+def _unique_key_that_rises(
+    source: PhysicalNode, partition_by: Sequence[int], order_by: Sequence[SortKey], context: ConversionContext
+) -> tuple[int, ...]:
     """The unique key of rows whose updates only move them up, so that rows below the last rank need not be stored.
 
     These are aggregates of append-only input: ``COUNT`` and ``MAX`` only rise.
     """
-    node, places = rank.input, list(range(len(rank.input.schema)))
+    node, places = source, list(range(len(source.schema)))
     while isinstance(node, Calc | Exchange):
         if isinstance(node, Calc):
             if node.condition is not None:
@@ -276,9 +292,9 @@ def _unique_key_that_rises(rank: Rank, context: ConversionContext) -> tuple[int,
     if not isinstance(node, GroupAggregate) or context.does(node.input):
         return ()
     keys = tuple(places.index(index) if index in places else -1 for index in range(len(node.group)))
-    if -1 in keys or not set(rank.partition_by) <= set(keys) or not rank.order_by:
+    if -1 in keys or not set(partition_by) <= set(keys) or not order_by:
         return ()
-    rises = all(_rises(node, places[key.index], descending=key.descending) for key in rank.order_by)
+    rises = all(_rises(node, places[key.index], descending=key.descending) for key in order_by)
     return keys if rises else ()
 
 

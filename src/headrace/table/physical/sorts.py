@@ -17,6 +17,7 @@ from headrace.table.physical.conversion import ConversionContext, conversion_rul
 from headrace.table.physical.errors import PlanningError
 from headrace.table.physical.keys import Keys
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, order_text, with_unique_names
+from headrace.table.physical.ranks import needed_by, strategy_of, strategy_text
 from headrace.table.physical.translation import GraphBuilder, by_key, sort_fields
 
 
@@ -59,6 +60,7 @@ class SortLimit(PhysicalNode):
     offset: int
     limit: int
     strategy: RankStrategy = RankStrategy.APPEND
+    unique_key: tuple[int, ...] = ()
 
     @property
     def schema(self) -> Schema:
@@ -67,7 +69,7 @@ class SortLimit(PhysicalNode):
     @property
     def needs(self) -> UpdateKind:
         """The row kinds by which the limit needs the updates of its input."""
-        return UpdateKind.BEFORE_AND_AFTER if self.strategy is RankStrategy.RETRACT else UpdateKind.NONE
+        return needed_by(self.strategy)
 
     @property
     def upsert_keys(self) -> Keys:
@@ -77,13 +79,14 @@ class SortLimit(PhysicalNode):
         yield "orderBy", order_text(self.keys, self.schema)
         yield "offset", str(self.offset)
         yield "fetch", str(self.limit)
-        yield "strategy", self.strategy.value
+        yield "strategy", strategy_text(self.strategy, self.unique_key)
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
         spec = RankSpec(
             order=sort_fields(self.keys),
             ranks=RankRange(self.offset + 1, self.offset + self.limit),
             strategy=self.strategy,
+            unique_key=self.unique_key,
             update_before=self.mode.takes_update_before,
             ttl=builder.state_ttl,
         )
@@ -133,12 +136,12 @@ def _sort(sort: logical.Sort, context: ConversionContext) -> PhysicalNode:
     source = Exchange(converted(sort.input, context), ())
     if context.is_batch and sort.keys:
         return Sort(source, sort.keys, sort.offset, sort.limit)
-    strategy = RankStrategy.RETRACT if context.does(source) else RankStrategy.APPEND
+    strategy, key = strategy_of(source, (), sort.keys, context)
     if not sort.keys:
         limit = _NO_LIMIT if sort.limit is None else sort.limit
         return Limit(source, (), sort.offset, limit, strategy)
     if sort.limit is not None:
-        return SortLimit(source, sort.keys, sort.offset, sort.limit, strategy)
+        return SortLimit(source, sort.keys, sort.offset, sort.limit, strategy, key)
     return _by_time(source, sort)
 
 

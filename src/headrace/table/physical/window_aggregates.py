@@ -58,15 +58,15 @@ class WindowAggregate(PhysicalNode):
     def windowing(self) -> WindowColumns:
         """Which columns say the window."""
         width = len(self.group) + len(self.calls)
-        return WindowColumns(self.window, width, width + 1, width + 2)
+        return WindowColumns(self.window, width, width + 1, width + 2, tuple(range(len(self.group))))
 
     def terms(self, text: ScalarText) -> Terms:
         names = self.input.schema.names
         if self.group:
             yield "groupBy", names_text([names[index] for index in self.group])
         place = f"{'win_end' if self.is_attached else 'time_col'}=[{names[self.time_column]}]"
-        keys = f", partition keys=[{names_text([names[index] for index in self.group])}]"
-        yield "window", self.window.text(place, keys)
+        keys = names_text([names[index] for index in self.group])
+        yield "window", self.window.text(place, f", partition keys=[{keys}]" if keys else "")
         shown = call_texts(self.calls, self.names[len(self.group) :], names, retracts=False)
         parts = (
             f"{part}('w$) AS {field.name}"
@@ -90,6 +90,7 @@ class WindowAggregate(PhysicalNode):
             is_end=self.is_attached,
             zone=self.window.zone(builder),
             retracts=not self.input.mode.is_insert_only,
+            is_columnar=self.window.is_columnar,
             names=names[-3:],
         )
         return builder.add(spec, self.name, by_key(inputs[0], given, self.group))
@@ -111,6 +112,8 @@ def window_aggregate(
         return None
     _check_slide(columns.window)
     keys = tuple(index for index in group if index not in columns.places)
+    if columns.window.is_session and set(columns.partition_by) != set(keys):
+        return None
     called = (*(source.schema.names[index] for index in keys), *names[len(group) :])
     function = _function_below(source)
     if function is not None and not _looks_at_window(source, function, calls):
@@ -202,7 +205,8 @@ def _looks_at_window(source: PhysicalNode, function: WindowTableFunction, calls:
 def _without_function(source: PhysicalNode, function: WindowTableFunction) -> tuple[PhysicalNode, dict[int, int], int]:
     """The rows before they had windows, where columns are there now, and where their time is."""
     if isinstance(source, WindowTableFunction):
-        return function.input, {index: index for index in range(len(function.input.schema))}, function.time_column
+        below = function.input.input if isinstance(function.input, Exchange) else function.input
+        return below, {index: index for index in range(len(below.schema))}, function.time_column
     assert isinstance(source, Calc | Exchange)
     below, places, time = _without_function(source.input, function)
     if isinstance(source, Exchange):

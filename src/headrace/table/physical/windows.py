@@ -11,19 +11,17 @@ from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot
 from headrace.datastream.window import (
     CumulatingEventTimeWindows,
     EventTimeSessionWindows,
+    ProcessingTimeSessionWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
 from headrace.graph.table_window_specs import WindowTableFunctionSpec
-from headrace.table.logical import relations as logical
 from headrace.table.logical.relations import WindowKind
 from headrace.table.logical.scalars import InputRef
 from headrace.table.logical.schema import Field, Schema, TimeAttribute
 from headrace.table.options import LOCAL_TIME_ZONE
 from headrace.table.physical.basic import Calc, Exchange, Expand
-from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
-from headrace.table.physical.errors import PlanningError
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text, unique_names
 from headrace.table.physical.translation import GraphBuilder
 from headrace.windowing.definition import WindowDefinition
@@ -77,11 +75,18 @@ class WindowingStrategy:
         return SessionGap(self.size) if self.is_session else self.windows
 
     @property
+    def is_columnar(self) -> bool:
+        """Return whether they are computed column by column."""
+        return not (self.is_session and self.is_of_clock)
+
+    @property
     def definition(self) -> WindowDefinition:
         """The windows in the form of the DataStream API."""
         assigner: Any
         if self.is_of_clock:
-            return WindowDefinition(TumblingProcessingTimeWindows.of(self.size), ProcessingTimeTrigger())
+            assigner = ProcessingTimeSessionWindows if self.is_session else TumblingProcessingTimeWindows
+            windows = assigner.with_gap(self.size) if self.is_session else assigner.of(self.size)
+            return WindowDefinition(windows, ProcessingTimeTrigger())
         if self.is_session:
             assigner = EventTimeSessionWindows.with_gap(self.size)
         elif self.kind is WindowKind.HOP:
@@ -129,16 +134,20 @@ class WindowColumns:
         start: the column of window_start; None where it was projected away.
         end: that of window_end.
         time: that of window_time.
+        partition_by: the columns by which rows have sessions of their own; None for one that was projected away.
     """
 
     window: WindowingStrategy
     start: int | None
     end: int | None
     time: int | None
+    partition_by: tuple[int | None, ...] = ()
 
     def through(self, places: dict[int, int]) -> WindowColumns:
         """The columns in a node above, given the new positions of the columns."""
-        return WindowColumns(self.window, *(None if at is None else places.get(at) for at in self._all))
+        moved = (None if at is None else places.get(at) for at in self._all)
+        keys = tuple(None if at is None else places.get(at) for at in self.partition_by)
+        return WindowColumns(self.window, *moved, keys)
 
     @property
     def _all(self) -> tuple[int | None, int | None, int | None]:
@@ -189,7 +198,7 @@ class WindowTableFunction(PhysicalNode):
     def windowing(self) -> WindowColumns:
         """The columns that hold the window."""
         width = len(self.input.schema)
-        return WindowColumns(self.window, width, width + 1, width + 2)
+        return WindowColumns(self.window, width, width + 1, width + 2, self.partition_by)
 
     def terms(self, text: ScalarText) -> Terms:
         names = self.input.schema.names
@@ -200,10 +209,6 @@ class WindowTableFunction(PhysicalNode):
         )
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
-        if self.window.is_session:
-            raise PlanningError("the rows of SESSION windows cannot be shown yet: aggregate them by window and keys")
-        if self.window.is_of_clock:
-            raise PlanningError("rows with windows of processing time cannot be shown yet: aggregate them by window")
         spec = WindowTableFunctionSpec(
             windows=self.window.windows,
             time_field=self.time_column,
@@ -212,16 +217,3 @@ class WindowTableFunction(PhysicalNode):
             names=self.schema.names[-3:],
         )
         return builder.add(spec, self.name, *inputs)
-
-
-@conversion_rule(logical.WindowTableFunction)
-def _window_function(function: logical.WindowTableFunction, context: ConversionContext) -> PhysicalNode:
-    if function.kind is WindowKind.SESSION and context.is_batch:
-        raise PlanningError("Unaligned windows like session are not supported in batch mode yet.")
-    source = converted(function.input, context)
-    time = source.schema[function.time_column]
-    is_of_clock = time.time is TimeAttribute.PROCTIME
-    if is_of_clock and function.kind is WindowKind.SESSION:
-        raise PlanningError("SESSION windows of processing time cannot be executed yet")
-    window = WindowingStrategy(function.kind, function.size, function.step, function.offset, time.type, is_of_clock)
-    return WindowTableFunction(source, window, function.time_column, function.window_columns, function.partition_by)
