@@ -12,7 +12,7 @@ from headrace.common.typeinfo.types import type_of_logical
 from headrace.graph.changelog_specs import ChangelogSpec, codec_of
 from headrace.graph.specs import InputSchema, OperatorParameters, OperatorSpec
 from headrace.graph.window_specs import ColumnarWindowSpec
-from headrace.operators.base import KeyedOperator, Operator
+from headrace.operators.base import Operator
 from headrace.operators.changelog.order import SortField
 from headrace.operators.changelog.rank import RankRange
 from headrace.windowing.intervals import AlignedWindows, GivenWindows, GrowingWindows, RegularWindows

@@ -145,9 +145,9 @@ class WindowColumns:
 
     def through(self, places: dict[int, int]) -> WindowColumns:
         """The columns in a node above, given the new positions of the columns."""
-        moved = (None if at is None else places.get(at) for at in self._all)
+        start, end, time = (None if at is None else places.get(at) for at in self._all)
         keys = tuple(None if at is None else places.get(at) for at in self.partition_by)
-        return WindowColumns(self.window, *moved, keys)
+        return WindowColumns(self.window, start, end, time, keys)
 
     @property
     def _all(self) -> tuple[int | None, int | None, int | None]:

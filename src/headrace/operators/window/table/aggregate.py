@@ -11,7 +11,9 @@ import pyarrow as pa
 
 from headrace.common.batch import Batch
 from headrace.common.columns import schema_of
+from headrace.operators.arrays import differ, gather
 from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext, Output
+from headrace.operators.changelog.keyed_changes import UPDATE_AFTER, UPDATE_BEFORE
 from headrace.operators.changelog.order import millis_of
 from headrace.operators.window.columnar.local_aggregate import ACCUMULATORS_INPUT
 from headrace.operators.window.table.firing_order import STORE, TimerFiringOrder
@@ -160,7 +162,9 @@ class TableWindowOperator(KeyedOperator):
         if self._order is not None:
             fired = self._order.sorted(batch, watermark, fired)
         for each in fired:
-            self.output.emit(self._shown(each))
+            changed = _without_equal_updates(each)
+            if len(changed):
+                self.output.emit(self._shown(changed))
 
     def _shown(self, fired: Batch) -> Batch:
         columns, keys = fired.columns.columns, self._keys
@@ -173,6 +177,19 @@ class TableWindowOperator(KeyedOperator):
             known = clock.reached(self._watermarks)
             stamps = self._watermarks[np.maximum(np.searchsorted(known, stamps, side="right") - 1, 0)]
         return Batch(self._output_type, clock.back(ends - 1), stamps, columns=made, kinds=fired.kinds)
+
+
+def _without_equal_updates(batch: Batch) -> Batch:
+    """The changes without updates whose rows before and after are equal."""
+    kinds = batch.kinds
+    if kinds is None:
+        return batch
+    before = np.flatnonzero((kinds[:-1] == UPDATE_BEFORE) & (kinds[1:] == UPDATE_AFTER))
+    is_changed = np.zeros(len(before), np.bool_)
+    for column in batch.columns.columns:
+        is_changed |= differ(gather(column, before), gather(column, before + 1))
+    equal = before[~is_changed]
+    return batch.take(np.setdiff1d(np.arange(len(batch)), np.concatenate((equal, equal + 1)))) if len(equal) else batch
 
 
 class _StatesOfWindows:
