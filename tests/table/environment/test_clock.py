@@ -52,8 +52,8 @@ def changes(query: str, steps: list[Any], **settings: str) -> list[list[str]]:
 def test_windows_of_the_clock() -> None:
     steps = [(1, "a", 1, 0), (3, "b", 2, 0), (12, "a", 3, 0), (16,), (40,)]
     sliding = changes(
-        "SELECT item, SUM(n) AS s FROM TABLE(HOP(TABLE bids, DESCRIPTOR(pt), INTERVAL '5' SECOND, INTERVAL '10' SECOND))"
-        " GROUP BY window_start, window_end, item",
+        "SELECT item, SUM(n) FROM TABLE(HOP(TABLE bids, DESCRIPTOR(pt), INTERVAL '5' SECOND, INTERVAL '10' SECOND)) "
+        "GROUP BY window_start, window_end, item",
         steps,
     )
     assert sorted(sliding[2]) == ["+I[a, 1]", "+I[a, 1]", "+I[b, 2]", "+I[b, 2]"]
@@ -68,11 +68,12 @@ def test_windows_of_the_clock() -> None:
 
 def test_sessions_of_the_clock() -> None:
     steps = [(1, "a", 1, 0), (3, "b", 2, 0), (5, "a", 3, 0), (9,), (12, "a", 4, 0), (40,)]
-    for query in (
-        "SELECT item, SUM(n) AS s FROM TABLE(SESSION(TABLE bids PARTITION BY item, DESCRIPTOR(pt), INTERVAL '5' SECOND))"
-        " GROUP BY window_start, window_end, item",
-        "SELECT item, SUM(n) AS s FROM bids GROUP BY item, SESSION(pt, INTERVAL '5' SECOND)",
-    ):
+    by_function = (
+        "SELECT item, SUM(n) FROM TABLE(SESSION(TABLE bids PARTITION BY item, DESCRIPTOR(pt), INTERVAL '5' SECOND)) "
+        "GROUP BY window_start, window_end, item"
+    )
+    by_group = "SELECT item, SUM(n) AS s FROM bids GROUP BY item, SESSION(pt, INTERVAL '5' SECOND)"
+    for query in (by_function, by_group):
         assert changes(query, steps) == [[], [], [], ["+I[b, 2]"], ["+I[a, 4]"], ["+I[a, 4]"]]
 
 
