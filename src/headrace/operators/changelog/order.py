@@ -70,7 +70,15 @@ def _numbers(column: pa.Array) -> Longs:
         numbers: Longs = fixed_width(column).astype(np.int64)
         if not column.null_count or -_FARTHEST < numbers.min(initial=0) <= numbers.max(initial=0) < _FARTHEST:
             return numbers
+    if pa.types.is_float64(column.type):
+        return _bits(fixed_width(column))
     return value_ranks(column)
+
+
+def _bits(values: npt.NDArray[np.float64]) -> Longs:
+    """Integers that compare as doubles do; NaN is larger than all others, and there is one zero."""
+    bits: Longs = np.where(np.isnan(values), np.nan, values + 0.0).view(np.int64)
+    return bits ^ ((bits >> 63) & np.iinfo(np.int64).max)
 
 
 def millis_of(column: pa.Array, name: str) -> Longs:

@@ -186,7 +186,10 @@ def in_order(*columns: Longs) -> Longs:
     widths = [(high - low).bit_length() for low, high in bounds]
     row_bits = (total - 1).bit_length()
     if sum(widths) + row_bits > _SIGNED_WORD:
-        return np.lexsort(columns[::-1])
+        widest = int(np.argmax(widths))
+        if sum(widths) - widths[widest] + 2 * row_bits > _SIGNED_WORD:
+            return np.lexsort(columns[::-1])
+        return in_order(*columns[:widest], _ranks(columns[widest]), *columns[widest + 1 :])
     packed = np.zeros(total, np.int64)
     for column, (low, _), width in zip(columns, bounds, widths, strict=True):
         if width:
@@ -197,6 +200,15 @@ def in_order(*columns: Longs) -> Longs:
     packed.sort()
     packed &= (1 << row_bits) - 1
     return packed
+
+
+def _ranks(numbers: Longs) -> Longs:
+    """The ranks of numbers among the different ones."""
+    order = np.argsort(numbers)
+    own = numbers[order]
+    ranks = np.empty_like(numbers)
+    ranks[order] = np.cumsum(np.append(False, own[1:] != own[:-1]))
+    return ranks
 
 
 def sorted_pairs(numbers: Longs, values: Longs) -> tuple[Longs, Longs, Longs]:

@@ -33,6 +33,7 @@ Longs = npt.NDArray[np.int64]
 STORE: Final = "firing-order"
 MOST_TIMERS: Final = 4096
 """With more timers the order of windows that end together is that of hashes and keys."""
+_TOGETHER: Final = 1 << 13
 _TIMER, _WAITING, _QUIET = range(3)
 _SCHEMA: Final = pa.schema([("place", pa.int64()), ("end", pa.int64()), ("kind", pa.int8())])
 
@@ -230,7 +231,7 @@ class TimerFiringOrder:
         while start < len(ends):
             if self._is_quiet:
                 start = self._pass_quietly(ends, stamps, start)
-            stop = start + 2 * MOST_TIMERS
+            stop = start + _TOGETHER
             if start < len(ends):
                 yield from self._some_stretches(keys.take(records[start:stop]), ends[start:stop], stamps[start:stop])
             start = stop
