@@ -13,6 +13,7 @@ from headrace.common.batch import Batch, take_back
 from headrace.common.columns import schema_of
 from headrace.common.errors import EvaluationError
 from headrace.common.typeinfo import RowTypeInfo, Types
+from headrace.operators.arrays import Picked
 from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext, keys_of
 from headrace.operators.changelog.event_time import EventTimeOperator, keys_of_due
 from headrace.operators.changelog.keyed_changes import DELETE, INSERT, UPDATE_AFTER
@@ -84,7 +85,7 @@ class WatermarkCompactingOperator(EventTimeOperator):
     def handle(self, due: DueRows) -> None:
         keys, segments = keys_of_due(due)
         stored = self._current.find(keys)
-        rows = _concatenated(stored.rows, due.rows, self._width)
+        rows = _concatenated(stored.rows, due.rows)
         current: dict[int, int] = {key: row for row, key in enumerate(stored.of_keys.tolist())}
         compaction = _Compaction(rows, self._unique_key, due.rows.column(self._width).to_pylist())
         emitted: list[_Change] = []
@@ -201,9 +202,9 @@ class _Compaction:
         return kept[0], UPDATE_AFTER, record
 
 
-def _concatenated(stored: pa.RecordBatch, due: pa.RecordBatch, width: int) -> pa.RecordBatch:
-    pairs = zip(stored.columns, due.columns[:width], strict=True)
-    return pa.RecordBatch.from_arrays([pa.concat_arrays(pair) for pair in pairs], schema=stored.schema)
+def _concatenated(stored: pa.RecordBatch, due: Picked) -> pa.RecordBatch:
+    columns = [pa.concat_arrays([column, due.column(place)]) for place, column in enumerate(stored.columns)]
+    return pa.RecordBatch.from_arrays(columns, schema=stored.schema)
 
 
 def _bounds(starts: Longs, total: int) -> Iterator[slice]:
