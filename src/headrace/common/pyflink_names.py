@@ -52,9 +52,9 @@ _TABLE_API: Final = Missing("SQ-02", "write the query in SQL: sql_query() or exe
 _TABLE_WINDOWS: Final = _of("SQ-03", _TABLE_API)
 _CATALOG: Final = Missing("SQ-07", "write CREATE, ALTER, DROP, USE, SHOW or DESCRIBE for execute_sql()")
 _MODULES: Final = Missing("SQ-07", "leave it out: all functions are in one module")
-_FUNCTIONS: Final = Missing("SQ-44", "use functions of SQL, or a function of a stream before or behind the query")
-_AGGREGATES: Final = _of("SQ-45", _FUNCTIONS)
-_VIEWS_OF_STATE: Final = _of("SQ-46", _FUNCTIONS)
+_ASYNC_FUNCTIONS: Final = Missing("SQ-44", "ask a service by an asynchronous function of a stream: AsyncDataStream")
+_AGGREGATES: Final = Missing("SQ-45", "write ROW_NUMBER() OVER (...), or a KeyedProcessFunction of a stream")
+_VIEWS_OF_STATE: Final = Missing("SQ-46", "let the accumulator be a list or a dict")
 _MODELS: Final = Missing("SQ-49", "ask the model by an asynchronous function of a stream: AsyncDataStream")
 _PLANS: Final = Missing("SQ-55", "keep the statements: operators have the same uid whenever they are planned again")
 _DATA_TYPES: Final = Missing("SQ-08", "write the type as SQL does, as a text: 'DECIMAL(10, 2)'")
@@ -84,7 +84,6 @@ MODULES: Final[dict[str, Missing]] = {
     "table.table_pipeline": _TABLE_API,
     "table.table_schema": _TABLE_SCHEMA,
     "table.types": _DATA_TYPES,
-    "table.udf": _FUNCTIONS,
     "table.window": _TABLE_WINDOWS,
     "cep": Missing("CE-01", "match patterns in a KeyedProcessFunction, with states and timers"),
     "util": _never("DS-14", "it serves PyFlink's own code; errors are in headrace.common.errors"),
@@ -161,8 +160,8 @@ NAMES: Final[dict[str, dict[str, Missing]]] = {
         ),
     },
     "table": {
-        **_each("AsyncScalarFunction FunctionContext ScalarFunction TableFunction", _FUNCTIONS),
-        **_each("AggregateFunction TableAggregateFunction", _AGGREGATES),
+        "AsyncScalarFunction": _ASYNC_FUNCTIONS,
+        "TableAggregateFunction": _AGGREGATES,
         **_each("DataView ListView MapView", _VIEWS_OF_STATE),
         **_each("CompiledPlan PlanReference", _PLANS),
         **_each("DataTypes UserDefinedType", _DATA_TYPES),
@@ -171,6 +170,17 @@ NAMES: Final[dict[str, dict[str, Missing]]] = {
         **_each("Module ModuleEntry", _MODULES),
         "SqlDialect": _DIALECT,
         "TableSchema": _TABLE_SCHEMA,
+    },
+    "table.udf": {
+        "AsyncScalarFunction": _ASYNC_FUNCTIONS,
+        "TableAggregateFunction": _AGGREGATES,
+        **_each(
+            "DelegatingAsyncScalarFunction DelegatingPandasAggregateFunction DelegatingScalarFunction "
+            "DelegationTableFunction PandasAggregateFunctionWrapper UserDefinedAggregateFunctionWrapper "
+            "UserDefinedAsyncScalarFunctionWrapper UserDefinedFunctionWrapper UserDefinedScalarFunctionWrapper "
+            "UserDefinedTableFunctionWrapper",
+            _INTERNAL,
+        ),
     },
     "table.catalog": {
         **_each(
@@ -240,11 +250,6 @@ MEMBERS: Final[dict[str, dict[str, Missing]]] = {
         **_each("compile_plan_sql execute_plan load_plan", _PLANS),
         **_each("create_java_function create_java_temporary_function", _NO_JAVA),
         "create_java_temporary_system_function": _NO_JAVA,
-        **_each(
-            "create_temporary_function create_temporary_system_function drop_temporary_function "
-            "drop_temporary_system_function drop_function",
-            _FUNCTIONS,
-        ),
         **_each(
             "create_model create_temporary_model drop_model drop_temporary_model list_models list_temporary_models",
             _MODELS,

@@ -5,10 +5,10 @@ It knows no function by name. What computes a function is a :class:`Bound` of wh
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
 from functools import reduce
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -198,6 +198,24 @@ class BoundLogic(Bound):
             asked = condition.column(batch.take(pa.array(rows)))
             result = combine(result, pc.replace_with_mask(result, pc.invert(is_decided), asked))
         return result
+
+
+def user_code_in(expression: Bound) -> Iterator[Any]:
+    """The calls of functions of the user in an expression, which have ``open`` and ``close``."""
+    if hasattr(expression, "open"):
+        yield expression
+    for part in fields(expression):
+        for each in _bound_in(getattr(expression, part.name)):
+            yield from user_code_in(each)
+
+
+def _bound_in(value: object) -> Iterator[Bound]:
+    """The expressions in an attribute of another: itself, or those of a tuple."""
+    if isinstance(value, Bound):
+        yield value
+    elif isinstance(value, tuple):
+        for each in value:
+            yield from _bound_in(each)
 
 
 def evaluate(expressions: Sequence[Bound], batch: pa.RecordBatch) -> list[pa.Array]:

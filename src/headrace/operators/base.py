@@ -121,6 +121,16 @@ def cannot_go_on(context: OperatorContext, error: StateMigrationError) -> StateM
     )
 
 
+class UserCode(Protocol):
+    """What calls functions of the user, and opens and closes them with the operator that it is of."""
+
+    def open(self, context: OperatorContext) -> None:
+        """Called before all else."""
+
+    def close(self) -> None:
+        """Called at the end."""
+
+
 class Operator(ABC):
     """One operator of one subtask, for the life of a worker; an epoch is one ``begin_epoch`` … ``end_epoch``.
 
@@ -132,6 +142,7 @@ class Operator(ABC):
         maker: the user's function whose results are the records that are emitted, if there is one alone.
         why_insertions_only: why records may be insertions alone, so that others are refused before they come; empty
             where they may be more.
+        user_code: expressions and aggregators that call functions of the user.
     """
 
     context: OperatorContext
@@ -139,6 +150,7 @@ class Operator(ABC):
     counters: dict[str, int]
     maker: Callable[..., Any] | None = None
     why_insertions_only: str = ""
+    user_code: Sequence[UserCode] = ()
 
     def __init__(self) -> None:
         self.counters = {}
@@ -147,6 +159,8 @@ class Operator(ABC):
         """Called once before anything else; user functions are opened here."""
         self.context = context
         self.output = output
+        for each in self.user_code:
+            each.open(context)
 
     def restore_state(self, context: OperatorContext) -> None:
         """Takes up what the operator itself keeps from epoch to epoch; ``open`` does that too. Nothing else is called.
@@ -184,6 +198,8 @@ class Operator(ABC):
 
     def close(self) -> None:
         """Called once at the end of the life of the instance."""
+        for each in reversed(self.user_code):
+            each.close()
 
     def count(self, name: str, amount: int = 1) -> None:
         """Add to one of the epoch's counters (``numLateRecordsDropped``, say)."""

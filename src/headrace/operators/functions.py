@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from types import BuiltinFunctionType, FunctionType, NoneType
 from typing import Any, Final, NamedTuple, TypeVar
@@ -138,19 +139,11 @@ def keyed_states(context: OperatorContext, method: str) -> KeyedStates:
     raise InvalidProgramError(f"{method} in operator {context.name!r} ({context.call_site}): {NO_KEYED_STATE}")
 
 
-class RuntimeContext(KeyedStateStore):
-    """Handed to ``open``; names as in PyFlink.
+class TaskContext:
+    """What a function may ask of the subtask that calls it.
 
-    Examples:
-        >>> from headrace.datastream import MapFunction, StreamExecutionEnvironment
-        >>> class Where(MapFunction):
-        ...     def open(self, runtime_context):
-        ...         self.name = runtime_context.get_task_name_with_subtasks()
-        ...     def map(self, value):
-        ...         return f"{value} in {self.name}"
-        >>> env = StreamExecutionEnvironment.get_execution_environment()
-        >>> env.from_collection(["tea"]).map(Where(), output_type=str).name("orders").execute_and_collect(limit=10)
-        ['tea in orders (1/1)']
+    Args:
+        context: the operator that calls it.
     """
 
     def __init__(self, context: OperatorContext) -> None:
@@ -180,13 +173,68 @@ class RuntimeContext(KeyedStateStore):
         """Always 0: an attempt must not be able to tell that it is not the first, or its output could differ."""
         return 0
 
-    def get_metrics_group(self) -> MetricGroup:
-        """The operator's metrics: counters, gauges, meters and distributions for ``JobClient.get_metrics()``."""
-        return MetricGroup(self._context.metrics)
-
     def get_job_parameter(self, key: str, default_value: str) -> str:
         """A value of the job's configuration."""
         return self._context.job_parameters.get(key, default_value)
+
+
+class FunctionContext(TaskContext):
+    """Handed to ``open`` of functions of SQL; names as in PyFlink.
+
+    Examples:
+        >>> from headrace.table.udf import ScalarFunction
+        >>> class Where(ScalarFunction):
+        ...     def open(self, function_context):
+        ...         self.subtask = function_context.get_index_of_this_subtask()
+        ...     def eval(self):
+        ...         return self.subtask
+    """
+
+    def get_metric_group(self) -> MetricGroup:
+        """The operator's metrics: counters, gauges, meters and distributions for ``JobClient.get_metrics()``."""
+        return MetricGroup(self._context.metrics)
+
+
+@dataclass(frozen=True)
+class OpenedFunction:
+    """A function of SQL, which is opened and closed with an operator.
+
+    Attributes:
+        function: the function.
+    """
+
+    function: Any
+
+    def open(self, context: OperatorContext) -> None:
+        """Open it."""
+        if (opened := method_of_object(self.function, "open")) is not None:
+            with UserCodeGuard(context):
+                opened(FunctionContext(context))
+
+    def close(self) -> None:
+        """Close it."""
+        if (closed := method_of_object(self.function, "close")) is not None:
+            closed()
+
+
+class RuntimeContext(TaskContext, KeyedStateStore):
+    """Handed to ``open``; names as in PyFlink.
+
+    Examples:
+        >>> from headrace.datastream import MapFunction, StreamExecutionEnvironment
+        >>> class Where(MapFunction):
+        ...     def open(self, runtime_context):
+        ...         self.name = runtime_context.get_task_name_with_subtasks()
+        ...     def map(self, value):
+        ...         return f"{value} in {self.name}"
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> env.from_collection(["tea"]).map(Where(), output_type=str).name("orders").execute_and_collect(limit=10)
+        ['tea in orders (1/1)']
+    """
+
+    def get_metrics_group(self) -> MetricGroup:
+        """The operator's metrics: counters, gauges, meters and distributions for ``JobClient.get_metrics()``."""
+        return MetricGroup(self._context.metrics)
 
     def get_distributed_cache(self) -> DistributedCache:
         """The files that ``register_cached_file`` has had copied to this machine."""

@@ -78,6 +78,7 @@ class GroupAggregateOperator(KeyedOperator):
         nothing: list[pa.Array] | None = None,
     ) -> None:
         super().__init__()
+        self.user_code = layout.aggregators.user_code
         self._layout = layout
         self._aggregators = layout.aggregators
         self._update_before = update_before

@@ -14,13 +14,26 @@ from headrace.common.type_variables import SupportsFilter, SupportsFlatMap, Supp
 from headrace.common.typeinfo import TypeInformation
 from headrace.common.types import symbols_of
 from headrace.expressions import Bound, evaluate
+from headrace.expressions.evaluation import user_code_in
 from headrace.operators.base import Operator, OperatorContext
 from headrace.operators.collector import ONE_RECORD, refuse_one_record
 from headrace.operators.functions import FunctionOperator, method_of
 from headrace.operators.user_code import UserCodeGuard, user_error
 
 
-class ColumnFilterOperator(Operator):
+class ExpressionOperator(Operator):
+    """An operator that computes expressions; functions of the user in these are opened and closed with it.
+
+    Args:
+        expressions: the expressions; None for none.
+    """
+
+    def __init__(self, *expressions: Bound | None) -> None:
+        super().__init__()
+        self.user_code = tuple(each for found in expressions if found is not None for each in user_code_in(found))
+
+
+class ColumnFilterOperator(ExpressionOperator):
     """The records for which an expression is true; for those where it is null, it is not.
 
     Args:
@@ -28,7 +41,7 @@ class ColumnFilterOperator(Operator):
     """
 
     def __init__(self, condition: Bound) -> None:
-        super().__init__()
+        super().__init__(condition)
         self._condition = condition
 
     def process(self, input_index: int, batch: Batch) -> None:
@@ -41,7 +54,7 @@ class ColumnFilterOperator(Operator):
             self.output.emit(batch.filter(mask.to_numpy(zero_copy_only=False)))
 
 
-class SelectOperator(Operator):
+class SelectOperator(ExpressionOperator):
     """A record of expressions for each record, with its timestamp.
 
     Args:
@@ -50,7 +63,7 @@ class SelectOperator(Operator):
     """
 
     def __init__(self, columns: tuple[Bound, ...], output_type: TypeInformation) -> None:
-        super().__init__()
+        super().__init__(*columns)
         self._columns = columns
         self._output_type = output_type
         self._is_whole = len(columns) == 1 and columns[0].type == output_type

@@ -16,7 +16,7 @@ from headrace.common.columns import layout_of
 from headrace.common.typeinfo import TypeInformation
 from headrace.expressions import Bound
 from headrace.operators.base import Operator
-from headrace.operators.stateless import computed
+from headrace.operators.stateless import ExpressionOperator, computed
 
 Longs = npt.NDArray[np.int64]
 
@@ -81,7 +81,7 @@ def _as_lists(collections: pa.Array) -> pa.Array:
     return collections.cast(pa.list_(entry))
 
 
-class UnnestOperator(Operator):
+class UnnestOperator(ExpressionOperator):
     """A row for each element of a collection, with the columns of the row that it is of before it.
 
     Args:
@@ -103,7 +103,7 @@ class UnnestOperator(Operator):
         keeps_empty: bool,
         condition: Bound | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(collection, condition)
         self._collection = collection
         self._kind = kind
         self._with_ordinality = with_ordinality

@@ -9,6 +9,7 @@
 
 from headrace.common.public_module import public_module
 from headrace.common.types import Row, RowKind
+from headrace.operators.functions import FunctionContext
 from headrace.table.connectors.changelog_mode import ChangelogMode
 from headrace.table.environment.schema import Schema
 from headrace.table.environment.settings import EnvironmentSettings, TableConfig
@@ -17,21 +18,26 @@ from headrace.table.environment.stream_tables import StreamTableEnvironment
 from headrace.table.environment.table import Table
 from headrace.table.environment.table_environment import TableEnvironment
 from headrace.table.environment.table_result import ResultKind, TableResult
+from headrace.table.functions.python.classes import AggregateFunction, ScalarFunction, TableFunction
 from headrace.table.parse.tree.statements import ExplainDetail
 
 __all__ = [
+    "AggregateFunction",
     "ChangelogMode",
     "EnvironmentSettings",
     "ExplainDetail",
+    "FunctionContext",
     "ResultKind",
     "Row",
     "RowKind",
+    "ScalarFunction",
     "Schema",
     "StatementSet",
     "StreamTableEnvironment",
     "Table",
     "TableConfig",
     "TableEnvironment",
+    "TableFunction",
     "TableResult",
 ]
 

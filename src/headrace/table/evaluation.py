@@ -25,8 +25,10 @@ from headrace.expressions.evaluation import (
     Datum,
     no_value,
 )
+from headrace.table.functions.definitions import USER_FUNCTION, FunctionDefinition
 from headrace.table.functions.kernels.casts import cast, has_cast
 from headrace.table.functions.kernels.kernel import Invocation, Kernel
+from headrace.table.functions.python.calls import UserCall
 from headrace.table.functions.table import kernel_of
 from headrace.table.functions.types import NUMERICS, is_in, root_of
 from headrace.table.logical.scalars import Branch, Call, Case, Cast, FieldAccess, InputRef, Literal, Scalar
@@ -122,6 +124,11 @@ class ExpressionCompiler:
 
     def _call(self, scalar: Call) -> Bound:
         kind, text = type_of_logical(scalar.type), self.describe(scalar)
+        user: FunctionDefinition | None = scalar.option(USER_FUNCTION)
+        if user is not None and user.user is not None:
+            operands = tuple(operand.type for operand in scalar.operands)
+            arguments = tuple(map(self.compile, scalar.operands))
+            return UserCall(text, kind, user.user, operands, scalar.type, arguments)
         if scalar.function == "PROCTIME":  # it marks a column of which nobody looks at the values
             return BoundConstant(text, kind, pa.scalar(None, scalar.type.arrow_type))
         if scalar.function in ("AND", "OR"):

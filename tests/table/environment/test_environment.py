@@ -9,7 +9,6 @@ import pytest
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, HeadraceError, InvalidProgramError
 from headrace.table import EnvironmentSettings, TableEnvironment
-from headrace.table.bind import SqlValidationError
 from tests.table.connectors.session import rows, session
 
 NUMBERS = "CREATE TEMPORARY VIEW numbers AS SELECT * FROM (VALUES (1, 'a'), (2, 'b')) AS v(n, s)"
@@ -158,20 +157,6 @@ def test_options_of_a_table_that_is_written(capsys: pytest.CaptureFixture[str]) 
     insert = "INSERT INTO p /*+ OPTIONS('print-identifier' = 'q') */ SELECT * FROM numbers WHERE n = 1"
     session(NUMBERS, printing("p")).execute_sql(insert).wait()
     assert capsys.readouterr().out == "q> +I[1, a]\n"
-
-
-@pytest.mark.parametrize("call", ["f(n)", "default_database.F(n)", "f(n) OVER ()", "`upper`(s)"])
-def test_functions_that_were_created_cannot_be_called(call: str) -> None:
-    tables = session(NUMBERS, "CREATE FUNCTION f AS 'functions.f' LANGUAGE PYTHON")
-    tables.execute_sql("CREATE TEMPORARY SYSTEM FUNCTION `UPPER` AS 'functions.upper' LANGUAGE PYTHON")
-    with pytest.raises(SqlValidationError, match=r"stands for functions\.\w+, which SQL cannot call yet"):
-        tables.execute_sql(f"SELECT {call} FROM numbers")
-
-
-def test_table_functions_that_were_created_cannot_be_called() -> None:
-    tables = session("CREATE FUNCTION f AS 'functions.f' LANGUAGE PYTHON")
-    with pytest.raises(SqlValidationError, match=r"'f' stands for functions\.f, which SQL cannot call yet"):
-        tables.execute_sql("SELECT * FROM TABLE(f(1))")
 
 
 def test_results_are_tables_of_other_libraries() -> None:

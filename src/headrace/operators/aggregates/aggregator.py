@@ -21,6 +21,7 @@ import pyarrow as pa
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.expressions import Bound
 from headrace.operators.arrays import concat, fixed_width, gather, list_lengths, replaced, validity
+from headrace.operators.base import UserCode
 from headrace.operators.user_code import OperatorPlace
 from headrace.state.evolution import NOTHING_RENAMED, RenamedFields
 from headrace.state.runs.grouping import Groups, RowGroups, Segments
@@ -130,6 +131,11 @@ class Aggregator(ABC):
     @property
     def inputs(self) -> tuple[Input, ...]:
         """What it looks at."""
+        return ()
+
+    @property
+    def user_code(self) -> tuple[UserCode, ...]:
+        """What calls functions of the user, to be opened and closed with the operator."""
         return ()
 
     def of_operator(self, place: OperatorPlace) -> Self:
@@ -391,6 +397,11 @@ class AggregatorList:
     def inputs(self) -> tuple[Input, ...]:
         """What the aggregators look at, each once."""
         return tuple(dict.fromkeys(source for aggregator in self.aggregators for source in aggregator.inputs))
+
+    @property
+    def user_code(self) -> tuple[UserCode, ...]:
+        """What calls functions of the user."""
+        return tuple(each for aggregator in self.aggregators for each in aggregator.user_code)
 
     @cached_property
     def are_scatterable(self) -> bool:

@@ -6,6 +6,7 @@ from itertools import combinations, product
 from typing import TYPE_CHECKING, Final
 
 from headrace.common.logical_types import LogicalType
+from headrace.table.bind.context import BindContext
 from headrace.table.bind.expressions import ExpressionBinder
 from headrace.table.bind.forms import on_null
 from headrace.table.bind.scopes import Scope
@@ -30,21 +31,21 @@ _NEVER_NULL: Final = frozenset({"COUNT", "APPROX_COUNT_DISTINCT", "COLLECT", "AR
 """Aggregates that are not NULL with FILTER either."""
 
 
-def has_aggregate(node: SqlNode) -> bool:
+def has_aggregate(node: SqlNode, context: BindContext) -> bool:
     """Return whether an expression has an aggregate, outside of OVER calls and subqueries."""
     if isinstance(node, QueryExpression):
         return False
     if isinstance(node, sql.Over):
         window = node.window
         inner: list[SqlNode] = [*node.call.arguments, *([window] if isinstance(window, sql.OverWindow) else [])]
-        return any(map(has_aggregate, inner))
-    return is_aggregate(node) or any(map(has_aggregate, children(node)))
+        return any(has_aggregate(each, context) for each in inner)
+    return is_aggregate(node, context) or any(has_aggregate(each, context) for each in children(node))
 
 
-def is_aggregate(node: SqlNode) -> bool:
+def is_aggregate(node: SqlNode, context: BindContext) -> bool:
     """Return whether a node is a call of an aggregate."""
     if isinstance(node, sql.Call):
-        function = FUNCTIONS.get(node.name)
+        function = context.function(node.function)
         return function is not None and function.kind is FunctionKind.AGGREGATE
     return isinstance(node, json.JsonObject | json.JsonArray) and node.is_aggregate
 
@@ -155,7 +156,7 @@ class GroupBinder(ExpressionBinder):
 
     def bind(self, node: sql.SqlExpression) -> Scalar:
         for key, scalar in self.keys:
-            if type(key) is type(node) and not is_aggregate(node) and self._is_same(node, key, scalar):
+            if type(key) is type(node) and not is_aggregate(node, self.context) and self._is_same(node, key, scalar):
                 return self._group_column(scalar)
         if isinstance(node, sql.Identifier):
             if len(node.names) == 1 and node.names[0].text in self.aliases:
@@ -201,7 +202,7 @@ class GroupBinder(ExpressionBinder):
     def _is_same(self, node: sql.SqlExpression, key: sql.SqlExpression, scalar: Scalar) -> bool:
         if node == key:
             return True
-        return not has_aggregate(node) and not _has_window_part(node) and self.inner.bind(node) == scalar
+        return not has_aggregate(node, self.context) and not _has_window_part(node) and self.inner.bind(node) == scalar
 
     def _group_column(self, scalar: Scalar) -> Scalar:
         index = self.inputs.index(scalar)
@@ -243,7 +244,7 @@ class GroupBinder(ExpressionBinder):
             node.quantifier is sql.Quantifier.DISTINCT,
             None if node.filter is None else self._filter(node.filter),
             self._order(node.order_by),
-            options,
+            (*options, *function.options),
         )
         return self._call_column(call, node)
 

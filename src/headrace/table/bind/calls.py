@@ -42,16 +42,6 @@ from headrace.table.parse.tree.node import Name, SqlNode
 
 _COMPARISONS: Final = frozenset({"=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM"})
 _TIMELESS: Final = frozenset({"CURRENT_WATERMARK"})
-_ALIASES: Final = {
-    "CEILING": "CEIL",
-    "CHARACTER_LENGTH": "CHAR_LENGTH",
-    "SUBSTR": "SUBSTRING",
-    "STDDEV": "STDDEV_SAMP",
-    "VARIANCE": "VAR_SAMP",
-    "TUMBLE": "$TUMBLE",
-    "HOP": "$HOP",
-    "SESSION": "$SESSION",
-}
 _SYMBOLS: Final = frozenset({"+", "-", "*", "/", "||", "AND", "OR", "NOT", "ITEM"})
 """Entries of the function table that are operators, and cannot be called by name."""
 
@@ -90,14 +80,19 @@ class CallBinder(ABC):
         Raises:
             SqlValidationError: when the function does not take these arguments.
         """
-        function = FUNCTIONS[name]
-        signature = function.types(CallShape(operands, options))
+        return self._call(FUNCTIONS[name], operands, node, options)
+
+    def _call(
+        self, function: FunctionDefinition, operands: tuple[Scalar, ...], node: SqlNode, options: Options
+    ) -> Scalar:
+        name, signature = function.name, function.types(CallShape(operands, options))
         if signature is None:
             if name in _COMPARISONS and len(operands) == 2 and self._is_comparable(operands):
                 return self._uncomparable(name, operands, node)
             self._not_applicable(function, operands, node)
         cast = tuple(map(self.implicit, operands, signature.operands))
-        return Call(name, cast, options, type=signature.result, time=_time(name, operands, signature.result))
+        time = _time(name, operands, signature.result) if function.user is None else None
+        return Call(name, cast, (*options, *function.options), type=signature.result, time=time)
 
     def implicit(self, operand: Scalar, kind: LogicalType) -> Scalar:
         """The operand, with an implicit cast when it is not of the type."""
@@ -151,6 +146,10 @@ class CallBinder(ABC):
             return self.aggregate(node, function)
         if function.kind is FunctionKind.OVER:
             raise self.context.error(node, f"{function.name} needs OVER (...)")
+        if function.kind is FunctionKind.TABLE:
+            raise self.context.error(
+                node, f"{function.name} is a table function", f"Write FROM ..., LATERAL TABLE({function.name}(...))."
+            )
         if function.name in _GROUP_WINDOWS and self.clause != "GROUP BY":
             raise self.context.error(node, f"{node.name}(...) stands in GROUP BY only", "Use TABLE(TUMBLE(...)).")
         self._no_clauses(node)
@@ -158,8 +157,15 @@ class CallBinder(ABC):
         constant = _CONSTANTS.get(function.name)
         if function.name == "CURRENT_WATERMARK" and operands[:1] and operands[0].time is not TimeAttribute.ROWTIME:
             raise self.context.error(node, "CURRENT_WATERMARK takes a row time: a column with a watermark")
-        found = self.call(function.name, operands, node, options)
+        found = self._call(function, operands, node, options)
         return found if constant is None else constant(self.context, operands, found)
+
+    def user_table_function(self, node: sql.Call, function: FunctionDefinition) -> Call:
+        """A call of a user-defined table function, whose value is an array of rows."""
+        self._no_clauses(node)
+        call = self._call(function, self.bind_all(node.arguments), node, ())
+        assert isinstance(call, Call)
+        return call
 
     def arguments(self, node: sql.Call) -> tuple[tuple[Scalar, ...], Options]:
         """The operands of a call, and its options."""
@@ -174,11 +180,8 @@ class CallBinder(ABC):
 
     def lookup(self, node: sql.Call) -> FunctionDefinition:
         """The function that a call names."""
-        found = FUNCTIONS.get(_ALIASES.get(node.name, node.name)) if len(node.function.names) == 1 else None
-        if str(node.function).lower() in self.context.catalogs.system_functions:
-            self.context.refuse_created(node.function)
+        found = self.context.function(node.function)
         if found is None or found.name in _SYMBOLS or " " in found.name:
-            self.context.refuse_created(node.function)
             advice = function_advice(node.name) or misspelt(node.name, FUNCTIONS.names())
             raise self.context.error(node.function, f"no function '{node.function}' is known", advice)
         return found
@@ -227,8 +230,9 @@ class CallBinder(ABC):
             frame,
             call.quantifier is sql.Quantifier.DISTINCT,
             call.null_treatment is sql.NullTreatment.IGNORE,
+            function.options,
             type=kind,
-            time=_time(function.name, operands, kind),
+            time=_time(function.name, operands, kind) if function.user is None else None,
         )
 
     def over_operands(self, node: sql.Call) -> tuple[Scalar, ...]:

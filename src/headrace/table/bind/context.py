@@ -3,15 +3,32 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
+from typing import Final
 
+from headrace.common.errors import InvalidProgramError, InvalidTypeError, UnsupportedOperationError
 from headrace.table.bind.errors import SqlPlanError, SqlValidationError, invalid, misspelt
 from headrace.table.bind.expansion import Expansions
 from headrace.table.bind.scopes import Correlation
 from headrace.table.bind.types import TypeBinder
+from headrace.table.bind.user_functions import definition_of, imported
 from headrace.table.catalog.manager import CatalogManager
-from headrace.table.catalog.objects import ObjectPath
-from headrace.table.parse.source import SqlSource
+from headrace.table.catalog.objects import CatalogFunction, ObjectPath
+from headrace.table.functions.definitions import FunctionDefinition
+from headrace.table.functions.table import FUNCTIONS
+from headrace.table.parse.source import SqlError, SqlSource
 from headrace.table.parse.tree.node import Path, SqlNode
+
+ALIASES: Final = {
+    "CEILING": "CEIL",
+    "CHARACTER_LENGTH": "CHAR_LENGTH",
+    "SUBSTR": "SUBSTRING",
+    "STDDEV": "STDDEV_SAMP",
+    "VARIANCE": "VAR_SAMP",
+    "TUMBLE": "$TUMBLE",
+    "HOP": "$HOP",
+    "SESSION": "$SESSION",
+}
+"""Other names of functions."""
 
 
 @dataclass
@@ -62,16 +79,30 @@ class BindContext:
         """The error of a catalog that does not exist."""
         return self.error(node, f"catalog '{name}' does not exist", misspelt(name, self.catalogs.catalogs))
 
-    def refuse_created(self, node: Path) -> None:
-        """Refuse the call of a function that ``CREATE FUNCTION`` has made.
+    def function(self, node: Path) -> FunctionDefinition | None:
+        """The function of a name: a temporary system function, a built-in one, or one of a catalog.
 
         Raises:
-            SqlValidationError: when the name is one of theirs.
+            SqlValidationError: when a user-defined function cannot be imported, or does not say its types.
         """
-        created = self.catalogs.function(node.texts)
-        if created is not None:
-            reason = f"function '{node}' stands for {created.class_name}, which SQL cannot call yet"
-            raise self.error(node, reason, "Use a built-in function, or DataStream.map() behind to_data_stream().")
+        names = node.texts
+        created = self.catalogs.system_function(names) if len(names) == 1 else self.catalogs.function(names)
+        if created is None and len(names) == 1:
+            name = names[0].upper()
+            if (found := FUNCTIONS.get(ALIASES.get(name, name))) is not None:
+                return found
+            created = self.catalogs.function(names)
+        return None if created is None else self._user_function(created, node)
+
+    def _user_function(self, created: CatalogFunction, node: Path) -> FunctionDefinition:
+        if created.language != "PYTHON":
+            reason = f"function '{node}' is written in {created.language}: {created.class_name}"
+            raise self.error(node, reason, "Write it in Python, and CREATE FUNCTION ... LANGUAGE PYTHON.")
+        try:
+            given = imported(created.class_name) if created.inline is None else created.inline
+            return definition_of(given, node.texts[-1])
+        except (InvalidProgramError, UnsupportedOperationError, InvalidTypeError, SqlError) as error:
+            raise self.error(node, f"function '{node}' cannot be called: {error}") from error
 
     def defer(self, node: SqlNode, reason: str, advice: str | None = None) -> None:
         """Add an error that is raised only when the statement is planned."""

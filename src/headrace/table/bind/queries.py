@@ -290,7 +290,7 @@ class _SelectBinder:
         nodes: list[SqlNode | None] = [item.expression for item in node.items]
         nodes += [node.having, node.qualify, *(item.expression for item in order_by)]
         grouped = node.group_by is not None or node.having is not None
-        return grouped or any(each is not None and has_aggregate(each) for each in nodes)
+        return grouped or any(each is not None and has_aggregate(each, self.context) for each in nodes)
 
     def _projected(
         self, relation: Relation, expressions: tuple[Scalar, ...], names: tuple[str, ...], hints: tuple[Hint, ...]

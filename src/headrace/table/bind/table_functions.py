@@ -13,6 +13,7 @@ from headrace.common.logical_types import (
 from headrace.table.bind.errors import misspelt
 from headrace.table.bind.expressions import ExpressionBinder
 from headrace.table.bind.scopes import Scope
+from headrace.table.functions.definitions import FunctionDefinition, FunctionKind
 from headrace.table.functions.types import CHARACTERS, INT, TIMESTAMPS, is_in, timestamp
 from headrace.table.logical.relations import (
     Aggregate,
@@ -21,6 +22,7 @@ from headrace.table.logical.relations import (
     Project,
     Relation,
     Sort,
+    TableFunctionScan,
     ToChangelog,
     Unnest,
     WindowKind,
@@ -66,12 +68,26 @@ class TableFunctionBinder:
             return self._window(node)
         if node.name in _CHANGELOGS:
             return self._changelog(node)
-        self.context.refuse_created(node.function)
+        function = self.context.function(node.function)
+        if function is not None and function.kind is FunctionKind.TABLE:
+            return self._user_defined(node, function)
+        if function is not None:
+            reason = f"'{node.function}' is no table function: it has a value, and no rows"
+            raise self.context.error(node.function, reason, f"Write SELECT {node.function}(...).")
         raise self.context.error(
             node.function,
             f"no table function '{node.function}' is known",
             misspelt(node.name, (*_PARAMETERS, *_CHANGELOGS)),
         )
+
+    def _user_defined(self, node: sql.Call, function: FunctionDefinition) -> Relation:
+        """A call of a user-defined function: a scalar with an array of rows for each row."""
+        call = ExpressionBinder(self.queries, self.scope, node.name).user_table_function(node, function)
+        assert isinstance(call.type, ArrayType)
+        assert isinstance(call.type.element, RowType)
+        fields = zip(call.type.element.names, call.type.element.types, strict=True)
+        columns = Schema(tuple(Field(name, kind) for name, kind in fields))
+        return TableFunctionScan(call.function, call.operands, columns, call.options)
 
     # --- changelogs --------------------------------------------------------------------------------------------------
 

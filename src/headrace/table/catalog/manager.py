@@ -86,9 +86,13 @@ class CatalogManager:
         names = {path.name for path in self.temporary if path[:2] == (catalog, database)}
         return sorted(names.union(self.catalogs[catalog].tables(database)))
 
+    def system_function(self, names: Sequence[str]) -> CatalogFunction | None:
+        """The temporary system function of a name."""
+        return self.system_functions.get(names[0].lower()) if len(names) == 1 else None
+
     def function(self, names: Sequence[str]) -> CatalogFunction | None:
         """The user-defined function to which names refer: temporary system functions first, then temporary ones."""
-        if len(names) == 1 and (found := self.system_functions.get(names[0].lower())):
+        if (found := self.system_function(names)) is not None:
             return found
         path = self.qualify(names)
         path = path._replace(name=path.name.lower())

@@ -148,10 +148,15 @@ class CatalogView:
 
 @dataclass(frozen=True, slots=True)
 class CatalogFunction:
-    """A user-defined function: ``module.name`` of Python."""
+    """A user-defined function: ``module.name`` of Python.
+
+    Attributes:
+        inline: the function itself, where a program has registered it; such a function is temporary.
+    """
 
     class_name: str
     language: str = "PYTHON"
+    inline: Any = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,7 @@
 """``CREATE``, ``ALTER``, ``DROP`` and ``USE`` of catalogs, databases, functions and models."""
 
+from typing import Any
+
 from headrace.table.bind.context import BindContext
 from headrace.table.bind.errors import misspelt
 from headrace.table.catalog.catalog import MemoryCatalog
@@ -155,10 +157,16 @@ def use_database(context: BindContext, node: st.UseDatabase) -> None:
 # --- functions -------------------------------------------------------------------------------------------------------
 
 
-def create_function(context: BindContext, node: sql.CreateFunction) -> None:
-    """``CREATE FUNCTION``: the class is imported when the function is called."""
+def create_function(context: BindContext, node: sql.CreateFunction, inline: Any = None) -> None:
+    """``CREATE FUNCTION``: what it names is imported when the function is called.
+
+    Args:
+        context: the context.
+        node: the statement.
+        inline: the function, where a program has it.
+    """
     language = node.language.value if node.language is not None else "JAVA"
-    function = CatalogFunction(node.class_name, language)
+    function = CatalogFunction(node.class_name, language, inline)
     if node.is_system:
         name = str(node.function).lower()
         _check_new(context, node, there=name in context.catalogs.system_functions)

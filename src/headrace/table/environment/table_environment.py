@@ -17,6 +17,7 @@ from headrace.table.bind.context import BindContext
 from headrace.table.bind.statements import bind_query, result_schema
 from headrace.table.catalog.manager import CatalogManager
 from headrace.table.catalog.objects import CatalogTable, CatalogView, Column, ObjectPath
+from headrace.table.ddl.objects import create_function
 from headrace.table.environment.changes import ResultChanges
 from headrace.table.environment.schema import quoted
 from headrace.table.environment.settings import EnvironmentSettings, TableConfig
@@ -25,10 +26,12 @@ from headrace.table.environment.statements import bound_statements, execute_stat
 from headrace.table.environment.static import BIGINT, static_result
 from headrace.table.environment.table import Table
 from headrace.table.environment.table_result import ResultSink, TableResult
+from headrace.table.functions.python.decorators import as_user_function
 from headrace.table.logical.relations import Relation
 from headrace.table.options import check_key, check_value, is_of_tables
 from headrace.table.parse import parse_expression, parse_statement
 from headrace.table.parse.source import SqlSource
+from headrace.table.parse.tree.definitions import CreateFunction
 from headrace.table.parse.tree.statements import QueryStatement
 from headrace.table.physical.planner import Planner
 from headrace.table.physical.sinks import with_constraints
@@ -178,6 +181,56 @@ class TableEnvironment:
         self.execute_sql(f"DROP VIEW IF EXISTS {view_path}")
         return there
 
+    # --- functions ---------------------------------------------------------------------------------------------------
+
+    def create_temporary_system_function(self, name: str, function: Any) -> None:
+        """Register a function that is called by its name alone, whatever the current database is.
+
+        Args:
+            name: the name, in any case.
+            function: one that ``udf``, ``udtf`` or ``udaf`` has made; or one of Python with annotations.
+
+        Raises:
+            InvalidProgramError: when it is no function, or there is one of that name.
+        """
+        self._put_function(f"TEMPORARY SYSTEM FUNCTION {quoted(name)}", name, function)
+
+    def create_temporary_function(self, path: str, function: Any) -> None:
+        """Register a function in a database, until the session ends.
+
+        Args:
+            path: its name, with or without those of its database and catalog.
+            function: one that ``udf``, ``udtf`` or ``udaf`` has made; or one of Python with annotations.
+
+        Raises:
+            InvalidProgramError: when it is no function, or there is one of that name.
+        """
+        self._put_function(f"TEMPORARY FUNCTION {path}", path, function)
+
+    def drop_temporary_system_function(self, name: str) -> bool:
+        """Drop a temporary system function; False when there was none."""
+        return self.catalogs.system_functions.pop(name.lower(), None) is not None
+
+    def drop_temporary_function(self, path: str) -> bool:
+        """Drop a temporary function; False when there was none."""
+        found = self._path(path)
+        return self.catalogs.temporary_functions.pop(found._replace(name=found.name.lower()), None) is not None
+
+    def drop_function(self, path: str) -> bool:
+        """Drop a function of a catalog; False when there was none."""
+        found = self._path(path)
+        catalog = self.catalogs.catalogs.get(found.catalog)
+        there = catalog is not None and catalog.function(found.database, found.name) is not None
+        self.execute_sql(f"DROP FUNCTION IF EXISTS {path}")
+        return there
+
+    def _put_function(self, what: str, name: str, given: Any) -> None:
+        function = as_user_function(given, name)
+        statement = f"CREATE {what} AS '{type(function.function).__name__}' LANGUAGE PYTHON"
+        create = parse_statement(statement)
+        assert isinstance(create, CreateFunction)
+        create_function(self.bind_context(SqlSource(statement)), create, function)
+
     def use_catalog(self, catalog_name: str) -> None:
         """Make a catalog the current one."""
         self.execute_sql(f"USE CATALOG {quoted(catalog_name)}")
@@ -296,15 +349,15 @@ class TableEnvironment:
         (edges,) = planner.translated(plan, graph)
         handover = Handover()
         builder = GraphBuilder(graph, self.is_batch, planner.settings)
-        (sink,) = builder.add(
-            SinkSpec(ResultSink(handover)), "Collect", with_constraints(builder, edges, relation.schema)
-        )
+        kind = record_type(plan[0].schema)
+        spec = SinkSpec(ResultSink(handover, kind.field_names))
+        (sink,) = builder.add(spec, "Collect", with_constraints(builder, edges, relation.schema))
         rows: CloseableIterator[ResultChanges] = CloseableIterator(handover)
         client = submit(graph.subgraph([sink.source]), self._job_configuration(), None)
         rows.begin(client, is_alone=True)
         return TableResult(
             result_schema(relation),
-            record_type(plan[0].schema),
+            kind,
             rows,
             client=client,
             handover=rows,

@@ -40,17 +40,26 @@ class ResultKind(enum.Enum):
 
 
 class ResultSink(DriverSink):
-    """Hands the rows of a query over to the program."""
+    """Hands the rows of a query over to the program.
+
+    Args:
+        handover: takes them.
+        names: the names of their columns.
+    """
 
     keeps_times = False
 
-    def __init__(self, handover: Handover) -> None:
-        super().__init__(partial(_give_changes, handover))
+    def __init__(self, handover: Handover, names: Sequence[str]) -> None:
+        super().__init__(partial(_give_changes, handover, list(names)))
 
 
-def _give_changes(handover: Handover, records: Sequence[EncodedRecords], type_: TypeInformation) -> None:
+def _give_changes(
+    handover: Handover, names: list[str], records: Sequence[EncodedRecords], type_: TypeInformation
+) -> None:
     parts = (
-        ResultChanges(part.as_columns(type_), np.frombuffer(part.kinds, np.int8) if part.kinds else None)
+        ResultChanges(
+            part.as_columns(type_).rename_columns(names), np.frombuffer(part.kinds, np.int8) if part.kinds else None
+        )
         for part in records
     )
     handover.put([part for part in parts if part.columns.num_rows])

@@ -1,12 +1,17 @@
 """Definitions of functions."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.logical_types import LogicalType
 from headrace.table.logical.scalars import Options, Scalar
+
+if TYPE_CHECKING:
+    from headrace.table.functions.python.decorators import UserFunction
 
 
 class FunctionKind(Enum):
@@ -75,6 +80,7 @@ class FunctionDefinition:
         counts: the least and the most arguments; None for no limit.
         kernel: of a scalar function.
         usage: what it takes, for messages and the reference page: ``SUBSTRING(text, start[, length])``.
+        user: the function of Python that computes a user-defined one.
     """
 
     name: str
@@ -84,6 +90,16 @@ class FunctionDefinition:
     determinism: Determinism = Determinism.ALWAYS
     kernel: Kernel | None = None
     usage: str = ""
+    user: UserFunction | None = None
+
+    @property
+    def options(self) -> Options:
+        """The option of calls that has a user-defined function; a built-in one is found by its name."""
+        return () if self.user is None else ((USER_FUNCTION, self),)
+
+
+USER_FUNCTION: Final = "user function"
+"""The option of calls that has the definition of a user-defined function."""
 
 
 class FunctionTable:

@@ -268,6 +268,7 @@ class OverFunction(Part):
     type: LogicalType
     is_distinct: bool = False
     ignores_nulls: bool = False
+    options: Options = ()
 
 
 @dataclass(frozen=True)

@@ -255,6 +255,7 @@ class OverCall(Scalar):
     frame: Frame
     is_distinct: bool = False
     ignores_nulls: bool = False
+    options: Options = ()
 
 
 @dataclass(frozen=True)

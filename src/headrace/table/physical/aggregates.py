@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from headrace.graph.window_specs import GroupAggregateSpec
 from headrace.operators.aggregates.calls import AggregateOperation
 from headrace.operators.mini_batch import MiniBatch
+from headrace.table.functions.python.aggregates import user_aggregate
 from headrace.table.logical.scalars import AggregateCall, Call, Cast, Literal, Scalar
 from headrace.table.logical.schema import Field, Schema
 from headrace.table.options import AGG_PHASES, MINI_BATCH, MINI_BATCH_SIZE
@@ -101,6 +102,7 @@ def operation(call: AggregateCall, name: str, given: PhysicalNode) -> AggregateO
         filter=call.filter,
         constants=tuple((place, value) for place, value in known if value is not None),
         options=call.options,
+        user=user_aggregate(call.options),
     )
 
 

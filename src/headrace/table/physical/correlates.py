@@ -10,9 +10,10 @@ from typing import ClassVar
 from headrace.common.logical_types import ArrayType, LogicalType, MapType, MultisetType, RowType
 from headrace.graph.row_specs import ReplicateRowsSpec, UnnestSpec
 from headrace.operators.unnest import CollectionKind
+from headrace.table.functions.definitions import USER_FUNCTION
 from headrace.table.logical import relations as logical
 from headrace.table.logical.relations import Relation
-from headrace.table.logical.scalars import BOOLEAN, CorrelatedRef, InputRef, Literal, Scalar, input_refs, moved
+from headrace.table.logical.scalars import BOOLEAN, Call, CorrelatedRef, InputRef, Literal, Scalar, input_refs, moved
 from headrace.table.logical.schema import Field, Schema
 from headrace.table.physical.basic import ValuesScan
 from headrace.table.physical.calcs import filtered, projected
@@ -50,7 +51,9 @@ class Correlate(PhysicalNode):
         return with_unique_names(Schema((*self.input.schema, *columns)))
 
     def terms(self, text: ScalarText) -> Terms:
-        call = f"$UNNEST_ROWS$1({text(self.collection, self.input.schema.names)})"
+        shown = text(self.collection, self.input.schema.names)
+        is_call = isinstance(self.collection, Call) and self.collection.option(USER_FUNCTION) is not None
+        call = shown if is_call else f"$UNNEST_ROWS$1({shown})"
         yield "invocation", call
         yield "correlate", f"table({call})"
         yield "select", ",".join(self.schema.names)
@@ -94,6 +97,9 @@ def _joined(left: PhysicalNode, right: Relation, correlate: logical.Correlate) -
     if isinstance(right, logical.Unnest) and len(right.operands) == 1:
         collection = _of_row(right.operands[0], correlate.correlation)
         return Correlate(left, collection, right.columns, right.with_ordinality, keeps_empty)
+    if isinstance(right, logical.TableFunctionScan):
+        call = _of_row(_call_of(right), correlate.correlation)
+        return Correlate(left, call, right.columns, keeps_empty=keeps_empty)
     if isinstance(right, logical.Project):
         below = _joined(left, right.input, correlate)
         columns = InputRef.all_of(below.schema)[:width]
@@ -125,14 +131,30 @@ def _of_both(scalar: Scalar, width: int, correlation: str) -> Scalar:
     return _of_row(moved(scalar, {index: index + width for index in input_refs(scalar)}), correlation)
 
 
+def _call_of(scan: logical.TableFunctionScan) -> Scalar:
+    """The call of a table function, whose value is an array of rows."""
+    rows = ArrayType(RowType(scan.columns.names, scan.columns.types))
+    return Call(scan.function, scan.operands, scan.options, type=rows)
+
+
 @conversion_rule(logical.Unnest)
 def _unnest(unnest: logical.Unnest, _: ConversionContext) -> PhysicalNode:
     """The unnesting of a constant collection, over a single row."""
     if len(unnest.operands) != 1:
         raise PlanningError("UNNEST of several collections cannot be executed yet")
+    return _of_one_row(unnest.operands[0], unnest.columns, with_ordinality=unnest.with_ordinality)
+
+
+@conversion_rule(logical.TableFunctionScan)
+def _table_function(scan: logical.TableFunctionScan, _: ConversionContext) -> PhysicalNode:
+    """The rows of a table function of constants, over a single row."""
+    return _of_one_row(_call_of(scan), scan.columns)
+
+
+def _of_one_row(collection: Scalar, columns: Schema, *, with_ordinality: bool = False) -> PhysicalNode:
     row = ValuesScan(((Literal(True, type=BOOLEAN),),), Schema((Field("$one", BOOLEAN),)))
-    node = Correlate(row, unnest.operands[0], unnest.columns, unnest.with_ordinality)
-    return projected(node, InputRef.all_of(node.schema)[1:], unnest.columns.names)
+    node = Correlate(row, collection, columns, with_ordinality)
+    return projected(node, InputRef.all_of(node.schema)[1:], columns.names)
 
 
 @dataclass(frozen=True)

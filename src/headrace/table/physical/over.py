@@ -11,6 +11,7 @@ from headrace.graph.changelog_specs import OverAggregateSpec
 from headrace.operators.aggregates.calls import AggregateOperation
 from headrace.operators.changelog.order import SortField
 from headrace.operators.changelog.over.frames import OverFrame
+from headrace.table.functions.python.aggregates import user_aggregate
 from headrace.table.logical import relations as logical
 from headrace.table.logical.relations import OverFunction
 from headrace.table.logical.scalars import (
@@ -119,6 +120,7 @@ def operation(call: OverFunction, name: str, given: PhysicalNode) -> AggregateOp
         is_distinct=call.is_distinct,
         constants=tuple((place, value) for place, value in known if value is not None),
         options=(("ignores_nulls", call.ignores_nulls),),
+        user=user_aggregate(call.options),
     )
 
 

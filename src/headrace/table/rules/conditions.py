@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from headrace.table.functions.definitions import Determinism
-from headrace.table.functions.table import FUNCTIONS
+from headrace.table.functions.table import definition_of_call
 from headrace.table.logical.scalars import BOOLEAN, Call, Scalar, conjuncts
 
 
@@ -18,6 +18,5 @@ def all_of(conditions: Sequence[Scalar]) -> Scalar:
 
 def is_deterministic(scalar: Scalar) -> bool:
     """Return whether a scalar is deterministic, so that it may be evaluated twice or not at all."""
-    functions = (node.function for node in scalar.walk() if isinstance(node, Call))
-    definitions = (FUNCTIONS.get(function) for function in functions)
+    definitions = (definition_of_call(node) for node in scalar.walk() if isinstance(node, Call))
     return all(each is None or each.determinism is not Determinism.NEVER for each in definitions)

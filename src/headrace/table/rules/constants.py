@@ -12,7 +12,7 @@ from headrace.common.errors import HeadraceError
 from headrace.common.logical_types import AtomicType, IntervalType, TypeRoot
 from headrace.table.evaluation import ExpressionCompiler
 from headrace.table.functions.definitions import Determinism
-from headrace.table.functions.table import FUNCTIONS
+from headrace.table.functions.table import definition_of_call
 from headrace.table.logical.relations import Filter, Project, Relation, Values
 from headrace.table.logical.scalars import Call, Case, Cast, Literal, Scalar, conjuncts
 from headrace.table.rules.conditions import all_of
@@ -59,8 +59,8 @@ def _is_constant(scalar: Scalar) -> bool:
         return False
     if not isinstance(scalar, Call):
         return True
-    definition = FUNCTIONS.get(scalar.function)
-    return definition is not None and definition.determinism is Determinism.ALWAYS
+    definition = definition_of_call(scalar)
+    return definition is not None and definition.determinism is Determinism.ALWAYS and definition.user is None
 
 
 def _value(scalar: Scalar, compiler: ExpressionCompiler) -> Scalar:

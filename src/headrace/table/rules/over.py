@@ -98,7 +98,7 @@ class _Below:
 
     def function(self, call: OverCall) -> OverFunction:
         operands = tuple(map(self.place, call.operands))
-        return OverFunction(call.function, operands, call.type, call.is_distinct, call.ignores_nulls)
+        return OverFunction(call.function, operands, call.type, call.is_distinct, call.ignores_nulls, call.options)
 
     def keys(self, window: _Window) -> tuple[tuple[int, ...], tuple[SortKey, ...]]:
         partition_by = tuple(dict.fromkeys(self.place(each) for each in window.partition_by))

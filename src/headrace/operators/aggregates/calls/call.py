@@ -40,6 +40,7 @@ class AggregateOperation:
         filter: the position of the boolean column of ``FILTER``; only rows where it is true count.
         constants: the values of arguments that are literals, by their position among the arguments.
         options: ``on_null`` (``NULL`` or ``ABSENT``) and ``ignores_nulls``.
+        user: a function of the user, which says what is remembered for the call.
     """
 
     function: str
@@ -50,6 +51,7 @@ class AggregateOperation:
     filter: int | None = None
     constants: tuple[tuple[int, Any], ...] = ()
     options: tuple[tuple[str, Any], ...] = ()
+    user: Callable[["CallBinding"], "Remembered"] | None = None
 
     def bind(self, input_type: TypeInformation, *, retracts: bool = False) -> BoundAggregate:
         """The aggregate over records of a type; see ``Aggregate.bind``."""
@@ -57,7 +59,7 @@ class AggregateOperation:
 
 
 @dataclass(frozen=True, slots=True)
-class _Remembered:
+class Remembered:
     """The aggregators of a call, and the function that computes its result from theirs."""
 
     aggregators: tuple[Aggregator, ...]
@@ -67,7 +69,7 @@ class _Remembered:
 
 
 @dataclass(frozen=True, slots=True)
-class _Binding:
+class CallBinding:
     """A call over an input.
 
     Attributes:
@@ -138,26 +140,31 @@ def bind_call(call: AggregateOperation, input_type: TypeInformation, *, retracts
     Raises:
         UnsupportedOperationError: when the function does not exist, or cannot retract.
     """
-    make = (_DISTINCT if call.is_distinct else _FUNCTIONS).get(call.function) or _FUNCTIONS.get(call.function)
-    if make is None or (call.is_distinct and call.function not in _DISTINCT and call.function not in _IDEMPOTENT):
-        distinct = "(DISTINCT ...)" if call.is_distinct and call.function in _FUNCTIONS else ""
-        raise UnsupportedOperationError(f"there is no aggregate function {call.function}{distinct} yet")
+    make = call.user or _maker(call)
     types = tuple(field.logical_type for field in input_type.field_types)
-    found = make(_Binding(call, types, retracts))
+    found = make(CallBinding(call, types, retracts))
     result = type_of_logical(call.type)
     return BoundAggregate(call.name, result, found.aggregators, found.emit, found.is_ordered, found.running)
 
 
-def _count(of: _Binding) -> _Remembered:
+def _maker(call: AggregateOperation) -> "_Make":
+    make = (_DISTINCT if call.is_distinct else _FUNCTIONS).get(call.function) or _FUNCTIONS.get(call.function)
+    if make is None or (call.is_distinct and call.function not in _DISTINCT and call.function not in _IDEMPOTENT):
+        distinct = "(DISTINCT ...)" if call.is_distinct and call.function in _FUNCTIONS else ""
+        raise UnsupportedOperationError(f"there is no aggregate function {call.function}{distinct} yet")
+    return make
+
+
+def _count(of: CallBinding) -> Remembered:
     call = of.call
     if len(call.arguments) == 1:
-        return _Remembered((of.count(),))
+        return Remembered((of.count(),))
     if call.filter is None and not call.arguments:
-        return _Remembered((CountRows(),))
-    return _Remembered((CountTrue(Present(call.arguments, call.filter), of.name("present:")),))
+        return Remembered((CountRows(),))
+    return Remembered((CountTrue(Present(call.arguments, call.filter), of.name("present:")),))
 
 
-def _total(of: _Binding) -> Aggregator:
+def _total(of: CallBinding) -> Aggregator:
     arrow_type = of.type().arrow_type
     if pa.types.is_decimal(arrow_type):
         return DecimalSum(of.column(), of.name("decimals:"), arrow_type.scale)
@@ -166,97 +173,97 @@ def _total(of: _Binding) -> Aggregator:
     return WrappingSum(of.column(), of.name("integers:"))
 
 
-def _sum(of: _Binding) -> _Remembered:
-    return _Remembered((_total(of), of.count()), partial(numbers.counted_sum, of.arrow_type))
+def _sum(of: CallBinding) -> Remembered:
+    return Remembered((_total(of), of.count()), partial(numbers.counted_sum, of.arrow_type))
 
 
-def _sum_or_zero(of: _Binding) -> _Remembered:
-    return _Remembered((_total(of), of.count()), partial(numbers.sum_or_zero, of.arrow_type))
+def _sum_or_zero(of: CallBinding) -> Remembered:
+    return Remembered((_total(of), of.count()), partial(numbers.sum_or_zero, of.arrow_type))
 
 
-def _average(of: _Binding) -> _Remembered:
-    return _Remembered((_total(of), of.count()), partial(numbers.average, of.arrow_type))
+def _average(of: CallBinding) -> Remembered:
+    return Remembered((_total(of), of.count()), partial(numbers.average, of.arrow_type))
 
 
-def _variance(of: _Binding, *, is_sample: bool, is_root: bool) -> _Remembered:
+def _variance(of: CallBinding, *, is_sample: bool, is_root: bool) -> Remembered:
     index, kind = of.call.arguments[0], SumFiniteFloats if of.retracts else SumFloats
     sums = kind(Doubles(index, of.call.filter), of.name("doubles:"))
     squares = kind(Doubles(index, of.call.filter, is_squared=True), of.name("squares:"))
-    return _Remembered((sums, squares, of.count()), partial(numbers.variance, of.arrow_type, is_sample, is_root))
+    return Remembered((sums, squares, of.count()), partial(numbers.variance, of.arrow_type, is_sample, is_root))
 
 
-def _extreme(of: _Binding, *, is_largest: bool) -> _Remembered:
+def _extreme(of: CallBinding, *, is_largest: bool) -> Remembered:
     if not of.retracts:
-        return _Remembered((MinOrMax(of.column(), of.name(), of.info(), is_largest),))
+        return Remembered((MinOrMax(of.column(), of.name(), of.info(), is_largest),))
     emit = partial(element_at, -1 if is_largest else 0)
-    return _Remembered((of.multiset(),), emit, running=partial(running_extreme, is_largest))
+    return Remembered((of.multiset(),), emit, running=partial(running_extreme, is_largest))
 
 
-def _edge(of: _Binding, *, is_last: bool) -> _Remembered:
+def _edge(of: CallBinding, *, is_last: bool) -> Remembered:
     if not of.retracts:
-        return _Remembered((FirstOrLast(of.column(), of.name(), of.info(), is_last),), is_ordered=True)
+        return Remembered((FirstOrLast(of.column(), of.name(), of.info(), is_last),), is_ordered=True)
     values = of.ordered((0,), skips_nulls=True)
-    return _Remembered((values,), ordered.last_of if is_last else ordered.first_of, is_ordered=True)
+    return Remembered((values,), ordered.last_of if is_last else ordered.first_of, is_ordered=True)
 
 
-def _listagg(of: _Binding) -> _Remembered:
+def _listagg(of: CallBinding) -> Remembered:
     separator = of.constant(1, "," if len(of.call.arguments) == 1 else None)
     places = (0,) if separator is not None else (0, 1)
     emit = partial(ordered.joined_text, separator, of.call.is_distinct)
-    return _Remembered((of.ordered(places, skips_nulls=True),), emit, is_ordered=True)
+    return Remembered((of.ordered(places, skips_nulls=True),), emit, is_ordered=True)
 
 
-def _array_agg(of: _Binding) -> _Remembered:
+def _array_agg(of: CallBinding) -> Remembered:
     emit = partial(ordered.array_of, of.arrow_type, of.call.is_distinct)
-    return _Remembered((of.ordered((0,), skips_nulls=bool(of.option("ignores_nulls"))),), emit, is_ordered=True)
+    return Remembered((of.ordered((0,), skips_nulls=bool(of.option("ignores_nulls"))),), emit, is_ordered=True)
 
 
-def _single_value(of: _Binding) -> _Remembered:
-    return _Remembered((of.ordered((0,), skips_nulls=False),), ordered.single_value, is_ordered=True)
+def _single_value(of: CallBinding) -> Remembered:
+    return Remembered((of.ordered((0,), skips_nulls=False),), ordered.single_value, is_ordered=True)
 
 
-def _json_array(of: _Binding) -> _Remembered:
+def _json_array(of: CallBinding) -> Remembered:
     values = of.ordered((0,), skips_nulls=of.option("on_null") != "NULL")
-    return _Remembered((values,), json_text.json_array, is_ordered=True)
+    return Remembered((values,), json_text.json_array, is_ordered=True)
 
 
-def _json_object(of: _Binding) -> _Remembered:
+def _json_object(of: CallBinding) -> Remembered:
     values = of.ordered((0, 1), skips_nulls=of.option("on_null") == "ABSENT")
-    return _Remembered((values,), json_text.json_object, is_ordered=True)
+    return Remembered((values,), json_text.json_object, is_ordered=True)
 
 
-def _collect(of: _Binding) -> _Remembered:
-    return _Remembered((of.multiset(),), partial(multisets.multiset_of, of.arrow_type))
+def _collect(of: CallBinding) -> Remembered:
+    return Remembered((of.multiset(),), partial(multisets.multiset_of, of.arrow_type))
 
 
-def _percentile(of: _Binding) -> _Remembered:
+def _percentile(of: CallBinding) -> Remembered:
     parts = of.constant(1)
     if parts is None or len(of.call.arguments) > 2:
         raise UnsupportedOperationError("PERCENTILE takes a literal, or an ARRAY of literals, for which percentiles")
     many = isinstance(parts, list | tuple)
     shares = tuple(float(part) for part in (parts if many else (parts,)))
-    return _Remembered((of.multiset(),), partial(multisets.percentiles, shares, not many))
+    return Remembered((of.multiset(),), partial(multisets.percentiles, shares, not many))
 
 
-def _approximate_count(of: _Binding) -> _Remembered:
+def _approximate_count(of: CallBinding) -> Remembered:
     if of.retracts:
         raise UnsupportedOperationError("APPROX_COUNT_DISTINCT cannot take records back")
-    return _Remembered((DistinctSketch(of.column(), of.name()),))
+    return Remembered((DistinctSketch(of.column(), of.name()),))
 
 
-def _count_of_distinct(of: _Binding) -> _Remembered:
-    return _Remembered((of.multiset(),), multisets.count_of_distinct, running=running_distinct)
+def _count_of_distinct(of: CallBinding) -> Remembered:
+    return Remembered((of.multiset(),), multisets.count_of_distinct, running=running_distinct)
 
 
-def _of_distinct(emit: Callable[..., pa.Array], of: _Binding) -> _Remembered:
-    return _Remembered((of.multiset(),), partial(emit, of.arrow_type))
+def _of_distinct(emit: Callable[..., pa.Array], of: CallBinding) -> Remembered:
+    return Remembered((of.multiset(),), partial(emit, of.arrow_type))
 
 
-def _bitmap(emit: Callable[..., pa.Array], combine: bitmaps.Combine, of: _Binding) -> _Remembered:
-    return _Remembered((of.multiset(),), partial(emit, combine))
+def _bitmap(emit: Callable[..., pa.Array], combine: bitmaps.Combine, of: CallBinding) -> Remembered:
+    return Remembered((of.multiset(),), partial(emit, combine))
 
 
-_Make = Callable[[_Binding], _Remembered]
+_Make = Callable[[CallBinding], Remembered]
 
 _FUNCTIONS: Final[Mapping[str, _Make]] = {
     "COUNT": _count,
@@ -296,7 +303,7 @@ _DISTINCT: Final[Mapping[str, _Make]] = {
     "AVG": partial(_of_distinct, multisets.average_of_distinct),
     "LISTAGG": _listagg,
     "ARRAY_AGG": _array_agg,
-    "COLLECT": lambda of: _Remembered((of.multiset(),), partial(multisets.set_of, of.arrow_type)),
+    "COLLECT": lambda of: Remembered((of.multiset(),), partial(multisets.set_of, of.arrow_type)),
 }
 """Aggregators with ``DISTINCT``, by function name."""
 

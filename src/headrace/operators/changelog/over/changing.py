@@ -59,6 +59,7 @@ class ChangingOverOperator(KeyedChangesOperator):
         ttl: int = 0,
     ) -> None:
         super().__init__(functions.input_type, output_type, codec, ttl=ttl)
+        self.user_code = functions.aggregators.user_code
         self._functions, self._order, self._update_before = functions, order, update_before
 
     def _handle_waiting(self) -> None:

@@ -219,6 +219,7 @@ class EventTimeOverOperator(EventTimeOperator):
         self, functions: OverFunctions, output_type: TypeInformation, codec: KeyCodec, *, time_field: int, ttl: int = 0
     ) -> None:
         super().__init__(functions.input_type, codec, time_field)
+        self.user_code = functions.aggregators.user_code
         self._functions, self._output_type = functions, output_type
         self._before = RowsBefore(functions, codec, ttl)
 
@@ -290,6 +291,7 @@ class ProcessingTimeOverOperator(KeyedOperator):
         self, functions: OverFunctions, output_type: TypeInformation, codec: KeyCodec, *, ttl: int = 0
     ) -> None:
         super().__init__()
+        self.user_code = functions.aggregators.user_code
         self._functions, self._output_type = functions, output_type
         self._before = RowsBefore(functions, codec, ttl)
         self._waiting: WaitingBatches[KeyedBatch] = WaitingBatches(1 << 18, are_stored=True)
@@ -351,6 +353,7 @@ class BoundedOverOperator(KeyedOperator):
         order: tuple[SortField, ...],
     ) -> None:
         super().__init__()
+        self.user_code = functions.aggregators.user_code
         self._functions, self._output_type, self._codec, self._order = functions, output_type, codec, order
 
     def restore_state(self, context: OperatorContext) -> None:

@@ -96,6 +96,7 @@ class LocalWindowAggregate(KeyedOperator):
     ) -> None:
         super().__init__()
         assert not layout.is_ordered
+        self.user_code = layout.aggregators.user_code
         self._layout = layout
         self._assigner = assigner
         self._moved = moved

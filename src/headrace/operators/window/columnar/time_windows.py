@@ -82,6 +82,7 @@ class AlignedWindowOperator(KeyedOperator):
         mode: AccumulationMode = AccumulationMode.ACCUMULATING,
     ) -> None:
         super().__init__()
+        self.user_code = layout.aggregators.user_code
         self._layout = layout
         self._assigner = assigner
         self._lateness = lateness

@@ -363,6 +363,7 @@ class KeyedWindowOperator(KeyedOperator):
         late_tag: str | None = None,
     ) -> None:
         super().__init__()
+        self.user_code = layout.aggregators.user_code
         self._layout = layout
         self._aggregators = layout.aggregators
         self._lateness = lateness

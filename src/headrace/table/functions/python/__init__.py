@@ -1,0 +1,1 @@
+"""User-defined functions, which are written in Python."""
