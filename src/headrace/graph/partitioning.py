@@ -338,8 +338,8 @@ class KeySelection:
             expression.
         fields: names or indices of the fields that make the key, when that is known: then no Python call is needed.
         expression: computes the keys from columns, unless they are one column anyway.
-        names: what windows call the columns of the key where it is made of no fields; one for all of it, or one for
-            each of several expressions.
+        names: what aggregates call the columns of the key: one for all of it, or one for each field or expression; by
+            default they have the names of the fields, or are one column ``key``.
         is_single: whether the key is the one field itself, not a tuple of fields.
         call_site: where ``key_by`` was called.
         is_attached: whether the producer hands over keyed batches already.
@@ -351,7 +351,7 @@ class KeySelection:
     fields: tuple[str | int, ...] | None
     is_single: bool = True
     expression: Bound | None = None
-    names: tuple[str, ...] = ("key",)
+    names: tuple[str, ...] | None = None
     call_site: CallSite = UNKNOWN_CALL_SITE
     is_attached: bool = False
     only_routes: bool = False

@@ -83,6 +83,22 @@ def test_a_table_as_a_changelog_stream(env: StreamExecutionEnvironment, tables: 
     assert found == ["+Ia1", "+Ib2", "-Ua1", "+Ua4"]
 
 
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("SELECT card AS c, SUM(amount) AS card FROM t GROUP BY card", ["c", "card"]),
+        ("SELECT amount AS card, card AS amount FROM t GROUP BY card, amount", ["card", "amount"]),
+        ("SELECT SUM(amount) AS ts, ts AS n FROM t GROUP BY ts", ["ts", "n"]),
+    ],
+)
+def test_columns_of_groups_have_the_names_that_the_query_gives(
+    env: StreamExecutionEnvironment, tables: StreamTableEnvironment, query: str, names: list[str]
+) -> None:
+    tables.create_temporary_view("t", env.from_collection(PAYMENTS, PAYMENT))
+    stream = tables.to_changelog_stream(tables.sql_query(query))
+    assert list(stream.get_type().field_names) == names
+
+
 def test_a_table_of_a_changelog_stream(env: StreamExecutionEnvironment, tables: StreamTableEnvironment) -> None:
     rows = [("a", 1), ("b", 4), ("a", 1), ("a", 5)]
     kinds = [RowKind.INSERT, RowKind.INSERT, RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER]

@@ -165,11 +165,11 @@ def _computed(record_type: TypeInformation, columns: tuple[Expression, ...], key
     )
 
 
-def _names_of(columns: tuple[Expression, ...], record_type: TypeInformation) -> tuple[str, ...]:
-    """The names that windows give to the columns of a computed key: their own when all have one, else ``key``."""
+def _names_of(columns: tuple[Expression, ...], record_type: TypeInformation) -> tuple[str, ...] | None:
+    """The names that windows give to the columns of a computed key: their own when all have one."""
     names = [name_of(column, record_type) for column in columns]
     known = tuple(name for name in names if name is not None)
-    return known if len(known) == len(names) else ("key",)
+    return known if len(known) == len(names) else None
 
 
 def _selector_of_field(record_type: TypeInformation, field: str | int) -> FieldSelector:

@@ -17,6 +17,7 @@ from headrace.table.options import check_key
 from headrace.table.parse.source import SqlSource
 from headrace.table.parse.tree import statements as sql
 from headrace.table.parse.tree.definitions import CreateTable, Statement
+from headrace.table.physical.errors import refuses_depth
 
 if TYPE_CHECKING:
     from headrace.table.environment.table_environment import TableEnvironment
@@ -85,6 +86,7 @@ def _create_table_as(tables: TableEnvironment, statement: CreateTable, source: S
         return done() if created.sink is None else tables.run_inserts([created.sink])
 
 
+@refuses_depth
 def bound_statements(tables: TableEnvironment, statement: Statement, source: SqlSource) -> list[Relation]:
     """The relations of a query, an ``INSERT``, or each statement of a set.
 

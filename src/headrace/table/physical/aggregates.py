@@ -65,7 +65,7 @@ class GroupAggregate(PhysicalNode):
             mini_batch=mini_batch(builder, self.group),
             is_final=builder.is_batch,
         )
-        return builder.add(spec, self.name, by_key(inputs[0], given, self.group))
+        return builder.add(spec, self.name, by_key(inputs[0], given, self.group, self.schema.names[: len(self.group)]))
 
 
 def mini_batch(builder: GraphBuilder, group: tuple[int, ...]) -> MiniBatch | None:

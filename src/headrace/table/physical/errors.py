@@ -1,6 +1,13 @@
 """Errors of the planner."""
 
+import functools
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
 from headrace.common.errors import InvalidProgramError
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class PlanningError(InvalidProgramError):
@@ -13,3 +20,19 @@ class SinkConflictError(InvalidProgramError):
 
 class TableDefinitionError(InvalidProgramError):
     """The definition of a table does not fit what its connector reads or writes."""
+
+
+def refuses_depth(function: Callable[P, R]) -> Callable[P, R]:
+    """Make an error of the planner of a statement that is nested more deeply than Python's functions can be."""
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except RecursionError:
+            raise PlanningError(
+                "the statement is nested too deeply, as a chain of hundreds of operators is, too: bracket parts "
+                "of a chain, as in (a + b) + (c + d), or split the statement"
+            ) from None
+
+    return call

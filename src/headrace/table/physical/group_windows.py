@@ -128,7 +128,7 @@ class GroupWindowAggregate(PhysicalNode):
             names=names[-3:],
             timers_wait=False,
         )
-        return builder.add(spec, self.name, by_key(inputs[0], self.input.schema, self.group))
+        return builder.add(spec, self.name, by_key(inputs[0], self.input.schema, self.group, names[:width]))
 
 
 @conversion_rule(rules.GroupWindowAggregate)

@@ -23,6 +23,7 @@ from headrace.table.physical.changelog import ChangelogInference
 from headrace.table.physical.changelog_rules import UpdateKind
 from headrace.table.physical.changes import DropUpdateBefore
 from headrace.table.physical.conversion import ConversionContext, converted
+from headrace.table.physical.errors import refuses_depth
 from headrace.table.physical.explain import execution_text, node_line, physical_text
 from headrace.table.physical.logical_text import logical_text
 from headrace.table.physical.node import Edges, PhysicalNode
@@ -45,6 +46,7 @@ class Planner:
     is_batch: bool
     settings: Configuration
 
+    @refuses_depth
     def plan(self, relations: Sequence[Relation], *, is_collected: bool = False) -> list[PhysicalNode]:
         """The physical plans of statements that become one job.
 
@@ -64,6 +66,7 @@ class Planner:
         pairs = zip(roots, relations, strict=True)
         return [self._with_modes(root, relation, is_collected=is_collected) for root, relation in pairs]
 
+    @refuses_depth
     def plan_text(self, relations: Sequence[Relation], details: Sequence[ExplainDetail] = ()) -> str:
         """The plans of statements that become one job, as ``EXPLAIN`` shows them.
 
@@ -85,6 +88,7 @@ class Planner:
         wanted = [UpdateKind.BEFORE_AND_AFTER, UpdateKind.ONLY_AFTER]
         return inference.infer(root, wanted if is_collected else reversed(wanted))
 
+    @refuses_depth
     def translated(self, roots: Sequence[PhysicalNode], graph: StreamGraph) -> list[Edges]:
         """The edges that carry the rows of plans, whose operators are added to a graph."""
         builder = GraphBuilder(graph, self.is_batch, self.settings)

@@ -77,26 +77,32 @@ def column(schema: Schema, index: int) -> BoundColumn:
     return BoundColumn(schema.names[index], type_of_logical(schema.types[index].as_nullable()), index)
 
 
-def by_key(edges: Edges, schema: Schema, keys: Sequence[int]) -> Edges:
-    """The edges keyed by some columns, of which any may be null; without columns all records have one key."""
+def by_key(edges: Edges, schema: Schema, keys: Sequence[int], names: Sequence[str] | None = None) -> Edges:
+    """The edges keyed by some columns, of which any may be null; without columns all records have one key.
+
+    Args:
+        edges: the edges.
+        schema: the columns of their rows.
+        keys: the columns of the key.
+        names: what aggregates call the columns of the key, unless as they are called already.
+    """
     if not keys:
         return tuple(replace(edge, partitioning=HASH, key=_one_key()) for edge in edges)
     columns = tuple(column(schema, index) for index in keys)
+    fields = tuple(each.text for each in columns)
+    shown = fields if names is None else tuple(names)
     nullable = NullableKeys.of_column(columns[0].type) if len(columns) == 1 else None
     if nullable is not None:
-        single = KeySelection(
-            codec=nullable, selector=None, fields=(keys[0],), expression=columns[0], names=(columns[0].text,)
-        )
+        single = KeySelection(codec=nullable, selector=None, fields=(keys[0],), expression=columns[0], names=shown)
         return tuple(replace(edge, partitioning=HASH, key=single) for edge in edges)
     key_type = Types.TUPLE([each.type for each in columns])
-    names = tuple(each.text for each in columns)
     selection = KeySelection(
         codec=KeyCodec.for_type(key_type),
         selector=None,
-        fields=names,
+        fields=fields,
         is_single=False,
-        expression=BoundTuple(f"({', '.join(names)})", key_type, columns),
-        names=names,
+        expression=BoundTuple(f"({', '.join(fields)})", key_type, columns),
+        names=shown,
     )
     return tuple(replace(edge, partitioning=HASH, key=selection) for edge in edges)
 

@@ -93,7 +93,7 @@ class WindowAggregate(PhysicalNode):
             is_columnar=self.window.is_columnar,
             names=names[-3:],
         )
-        return builder.add(spec, self.name, by_key(inputs[0], given, self.group))
+        return builder.add(spec, self.name, by_key(inputs[0], given, self.group, names[:width]))
 
 
 def window_aggregate(

@@ -1,10 +1,14 @@
 """Conditions, and the scalars in them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from headrace.table.functions.definitions import Determinism
 from headrace.table.functions.table import definition_of_call
-from headrace.table.logical.scalars import BOOLEAN, Call, Scalar, conjuncts
+from headrace.table.logical.scalars import BOOLEAN, Call, Scalar, conjuncts, substituted
+
+_BLOAT: Final = 100
+"""By how many nodes scalars may grow when they are merged (the default of Calcite's ``bloat``)."""
 
 
 def all_of(conditions: Sequence[Scalar]) -> Scalar:
@@ -14,6 +18,19 @@ def all_of(conditions: Sequence[Scalar]) -> Scalar:
         return parts[0]
     nullable = any(part.type.nullable for part in parts)
     return Call("AND", parts, type=BOOLEAN if nullable else BOOLEAN.not_null())
+
+
+def merged(scalars: Sequence[Scalar], columns: Sequence[Scalar]) -> list[Scalar] | None:
+    """Scalars over the columns of a projection, as scalars over its input; None where they would become much larger.
+
+    A column that is used twice is computed twice then. Views over views would make that 4, 8, 16 times.
+    """
+    made = [substituted(each, columns) for each in scalars]
+    return made if _size(made) <= _size(scalars) + _size(columns) + _BLOAT else None
+
+
+def _size(scalars: Iterable[Scalar]) -> int:
+    return sum(1 for each in scalars for _ in each.walk())
 
 
 def is_deterministic(scalar: Scalar) -> bool:

@@ -18,7 +18,7 @@ from headrace.table.logical.scalars import (
     input_refs,
     substituted,
 )
-from headrace.table.rules.conditions import all_of, is_deterministic
+from headrace.table.rules.conditions import all_of, is_deterministic, merged
 from headrace.table.rules.normalize import Normalize
 
 
@@ -50,7 +50,8 @@ def _below_project(condition: Scalar, below: logical.Project) -> Relation | None
         return None
     if any(isinstance(node, OverCall) for each in below.expressions for node in each.walk()):
         return None
-    return replace(below, input=Filter(below.input, substituted(condition, below.expressions)))
+    moved = merged([condition], below.expressions)
+    return None if moved is None else replace(below, input=Filter(below.input, moved[0]))
 
 
 def _below_union(condition: Scalar, below: logical.SetOperation) -> Relation | None:

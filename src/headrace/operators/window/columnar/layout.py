@@ -74,7 +74,7 @@ class ColumnarWindowLayout:
         codec: KeyCodec,
         aggregates: Sequence[BindableAggregate],
         key_fields: Sequence[str | int] | None = None,
-        key_names: tuple[str, ...] = ("key",),
+        key_names: tuple[str, ...] | None = None,
         window_names: tuple[str, ...] = TimeWindowSerializer.names,
         *,
         retracts: bool = False,
@@ -86,8 +86,8 @@ class ColumnarWindowLayout:
             codec: how keys are stored.
             aggregates: what is computed; none where only keys are wanted.
             key_fields: the fields that the key is made of, which become columns of the output.
-            key_names: what the columns of the key are called without such fields: one for the key as it is, several
-                for the fields of a tuple, none to leave the key out.
+            key_names: what the columns of the key are called: one for the key as it is, several for the fields of a
+                tuple, none to leave the key out; by default they have the names of the fields, or are one ``key``.
             window_names: what the columns of the output are called that say which window it is.
             retracts: whether records may be taken back.
 
@@ -102,7 +102,7 @@ class ColumnarWindowLayout:
         fields = [KeyField(i, input_type.field_names[i], input_type.field_types[i]) for i in indices]
         layout = ColumnarWindowLayout(
             codec,
-            names or key_names,
+            (names or ("key",)) if key_names is None else key_names,
             () if is_kept_as_is else tuple(fields),
             tuple(aggregate.bind(input_type, retracts=retracts) for aggregate in aggregates),
             window_names,
