@@ -143,6 +143,12 @@ def differ(some: pa.Array, others: pa.Array) -> Mask:
         return found
     if pa.types.is_list(some.type) or pa.types.is_map(some.type):
         return _lists_differ(some, others)
+    if is_fixed_width(some.type) and not some.null_count and not others.null_count:
+        left, right = fixed_width(some), fixed_width(others)
+        unequal_numbers: Mask = left != right
+        if left.dtype.kind == "f":
+            unequal_numbers &= ~(np.isnan(left) & np.isnan(right))
+        return unequal_numbers
     unequal = pc.not_equal(some, others).fill_null(False)
     if pa.types.is_floating(some.type):
         unequal = pc.and_(unequal, pc.invert(pc.and_(pc.is_nan(some), pc.is_nan(others)).fill_null(False)))

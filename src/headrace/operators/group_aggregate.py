@@ -13,7 +13,7 @@ from headrace.common.batch import Batch, Kinds, take_back
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import StateMigrationError
 from headrace.common.types import RowKind
-from headrace.operators.aggregates.aggregator import GroupedRows, running_sums
+from headrace.operators.aggregates.aggregator import Aggregator, GroupedRows, running_sums
 from headrace.operators.arrays import concat, differ, fixed_width, gather
 from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext
 from headrace.operators.waiting import WaitingBatches
@@ -23,11 +23,13 @@ from headrace.state.evolution import OTHER_UID
 from headrace.state.key_sorted_table import KeySortedTable, register_key_sorted_merger
 from headrace.state.keys import KeyColumn
 from headrace.state.keys.hashing import hash_array, partitions_of_hashes
-from headrace.state.runs.grouping import Groups, Segments, group_rows, in_order
+from headrace.state.runs.grouping import Groups, Segments, group_rows
 from headrace.state.runs.layout import HASH, KEY, LIVE, RETAINED_UNTIL
 from headrace.state.table_layout import TableLayout
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from headrace.operators.mini_batch import Bundle, MiniBatch
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 
@@ -39,7 +41,7 @@ _STORE: Final = "group-aggregates"
 _KIND: Final = "aggregates-by-key"
 _KIND_THAT_EXPIRES: Final = "aggregates-by-key-that-expire"
 _WORDS: Final = {"keys": "key type", "parts": "set of aggregates, or others for records that may be taken back"}
-_WAITING_ROWS: Final = 1 << 16
+_WAITING_ROWS: Final = 1 << 17
 """So many records wait at most; the more there are, the less often a key is read and written."""
 
 _INSERT, _UPDATE_BEFORE, _UPDATE_AFTER, _DELETE = (
@@ -138,59 +140,70 @@ class GroupAggregateOperator(KeyedOperator):
         keys = KeyColumn(gather(chunk.keys, groups.first_rows), chunk.hashes[groups.first_rows])
         of_stored, stored = self._table.find(keys)
         is_live = fixed_width(stored.column(LIVE)) != 0
-        of_stored, columns = of_stored[is_live], stored.filter(pa.array(is_live)).columns[3 : 3 + self._layout.width]
+        if not is_live.all():
+            of_stored, stored = of_stored[is_live], stored.filter(pa.array(is_live))
+        columns = stored.columns[3 : 3 + self._layout.width]
         steps = _steps(arrived.batch.kinds, groups.order)
         lives, held = _Lives.of(groups.segments, steps, of_stored, fixed_width(columns[0])), columns
         columns = self._accumulators(chunk, groups.order, steps, lives, columns)
         if not self._is_batch and bundle is None:
-            self._emit_changes(arrived, keys, groups.order, lives, columns)
+            self._emit_changes(arrived, groups.order, lives, columns)
         left, merged = self._write(keys, of_stored[~lives.is_left[of_stored]], lives, columns)
         if bundle is not None:
             places = bundle.places[groups.first_rows]
             self._emit_net(arrived, keys, (of_stored, held), (left, merged), places)
 
     def _accumulators(
-        self, chunk: Chunk, order: Longs, steps: Longs, lives: _Lives, stored: list[pa.Array]
+        self, chunk: Chunk, order: Longs, steps: Longs | None, lives: _Lives, stored: list[pa.Array]
     ) -> list[pa.Array]:
         """The columns of the accumulator of each element: that in state, or what a record adds or takes back."""
         parts, numbers = [stored], [np.flatnonzero(lives.rows < 0)]
         for step, make in ((1, self._aggregators.accumulate), (-1, self._aggregators.retract)):
-            chosen = np.flatnonzero((lives.rows >= 0) & (steps[lives.rows] == step))
+            if steps is None and step < 0:
+                continue
+            is_chosen = lives.rows >= 0
+            if steps is not None:
+                is_chosen &= steps[lives.rows] == step
+            chosen = np.flatnonzero(is_chosen)
             if len(chosen):
                 each = Groups(order[lives.rows[chosen]], Segments(np.arange(len(chosen)), len(chosen)))
                 parts.append(make(GroupedRows(chunk.columns, chunk.arrivals, each)))
                 numbers.append(chosen)
-        places = np.argsort(np.concatenate(numbers))
+        if not len(numbers[0]) and len(parts) == 2:
+            return parts[1]
+        places = np.empty(len(lives.rows), np.int64)
+        places[np.concatenate(numbers)] = np.arange(len(places))
         return [gather(concat(list(pieces)), places) for pieces in zip(*parts, strict=True)]
 
-    def _emit_changes(
-        self, arrived: ArrivedRecords, keys: KeyColumn, order: Longs, lives: _Lives, columns: list[pa.Array]
-    ) -> None:
+    def _emit_changes(self, arrived: ArrivedRecords, order: Longs, lives: _Lives, columns: list[pa.Array]) -> None:
         if not len(lives.rows):
             return
         layout, segments = self._layout, lives.segments
         values = self._aggregators.running_values(layout.aggregates, columns, segments)
-        fields = self._aggregators.running_results(layout.key_fields, columns, segments)
-        results = layout.rows(gather(keys.values, lives.of_keys), (), fields, values)
-        is_first = np.zeros(len(lives.rows), np.bool_)
-        is_first[segments.starts] = True
-        is_changed = is_first.copy()
-        is_changed |= self._ttl > 0
+        changes = _Changes.of(order, lives, self._changed(values, segments), with_before=self._update_before)
+        if not len(changes.kinds):
+            return
+        chunk = arrived.chunk
+        fields: dict[Aggregator, pa.Array] = {
+            field: field.result([changes.of_records(chunk.columns[field.column])]) for field in layout.key_fields
+        }
+        made = [gather(value, changes.elements) for value in values]
+        results = layout.rows(changes.of_records(chunk.keys), (), fields, made)
+        times = arrived.timestamps, arrived.watermarks
+        if not changes.are_of_all:
+            times = times[0][changes.records], times[1][changes.records]
+        found = changes.kinds if changes.kinds.any() else None
+        self.output.emit(Batch(layout.output_type, *times, columns=results, kinds=found))
+
+    def _changed(self, values: Sequence[pa.Array], segments: Segments) -> Mask:
+        """Of each element whether its result is another one than that of the element before it in its life."""
+        is_changed = np.full(segments.total, self._ttl > 0)
+        is_changed[segments.starts] = True
         for column in values:
+            if is_changed.all():
+                break
             is_changed[1:] |= differ(column.slice(1), column.slice(0, len(column) - 1))
-        after = np.flatnonzero(is_changed & (lives.rows >= 0))
-        updated = after[~is_first[after]] if self._update_before else after[:0]
-        rows = np.concatenate((updated - 1, lives.last_elements, after))
-        records = order[np.concatenate((lives.rows[updated], lives.deletions, lives.rows[after]))]
-        kinds = np.full(len(rows), _DELETE)
-        kinds[: len(updated)] = _UPDATE_BEFORE
-        kinds[len(rows) - len(after) :] = np.where(is_first[after], _INSERT, _UPDATE_AFTER)
-        by_record = in_order(records)  # what an update takes back comes before what it gives
-        rows, records, kinds = rows[by_record], records[by_record], kinds[by_record]
-        if len(rows):
-            times = arrived.timestamps[records], arrived.watermarks[records]
-            found = kinds if kinds.any() else None
-            self.output.emit(Batch(layout.output_type, *times, columns=results.take(pa.array(rows)), kinds=found))
+        return is_changed
 
     def _emit_net(
         self, arrived: ArrivedRecords, keys: KeyColumn, before: _OfKeys, after: _OfKeys, places: Longs
@@ -269,11 +282,58 @@ class GroupAggregateOperator(KeyedOperator):
             self.output.emit(Batch(self._layout.output_type, *times, columns=results))
 
 
-def _steps(kinds: Kinds | None, order: Longs) -> Longs:
-    """1 for each record that adds to its key, -1 for each that takes one back."""
-    if kinds is None:
-        return np.ones(len(order), np.int64)
-    return np.where(take_back(kinds[order]), -1, 1)
+def _steps(kinds: Kinds | None, order: Longs) -> Longs | None:
+    """1 for each record that adds to its key, -1 for each that takes one back; None where all add."""
+    return None if kinds is None else np.where(take_back(kinds[order]), -1, 1)
+
+
+@dataclass(frozen=True)
+class _Changes:
+    """What is emitted, in the order of the records that cause it.
+
+    Attributes:
+        elements: the element whose result each change shows.
+        records: the record that causes each.
+        kinds: the kind of each.
+        are_of_all: whether each record causes one.
+    """
+
+    elements: Longs
+    records: Longs
+    kinds: Kinds
+    are_of_all: bool
+
+    def of_records(self, column: pa.Array) -> pa.Array:
+        """A column of the records, for each change the value of the record that causes it."""
+        return column if self.are_of_all else gather(column, self.records)
+
+    @staticmethod
+    def of(order: Longs, lives: _Lives, is_changed: Mask, *, with_before: bool) -> _Changes:
+        """The changes of lives.
+
+        Args:
+            order: the records, key after key.
+            lives: the lives.
+            is_changed: of each element whether its result is another one than that before it.
+            with_before: whether updates take the former result back.
+        """
+        is_first = np.zeros(len(is_changed), np.bool_)
+        is_first[lives.segments.starts] = True
+        after = np.flatnonzero(is_changed & (lives.rows >= 0))
+        updated = after[~is_first[after]] if with_before else after[:0]
+        causes = [order[rows] for rows in (lives.rows[updated], lives.deletions, lives.rows[after])]
+        counts = np.zeros(len(order), np.int64)
+        for records in causes:
+            counts[records] += 1
+        ends = np.cumsum(counts)
+        # What an update takes back comes before what it gives; a record that ends a life gives nothing.
+        places = ends[causes[0]] - 2, ends[causes[1]] - 1, ends[causes[2]] - 1
+        elements, kinds = np.empty(int(counts.sum()), np.int64), np.full(int(counts.sum()), _UPDATE_AFTER)
+        elements[places[0]], kinds[places[0]] = updated - 1, _UPDATE_BEFORE
+        elements[places[1]], kinds[places[1]] = lives.last_elements, _DELETE
+        elements[places[2]] = after
+        kinds[places[2][is_first[after]]] = _INSERT
+        return _Changes(elements, np.repeat(np.arange(len(order)), counts), kinds, bool((counts == 1).all()))
 
 
 @dataclass(frozen=True)
@@ -300,24 +360,34 @@ class _Lives:
     is_left: Mask
 
     @staticmethod
-    def of(keys: Segments, steps: Longs, of_stored: Longs, stored: Longs) -> _Lives:
+    def of(keys: Segments, steps: Longs | None, of_stored: Longs, stored: Longs) -> _Lives:
         """The lives of keys.
 
         Args:
             keys: the records of each key, in the order in which they came.
-            steps: 1 for each record that adds to its key, -1 for each that takes one back.
+            steps: 1 for each record that adds to its key, -1 for each that takes one back; None where all add.
             of_stored: the keys of which there is something in state, ascending.
             stored: how many records they have.
         """
+        before = np.zeros(len(keys), np.int64)
+        before[of_stored] = 1
+        before = np.cumsum(before)  # of how many keys, up to each, there is something in state
+        if steps is None:
+            places = np.arange(keys.total) + before[keys.ids]
+            rows = np.full(keys.total + len(of_stored), -1)
+            rows[places] = np.arange(keys.total)
+            segments = Segments(keys.starts + np.concatenate(([0], before[:-1]))[: len(keys)], len(rows))
+            none = of_stored[:0]
+            return _Lives(rows, segments.ids, segments, none, none, np.ones(len(keys), np.bool_))
         counts, is_kept = _counts(keys, steps, of_stored, stored)
-        rows = np.flatnonzero(is_kept & (counts > 0))
+        kept = np.flatnonzero(is_kept & (counts > 0))
         is_deletion = is_kept & (counts == 0)
         lives = keys.ids + np.cumsum(is_deletion) - is_deletion  # they rise with each key, and behind each deletion
-        of_keys = np.concatenate((of_stored, keys.ids[rows]))
-        of_lives = np.concatenate((lives[keys.starts[of_stored]], lives[rows]))
-        rows = np.concatenate((np.full(len(of_stored), -1), rows))
-        order = in_order(of_lives)
-        rows, of_keys, of_lives = rows[order], of_keys[order], of_lives[order]
+        rows = np.full(len(kept) + len(of_stored), -1)
+        rows[np.arange(len(kept)) + before[keys.ids[kept]]] = kept
+        is_stored = rows < 0
+        of_keys, of_lives = keys.ids[rows], lives[rows]
+        of_keys[is_stored], of_lives[is_stored] = of_stored, lives[keys.starts[of_stored]]
         segments = Segments(np.flatnonzero(np.diff(of_lives, prepend=-1)), len(rows))
         deletions = np.flatnonzero(is_deletion)
         last_elements = np.searchsorted(of_lives, lives[deletions], side="right") - 1

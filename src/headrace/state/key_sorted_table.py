@@ -84,7 +84,8 @@ class KeySortedTable(SortedTable[Section]):
             sort_keys: for each key from which sort key to which, both included; all where it is left out.
         """
         wanted = np.arange(len(keys))
-        found, batches = [np.empty(0, np.int64)], [self._nothing()]
+        found: list[Longs] = []
+        batches: list[pa.RecordBatch] = []
         for section in reversed(self.sections(self._watermark)):
             firsts, lasts = _ranges_of_keys(section, keys if len(wanted) == len(keys) else keys.take(wanted))
             places = np.flatnonzero(firsts < lasts)
@@ -101,10 +102,14 @@ class KeySortedTable(SortedTable[Section]):
                 wanted = wanted[is_wanted]
             if not len(wanted):
                 break
+        if not found:
+            return wanted[:0], self._nothing()
         which, batch = np.concatenate(found[::-1]), concat(batches[::-1])
         if self._expires:
             is_retained = batch.column(RETAINED_UNTIL).to_numpy() > self._watermark
             which, batch = which[is_retained], batch.filter(pa.array(is_retained))
+        if self._latest_only and len(found) == 1:
+            return which, batch
         order = in_order(which) if self._latest_only else in_order(which, _sort_keys(batch))
         return which[order], batch.take(pa.array(order))
 

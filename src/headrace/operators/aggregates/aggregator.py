@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import Any, ClassVar, Final, Self, cast
+from typing import Any, ClassVar, Final, Self, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,7 @@ from headrace.state.runs.grouping import Groups, RowGroups, Segments
 
 Longs = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+Numbers = TypeVar("Numbers", Longs, npt.NDArray[np.float64])
 Merge = Callable[[list[pa.Array], Segments], list[pa.Array]]
 Fields = tuple[tuple[str, TypeInformation], ...]
 
@@ -265,10 +266,13 @@ def _block_bounds(columns: list[pa.Array], segments: Segments) -> list[int]:
     return bounds
 
 
-def running_sums(values: Longs, segments: Segments) -> Longs:
-    """The sum of each value and all before it in its group; of all values together it has to fit into 64 bits."""
+def running_sums(values: Numbers, segments: Segments) -> Numbers:
+    """The sum of each value and all before it in its group; that of all values together has to be exact."""
     sums = np.cumsum(values)
-    return sums - (sums - values)[segments.starts][segments.ids]
+    starts = segments.starts
+    if len(starts) > 1:
+        sums -= np.repeat(sums[starts] - values[starts], segments.counts)
+    return sums
 
 
 def either_valid(one: Mask | None, other: Mask | None) -> Mask | None:

@@ -31,7 +31,7 @@ import pyarrow.compute as pc
 
 from headrace.common.errors import HeadraceError
 from headrace.common.typeinfo import Types
-from headrace.operators.aggregates.aggregator import ColumnAggregator, Fields, GroupedRows, any_valid
+from headrace.operators.aggregates.aggregator import ColumnAggregator, Fields, GroupedRows, any_valid, running_sums
 from headrace.operators.arrays import list_lengths, lists_of, validity
 from headrace.state.runs.grouping import RowGroups, Segments
 
@@ -84,6 +84,21 @@ def add_sums(a: Expansion, b: Expansion) -> Expansion | None:
     if _has_rest(a) or _has_rest(b) or _needs_care(a.hi) or _needs_care(b.hi):
         return None
     return _packed(distilled([a.hi, b.hi, a.lo, b.lo]), len(a.hi))
+
+
+def running_sums_of(partial: Expansion, segments: Segments) -> Expansion | None:
+    """The exact sum of each partial sum and all before it in its group; None where that is for pairs to do."""
+    if _has_rest(partial) or _needs_care(partial.hi) or not segments.total:
+        return None
+    headroom = (2 * segments.total).bit_length()
+    exponent = math.frexp(max(_largest(partial.hi), _largest(partial.lo)))[1]
+    terms: dict[int, Doubles] = {}
+    for values in (partial.hi, partial.lo):
+        for level, term in _cut(exponent, headroom, values):
+            terms[level] = terms[level] + term if level in terms else term
+    # Sums of one level are exact over all groups together, and so are their differences.
+    running = [running_sums(terms[level], segments) for level in sorted(terms)]
+    return _packed(distilled(running), segments.total)
 
 
 def sum_terms(terms: Sequence[Doubles], segments: RowGroups) -> Expansion:

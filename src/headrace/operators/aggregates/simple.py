@@ -1,6 +1,6 @@
 """Aggregates that keep a number or one of the values: counts, truth of booleans, smallest, largest, first and last."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Final
@@ -214,6 +214,9 @@ def _is_any_true(results: Sequence[pa.Array]) -> pa.Array:
 _NEVER = np.iinfo(np.int64).max
 
 
+_BestOf = Callable[[npt.NDArray[Any], Mask | None], tuple[npt.NDArray[Any], Mask | None]]
+
+
 @dataclass(frozen=True, slots=True)
 class MinOrMax(ColumnAggregator):
     """The smallest or the largest value.
@@ -244,12 +247,18 @@ class MinOrMax(ColumnAggregator):
         (a, is_a), (b, is_b) = (self._filled(fixed_width(one), validity(one)) for one in (older[0], newer[0]))
         return [of_fixed_width(self._better(a.dtype)(a, b), either_valid(is_a, is_b), older[0].type)]
 
+    def scan(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
+        return [self._of_best(columns[0], lambda values, valid: self._running(values, valid, segments))]
+
     def _best(self, array: pa.Array, segments: RowGroups) -> pa.Array:
-        if is_fixed_width(array.type):
-            values, valid = self._reduced(fixed_width(array), validity(array), segments)
-            return of_fixed_width(values, valid, array.type)
-        if segments.are_single:
+        if segments.are_single and not is_fixed_width(array.type):
             return array
+        return self._of_best(array, lambda values, valid: self._reduced(values, valid, segments))
+
+    def _of_best(self, array: pa.Array, best_of: _BestOf) -> pa.Array:
+        """What a function makes of numbers that compare as the values do, as values."""
+        if is_fixed_width(array.type):
+            return of_fixed_width(*best_of(fixed_width(array), validity(array)), array.type)
         encoded = array.dictionary_encode()
         order = pc.sort_indices(encoded.dictionary).to_numpy()
         ranks = np.empty(len(order), np.int64)
@@ -257,9 +266,23 @@ class MinOrMax(ColumnAggregator):
         codes = fixed_width(encoded.indices)
         valid = validity(array)
         ranked = ranks[codes if valid is None else np.where(valid, codes, 0)] if len(order) else np.zeros_like(codes)
-        best, found = self._reduced(ranked, valid, segments)
+        best, found = best_of(ranked, valid)
         places = pa.array(best, mask=None if found is None else ~found)
         return encoded.dictionary.take(pa.array(order)).take(places)
+
+    def _running(
+        self, values: npt.NDArray[Any], valid: Mask | None, segments: Segments
+    ) -> tuple[npt.NDArray[Any], Mask | None]:
+        """The best of each value and all before it in its group."""
+        found = None if valid is None else running_sums(valid.astype(np.int64), segments) > 0
+        values, _ = self._filled(values, valid)
+        better, best = self._better(values.dtype), values.copy()
+        places = np.arange(segments.total) - np.repeat(segments.starts, segments.counts)
+        distance = 1
+        while len(rows := np.flatnonzero(places >= distance)):  # each step looks twice as far back as the last
+            best[rows] = better(best[rows], best[rows - distance])
+            distance *= 2
+        return best, found
 
     def _reduced(
         self, values: npt.NDArray[Any], valid: Mask | None, segments: RowGroups

@@ -148,6 +148,14 @@ class SumFloats(ColumnAggregator):
             return merged_pairs(partial(SumFloats.merge, self), older, newer)
         return expansion_columns(sums, either_valid(validity(older[0]), validity(newer[0])))
 
+    def scan(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
+        sums = exact_sum.running_sums_of(expansion_of(columns), segments)
+        if sums is None:
+            return ColumnAggregator.scan(self, columns, segments)
+        valid = validity(columns[0])
+        found = None if valid is None else running_sums(valid.astype(np.int64), segments) > 0
+        return expansion_columns(sums, found)
+
     def negate(self, columns: list[pa.Array]) -> list[pa.Array]:
         return expansion_columns(exact_sum.negated(expansion_of(columns)), validity(columns[0]))
 
@@ -185,6 +193,13 @@ class SumFiniteFloats(SumFloats):
     def combine(self, older: list[pa.Array], newer: list[pa.Array]) -> list[pa.Array]:
         counts = [pa.array(fixed_width(a) + fixed_width(b)) for a, b in zip(older[3:], newer[3:], strict=True)]
         return [*SumFloats.combine(self, older[:3], newer[:3]), *counts]
+
+    def scan(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
+        counts = [pa.array(running_sums(fixed_width(column), segments)) for column in columns[3:]]
+        sums = exact_sum.running_sums_of(expansion_of(columns[:3]), segments)
+        if sums is None:
+            return [*ColumnAggregator.scan(self, columns, segments)[:3], *counts]
+        return [*expansion_columns(sums), *counts]
 
     def negate(self, columns: list[pa.Array]) -> list[pa.Array]:
         hi, lo, rest, *counts = columns
