@@ -8,22 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.operators.arrays import codes_of, fixed_width
+from headrace.operators.arrays import codes_of
+from headrace.operators.binary_rows import Words, buckets, hashes_of
 
 Longs = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint32]
-Bytes = npt.NDArray[np.uint8]
-
-_SEED: Final = 42
-_INLINE: Final = 7
-_WORD: Final = 8
-_LEAST_BUCKETS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +74,7 @@ def ordered_keys(keys: Longs, hashes: Words) -> Longs:
         hashes: the hash of each number.
     """
     different, firsts = np.unique(keys, return_index=True)
-    buckets = _LEAST_BUCKETS
-    while len(different) > buckets * 3 // 4:
-        buckets *= 2
-    own = hashes[different]
-    places = (own ^ (own >> np.uint32(16))) & np.uint32(buckets - 1)
+    places = buckets(hashes[different], np.array([len(different)]))
     found: Longs = different[np.lexsort((firsts, places))]
     return found
 
@@ -104,66 +93,3 @@ def _hashes_by_number(keys: Sequence[pa.Array], numbers: Longs) -> Words:
     found = np.zeros(int(numbers.max(initial=0)) + 1, np.uint32)
     found[different] = hashes_of([key.take(pa.array(firsts)) for key in keys], len(firsts))
     return found
-
-
-def hashes_of(keys: Sequence[pa.Array], count: int) -> Words:
-    """The hashes that Flink's binary rows of some columns have."""
-    rows = [_row_bytes(keys, row) for row in range(count)] if keys else [b"\0" * _WORD] * count
-    return np.array([_murmur(row) for row in rows], np.uint32)
-
-
-def _row_bytes(keys: Sequence[pa.Array], row: int) -> bytes:
-    """A binary row: bits of nulls behind a byte of the row kind, eight bytes a field, then what is longer than that."""
-    head = bytearray((len(keys) + 63 + _WORD) // 64 * _WORD)
-    fixed, rest = bytearray(), bytearray()
-    for place, key in enumerate(keys):
-        value = key[row]
-        if not value.is_valid:
-            bit = place + _WORD
-            head[bit // _WORD] |= 1 << bit % _WORD
-            fixed += b"\0" * _WORD
-            continue
-        data = _field_bytes(key, row)
-        if isinstance(data, int):
-            fixed += (data & 0xFFFFFFFFFFFFFFFF).to_bytes(_WORD, "little")
-        elif len(data) <= _INLINE:
-            fixed += data.ljust(_INLINE, b"\0") + bytes([len(data) | 0x80])
-        else:
-            start = len(head) + len(keys) * _WORD + len(rest)
-            fixed += (start << 32 | len(data)).to_bytes(_WORD, "little")
-            rest += data.ljust(-(-len(data) // _WORD) * _WORD, b"\0")
-    return bytes(head + fixed + rest)
-
-
-def _field_bytes(key: pa.Array, row: int) -> int | bytes:
-    value: Any = key[row].as_py()
-    if isinstance(value, str):
-        return value.encode()
-    if isinstance(value, bytes):
-        return value
-    if pa.types.is_decimal(key.type):
-        return int(value.scaleb(key.type.scale))
-    number = fixed_width(key.slice(row, 1))
-    if pa.types.is_timestamp(key.type):
-        return int(number[0]) // 1000
-    if pa.types.is_floating(key.type):
-        return int(number.view(np.uint32 if number.dtype.itemsize == 4 else np.uint64)[0])
-    width = number.dtype.itemsize * _WORD
-    return int(number[0]) & ((1 << width) - 1)
-
-
-def _murmur(data: bytes) -> int:
-    """Flink's ``MurmurHashUtils.hashBytesByWords``."""
-    h = _SEED
-    for word in np.frombuffer(data, "<u4").tolist():
-        k = word * 0xCC9E2D51 & 0xFFFFFFFF
-        k = (k << 15 | k >> 17) & 0xFFFFFFFF
-        h ^= k * 0x1B873593 & 0xFFFFFFFF
-        h = (h << 13 | h >> 19) & 0xFFFFFFFF
-        h = (h * 5 + 0xE6546B64) & 0xFFFFFFFF
-    h ^= len(data)
-    h ^= h >> 16
-    h = h * 0x85EBCA6B & 0xFFFFFFFF
-    h ^= h >> 13
-    h = h * 0xC2B2AE35 & 0xFFFFFFFF
-    return h ^ h >> 16

@@ -43,12 +43,17 @@ class KeySortedTable(SortedTable[Section]):
         layout: what they hold.
         latest_only: whether what is appended of a key takes the place of all older rows of it, as windows of a key do
             that change together. A key of which nothing is left has a row whose column ``LIVE`` is false.
+        replaces_rows: whether a row takes the place of an older one with its key and sort key, as rows do that change
+            one by one. A row that is gone is one whose column ``LIVE`` is false.
     """
 
-    def __init__(self, store: RunStore, layout: TableLayout, *, latest_only: bool = False) -> None:
-        combine = newest_of_keys if latest_only else _all_by_key
+    def __init__(
+        self, store: RunStore, layout: TableLayout, *, latest_only: bool = False, replaces_rows: bool = False
+    ) -> None:
+        combine = newest_of_keys if latest_only else newest_rows if replaces_rows else _all_by_key
         super().__init__(store, layout, combine, spills=not latest_only, most_alike=_MOST_ALIKE if latest_only else 0)
         self._latest_only = latest_only
+        self._replaces_rows = replaces_rows
         self._expires = RETAINED_UNTIL in layout.schema.names
         self._watermark = MIN_WATERMARK
 
@@ -111,6 +116,9 @@ class KeySortedTable(SortedTable[Section]):
         if self._latest_only and len(found) == 1:
             return which, batch
         order = in_order(which) if self._latest_only else in_order(which, _sort_keys(batch))
+        if self._replaces_rows:
+            is_last = lasts_of(_are_others(which[order], _sort_keys(batch)[order]))
+            order = order[is_last & np.asarray(batch.column(LIVE))[order]]
         return which[order], batch.take(pa.array(order))
 
     def append(self, batch: pa.RecordBatch, watermark: int = MIN_WATERMARK) -> None:
@@ -184,9 +192,10 @@ class KeySortedTable(SortedTable[Section]):
         return pa.RecordBatch.from_pylist([], self._schema)
 
 
-def register_key_sorted_merger(kind: str, *, latest_only: bool = False) -> None:
+def register_key_sorted_merger(kind: str, *, latest_only: bool = False, replaces_rows: bool = False) -> None:
     """Has runs of a kind merged as those of a :class:`KeySortedTable` are; see ``register_merger``."""
-    register_merger(kind, _merge_latest if latest_only else _merge_all, _described_until)
+    merge = _merge_latest if latest_only else _merge_rows if replaces_rows else _merge_all
+    register_merger(kind, merge, _described_until)
 
 
 def key_ranges(
@@ -249,6 +258,21 @@ def newest_of_keys(_: dict[str, Any], batches: Sequence[pa.RecordBatch]) -> pa.R
     return whole.take(pa.array(order[is_newest]))
 
 
+def newest_rows(_: dict[str, Any], batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Of each key and sort key the row of the last one of the batches that has one."""
+    whole = concat(batches)
+    sort_keys = _sort_keys(whole)
+    order, numbers = key_sorted(whole.column(HASH).to_numpy(), whole.column(KEY), sort_keys, are_runs=True)
+    return whole.take(pa.array(order[lasts_of(_are_others(numbers, sort_keys[order]))]))
+
+
+def _are_others(numbers: Longs, sort_keys: Longs) -> npt.NDArray[np.bool_]:
+    """Which rows have another key, or another sort key, than the row before."""
+    is_other = np.ones(len(numbers), np.bool_)
+    is_other[1:] = (numbers[1:] != numbers[:-1]) | (sort_keys[1:] != sort_keys[:-1])
+    return is_other
+
+
 def _merge_latest(given: MergeInput) -> pa.RecordBatch:
     """One run of several; a key without rows is gone where nothing older is left that it could hide."""
     merged = newest_of_keys(given.meta, [run.batch for run in given.runs])
@@ -257,11 +281,21 @@ def _merge_latest(given: MergeInput) -> pa.RecordBatch:
 
 def _merge_all(given: MergeInput) -> pa.RecordBatch:
     """The rows that no run of the same task knows to be expired or shown; a pure function of the runs."""
+    return _all_by_key(given.meta, _retained_of(given))
+
+
+def _merge_rows(given: MergeInput) -> pa.RecordBatch:
+    """One run of several; a row that is gone is left out where nothing older is left that it could hide."""
+    merged = newest_rows(given.meta, _retained_of(given))
+    return live_rows(merged) if given.is_oldest else merged
+
+
+def _retained_of(given: MergeInput) -> list[pa.RecordBatch]:
     batches = []
     for run in given.runs:
         known = [given.furthest(run, entry) for entry in (REACHED, SHOWN)]
         batches.append(_retained(run.batch, max((each for each in known if each is not None), default=MIN_WATERMARK)))
-    return _all_by_key(given.meta, batches)
+    return batches
 
 
 def _described_until(meta: dict[str, Any], batch: pa.RecordBatch) -> dict[str, Any]:

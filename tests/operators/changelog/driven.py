@@ -29,8 +29,8 @@ SYMBOLS = {"+I": RowKind.INSERT, "-U": RowKind.UPDATE_BEFORE, "+U": RowKind.UPDA
 KINDS = {kind: symbol for symbol, kind in SYMBOLS.items()}
 LOWEST = -(2**63)
 
-Event = tuple[str, tuple[Any, ...]] | int
-"""What comes: a record, or a watermark."""
+Event = tuple[str, tuple[Any, ...]] | tuple[str, tuple[Any, ...], int] | int
+"""What comes: a record, with the number of its input where there are several, or a watermark."""
 
 
 @dataclass
@@ -42,6 +42,7 @@ class Driven:
         type: the type of the records.
         key: the names of the fields that they are keyed by.
         sums_up: whether the sender sums records of windows up where it can.
+        inputs: how many inputs it has, all with such records.
     """
 
     spec: OperatorSpec
@@ -54,13 +55,14 @@ class Driven:
     now: int = 0
     is_batch: bool = False
     sums_up: bool = False
+    inputs: int = 1
 
     def __post_init__(self) -> None:
         types = [self.type.field_types[self.type.field_index(name)] for name in self.key]
         self._codec = KeyCodec.for_type(RowTypeInfo(tuple(types), self.key) if types else Types.INT())
         selection = KeySelection(self._codec, None, self.key or None, is_single=not types, names=())
         self._schema = InputSchema(self.type, selection, has_changes=True)
-        self.spec = self.spec.resolved([self._schema])
+        self.spec = self.spec.resolved([self._schema] * self.inputs)
 
     def epoch(self, events: Sequence[Event], batch_size: int = 1 << 20) -> None:
         """Feeds an epoch; the batches have so many records at most."""
@@ -68,17 +70,20 @@ class Driven:
         operator.begin_epoch(EpochScope(self.epochs, self.now, self.watermark))
         waiting: list[tuple[str, tuple[Any, ...]]] = []
         stamps: list[int] = []
+        side = 0
         for event in events:
             if isinstance(event, int):
                 self.watermark = max(self.watermark, event)
-            else:
-                waiting.append(event)
-                stamps.append(self.watermark)
-                if len(waiting) == batch_size:
-                    self._send(operator, self._batch(waiting, stamps))
-                    waiting, stamps = [], []
+                continue
+            symbol, values, *number = event
+            if waiting and (len(waiting) == batch_size or number not in ([], [side])):
+                self._send(operator, side, self._batch(waiting, stamps))
+                waiting, stamps = [], []
+            side = number[0] if number else 0
+            waiting.append((symbol, values))
+            stamps.append(self.watermark)
         if waiting:
-            self._send(operator, self._batch(waiting, stamps))
+            self._send(operator, side, self._batch(waiting, stamps))
         operator.advance_watermark(self.watermark)
         operator.end_epoch()
         self.epochs += 1
@@ -102,9 +107,9 @@ class Driven:
             return self._codec.encode([0] * count)
         return self._codec.from_array(pa.StructArray.from_arrays(columns, self.key))
 
-    def _send(self, operator: Any, batch: KeyedBatch) -> None:
+    def _send(self, operator: Any, side: int, batch: KeyedBatch) -> None:
         if not self.sums_up:
-            operator.process(0, batch)
+            operator.process(side, batch)
             return
         records: list[Batch] = []
         sums: list[Batch] = []
@@ -121,7 +126,7 @@ class Driven:
     def _opened(self, emit: Any, emit_sums: Any = None) -> Any:
         place = OperatorPlace("operator", "uid", 0, UNKNOWN_CALL_SITE)
         task = cast("TaskParameters", SimpleNamespace(is_batch=self.is_batch))
-        parameters = OperatorParameters(task, place, 1, [self._schema], {}, NOTHING_RENAMED)
+        parameters = OperatorParameters(task, place, 1, [self._schema] * self.inputs, {}, NOTHING_RENAMED)
         spec: Any = self.spec
         operator = spec.create_operator(parameters) if emit_sums is None else spec.create_local_operator(parameters)
         self.stores = {name: RunStore(name, ALL_HASHES, store.runs) for name, store in self.stores.items()}
@@ -145,9 +150,10 @@ def run(
     batch_size: int = 1 << 20,
     *,
     sums_up: bool = False,
+    inputs: int = 1,
 ) -> list[tuple[str, tuple[Any, ...]]]:
     """What an operator makes of events that are cut into epochs at some places."""
-    driven = Driven(spec, type_, key, sums_up=sums_up)
+    driven = Driven(spec, type_, key, sums_up=sums_up, inputs=inputs)
     bounds = [0, *sorted({min(cut, len(events)) for cut in cuts}), len(events)]
     for start, stop in pairwise(bounds):
         driven.epoch(events[start:stop], batch_size)

@@ -62,6 +62,11 @@ class DueRows:
         """The rows."""
         return Picked(self.source.column, self.places)
 
+    def whole(self) -> pa.RecordBatch:
+        """The rows with all their columns."""
+        columns = [gather(column, self.places) for column in self.source.columns]
+        return pa.RecordBatch.from_arrays(columns, schema=self.source.schema)
+
     def take(self, places: Longs) -> DueRows:
         """The rows at some positions, in that order."""
         numbers = (self.times, self.arrivals, self.watermarks, self.stamps)

@@ -12,6 +12,7 @@ from headrace.common.typeinfo import TypeInformation
 from headrace.operators.arrays import gather
 from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext, Output
 from headrace.operators.join.find_pairs import LEFT, RIGHT, SIDES, Pairs, portions
+from headrace.operators.join.join_type import NOBODY
 from headrace.operators.join.results import JoinResults, Outer, tagged, tagged_types, untagged
 from headrace.operators.waiting import WaitingBatches
 from headrace.operators.window.general.ordered_contents import (
@@ -165,10 +166,6 @@ class OrderedCoGroupOperator(_TaggingOperator, OrderedWindowOperator):
         return ElementsOfSides(context, windows, self._input_type, self._definition.allowed_lateness)
 
 
-_NOBODY = -1
-"""The place of a partner that is not there."""
-
-
 class ColumnarWindowJoin(OrderedCoGroupOperator):
     """Pairs of the records of two keyed inputs that are in the same window.
 
@@ -228,13 +225,13 @@ def pairs_of_groups(groups: Groups, left_rows: int, outer: Outer) -> Iterator[tu
     firsts = (np.cumsum(right_counts) - right_counts)[of_finders]
     found = right_counts[of_finders]
     if outer.left:
-        rights, firsts = np.append(rights, _NOBODY), np.where(found == 0, len(rights), firsts)
+        rights, firsts = np.append(rights, NOBODY), np.where(found == 0, len(rights), firsts)
         found = np.maximum(found, 1)
     if outer.right:
         alone = np.flatnonzero((left_counts == 0)[numbers] & ~of_left)
         places = np.cumsum(~of_left)[alone] - 1
         order = np.argsort(np.concatenate((of_finders, numbers[alone])), kind="stable")
-        finders = np.concatenate((finders, np.full(len(alone), _NOBODY)))[order]
+        finders = np.concatenate((finders, np.full(len(alone), NOBODY)))[order]
         firsts = np.concatenate((firsts, places))[order]
         found = np.concatenate((found, np.ones(len(alone), np.int64)))[order]
     for start, stop in portions(found):
@@ -243,4 +240,4 @@ def pairs_of_groups(groups: Groups, left_rows: int, outer: Outer) -> Iterator[tu
 
 
 def _taken(records: pa.Array, places: Longs) -> pa.Array:
-    return records.take(pa.array(places, mask=places == _NOBODY))
+    return records.take(pa.array(places, mask=places == NOBODY))

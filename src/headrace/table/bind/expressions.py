@@ -119,6 +119,13 @@ class ExpressionBinder(CallBinder):
 
     # --- names and literals ------------------------------------------------------------------------------------------
 
+    def either(self, column: InputRef, node: SqlNode) -> Scalar:
+        """The column, or the one of two that is not NULL where a full join has made one of them."""
+        shared = self.scope.either(column.index)
+        if shared is None:
+            return column
+        return self.call("COALESCE", (column, self.scope.column(shared.right)), node)
+
     def _identifier(self, node: sql.Identifier) -> Scalar:
         alias = self.aliases.get(node.names[0].text) if len(node.names) == 1 else None
         if alias is not None:
@@ -129,6 +136,8 @@ class ExpressionBinder(CallBinder):
                 return self.call(text.upper(), (), node)
         found = resolve(self.scope, self.context.source, node, node.names)
         scalar = found.scalar
+        if len(node.names) == 1 and isinstance(scalar, InputRef):
+            scalar = self.either(scalar, node)
         if found.source is not None and found.source.alias is not None:
             rest = [name.text for name in node.names[found.taken - 1 :]]
             self.context.expansions.columns[place(node)] = (found.source.alias, *rest)

@@ -399,7 +399,7 @@ class _SelectBinder:
         name = self.scope.row[index].name
         source = self.scope.source_of(index)
         name = source.schema[index - source.offset].name if name not in source.schema.names else name
-        scalar = self.scope.column(index)
+        scalar = self.binder.either(self.scope.column(index), node)
         if self.groups is None:
             return scalar, name
         if scalar not in self.groups.inputs[: self.groups.group]:

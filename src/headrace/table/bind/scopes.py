@@ -97,6 +97,10 @@ class Scope:
         """A reference to a column of the row."""
         return InputRef.of(self.row, index)
 
+    def either(self, index: int) -> Shared | None:
+        """The two columns of a full join of which one may be NULL, where an unqualified name refers to this one."""
+        return next((each for each in self.shared if each.is_either and each.left == index), None)
+
     def source_of(self, index: int) -> NamedRelation:
         """The source of a column of the row."""
         return next(each for each in self.sources if each.offset <= index < each.offset + len(each.schema))

@@ -75,7 +75,6 @@ def conversion_rule(kind: type[Relation]) -> Callable[[Rule], Rule]:
 _STREAMS: Final = "make streams of the tables (StreamTableEnvironment.to_data_stream), and join() or enrich() those"
 
 _MISSING: Final[dict[type[Relation], str]] = {
-    logical.Join: f"joins in SQL cannot be executed yet: {_STREAMS}",
     logical.Snapshot: f"FOR SYSTEM_TIME AS OF cannot be executed yet: {_STREAMS}",
     Match: "MATCH_RECOGNIZE cannot be executed yet: look for patterns by a KeyedProcessFunction of a stream",
 }

@@ -14,6 +14,7 @@ from headrace.table.physical import (  # noqa: F401 - their conversions
     correlates,
     group_windows,
     grouping,
+    join_conversion,
     over,
     ranks,
     sorts,

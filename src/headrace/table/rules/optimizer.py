@@ -6,11 +6,13 @@ from headrace.table.logical.relations import Relation, Scan
 from headrace.table.rules.columns import pruned
 from headrace.table.rules.constants import with_constants
 from headrace.table.rules.group_windows import with_group_windows
+from headrace.table.rules.joins import with_columns_of_keys
 from headrace.table.rules.normalize import with_normalized_sources
 from headrace.table.rules.over import with_over_aggregates
 from headrace.table.rules.push_down import with_filters_below, with_sorts_below
 from headrace.table.rules.rank import with_ranks
 from headrace.table.rules.set_operations import with_simple_unions
+from headrace.table.rules.subqueries import with_joins_for_subqueries
 
 
 def optimized(relation: Relation, is_upsert: Callable[[Scan], bool], time_zone: str) -> Relation:
@@ -21,7 +23,8 @@ def optimized(relation: Relation, is_upsert: Callable[[Scan], bool], time_zone: 
         is_upsert: whether a table's source gives upserts, which have to be normalized.
         time_zone: the session time zone.
     """
+    relation = with_joins_for_subqueries(relation)
     relation = with_constants(with_simple_unions(with_normalized_sources(relation, is_upsert)), time_zone)
-    relation = with_filters_below(relation)
+    relation = with_columns_of_keys(with_filters_below(relation))
     ranked = with_sorts_below(with_ranks(with_filters_below(with_over_aggregates(pruned(relation)))))
     return with_group_windows(pruned(ranked, through_watermarks=False))

@@ -19,6 +19,7 @@ from headrace.table.logical.scalars import (
     substituted,
 )
 from headrace.table.rules.conditions import all_of, is_deterministic, merged
+from headrace.table.rules.joins import filter_below_join, with_condition_below
 from headrace.table.rules.normalize import Normalize
 
 
@@ -29,6 +30,8 @@ def with_filters_below(relation: Relation) -> Relation:
         found = None if rule is None else rule(relation.condition, relation.input)
         if found is not None:
             return with_filters_below(found)
+    if isinstance(relation, logical.Join):
+        relation = with_condition_below(relation)
     return relation.with_parts(Relation, [with_filters_below(each) for each in relation.inputs])
 
 
@@ -90,6 +93,7 @@ _RULES: Final[dict[type[Relation], Callable[[Scalar, Any], Relation | None]]] = 
     logical.Project: _below_project,
     logical.SetOperation: _below_union,
     logical.Aggregate: _below_aggregate,
+    logical.Join: filter_below_join,
     Normalize: _below_normalize,
 }
 

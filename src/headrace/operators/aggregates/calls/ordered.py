@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.errors import EvaluationError
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.operators.aggregates.aggregator import ColumnAggregator, Fields, GroupedRows, Longs, running_sums
 from headrace.operators.arrays import codes_of, fixed_width, gather, list_lengths, lists_of
@@ -132,10 +133,10 @@ def single_value(results: Sequence[pa.Array]) -> pa.Array:
     """The only value; null where there is none.
 
     Raises:
-        ValueError: when there are several.
+        EvaluationError: when there are several.
     """
     if int(list_lengths(results[0]).max(initial=0)) > 1:
-        raise ValueError("SingleValueAggFunction received more than one element: a scalar subquery gives one row")
+        raise EvaluationError("a scalar subquery gives more than one row: limit it to one, or aggregate it")
     return first_of(results)
 
 

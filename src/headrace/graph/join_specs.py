@@ -1,0 +1,122 @@
+"""Specs of joins of changelogs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from headrace.common.typeinfo import RowTypeInfo, TypeInformation
+from headrace.expressions import Bound
+from headrace.graph.changelog_specs import codec_of
+from headrace.graph.specs import InputKind, InputSchema, OperatorParameters, OperatorSpec
+from headrace.graph.window_specs import of_sides
+from headrace.operators.base import Operator
+from headrace.operators.join.join_type import JoinType
+from headrace.operators.join.regular.stored_rows import SideState
+from headrace.state.protocols import KEYED, StateKinds
+
+if TYPE_CHECKING:
+    from headrace.operators.join.regular.definition import JoinDefinition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinSpec(OperatorSpec):
+    """A join of two keyed inputs by their keys.
+
+    Attributes:
+        join_type: the kind of join.
+        names: the names of the columns of both inputs.
+        condition: what is true of pairs besides equal keys; None for nothing.
+        strict_keys: of each input the columns of the key in which NULL equals nothing.
+    """
+
+    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED, InputKind.KEYED)
+    state_kinds: ClassVar[StateKinds] = KEYED
+    join_type: JoinType
+    names: tuple[str, ...]
+    condition: Bound | None = None
+    strict_keys: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
+
+    def pair_type(self, inputs: Sequence[InputSchema]) -> TypeInformation:
+        """The type of the columns of both inputs together."""
+        types = [kind for schema in inputs for kind in schema.record_type.field_types]
+        return RowTypeInfo(tuple(types), self.names)
+
+    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
+        return inputs[0].record_type if self.join_type.gives_left_rows else self.pair_type(inputs)
+
+    def definition(self, inputs: Sequence[InputSchema]) -> JoinDefinition:
+        """The join in the form that operators take."""
+        from headrace.operators.join.regular.definition import JoinDefinition
+
+        output = self.output_type(inputs)
+        assert output is not None
+        left, right = (schema.record_type for schema in inputs)
+        pairs = self.pair_type(inputs)
+        return JoinDefinition(self.join_type, (left, right), pairs, output, self.condition, self.strict_keys)
+
+    def kept_records(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
+        return of_sides(inputs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegularJoinSpec(JoinSpec):
+    """The changelog of a join of two changelogs, of which all rows are remembered.
+
+    Attributes:
+        states: how the rows of both inputs are kept.
+    """
+
+    kind: ClassVar[str] = "Join"
+    states: tuple[SideState, SideState] = (SideState(), SideState())
+
+    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        appends = self.join_type in (JoinType.INNER, JoinType.SEMI)
+        return not appends or any(schema.has_changes for schema in inputs)
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.join.regular.regular_join import RegularJoinOperator
+
+        return RegularJoinOperator(self.definition(parameters.inputs), codec_of(parameters.inputs[0]), self.states)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundedJoinSpec(JoinSpec):
+    """A join of two inputs that end, which emits its result when they have."""
+
+    kind: ClassVar[str] = "BoundedJoin"
+
+    def why_insertions_only(self, inputs: Sequence[InputSchema]) -> str:
+        return "results are emitted once, at the end of the inputs"
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.join.bounded_join import BoundedJoinOperator
+
+        return BoundedJoinOperator(self.definition(parameters.inputs), codec_of(parameters.inputs[0]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableWindowJoinSpec(JoinSpec):
+    """A join of rows that say their window themselves, once it has ended.
+
+    Attributes:
+        end_fields: of each input the position of the column with the end of each row's window.
+        zone: the time zone by whose clock windows end; None where times are those of the clock already.
+    """
+
+    kind: ClassVar[str] = "WindowJoin"
+    end_fields: tuple[int, int]
+    zone: str | None = None
+
+    def why_insertions_only(self, inputs: Sequence[InputSchema]) -> str:
+        return "results of a window that has ended are not taken back"
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.window.table.join import TableWindowJoinOperator
+        from headrace.operators.window.table.local_time import LocalTime
+
+        inputs = parameters.inputs
+        return TableWindowJoinOperator(
+            self.definition(inputs), codec_of(inputs[0]), end_fields=self.end_fields, clock=LocalTime(self.zone)
+        )

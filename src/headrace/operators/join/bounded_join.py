@@ -1,0 +1,178 @@
+"""``BoundedJoinOperator``: a join of two inputs that end, which emits its result when they have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.common.batch import Batch
+from headrace.common.columns import schema_of
+from headrace.common.constants import MAX_WATERMARK, NO_TIMESTAMP
+from headrace.operators.arrays import fixed_width
+from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext
+from headrace.operators.changelog.rows_of_keys import check_stores
+from headrace.operators.join.find_pairs import LEFT, RIGHT
+from headrace.operators.join.join_type import NOBODY, JoinType
+from headrace.operators.join.regular.definition import JoinCondition, JoinDefinition
+from headrace.operators.join.results import INNER
+from headrace.operators.join.window_join import pairs_of_groups
+from headrace.operators.window.columnar.accumulators import Arrivals
+from headrace.state.key_sorted_table import KeySortedTable, key_sorted, register_key_sorted_merger
+from headrace.state.runs import ALL_HASHES
+from headrace.state.runs.grouping import group_rows
+from headrace.state.runs.layout import HASH, KEY
+from headrace.state.runs.merge_input import concat
+from headrace.state.runs.merging import equal_ranges
+from headrace.state.table_layout import TableLayout
+
+if TYPE_CHECKING:
+    from headrace.state.keys import KeyCodec
+
+Longs = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+_KIND: Final = "bounded-join"
+_STORES: Final = ("bounded-join-left", "bounded-join-right")
+_WORDS: Final = {"keys": "key type", "rows": "type of rows"}
+_FIELDS: Final = 4
+_PIECE_ROWS: Final = 1 << 20
+"""About so many rows are joined at a time."""
+
+register_key_sorted_merger(_KIND)
+
+
+class BoundedJoinOperator(KeyedOperator):
+    """Joins two keyed inputs of insertions, and emits the result when both have ended.
+
+    Args:
+        definition: the join.
+        codec: the codec of the keys.
+    """
+
+    def __init__(self, definition: JoinDefinition, codec: KeyCodec) -> None:
+        super().__init__()
+        self._definition, self._codec = definition, codec
+
+    def restore_state(self, context: OperatorContext) -> None:
+        check_stores(context, _STORES)
+        self._condition = JoinCondition(self._definition, context)
+        self._tables: list[KeySortedTable] = []
+        self._schemas: list[pa.Schema] = []
+        for name, type_ in zip(_STORES, self._definition.input_types, strict=True):
+            fields = [pa.field(HASH, pa.uint64()), pa.field(KEY, self._codec.arrow_type)]
+            fields += [pa.field("arrival", pa.int64()), pa.field("may_match", pa.bool_())]
+            fields += [pa.field(f"{place}.{each.name}", each.type) for place, each in enumerate(schema_of(type_))]
+            about = {"keys": self._codec.to_json(), "rows": [str(each.type) for each in schema_of(type_)]}
+            self._schemas.append(pa.schema(fields))
+            layout = TableLayout("the rows of a join", _KIND, self._schemas[-1], 3, about, _WORDS)
+            self._tables.append(KeySortedTable(context.state.store(name), layout))
+
+    def begin_epoch(self, scope: EpochScope) -> None:
+        self._arrivals, self._watermark = Arrivals(scope.epoch), scope.watermark
+        for table in self._tables:
+            table.begin_epoch()
+
+    def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
+        keys, arrivals = batch.keys, self._arrivals.next(len(batch))
+        order, _ = key_sorted(keys.hashes, keys.values, arrivals)
+        may_match = self._definition.has_matches(input_index, batch)
+        arrays = [pa.array(keys.hashes), keys.values, pa.array(arrivals), pa.array(may_match), *batch.columns.columns]
+        rows = pa.RecordBatch.from_arrays(arrays, schema=self._schemas[input_index])
+        self._tables[input_index].append(rows.take(pa.array(order)))
+
+    def advance_watermark(self, watermark: int) -> None:
+        if watermark == MAX_WATERMARK:
+            for left, right in self._pieces():
+                self._join(left, right)
+            for table in self._tables:
+                table.begin_epoch()  # nothing has to be stored any more
+        self._watermark = watermark
+        super().advance_watermark(watermark)
+
+    def end_epoch(self) -> None:
+        for table in self._tables:
+            table.end_epoch()
+
+    def _pieces(self) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+        """The rows of both inputs, those of some keys at a time."""
+        sections = [table.sections() for table in self._tables]
+        rows = sum(section.rows for each in sections for section in each)
+        for hashes in equal_ranges(ALL_HASHES, 1 + rows // _PIECE_ROWS):
+            left, right = (
+                concat([_no_rows(schema), *(section.between(hashes) for section in own)])
+                for schema, own in zip(self._schemas, sections, strict=True)
+            )
+            yield left, right
+
+    def _join(self, left: pa.RecordBatch, right: pa.RecordBatch) -> None:
+        rows = _Rows(left, right)
+        kind, matched = (
+            self._definition.join_type,
+            (np.zeros(left.num_rows, np.bool_), np.zeros(right.num_rows, np.bool_)),
+        )
+        for pairs in rows.pairs():
+            lefts, rights = self._condition.filtered((rows.left, rows.right), *pairs)
+            matched[LEFT][lefts], matched[RIGHT][rights] = True, True
+            if not kind.gives_left_rows:
+                self._emit(rows, lefts, rights)
+        nobody = np.full(max(len(each) for each in matched), NOBODY)
+        if kind.gives_left_rows or kind.outer.left:
+            lefts = np.flatnonzero(matched[LEFT] == (kind is JoinType.SEMI))
+            self._emit(rows, lefts, nobody[: len(lefts)])
+        if kind.outer.right:
+            rights = np.flatnonzero(~matched[RIGHT])
+            self._emit(rows, nobody[: len(rights)], rights)
+
+    def _emit(self, rows: _Rows, lefts: Longs, rights: Longs) -> None:
+        if len(lefts):
+            type_ = self._definition.output_type
+            columns = self._definition.emitted(lefts, rights, (rows.left, rows.right))
+            made = pa.RecordBatch.from_arrays(columns, schema=schema_of(type_))
+            times, stamps = np.full(len(lefts), NO_TIMESTAMP), np.full(len(lefts), self._watermark)
+            self.output.emit(Batch(type_, times, stamps, columns=made))
+
+
+def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of both inputs in the form in which they are stored.
+
+    Attributes:
+        of_left: those of the left input.
+        of_right: those of the right one.
+    """
+
+    of_left: pa.RecordBatch
+    of_right: pa.RecordBatch
+
+    @property
+    def left(self) -> pa.RecordBatch:
+        """The records of the left input."""
+        return self.of_left.select(range(_FIELDS, self.of_left.num_columns))
+
+    @property
+    def right(self) -> pa.RecordBatch:
+        """The records of the right input."""
+        return self.of_right.select(range(_FIELDS, self.of_right.num_columns))
+
+    def pairs(self) -> Iterator[tuple[Longs, Longs]]:
+        """The pairs of rows with one key, some at a time."""
+        may_match = [fixed_width(each.column(3)) != 0 for each in (self.of_left, self.of_right)]
+        lefts, rights = (np.flatnonzero(each) for each in may_match)
+        parts = [
+            each.select([0, 1]).filter(pa.array(mask))
+            for each, mask in zip((self.of_left, self.of_right), may_match, strict=True)
+        ]
+        hashes = np.concatenate([fixed_width(each.column(0)) for each in parts])
+        keys = pa.concat_arrays([each.column(1) for each in parts])
+        groups = group_rows(np.broadcast_to(np.int64(0), len(hashes)), hashes, keys)
+        for some, others in pairs_of_groups(groups, len(lefts), INNER):
+            yield lefts[some], rights[others]

@@ -1,0 +1,105 @@
+"""What a join of rows is: its kind, its inputs, what it emits, and when two rows match."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.common.batch import Batch
+from headrace.common.columns import schema_of
+from headrace.operators.arrays import gather
+from headrace.operators.join.find_pairs import LEFT, RIGHT
+from headrace.operators.join.join_type import NOBODY, JoinType
+from headrace.operators.stateless import computed
+
+if TYPE_CHECKING:
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.expressions import Bound
+    from headrace.operators.base import OperatorContext
+
+Longs = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class JoinDefinition:
+    """What a join is.
+
+    Attributes:
+        join_type: the kind of join.
+        input_types: the types of both inputs.
+        pair_type: the type of the columns of both together.
+        output_type: the type of what is emitted.
+        condition: what is true of pairs besides equal keys; None for nothing.
+        strict_keys: of each input the columns of the key in which NULL equals nothing.
+    """
+
+    join_type: JoinType
+    input_types: tuple[TypeInformation, TypeInformation]
+    pair_type: TypeInformation
+    output_type: TypeInformation
+    condition: Bound | None
+    strict_keys: tuple[tuple[int, ...], tuple[int, ...]]
+
+    def has_matches(self, side: int, batch: Batch) -> Mask:
+        """Of which records the key may equal another one."""
+        found = np.ones(len(batch), np.bool_)
+        for index in self.strict_keys[side]:
+            column = batch.columns.column(index)
+            if column.null_count:
+                found &= np.asarray(pc.is_valid(column))
+        return found
+
+    def emitted(self, lefts: Longs, rights: Longs, sides: tuple[pa.RecordBatch, pa.RecordBatch]) -> list[pa.Array]:
+        """The columns of results, given the row of each input that each is of; ``NOBODY`` for one that is missing."""
+        columns = _taken(sides[LEFT], lefts)
+        return columns if self.join_type.gives_left_rows else columns + _taken(sides[RIGHT], rights)
+
+
+def _taken(rows: pa.RecordBatch, places: Longs) -> list[pa.Array]:
+    is_missing = places == NOBODY
+    if not is_missing.any():
+        return [gather(column, places) for column in rows.columns]
+    indices = pa.array(places, mask=is_missing)
+    return [column.take(indices) for column in rows.columns]
+
+
+class JoinCondition:
+    """What is true of matches besides equal keys.
+
+    Args:
+        definition: the join.
+        context: the operator.
+    """
+
+    def __init__(self, definition: JoinDefinition, context: OperatorContext) -> None:
+        self._condition, self._type, self._context = definition.condition, definition.pair_type, context
+
+    @property
+    def is_always_true(self) -> bool:
+        """Whether there is none."""
+        return self._condition is None
+
+    def filtered(
+        self, sides: tuple[pa.RecordBatch, pa.RecordBatch], lefts: Longs, rights: Longs
+    ) -> tuple[Longs, Longs]:
+        """The pairs of rows of which it is true."""
+        if self.is_always_true or not len(lefts):
+            return lefts, rights
+        found = self.holds(*sides, lefts, rights)
+        return lefts[found], rights[found]
+
+    def holds(self, left: pa.RecordBatch, right: pa.RecordBatch, lefts: Longs, rights: Longs) -> Mask:
+        """Of which pairs of rows it is true."""
+        assert self._condition is not None, "nobody asks a join without a condition"
+        columns = [gather(column, lefts) for column in left.columns]
+        columns += [gather(column, rights) for column in right.columns]
+        zeros = np.zeros(len(lefts), np.int64)
+        pairs = pa.RecordBatch.from_arrays(columns, schema=schema_of(self._type))
+        found = computed((self._condition,), Batch(self._type, zeros, zeros, columns=pairs), self._context)[0]
+        return np.asarray(found.fill_null(False).to_numpy(zero_copy_only=False), np.bool_)

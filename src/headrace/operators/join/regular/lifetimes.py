@@ -1,0 +1,196 @@
+"""``Lifetimes``: from when to when each row of an input is there, while many records are processed at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.operators.arrays import codes_of
+from headrace.operators.binary_rows import Words, hashes_of
+from headrace.operators.changelog.last_row import running_maximum
+from headrace.operators.join.regular.stored_rows import SideState, Uniqueness
+from headrace.state.runs.grouping import in_order, sorted_by
+
+Longs = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+STORED = -1
+"""The time at which stored rows came."""
+
+
+@dataclass(frozen=True)
+class Entries:
+    """Stored rows, and then the records that have arrived, of one input.
+
+    Attributes:
+        state: how rows are kept.
+        of_keys: the key of each.
+        times: when each came: ``STORED``, or the place of the record in the order of arrival.
+        takes_back: which of them retract a row.
+        numbers: of stored rows their number; of records one that is higher, and rises.
+        rows: the rows.
+        end: a time after all records.
+    """
+
+    state: SideState
+    of_keys: Longs
+    times: Longs
+    takes_back: Mask
+    numbers: Longs
+    rows: pa.RecordBatch
+    end: int
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    @cached_property
+    def lifetimes(self) -> Lifetimes:
+        """When each row is there."""
+        if not len(self):
+            return Lifetimes(self.times, self.numbers, self.numbers, self.takes_back)
+        return _of_unique_rows(self) if self.is_unique else _of_equal_rows(self)
+
+    @property
+    def is_unique(self) -> bool:
+        """Whether rows have a unique key, so that a row takes the place of the one before."""
+        return self.state.uniqueness is not Uniqueness.NONE
+
+    @cached_property
+    def deaths(self) -> Longs:
+        """When each row is taken back, or replaced; ``end`` where it is there still, and for records that retract."""
+        if not self.is_unique and not self.takes_back.any():
+            return np.full(len(self), self.end)
+        return self.lifetimes.deaths
+
+    @cached_property
+    def hashes(self) -> Words:
+        """The hash of each row by which Flink's state finds it."""
+        columns = self.rows.columns
+        if self.is_unique:
+            columns = [columns[index] for index in self.state.unique_key]
+        return hashes_of(columns, len(self))
+
+    @cached_property
+    def groups(self) -> tuple[Longs, Longs]:
+        """Entries of one row, which are equal or have the same unique key: their order, and the group of each there."""
+        numbers = self.of_keys
+        if self.state.uniqueness is not Uniqueness.ONE_ROW:
+            columns = self.rows.columns
+            if self.is_unique:
+                columns = [columns[index] for index in self.state.unique_key]
+            for column in columns:
+                codes = codes_of(column)
+                numbers = np.unique(numbers * (int(codes.max(initial=0)) + 1) + codes, return_inverse=True)[1]
+        order = in_order(numbers)
+        return order, numbers[order]
+
+
+@dataclass(frozen=True)
+class Lifetimes:
+    """What follows from all entries of each row.
+
+    Attributes:
+        deaths: as of :class:`Entries`.
+        numbers: the number under which each is stored.
+        places: the number of the first one of the equal rows that are there together with each; state has them in the
+            order of these.
+        are_firsts: which are these first ones.
+    """
+
+    deaths: Longs
+    numbers: Longs
+    places: Longs
+    are_firsts: Mask
+
+
+def _of_unique_rows(entries: Entries) -> Lifetimes:
+    """A row is there until the next record of its unique key, which replaces it or takes it back."""
+    order, groups = entries.groups
+    times, takes_back = entries.times[order], entries.takes_back[order]
+    is_first = np.diff(groups, prepend=-1) != 0
+    deaths = np.full(len(entries), entries.end)
+    is_followed = ~np.append(is_first[1:], True)
+    deaths[order[is_followed]] = times[1:][is_followed[:-1]]
+    deaths[entries.takes_back] = entries.end
+    begins = is_first | np.append(True, takes_back[:-1])
+    numbers = np.empty(len(entries), np.int64)
+    numbers[order] = entries.numbers[order][_latest(begins)]
+    return Lifetimes(deaths, numbers, numbers, np.ones(len(entries), np.bool_))
+
+
+def _of_equal_rows(entries: Entries) -> Lifetimes:
+    """Of equal rows the one that came last is taken back first. A record that takes back no row changes nothing."""
+    order, groups = entries.groups
+    takes_back = entries.takes_back[order]
+    is_first = np.diff(groups, prepend=-1) != 0
+    counts = _counts(np.where(takes_back, -1, 1), groups, is_first)
+    before = np.append(0, counts[:-1])
+    before[is_first] = 0
+    levels = np.where(takes_back, before, counts)
+    deaths = np.full(len(entries), entries.end)
+    effective = np.flatnonzero(levels > 0)
+    by_level = effective[np.lexsort((levels[effective], groups[effective]))]
+    is_pair = takes_back[by_level[1:]] & (groups[by_level[1:]] == groups[by_level[:-1]])
+    is_pair &= levels[by_level[1:]] == levels[by_level[:-1]]
+    deaths[order[by_level[:-1][is_pair]]] = entries.times[order[by_level[1:][is_pair]]]
+    are_firsts = np.zeros(len(entries), np.bool_)
+    are_firsts[order] = (levels == 1) & ~takes_back
+    places = np.empty(len(entries), np.int64)
+    places[order] = entries.numbers[order][_latest(is_first | are_firsts[order])]
+    return Lifetimes(deaths, entries.numbers, places, are_firsts)
+
+
+def _counts(signs: Longs, groups: Longs, is_first: Mask) -> Longs:
+    """The running sum of each group, which never falls below zero."""
+    sums = np.cumsum(signs)
+    starts = np.flatnonzero(is_first)
+    before = (sums - signs)[starts]
+    sums = sums - np.repeat(before, np.diff(starts, append=len(sums)))
+    found: Longs = sums + np.maximum(running_maximum(-sums, groups), 0)
+    return found
+
+
+def _latest(marks: Mask) -> Longs:
+    """The place of the latest mark at each place; the first one is marked."""
+    found: Longs = np.maximum.accumulate(np.where(marks, np.arange(len(marks)), 0))
+    return found
+
+
+@dataclass(frozen=True)
+class RowsThere:
+    """The rows of one input, by key and time of arrival, to be found by records of the other one.
+
+    Attributes:
+        entries: the entries.
+        order: those that are rows, and not retractions.
+        packed: their keys and times as one number, ascending.
+    """
+
+    entries: Entries
+    order: Longs
+    packed: Longs
+
+    @staticmethod
+    def of(entries: Entries) -> RowsThere:
+        """The rows among entries."""
+        rows = np.flatnonzero(~entries.takes_back)
+        of_keys, times = entries.of_keys[rows], entries.times[rows]
+        order = rows[sorted_by(of_keys, times)]
+        return RowsThere(entries, order, _packed(entries.of_keys[order], entries.times[order], entries.end))
+
+    def found_by(self, of_keys: Longs, times: Longs) -> tuple[Longs, Longs]:
+        """Where the rows of a key that came before a time begin in :attr:`order`, and where they end."""
+        keys_first = _packed(of_keys, np.full(len(of_keys), STORED), self.entries.end)
+        starts = np.searchsorted(self.packed, keys_first)
+        stops = np.searchsorted(self.packed, _packed(of_keys, times, self.entries.end))
+        if self.entries.state.uniqueness is Uniqueness.ONE_ROW:
+            starts = np.maximum(starts, stops - 1)
+        return starts, stops
+
+
+def _packed(of_keys: Longs, times: Longs, end: int) -> Longs:
+    return of_keys * (end + 2) + times - STORED

@@ -1,0 +1,246 @@
+"""Regular joins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Final
+
+from headrace.graph.join_specs import BoundedJoinSpec, RegularJoinSpec
+from headrace.operators.join.join_type import JoinType
+from headrace.operators.join.regular.stored_rows import SideState, Uniqueness
+from headrace.table.logical import relations as logical
+from headrace.table.logical.relations import JoinKind, joined_schema
+from headrace.table.logical.scalars import Call, InputRef, Scalar, conjuncts
+from headrace.table.logical.schema import Schema
+from headrace.table.physical.basic import Exchange
+from headrace.table.physical.changelog_rules import ChangelogRule, Modify, UpdateKind, forwarded
+from headrace.table.physical.compilation import compiled
+from headrace.table.physical.keys import NO_KEYS, Keys
+from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text, unique_names
+from headrace.table.physical.translation import GraphBuilder, by_key
+from headrace.table.rules.conditions import all_of
+from headrace.table.rules.joins import is_equality, is_true
+
+JOIN_NAMES: Final = {
+    JoinKind.INNER: "InnerJoin",
+    JoinKind.LEFT: "LeftOuterJoin",
+    JoinKind.RIGHT: "RightOuterJoin",
+    JoinKind.FULL: "FullOuterJoin",
+    JoinKind.SEMI: "LeftSemiJoin",
+    JoinKind.ANTI: "LeftAntiJoin",
+}
+
+
+@dataclass(frozen=True)
+class JoinKeys:
+    """The columns that a join compares for equality.
+
+    Attributes:
+        left: columns of the left input.
+        right: those of the right input that they are compared with.
+        null_safe: for which of them NULL equals NULL.
+        rest: the other conditions, over the columns of both inputs.
+    """
+
+    left: tuple[int, ...]
+    right: tuple[int, ...]
+    null_safe: tuple[bool, ...]
+    rest: tuple[Scalar, ...]
+
+    @staticmethod
+    def of(condition: Scalar, width: int) -> JoinKeys:
+        """The keys in a condition over the columns of both inputs, of which the left one has so many."""
+        pairs: list[tuple[int, int, bool]] = []
+        rest: list[Scalar] = []
+        for each in conjuncts(condition):
+            columns = [node.index for node in each.children if isinstance(node, InputRef)]
+            if is_equality(each, width) and len(columns) == len(each.children):
+                assert isinstance(each, Call)
+                left, right = sorted(columns)
+                pairs.append((left, right - width, each.function != "="))
+            elif not is_true(each):
+                rest.append(each)
+        left_keys, right_keys, null_safe = zip(*pairs, strict=True) if pairs else ((), (), ())
+        return JoinKeys(left_keys, right_keys, null_safe, tuple(rest))
+
+    def strict(self, keys: Sequence[int]) -> tuple[int, ...]:
+        """Those of the keys of an input for which NULL equals nothing."""
+        return tuple(key for key, is_safe in zip(keys, self.null_safe, strict=True) if not is_safe)
+
+
+@dataclass(frozen=True)
+class AnyJoin(PhysicalNode):
+    """A join of two inputs by columns that are equal.
+
+    Attributes:
+        kind: the kind of join.
+        condition: the condition over the columns of both inputs.
+        keys: the columns in it that are compared.
+    """
+
+    left: PhysicalNode
+    right: PhysicalNode
+    kind: JoinKind
+    condition: Scalar
+    keys: JoinKeys
+
+    @cached_property
+    def schema(self) -> Schema:
+        return self.pairs if self.kind not in (JoinKind.SEMI, JoinKind.ANTI) else self.left.schema
+
+    @cached_property
+    def pairs(self) -> Schema:
+        """The columns of both inputs."""
+        kind = JoinKind.INNER if self.kind in (JoinKind.SEMI, JoinKind.ANTI) else self.kind
+        both = joined_schema(self.left.schema, self.right.schema, kind)
+        return both.renamed(unique_names(both.names))
+
+    def terms(self, text: ScalarText) -> Terms:
+        yield "joinType", JOIN_NAMES[self.kind]
+        yield "where", text(self.condition, self.pairs.names)
+        yield "select", names_text(self.schema.names)
+
+    def about(self, builder: GraphBuilder) -> dict[str, Any]:
+        """What specs of all kinds of joins say."""
+        keys = self.keys
+        return {
+            "join_type": JoinType[self.kind.name],
+            "names": self.pairs.names,
+            "condition": compiled(all_of(keys.rest), self.pairs, builder) if keys.rest else None,
+            "strict_keys": (keys.strict(keys.left), keys.strict(keys.right)),
+        }
+
+    def keyed(self, inputs: Sequence[Edges]) -> tuple[Edges, Edges]:
+        """The edges of both inputs, keyed by the columns that are compared."""
+        keys = self.keys
+        return by_key(inputs[0], self.left.schema, keys.left), by_key(inputs[1], self.right.schema, keys.right)
+
+
+@dataclass(frozen=True)
+class Join(AnyJoin):
+    """A join of two changelogs, of which all rows are remembered.
+
+    Attributes:
+        ttl: the time to live of the rows of each input, where a hint says it.
+    """
+
+    name: ClassVar[str] = "Join"
+    changelog: ClassVar[ChangelogRule] = ChangelogRule(
+        lambda node, inputs: forwarded(node, inputs) if node.only_forwards else Modify.ALL,
+        needs=lambda node, index, wanted: node.needed(index, wanted),
+    )
+    ttl: tuple[int | None, int | None] = (None, None)
+
+    @property
+    def only_forwards(self) -> bool:
+        """Return whether insertions give nothing but insertions."""
+        return self.kind in (JoinKind.INNER, JoinKind.SEMI)
+
+    def needed(self, index: int, wanted: UpdateKind) -> UpdateKind | None:
+        """The update kind that it needs of an input."""
+        if wanted is not UpdateKind.ONLY_AFTER:
+            return UpdateKind.BEFORE_AND_AFTER
+        own = set(self.keys.right if index else self.keys.left)
+        holds_key = any(own <= key for key in self._keys_of(index))
+        return UpdateKind.ONLY_AFTER if holds_key else UpdateKind.BEFORE_AND_AFTER
+
+    def _keys_of(self, index: int) -> Keys:
+        """The upsert keys of an input within a subtask."""
+        node = self.right if index else self.left
+        return node.input.upsert_keys if isinstance(node, Exchange) else node.upsert_keys
+
+    def state_of(self, index: int, ttl: int = 0) -> SideState:
+        """How the rows of an input are kept."""
+        keys, own = self._keys_of(index), set(self.keys.right if index else self.keys.left)
+        if any(key <= own for key in keys):
+            return SideState(Uniqueness.ONE_ROW, (), ttl)
+        if not keys:
+            return SideState(Uniqueness.NONE, (), ttl)
+        smallest = min(keys, key=lambda key: (len(key), sorted(key)))
+        return SideState(Uniqueness.UNIQUE_KEY, tuple(sorted(smallest)), ttl)
+
+    @property
+    def upsert_keys(self) -> Keys:
+        return keys_of_join(self.kind, self.keys, (self._keys_of(0), self._keys_of(1)), len(self.left.schema))
+
+    def terms(self, text: ScalarText) -> Terms:
+        yield from super().terms(text)
+        yield "leftInputSpec", _SPECS[self.state_of(0).uniqueness]
+        yield "rightInputSpec", _SPECS[self.state_of(1).uniqueness]
+
+    def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
+        states = [self.state_of(index, builder.state_ttl if ttl is None else ttl) for index, ttl in enumerate(self.ttl)]
+        spec = RegularJoinSpec(**self.about(builder), states=(states[0], states[1]))
+        return builder.add(spec, self.name, *self.keyed(inputs))
+
+
+_SPECS: Final = {
+    Uniqueness.ONE_ROW: "JoinKeyContainsUniqueKey",
+    Uniqueness.UNIQUE_KEY: "HasUniqueKey",
+    Uniqueness.NONE: "NoUniqueKey",
+}
+
+
+def keys_of_join(kind: JoinKind, keys: JoinKeys, given: tuple[Keys, Keys], width: int) -> Keys:
+    """The upsert keys of a join, given those of its inputs."""
+    own = set(keys.left), set(keys.right)
+    # Changes of a row keep their order only if all meet in one subtask, to which the join key leads.
+    left, right = ({key for key in given[index] if own[index] <= key} for index in (0, 1))
+    if kind in (JoinKind.SEMI, JoinKind.ANTI):
+        return frozenset(left)
+    shifted = {frozenset(column + width for column in key) for key in right}
+    found = {one | other for one in left for other in shifted}
+    is_one = [any(key <= own[index] for key in given[index]) for index in (0, 1)]
+    if is_one[1] and not kind.left_is_optional:
+        found |= left
+    if is_one[0] and not kind.right_is_optional:
+        found |= shifted
+    return frozenset(found) if found else NO_KEYS
+
+
+@dataclass(frozen=True)
+class HashJoin(AnyJoin):
+    """A join of two inputs that end.
+
+    Attributes:
+        builds_left: whether Flink would put the left input into a hash table, and not the right one.
+    """
+
+    name: ClassVar[str] = "HashJoin"
+    builds_left: bool = False
+
+    def terms(self, text: ScalarText) -> Terms:
+        yield from super().terms(text)
+        yield "build", "left" if self.builds_left else "right"
+
+    def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
+        return builder.add(BoundedJoinSpec(**self.about(builder)), self.name, *self.keyed(inputs))
+
+
+@dataclass(frozen=True)
+class NestedLoopJoin(HashJoin):
+    """A join of two inputs that end, without columns that are compared."""
+
+    name: ClassVar[str] = "NestedLoopJoin"
+
+
+def bounded_join(join: logical.Join, left: PhysicalNode, right: PhysicalNode) -> PhysicalNode:
+    """The join of two inputs that end."""
+    keys = JoinKeys.of(join.condition, len(left.schema))
+    builds_left = join.kind not in (JoinKind.SEMI, JoinKind.ANTI)
+    if keys.left:
+        exchanges = Exchange(left, keys.left), Exchange(right, keys.right)
+        return HashJoin(*exchanges, join.kind, join.condition, keys, builds_left)
+    if builds_left:
+        left = Exchange(left, is_broadcast=True)
+    else:
+        right = Exchange(right, is_broadcast=True)
+    return NestedLoopJoin(left, right, join.kind, join.condition, keys, builds_left)
+
+
+def regular_join(join: logical.Join, left: PhysicalNode, right: PhysicalNode) -> PhysicalNode:
+    """The join of two changelogs."""
+    keys = JoinKeys.of(join.condition, len(left.schema))
+    return Join(Exchange(left, keys.left), Exchange(right, keys.right), join.kind, join.condition, keys)

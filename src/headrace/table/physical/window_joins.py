@@ -1,0 +1,87 @@
+"""Joins of rows in the same window."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from headrace.graph.join_specs import TableWindowJoinSpec
+from headrace.table.logical import relations as logical
+from headrace.table.logical.scalars import Call, InputRef, Scalar, conjuncts
+from headrace.table.physical.basic import Exchange
+from headrace.table.physical.changelog_rules import ChangelogRule, Modify, never
+from headrace.table.physical.joins import AnyJoin, JoinKeys
+from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms
+from headrace.table.physical.translation import GraphBuilder
+from headrace.table.physical.windows import WindowColumns, window_columns
+from headrace.table.rules.joins import condition_of
+
+
+@dataclass(frozen=True)
+class WindowJoin(AnyJoin):
+    """A join of the rows of each window, once it has ended.
+
+    Attributes:
+        windows: the columns of both inputs that hold the window.
+    """
+
+    name: ClassVar[str] = "WindowJoin"
+    changelog: ClassVar[ChangelogRule] = ChangelogRule(never, takes=Modify.INSERT)
+    windows: tuple[WindowColumns, WindowColumns]
+
+    @property
+    def windowing(self) -> WindowColumns:
+        """The columns that hold the window of each result."""
+        left, right = self.windows
+        if not self.kind.left_is_optional:
+            return left
+        width = len(self.left.schema)
+        return right.through({index: index + width for index in range(len(self.right.schema))})
+
+    def terms(self, text: ScalarText) -> Terms:
+        for name, node, columns in zip(
+            ("leftWindow", "rightWindow"), (self.left, self.right), self.windows, strict=True
+        ):
+            names = node.schema.names
+            assert columns.start is not None
+            assert columns.end is not None
+            yield name, columns.window.text(f"win_start=[{names[columns.start]}], win_end=[{names[columns.end]}]")
+        yield from super().terms(text)
+
+    def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
+        left, right = self.windows
+        assert left.end is not None
+        assert right.end is not None
+        spec = TableWindowJoinSpec(
+            **self.about(builder), end_fields=(left.end, right.end), zone=left.window.zone(builder)
+        )
+        return builder.add(spec, self.name, *self.keyed(inputs))
+
+
+def window_join(join: logical.Join, left: PhysicalNode, right: PhysicalNode) -> PhysicalNode | None:
+    """The join of rows of each window; None where the condition does not say that windows are the same."""
+    columns = window_columns(left), window_columns(right)
+    if columns[0] is None or columns[1] is None or columns[0].window != columns[1].window:
+        return None
+    width = len(left.schema)
+    wanted = [(columns[0].start, columns[1].start), (columns[0].end, columns[1].end)]
+    if any(None in pair for pair in wanted):
+        return None
+    pairs = {(one, other + width) for one, other in wanted if one is not None and other is not None}
+    parts = conjuncts(join.condition)
+    found = {_compared(each) for each in parts}
+    if not pairs <= found:
+        return None
+    condition = condition_of([each for each in parts if _compared(each) not in pairs])
+    keys = JoinKeys.of(condition, width)
+    exchanges = Exchange(left, keys.left), Exchange(right, keys.right)
+    return WindowJoin(*exchanges, join.kind, condition, keys, (columns[0], columns[1]))
+
+
+def _compared(condition: Scalar) -> tuple[int, int] | None:
+    """The columns that a condition compares for equality, in order."""
+    if not isinstance(condition, Call) or condition.function != "=":
+        return None
+    columns = sorted(each.index for each in condition.operands if isinstance(each, InputRef))
+    return (columns[0], columns[1]) if len(columns) == len(condition.operands) else None

@@ -1,0 +1,343 @@
+"""Subqueries become joins, as in Flink: ``EXISTS`` and ``IN`` semi and anti joins, values columns of outer joins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from headrace.common.logical_types import bigint
+from headrace.table.logical.relations import (
+    Aggregate,
+    Correlate,
+    Filter,
+    Join,
+    JoinKind,
+    Project,
+    Relation,
+    Snapshot,
+    Sort,
+    TableFunctionScan,
+    Unnest,
+    Values,
+)
+from headrace.table.logical.scalars import (
+    BOOLEAN,
+    AggregateCall,
+    Branch,
+    Call,
+    Case,
+    InputRef,
+    Literal,
+    Scalar,
+    Subquery,
+    SubqueryKind,
+    conjuncts,
+)
+from headrace.table.physical.errors import PlanningError
+from headrace.table.rules.calls import call, either
+from headrace.table.rules.conditions import all_of
+from headrace.table.rules.decorrelation import Decorrelated, decorrelated, over_both
+from headrace.table.rules.joins import condition_of
+
+_COUNT: Final = bigint().not_null()
+_ZERO: Final = Literal(0, type=_COUNT)
+_UNKNOWN: Final = Literal(None, type=BOOLEAN)
+
+
+def with_joins_for_subqueries(relation: Relation) -> Relation:
+    """The relation without subqueries in expressions, and without lateral ones.
+
+    Raises:
+        PlanningError: when no rule makes a join of one.
+    """
+    return relation.transform(_rewritten)
+
+
+def _rewritten(relation: Relation) -> Relation:
+    if isinstance(relation, Filter) and _has_subquery(relation.condition):
+        return _filtered(relation)
+    if isinstance(relation, Project) and any(map(_has_subquery, relation.expressions)):
+        return _projected(relation)
+    if isinstance(relation, Join) and _has_subquery(relation.condition):
+        raise PlanningError("a subquery in ON cannot be executed yet: write it in WHERE, or join with it")
+    return _lateral(relation) if isinstance(relation, Correlate) else relation
+
+
+def _has_subquery(scalar: Scalar) -> bool:
+    return any(isinstance(node, Subquery) for node in scalar.walk())
+
+
+def _filtered(relation: Filter) -> Relation:
+    made, width = _Rewriting(relation.input, relation.correlation), len(relation.schema)
+    kept: list[Scalar] = []
+    for each in conjuncts(relation.condition):
+        if not _has_subquery(each):
+            kept.append(each)
+        elif not made.match(each):
+            kept.append(made.value(each, is_filter=True))
+    found = Filter(made.relation, all_of(kept)) if kept else made.relation
+    if len(found.schema) == width:
+        return found
+    return Project(found, tuple(found.column(index) for index in range(width)), relation.schema.names)
+
+
+def _projected(project: Project) -> Relation:
+    made = _Rewriting(project.input, project.correlation)
+    expressions = tuple(made.value(each, is_filter=False) for each in project.expressions)
+    return replace(project, input=made.relation, expressions=expressions, correlation=None)
+
+
+def _lateral(correlate: Correlate) -> Relation:
+    """A join with a subquery that is computed for each row."""
+    node = correlate.right
+    while isinstance(node, Project | Filter):
+        node = node.input
+    if isinstance(node, Unnest | Snapshot | TableFunctionScan):
+        return correlate
+    found = decorrelated(correlate.right, correlate.correlation)
+    width = len(correlate.left.schema)
+    conditions = [over_both(each, correlate.correlation, width) for each in found.conditions]
+    made = Join(correlate.left, found.relation, correlate.kind, condition_of(conditions), correlate.hints)
+    if len(made.schema) == len(correlate.schema):
+        return made
+    columns = range(len(correlate.schema))
+    return Project(made, tuple(made.column(index) for index in columns), correlate.schema.names)
+
+
+@dataclass
+class _Rewriting:
+    """A relation to which the rows of subqueries are joined.
+
+    Attributes:
+        relation: the relation with what has been joined to it.
+        correlation: the name by which subqueries refer to its row.
+    """
+
+    relation: Relation
+    correlation: str | None
+    known: list[tuple[Subquery, Scalar]] = field(default_factory=list)
+
+    def match(self, condition: Scalar) -> bool:
+        """Joins a condition that is ``[NOT] EXISTS`` or ``[NOT] IN``; tells whether it is."""
+        is_negated = isinstance(condition, Call) and condition.function == "NOT"
+        subquery = condition.children[0] if is_negated else condition
+        if not isinstance(subquery, Subquery) or any(map(_has_subquery, subquery.operands)):
+            return False
+        equal: list[Scalar] = []
+        if subquery.kind is SubqueryKind.EXISTS:
+            found = self._exists(subquery)
+        elif subquery.kind is SubqueryKind.IN:
+            found, equal = self._in(subquery, is_negated=is_negated)
+        else:
+            return False
+        self._join(found, JoinKind.ANTI if is_negated else JoinKind.SEMI, equal)
+        return True
+
+    def value(self, scalar: Scalar, *, is_filter: bool) -> Scalar:
+        """An expression in which columns stand in place of subqueries."""
+        if is_filter and isinstance(scalar, Call) and scalar.function in ("AND", "OR"):
+            return replace(scalar, operands=tuple(self.value(each, is_filter=True) for each in scalar.operands))
+        if isinstance(scalar, Subquery):
+            return self._value(scalar, is_filter=is_filter)
+        return scalar.with_parts(Scalar, [self.value(each, is_filter=False) for each in scalar.children])
+
+    def _value(self, subquery: Subquery, *, is_filter: bool) -> Scalar:
+        found = next((value for known, value in self.known if known == subquery), None)
+        if found is None:
+            rule = _VALUES.get(subquery.kind)
+            if rule is None:
+                raise PlanningError(f"a subquery in an expression ({subquery.kind.name}) cannot be executed yet")
+            found = rule(self, subquery, is_filter)
+            self.known.append((subquery, found))
+        return found
+
+    def _inner(self, subquery: Subquery) -> Decorrelated:
+        return decorrelated(with_joins_for_subqueries(subquery.relation), self.correlation)
+
+    def _join(self, found: Decorrelated, kind: JoinKind, conditions: Sequence[Scalar] = ()) -> int:
+        """Joins a relation; gives the index of its first column."""
+        width = len(self.relation.schema)
+        given = [over_both(each, self.correlation or "", width) for each in found.conditions]
+        self.relation = Join(self.relation, found.relation, kind, condition_of([*conditions, *given]))
+        return width
+
+    # --- semi and anti joins -----------------------------------------------------------------------------------------
+
+    def _exists(self, subquery: Subquery) -> Decorrelated:
+        found = self._inner(subquery)
+        if found.conditions:
+            return found
+        true = Literal(True, type=BOOLEAN.not_null())
+        rows = Project(found.relation, (true,), ("i",))
+        least = _aggregated(rows, (), [AggregateCall("MIN", (0,), BOOLEAN)], ("m",))
+        return Decorrelated(Filter(least, call("IS NOT NULL", least.column(0))))
+
+    def _in(self, subquery: Subquery, *, is_negated: bool) -> tuple[Decorrelated, list[Scalar]]:
+        found, width = self._inner(subquery), len(self.relation.schema)
+        pairs = enumerate(subquery.operands)
+        equal = [_equal(each, _shifted(found.relation, at, width), is_null_aware=is_negated) for at, each in pairs]
+        return found, equal
+
+    # --- values ------------------------------------------------------------------------------------------------------
+
+    def scalar(self, subquery: Subquery, _: bool) -> Scalar:
+        """The value of a query with one row at most."""
+        relation = subquery.relation
+        if not _has_one_row(relation):
+            kind = relation.schema[0].type.as_nullable()
+            relation = _aggregated(relation, (), [AggregateCall("SINGLE_VALUE", (0,), kind)], ("$f0",))
+        found = self._inner(replace(subquery, relation=relation))
+        column = self.relation_column(self._join(found, JoinKind.LEFT))
+        if found.conditions and _counts(relation):
+            is_missing = call("IS NULL", column)
+            zero = Literal(0, type=column.type.not_null())
+            return Case((Branch(is_missing, zero),), column, type=column.type)
+        return column
+
+    def relation_column(self, index: int) -> Scalar:
+        """A column of what has been joined so far."""
+        return self.relation.column(index)
+
+    def exists(self, subquery: Subquery, _: bool) -> Scalar:
+        """Whether a query has rows, as a value."""
+        found = self._inner(subquery)
+        keys = tuple(dict.fromkeys(index for each in found.conditions for index in _refs(each)))
+        true = Literal(True, type=BOOLEAN.not_null())
+        columns = [found.relation.column(index) for index in keys]
+        rows = Project(found.relation, (*columns, true), (*(found.relation.schema.names[i] for i in keys), "i"))
+        group = tuple(range(len(keys) + 1))
+        distinct = _aggregated(rows, group, [], rows.names)
+        places = {key: place for place, key in enumerate(keys)}
+        conditions = tuple(_moved(each, places) for each in found.conditions)
+        first = self._join(Decorrelated(distinct, conditions), JoinKind.LEFT)
+        return call("IS NOT NULL", self.relation_column(first + len(keys)))
+
+    def is_in(self, subquery: Subquery, is_filter: bool) -> Scalar:
+        """Whether values are among the rows of a query, as a value that may be unknown."""
+        found = self._inner(subquery)
+        if found.conditions:
+            raise PlanningError("a correlated IN within an expression cannot be executed yet: write EXISTS")
+        operands = [self.value(each, is_filter=False) for each in subquery.operands]
+        columns = [found.relation.column(index) for index in range(len(operands))]
+        is_known = not any(each.type.nullable for each in (*operands, *columns))
+        counts: list[Scalar] = []
+        if not is_known:
+            calls = [AggregateCall("COUNT", (), _COUNT), AggregateCall("COUNT", tuple(range(len(columns))), _COUNT)]
+            first = self._join(Decorrelated(_aggregated(found.relation, (), calls, ("c", "ck"))), JoinKind.INNER)
+            counts = [self.relation_column(first), self.relation_column(first + 1)]
+        group = tuple(range(len(columns)))
+        distinct = _aggregated(found.relation, group, [], found.relation.schema.names)
+        true = Literal(True, type=BOOLEAN.not_null())
+        marked = Project(distinct, (*(distinct.column(index) for index in group), true), (*distinct.schema.names, "i"))
+        width = len(self.relation.schema)
+        equal = [_equal(each, _shifted(marked, place, width)) for place, each in enumerate(operands)]
+        first = self._join(Decorrelated(marked), JoinKind.LEFT, equal)
+        is_there = call("IS NOT NULL", self.relation_column(first + len(columns)))
+        return is_there if is_known else _is_in(is_there, operands, counts, is_filter)
+
+    def some(self, subquery: Subquery, is_filter: bool) -> Scalar:
+        """A comparison with some row of a query, or with all of them."""
+        found = self._inner(subquery)
+        if found.conditions:
+            raise PlanningError(f"a correlated {subquery.kind.name} cannot be executed yet: write EXISTS")
+        operator, is_all = subquery.comparison or "=", subquery.kind is SubqueryKind.ALL
+        if operator not in ("<", "<=", ">", ">="):
+            raise PlanningError(
+                f"{operator} {subquery.kind.name} of a query cannot be executed yet: write IN, or EXISTS"
+            )
+        operand = self.value(subquery.operands[0], is_filter=False)
+        kind = found.relation.schema[0].type.as_nullable()
+        most = "MAX" if (operator in (">", ">=")) is is_all else "MIN"
+        calls = [
+            AggregateCall(most, (0,), kind),
+            AggregateCall("COUNT", (), _COUNT),
+            AggregateCall("COUNT", (0,), _COUNT),
+        ]
+        first = self._join(Decorrelated(_aggregated(found.relation, (), calls, ("m", "c", "d"))), JoinKind.INNER)
+        value, count, known = (self.relation_column(first + place) for place in range(3))
+        compared, is_some = call(operator, operand, value), call("<>", count, _ZERO)
+        if is_filter and not is_all:
+            return all_of([compared, is_some])
+        if is_all:
+            no_doubt = call(
+                "IS NOT TRUE", call("OR", call(_INVERSE[operator], operand, value), call(">", count, known))
+            )
+            if is_filter:
+                return either([call("=", count, _ZERO), all_of([compared, no_doubt])])
+            raise PlanningError("a comparison with ALL rows of a query can only stand in WHERE: move it there")
+        raise PlanningError("a comparison with SOME row of a query can only stand in WHERE: move it there")
+
+
+_INVERSE: Final = {">": "<=", ">=": "<", "<": ">=", "<=": ">"}
+
+_VALUES: Final[dict[SubqueryKind, Callable[[_Rewriting, Subquery, bool], Scalar]]] = {
+    SubqueryKind.SCALAR: _Rewriting.scalar,
+    SubqueryKind.EXISTS: _Rewriting.exists,
+    SubqueryKind.IN: _Rewriting.is_in,
+    SubqueryKind.SOME: _Rewriting.some,
+    SubqueryKind.ALL: _Rewriting.some,
+}
+
+
+def _is_in(is_there: Scalar, operands: Sequence[Scalar], counts: Sequence[Scalar], is_filter: bool) -> Scalar:
+    """``IN`` in three-valued logic, given whether an equal row is there, and how many rows there are in all."""
+    count, known = counts
+    is_some = call("<>", count, _ZERO)
+    nullable = [each for each in operands if each.type.nullable]
+    given = [call("IS NOT NULL", each) for each in nullable]
+    if is_filter:
+        return all_of([is_some, is_there, *given])
+    missing = [call("AND", call("IS NULL", each), _UNKNOWN, is_some) for each in nullable]
+    is_missing = call("IS NULL", is_there.children[0])
+    unknown = call("AND", call("<", known, count), _UNKNOWN, is_some, *given, is_missing)
+    return either([*missing, call("AND", is_there, is_some, *given), unknown])
+
+
+def _aggregated(
+    relation: Relation, group: tuple[int, ...], calls: Sequence[AggregateCall], names: Sequence[str]
+) -> Aggregate:
+    return Aggregate(relation, group, tuple(calls), tuple(names), (group,))
+
+
+def _equal(operand: Scalar, column: Scalar, *, is_null_aware: bool = False) -> Scalar:
+    equal = call("=", operand, column)
+    if not is_null_aware:
+        return equal
+    nullable = [call("IS NULL", each) for each in (operand, column) if each.type.nullable]
+    return either([*nullable, equal])
+
+
+def _shifted(relation: Relation, index: int, width: int) -> Scalar:
+    return replace(relation.column(index), index=index + width)
+
+
+def _refs(scalar: Scalar) -> list[int]:
+    return [node.index for node in scalar.walk() if isinstance(node, InputRef)]
+
+
+def _moved(scalar: Scalar, places: dict[int, int]) -> Scalar:
+    return scalar.transform(
+        lambda node: replace(node, index=places[node.index]) if isinstance(node, InputRef) else node
+    )
+
+
+def _has_one_row(relation: Relation) -> bool:
+    """Return whether a relation has one row at most."""
+    if isinstance(relation, Project | Filter):
+        return _has_one_row(relation.input)
+    if isinstance(relation, Aggregate):
+        return relation.is_simple and not relation.group
+    if isinstance(relation, Sort):
+        return (relation.limit is not None and relation.limit <= 1) or _has_one_row(relation.input)
+    return isinstance(relation, Values) and len(relation.rows) <= 1
+
+
+def _counts(relation: Relation) -> bool:
+    """Return whether the value of a query is a count, which is 0 over no rows, and not NULL."""
+    while isinstance(relation, Project) and isinstance(relation.expressions[0], InputRef):
+        index = relation.expressions[0].index
+        relation = relation.input
+        if isinstance(relation, Aggregate):
+            return index >= len(relation.group) and relation.calls[index - len(relation.group)].function == "COUNT"
+    return isinstance(relation, Aggregate) and relation.calls[0].function == "COUNT"
