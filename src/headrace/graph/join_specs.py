@@ -12,6 +12,7 @@ from headrace.graph.changelog_specs import codec_of
 from headrace.graph.specs import InputKind, InputSchema, OperatorParameters, OperatorSpec
 from headrace.graph.window_specs import of_sides
 from headrace.operators.base import Operator
+from headrace.operators.join.find_pairs import JoinInterval
 from headrace.operators.join.join_type import JoinType
 from headrace.operators.join.regular.stored_rows import SideState
 from headrace.state.protocols import KEYED, StateKinds
@@ -120,3 +121,46 @@ class TableWindowJoinSpec(JoinSpec):
         return TableWindowJoinOperator(
             self.definition(inputs), codec_of(inputs[0]), end_fields=self.end_fields, clock=LocalTime(self.zone)
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TemporalJoinSpec(JoinSpec):
+    """Each row of the left input with the version of a row of the right one that is valid at its time.
+
+    Attributes:
+        time_fields: of each input the position of the column of times.
+    """
+
+    kind: ClassVar[str] = "TemporalJoin"
+    time_fields: tuple[int, int]
+
+    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        return False
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.join.temporal_join import TemporalJoinOperator
+
+        inputs = parameters.inputs
+        return TemporalJoinOperator(self.definition(inputs), codec_of(inputs[0]), time_fields=self.time_fields)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableIntervalJoinSpec(JoinSpec):
+    """A join of rows whose times, which are columns, lie within an interval of each other.
+
+    Attributes:
+        interval: which times match.
+        time_fields: of each input the position of the column of times.
+    """
+
+    kind: ClassVar[str] = "TableIntervalJoin"
+    interval: JoinInterval
+    time_fields: tuple[int, int]
+
+    def why_insertions_only(self, inputs: Sequence[InputSchema]) -> str:
+        return "pairs that it has given are not taken back"
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.join.table_interval_join import TableIntervalJoinOperator
+
+        return TableIntervalJoinOperator(self.definition(parameters.inputs), self.interval, self.time_fields)

@@ -221,6 +221,7 @@ def find_pairs(
     arrived: Sequence[ArrivedSide],
     watermarks: Longs,
     matched: MatchedRows | None = None,
+    is_match: Callable[[Pairs], Mask] | None = None,
 ) -> Iterator[Pairs]:
     """The pairs that records make which have arrived.
 
@@ -230,6 +231,7 @@ def find_pairs(
         arrived: of each input these records.
         watermarks: the watermark that each of these has met, in the order in which they came.
         matched: is told which rows have been matched, before the pairs come; None where nobody wants to know.
+        is_match: tells which pairs within the interval match; None where all do.
     """
     found = [
         _Candidates.of(interval, later, arrived[later], source, number)
@@ -242,7 +244,7 @@ def find_pairs(
     rows = np.empty(len(watermarks), np.int64)
     for side in arrived:
         rows[side.ordinals] = np.arange(len(side.ordinals))
-    layout = _PairLayout(interval, sources, arrived, watermarks, rows, matched)
+    layout = _PairLayout(interval, sources, arrived, watermarks, rows, matched, is_match)
     for start, stop in portions(counts):
         matches = layout.matches([candidates.slice(start, stop) for candidates in found])
         for first in range(0, len(matches), PAIRS):
@@ -317,6 +319,7 @@ class _PairLayout:
         watermarks: their watermarks, in the order of arrival.
         rows: their rows in their section.
         matched: is told which rows have been matched.
+        is_match: tells which pairs within the interval match.
     """
 
     interval: JoinInterval
@@ -325,6 +328,7 @@ class _PairLayout:
     watermarks: Longs
     rows: Longs
     matched: MatchedRows | None
+    is_match: Callable[[Pairs], Mask] | None
 
     def matches(self, found: Sequence[_Candidates]) -> _Matches:
         """Those candidates that came before, and were still kept; in order."""
@@ -346,6 +350,9 @@ class _PairLayout:
         if found.source == len(self.sources[other]) - 1:
             is_match &= self.arrived[other].ordinals[rows] < ordinals
         ordinals, rows, times = ordinals[is_match], rows[is_match], times[is_match]
+        if self.is_match is not None and len(rows):
+            holds = self.is_match(self.pairs(_Matches(ordinals, np.full(len(rows), found.source), rows)))
+            ordinals, rows, times = ordinals[holds], rows[holds], times[holds]
         if self.matched is not None:
             self.matched.add(other, found.source, rows)
             self.matched.add(found.later, len(self.sources[found.later]) - 1, self.rows[ordinals])

@@ -5,7 +5,7 @@ record is kept until no record that is on time can match it any more; a pair has
 shows a record that nobody has matched when it goes.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -55,6 +55,9 @@ class IntervalJoinOperator(KeyedOperator, FunctionOperator):
         results: what becomes of pairs.
         outer: of which inputs records without a partner are shown as well.
     """
+
+    matches: Callable[[Pairs], npt.NDArray[np.bool_]] | None = None
+    """Tells which pairs within the interval match; None where all do."""
 
     def __init__(
         self,
@@ -111,12 +114,20 @@ class IntervalJoinOperator(KeyedOperator, FunctionOperator):
         if is_late.any():
             self._late[input_index].send_away(batch, is_late)
             batch = batch.take(np.flatnonzero(~is_late))
+        self.add(input_index, batch)
+
+    def add(self, input_index: int, batch: KeyedBatch) -> None:
+        """Adds records of one input, late or not."""
         if len(batch) and self._waiting.add(input_index, batch):
             self._join(batch.last_watermark)
 
     def advance_watermark(self, watermark: int) -> None:
         self._join(max(watermark, self._watermark))
-        super().advance_watermark(self._watermark)
+        self.pass_on(self._watermark)
+
+    def pass_on(self, watermark: int) -> None:
+        """Tells where event time is after this operator."""
+        super().advance_watermark(watermark)
 
     def end_epoch(self) -> None:
         anew = [
@@ -146,5 +157,5 @@ class IntervalJoinOperator(KeyedOperator, FunctionOperator):
     ) -> Iterator[Pairs]:
         """The pairs of what has arrived, and expired records without one; the watermark has risen meanwhile."""
         if self._unmatched is not None:
-            return self._unmatched.joined(sources, arrived, watermarks, before, self._watermark)
-        return find_pairs(self._interval, sources, arrived, watermarks)
+            return self._unmatched.joined(sources, arrived, watermarks, before, self._watermark, self.matches)
+        return find_pairs(self._interval, sources, arrived, watermarks, is_match=self.matches)

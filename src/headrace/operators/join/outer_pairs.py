@@ -1,6 +1,6 @@
 """Outer joins: records that no other one has matched, shown among the pairs when they expire."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -261,6 +261,7 @@ class UnmatchedRecords:
         watermarks: Longs,
         before: int,
         watermark: int,
+        is_match: Callable[[Pairs], npt.NDArray[np.bool_]] | None = None,
     ) -> Iterator[Pairs]:
         """Pairs, and among them unmatched records; in the order of the watermarks that show them.
 
@@ -270,6 +271,7 @@ class UnmatchedRecords:
             watermarks: the watermark that each of these has met, in the order in which they came.
             before: the watermark when the first one came.
             watermark: how far it comes afterwards.
+            is_match: as of ``find_pairs``.
         """
         matched = MatchedRows(sources, self._logs.keys())
         expired = _ExpiredRecords(
@@ -279,7 +281,7 @@ class UnmatchedRecords:
             tuple(map(self._interval.retention, (LEFT, RIGHT))),
             np.append(before, watermarks),
         )
-        found = find_pairs.find_pairs(self._interval, sources, arrived, watermarks, matched)
+        found = find_pairs.find_pairs(self._interval, sources, arrived, watermarks, matched, is_match)
         yield from _merged(found, expired)
         self._note(sources, matched, watermark)
 

@@ -61,7 +61,7 @@ class ChangelogInference:
         known = self._modify.get(id(node))
         if known is None:
             rule = node.changelog
-            found = [self.check(node, child, rule.takes) for child in node.inputs]
+            found = [self.check(node, child, rule.taken_of(index)) for index, child in enumerate(node.inputs)]
             known = self._modify[id(node)] = node, rule.gives(node, found)
         return known[1]
 

@@ -34,7 +34,7 @@ class ChangelogRule:
     """The changelog rule of a kind of node.
 
     Attributes:
-        takes: the changes that each input may have.
+        takes: the changes that inputs may have; one value for all of them, or one for each.
         gives: computes the changes that it emits from those of its inputs.
         needs: the update kind that it needs of an input, given the kind wanted of itself and the input's index.
         adapts: whether it can emit either update kind, whatever its inputs have; else it forwards theirs.
@@ -42,10 +42,14 @@ class ChangelogRule:
     """
 
     gives: Callable[[Any, Sequence[Modify]], Modify]
-    takes: Modify = Modify.ALL
+    takes: Modify | tuple[Modify, ...] = Modify.ALL
     needs: Callable[[Any, int, UpdateKind], UpdateKind | None] = lambda _node, _index, wanted: wanted
     adapts: bool = False
     skipped: Callable[[Any, UpdateKind], Any] = lambda _node, _wanted: None
+
+    def taken_of(self, index: int) -> Modify:
+        """The changes that one input may have."""
+        return self.takes if isinstance(self.takes, Modify) else self.takes[index]
 
 
 def forwarded(_: object, inputs: Sequence[Modify]) -> Modify:

@@ -18,6 +18,7 @@ from headrace.table.physical import (  # noqa: F401 - their conversions
     over,
     ranks,
     sorts,
+    temporal_joins,
     window_functions,
 )
 from headrace.table.physical.changelog import ChangelogInference

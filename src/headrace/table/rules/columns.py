@@ -16,6 +16,7 @@ from headrace.table.logical.scalars import InputRef, OverCall, Scalar, Subquery,
 from headrace.table.logical.schema import Schema
 from headrace.table.rules.normalize import Normalize
 from headrace.table.rules.rank import Rank
+from headrace.table.rules.temporal import TemporalJoin
 
 Needed = tuple[int, ...]
 """Columns that are needed, each once, in order."""
@@ -182,7 +183,12 @@ class _Pruner:
         )
         return Pruned(made, (*wanted, *range(width, len(window.schema))))
 
-    def _join(self, join: logical.Join, needed: Needed) -> Pruned:
+    def _temporal(self, join: TemporalJoin, needed: Needed) -> Pruned:
+        times = join.time, len(join.left.schema) + join.version_time
+        found = self._join(join, distinct(needed, times))
+        return Pruned(replace(found.relation, time=found.places[join.time]), found.kept)  # type: ignore[type-var]
+
+    def _join(self, join: logical.Join | TemporalJoin, needed: Needed) -> Pruned:
         width = len(join.left.schema)
         read = distinct(needed, refs(join.condition))
         lefts = sorted(index for index in read if index < width) or [0]
@@ -249,6 +255,7 @@ class _Pruner:
         logical.SetOperation: _set_operation,
         logical.WindowTableFunction: _window,
         logical.Join: _join,
+        TemporalJoin: _temporal,
         logical.OverAggregate: _over,
         Normalize: _normalize,
         Rank: _rank,

@@ -13,6 +13,7 @@ from headrace.table.rules.push_down import with_filters_below, with_sorts_below
 from headrace.table.rules.rank import with_ranks
 from headrace.table.rules.set_operations import with_simple_unions
 from headrace.table.rules.subqueries import with_joins_for_subqueries
+from headrace.table.rules.temporal import with_temporal_joins
 
 
 def optimized(relation: Relation, is_upsert: Callable[[Scan], bool], time_zone: str) -> Relation:
@@ -23,7 +24,7 @@ def optimized(relation: Relation, is_upsert: Callable[[Scan], bool], time_zone: 
         is_upsert: whether a table's source gives upserts, which have to be normalized.
         time_zone: the session time zone.
     """
-    relation = with_joins_for_subqueries(relation)
+    relation = with_joins_for_subqueries(with_temporal_joins(relation))
     relation = with_constants(with_simple_unions(with_normalized_sources(relation, is_upsert)), time_zone)
     relation = with_columns_of_keys(with_filters_below(relation))
     ranked = with_sorts_below(with_ranks(with_filters_below(with_over_aggregates(pruned(relation)))))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,17 @@ if TYPE_CHECKING:
 
 Longs = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+
+
+class Rows(Protocol):
+    """Columns of rows by their positions."""
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows."""
+
+    def column(self, index: int) -> pa.Array:
+        """One column."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +59,13 @@ class JoinDefinition:
 
     def has_matches(self, side: int, batch: Batch) -> Mask:
         """Of which records the key may equal another one."""
-        found = np.ones(len(batch), np.bool_)
+        return self.has_matches_in(side, batch.columns)
+
+    def has_matches_in(self, side: int, rows: Rows) -> Mask:
+        """Of which rows of an input the key may equal another one."""
+        found = np.ones(rows.num_rows, np.bool_)
         for index in self.strict_keys[side]:
-            column = batch.columns.column(index)
+            column = rows.column(index)
             if column.null_count:
                 found &= np.asarray(pc.is_valid(column))
         return found

@@ -1,0 +1,119 @@
+"""Interval joins of rows that have their times in columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.common.batch import Batch
+from headrace.common.columns import schema_of
+from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
+from headrace.operators.base import KeyedBatch, OperatorContext, Output
+from headrace.operators.changelog.order import millis_of
+from headrace.operators.join.find_pairs import LEFT, RIGHT, JoinInterval, Pairs
+from headrace.operators.join.interval_join import IntervalJoinOperator
+from headrace.operators.join.regular.definition import JoinCondition, JoinDefinition
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.common.typeinfo import TypeInformation
+
+Longs = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+class TableIntervalJoinOperator(IntervalJoinOperator):
+    """Joins rows of two keyed inputs whose times lie within an interval of each other.
+
+    Late rows are joined with what is kept still. Results are behind the watermark by what the interval spans, and so is
+    the watermark that is passed on.
+
+    Args:
+        definition: the join.
+        interval: which times match.
+        time_fields: of each input the position of the column of times.
+    """
+
+    def __init__(self, definition: JoinDefinition, interval: JoinInterval, time_fields: tuple[int, int]) -> None:
+        self._delay = max(interval.upper, -interval.lower, 0)
+        results = _RowsOfPairs(definition, self._delay)
+        super().__init__(interval, definition.input_types, (None, None), results, definition.join_type.outer)
+        self._definition, self._time_fields = definition, time_fields
+
+    def open(self, context: OperatorContext, output: Output) -> None:
+        self.matches = _MatchesOfRows(self._definition, context)
+        super().open(context, output)
+
+    def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
+        field = self._time_fields[input_index]
+        name = self._definition.input_types[input_index].field_names[field]
+        timed = batch.with_times(millis_of(batch.columns.column(field), name), batch.watermarks)
+        self.add(input_index, timed)
+
+    def pass_on(self, watermark: int) -> None:
+        self.output.advance_watermark(int(_behind(np.array([watermark]), self._delay)[0]))
+
+
+def _behind(watermarks: Longs, delay: int) -> Longs:
+    is_bound = (watermarks == MAX_WATERMARK) | (watermarks < MIN_WATERMARK + delay)
+    found: Longs = np.where(is_bound, watermarks, watermarks - delay)
+    return found
+
+
+class _MatchesOfRows:
+    """Which pairs of rows within the interval match.
+
+    Args:
+        definition: the join.
+        context: the operator.
+    """
+
+    def __init__(self, definition: JoinDefinition, context: OperatorContext) -> None:
+        self._definition, self._condition = definition, JoinCondition(definition, context)
+
+    def __call__(self, pairs: Pairs) -> Mask:
+        sides = _columns(pairs, self._definition.input_types)
+        found = np.ones(len(pairs), np.bool_)
+        for side in (LEFT, RIGHT):
+            for index in self._definition.strict_keys[side]:
+                found &= np.asarray(pc.is_valid(sides[side].column(index)))
+        if not self._condition.is_always_true and len(pairs):
+            rows = np.arange(len(pairs))
+            found &= self._condition.holds(*sides, rows, rows)
+        return found
+
+
+class _RowsOfPairs:
+    """A row of the columns of both inputs for each pair.
+
+    Args:
+        definition: the join.
+        delay: by how much results are behind the watermark.
+    """
+
+    function = None
+    maker = None
+
+    def __init__(self, definition: JoinDefinition, delay: int) -> None:
+        self._definition, self._delay = definition, delay
+
+    def emit(self, pairs: Pairs, context: OperatorContext, output: Output) -> None:
+        """Emits the rows."""
+        type_ = self._definition.output_type
+        left, right = _columns(pairs, self._definition.input_types)
+        made = pa.RecordBatch.from_arrays([*left.columns, *right.columns], schema=schema_of(type_))
+        output.emit(Batch(type_, pairs.times, _behind(pairs.watermarks, self._delay), columns=made))
+
+
+def _columns(pairs: Pairs, types: Sequence[TypeInformation]) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """The columns of both records of each pair; nulls where there is none."""
+    left, right = (
+        pa.RecordBatch.from_arrays(records.flatten(), schema=schema_of(type_))
+        for records, type_ in zip((pairs.left, pairs.right), types, strict=True)
+    )
+    return left, right

@@ -1,0 +1,171 @@
+"""Joins of rows whose times lie within an interval of each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+import pyarrow as pa
+
+from headrace.common.logical_types import IntervalType
+from headrace.graph.join_specs import TableIntervalJoinSpec
+from headrace.operators.join.find_pairs import JoinInterval
+from headrace.table.logical import relations as logical
+from headrace.table.logical.relations import JoinKind
+from headrace.table.logical.scalars import Call, Cast, InputRef, Literal, Scalar, conjuncts
+from headrace.table.logical.schema import TimeAttribute
+from headrace.table.physical.basic import Exchange
+from headrace.table.physical.changelog_rules import ChangelogRule, Modify, never
+from headrace.table.physical.errors import PlanningError
+from headrace.table.physical.joins import AnyJoin, JoinKeys
+from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms
+from headrace.table.physical.translation import GraphBuilder
+from headrace.table.rules.joins import condition_of
+
+
+@dataclass(frozen=True)
+class TimeBounds:
+    """Where the time of the left row lies, from that of the right one, in milliseconds.
+
+    Attributes:
+        lower: from where.
+        upper: to where, included.
+        left: the column of times of the left input.
+        right: that of the right input.
+    """
+
+    lower: int
+    upper: int
+    left: int
+    right: int
+
+    @property
+    def text(self) -> str:
+        """The bounds in the form of plans."""
+        return (
+            f"isRowTime=true, leftLowerBound={self.lower}, leftUpperBound={self.upper}, "
+            f"leftTimeIndex={self.left}, rightTimeIndex={self.right}"
+        )
+
+
+@dataclass(frozen=True)
+class IntervalJoin(AnyJoin):
+    """A join of rows whose times lie within an interval of each other.
+
+    Attributes:
+        bounds: the interval.
+        shown: the whole condition, with that on times.
+    """
+
+    name: ClassVar[str] = "IntervalJoin"
+    changelog: ClassVar[ChangelogRule] = ChangelogRule(never, takes=Modify.INSERT)
+    bounds: TimeBounds
+    shown: Scalar
+
+    def terms(self, text: ScalarText) -> Terms:
+        for name, value in super().terms(text):
+            if name == "where":
+                yield "windowBounds", self.bounds.text
+                yield name, text(self.shown, self.pairs.names)
+            else:
+                yield name, value
+
+    def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
+        bounds = self.bounds
+        spec = TableIntervalJoinSpec(
+            **self.about(builder),
+            interval=JoinInterval(-bounds.upper, -bounds.lower),
+            time_fields=(bounds.left, bounds.right),
+        )
+        return builder.add(spec, self.name, *self.keyed(inputs))
+
+
+def interval_join(join: logical.Join, left: PhysicalNode, right: PhysicalNode) -> PhysicalNode | None:
+    """The join of rows within an interval; None where the condition bounds no times on both sides.
+
+    Raises:
+        PlanningError: when times are those of processing.
+    """
+    if join.kind in (JoinKind.SEMI, JoinKind.ANTI):
+        return None
+    width, parts = len(left.schema), conjuncts(join.condition)
+    found = [(each, _bound_of(each, width)) for each in parts]
+    bounds = _bounds([bound for _, bound in found if bound is not None])
+    if bounds is None:
+        return None
+    if left.schema[bounds.left].time is TimeAttribute.PROCTIME:
+        raise PlanningError("interval joins of processing times cannot be executed yet: compare rowtimes")
+    rest = condition_of([each for each, bound in found if bound is None])
+    keys = JoinKeys.of(rest, width)
+    exchanges = Exchange(left, keys.left), Exchange(right, keys.right)
+    return IntervalJoin(*exchanges, join.kind, rest, keys, bounds, join.condition)
+
+
+@dataclass(frozen=True)
+class _Bound:
+    """A bound of the time of the left row less that of the right one.
+
+    Attributes:
+        left: the column of times of the left input.
+        right: that of the right input.
+        operator: how the difference compares with the value.
+        value: milliseconds.
+    """
+
+    left: int
+    right: int
+    operator: str
+    value: int
+
+
+_MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
+
+
+def _bound_of(condition: Scalar, width: int) -> _Bound | None:
+    """The bound that a comparison of two time attributes is; None for other conditions."""
+    if not isinstance(condition, Call) or condition.function not in _MIRRORED:
+        return None
+    one, other = (_time_of(each) for each in condition.operands)
+    if one is None or other is None or (one[0].index < width) == (other[0].index < width):
+        return None
+    operator = condition.function
+    if one[0].index >= width:
+        one, other, operator = other, one, _MIRRORED[operator]
+    if one[0].time is not other[0].time:
+        return None
+    return _Bound(one[0].index, other[0].index - width, operator, other[1] - one[1])
+
+
+def _time_of(scalar: Scalar) -> tuple[InputRef, int] | None:
+    """A time attribute and what is added to it; None for other scalars."""
+    if isinstance(scalar, InputRef):
+        return None if scalar.time is None else (scalar, 0)
+    if isinstance(scalar, Cast) and scalar.is_implicit:
+        return _time_of(scalar.operand)
+    if not isinstance(scalar, Call) or scalar.function not in ("+", "-") or len(scalar.operands) != 2:
+        return None
+    operand, added = scalar.operands
+    found = _time_of(operand)
+    if found is None or not isinstance(added, Literal) or not isinstance(added.type, IntervalType):
+        return None
+    if not isinstance(added.value, int) or not pa.types.is_duration(added.type.arrow_type):
+        return None
+    millis = added.value // _MICROSECONDS
+    return found[0], found[1] + (millis if scalar.function == "+" else -millis)
+
+
+_MICROSECONDS: Final = 1000
+"""In a millisecond."""
+
+
+def _bounds(found: Sequence[_Bound]) -> TimeBounds | None:
+    """The interval of bounds on both sides, of one pair of columns."""
+    lowers = [each.value + (each.operator == ">") for each in found if each.operator in (">", ">=", "=")]
+    uppers = [each.value - (each.operator == "<") for each in found if each.operator in ("<", "<=", "=")]
+    if not lowers or not uppers or len({(each.left, each.right) for each in found}) != 1:
+        return None
+    lower, upper = max(lowers), min(uppers)
+    if lower > upper:
+        raise PlanningError("no times meet the condition of the join: its lower bound lies above the upper one")
+    return TimeBounds(lower, upper, found[0].left, found[0].right)

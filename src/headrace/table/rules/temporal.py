@@ -1,0 +1,77 @@
+"""Joins with the versions of a table (``FOR SYSTEM_TIME AS OF``)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from headrace.table.logical.relations import Correlate, Filter, JoinKind, Project, Relation, Snapshot, joined_schema
+from headrace.table.logical.scalars import CorrelatedRef, Scalar, conjuncts
+from headrace.table.logical.schema import Schema, TimeAttribute
+from headrace.table.physical.errors import PlanningError
+from headrace.table.rules.decorrelation import over_both, refers_to
+from headrace.table.rules.joins import condition_of
+
+
+@dataclass(frozen=True)
+class TemporalJoin(Relation):
+    """Each row with the version of a row of another relation that is valid at its time.
+
+    Attributes:
+        kind: inner, or left.
+        condition: the condition over the columns of both.
+        time: the column of the left relation with the time.
+    """
+
+    left: Relation
+    right: Relation
+    kind: JoinKind
+    condition: Scalar
+    time: int
+
+    @cached_property
+    def schema(self) -> Schema:
+        return joined_schema(self.left.schema, self.right.schema, self.kind)
+
+    @property
+    def version_time(self) -> int:
+        """The rowtime column of the right relation.
+
+        Raises:
+            PlanningError: when it has none.
+        """
+        for index, column in enumerate(self.right.schema):
+            if column.time is TimeAttribute.ROWTIME:
+                return index
+        raise PlanningError(
+            "FOR SYSTEM_TIME AS OF a rowtime needs a table with WATERMARK FOR a column: the time from which its rows "
+            "are valid"
+        )
+
+
+def with_temporal_joins(relation: Relation) -> Relation:
+    """The relation with joins in place of snapshots for each row."""
+    return relation.transform(lambda node: _temporal(node) if isinstance(node, Correlate) else node)
+
+
+def _temporal(correlate: Correlate) -> Relation:
+    conditions: list[Scalar] = []
+    node, columns = correlate.right, None
+    while isinstance(node, Filter | Project):
+        if isinstance(node, Project):
+            if columns is not None or conditions:
+                return correlate
+            columns = node
+        else:
+            conditions += conjuncts(node.condition)
+        node = node.input
+    if not isinstance(node, Snapshot) or not isinstance(node.period, CorrelatedRef):
+        return correlate
+    right = node.input
+    if columns is not None:
+        if any(refers_to(each, correlate.correlation) for each in columns.expressions):
+            return correlate
+        right = Project(right, columns.expressions, columns.names)
+    width = len(correlate.left.schema)
+    found = condition_of([over_both(each, correlate.correlation, width) for each in conditions])
+    return TemporalJoin(correlate.left, right, correlate.kind, found, node.period.index)
