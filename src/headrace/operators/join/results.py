@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -205,5 +205,16 @@ class FunctionResults:
         self._collector.flush(output, context)
 
 
-JoinResults = ColumnResults | FunctionResults
-"""What becomes of pairs."""
+class JoinResults(Protocol):
+    """What becomes of pairs."""
+
+    @property
+    def function(self) -> Any:
+        """The function of the user; None where there is none."""
+
+    @property
+    def maker(self) -> Callable[..., Any] | None:
+        """The method of the user whose results are emitted."""
+
+    def emit(self, pairs: Pairs, context: OperatorContext, output: Output) -> None:
+        """Emits what becomes of them."""

@@ -5,13 +5,12 @@ from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from headrace.common.errors import InvalidProgramError
+from headrace.table.logical.errors import PlanningError
+
+__all__ = ["PlanningError", "SinkConflictError", "TableDefinitionError", "refuses_depth"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-class PlanningError(InvalidProgramError):
-    """A valid statement cannot be planned, or not in this mode (Flink's ``TableException``)."""
 
 
 class SinkConflictError(InvalidProgramError):

@@ -186,7 +186,8 @@ class _Pruner:
     def _temporal(self, join: TemporalJoin, needed: Needed) -> Pruned:
         times = join.time, len(join.left.schema) + join.version_time
         found = self._join(join, distinct(needed, times))
-        return Pruned(replace(found.relation, time=found.places[join.time]), found.kept)  # type: ignore[type-var]
+        assert isinstance(found.relation, TemporalJoin)
+        return Pruned(replace(found.relation, time=found.places[join.time]), found.kept)
 
     def _join(self, join: logical.Join | TemporalJoin, needed: Needed) -> Pruned:
         width = len(join.left.schema)

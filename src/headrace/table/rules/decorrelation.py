@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.node import LogicalNode
 from headrace.table.logical.relations import Aggregate, Filter, Join, JoinKind, Project, Relation, Sort
 from headrace.table.logical.scalars import Call, CorrelatedRef, InputRef, Scalar, Subquery, conjuncts, input_refs, moved
-from headrace.table.physical.errors import PlanningError
 from headrace.table.rules.calls import call
 from headrace.table.rules.conditions import all_of
 from headrace.table.rules.joins import condition_of

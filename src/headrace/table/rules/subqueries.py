@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from headrace.common.logical_types import bigint
+from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.relations import (
     Aggregate,
     Correlate,
@@ -34,7 +35,6 @@ from headrace.table.logical.scalars import (
     SubqueryKind,
     conjuncts,
 )
-from headrace.table.physical.errors import PlanningError
 from headrace.table.rules.calls import call, either
 from headrace.table.rules.conditions import all_of
 from headrace.table.rules.decorrelation import Decorrelated, decorrelated, over_both

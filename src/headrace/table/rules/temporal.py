@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.relations import Correlate, Filter, JoinKind, Project, Relation, Snapshot, joined_schema
 from headrace.table.logical.scalars import CorrelatedRef, Scalar, conjuncts
 from headrace.table.logical.schema import Schema, TimeAttribute
-from headrace.table.physical.errors import PlanningError
 from headrace.table.rules.decorrelation import over_both, refers_to
 from headrace.table.rules.joins import condition_of
 
