@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import os
+import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from headrace.common.config_options import ConfigOption
@@ -18,7 +21,7 @@ from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, InvalidProgramError
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
+    from importlib.metadata import EntryPoint, EntryPoints
 
 
 class Plugin:
@@ -87,9 +90,7 @@ class PluginGroup(Generic[P]):
 
     def names(self) -> list[str]:
         """The names of all plugins that are there now, sorted."""
-        from importlib.metadata import entry_points  # not at the top: most programs name no plugin
-
-        return sorted({*self.built_in, *entry_points(group=self.name).names})
+        return sorted({*self.built_in, *_installed().select(group=self.name).names})
 
     def load(self, name: str) -> P:
         """Make the plugin of a name.
@@ -109,10 +110,9 @@ class PluginGroup(Generic[P]):
         return plugin(name)
 
     def _entry(self, name: str) -> EntryPoint:
-        from importlib.metadata import EntryPoint, entry_points
+        from importlib.metadata import EntryPoint
 
-        importlib.invalidate_caches()  # its folder may have come onto the path after the program had begun
-        found = list(entry_points(group=self.name, name=name))
+        found = list(_installed().select(group=self.name, name=name))
         if name in self.built_in:
             found.insert(0, EntryPoint(name, self.built_in[name], self.name))
         if not found and name in self.other_names:
@@ -135,6 +135,26 @@ class PluginGroup(Generic[P]):
                 f"{self.kind.noun} {entry.name!r} of {_distribution(entry)} cannot be loaded from {entry.value}: "
                 f"{type(error).__name__}: {error}"
             ) from error
+
+
+def _installed() -> EntryPoints:
+    """The entry points of all distributions, looked up again when the path or one of its folders has changed."""
+    return _entry_points(tuple((place, _modified(place)) for place in sys.path))
+
+
+@lru_cache(maxsize=1)
+def _entry_points(_: tuple[tuple[str, int], ...]) -> EntryPoints:
+    from importlib.metadata import entry_points  # not at the top: most programs name no plugin
+
+    importlib.invalidate_caches()  # a folder may have come onto the path after the program had begun
+    return entry_points()
+
+
+def _modified(place: str) -> int:
+    try:
+        return os.stat(place or ".").st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _distribution(entry: EntryPoint) -> str:
