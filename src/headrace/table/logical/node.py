@@ -2,21 +2,39 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar, cast
 
 _FIELDS: Final[dict[type, tuple[str, ...]]] = {}
 
 
+class HashedOnce:
+    """A frozen dataclass that remembers its hash: a tree's is looked up for each node on the way to its root."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.__hash__ = HashedOnce.__hash__  # type: ignore[method-assign] # else the decorator would generate one
+
+    def __hash__(self) -> int:
+        known = self.__dict__.get("_hash")
+        if known is None:
+            values = [getattr(self, field.name) for field in fields(self) if field.compare]  # type: ignore[arg-type]
+            known = self.__dict__["_hash"] = hash((type(self), *values))
+        return int(known)
+
+
 @dataclass(frozen=True)
-class LogicalNode:
+class LogicalNode(HashedOnce):
     """A node of a logical tree."""
 
     def parts(self, kind: "type[N]") -> "tuple[N, ...]":
         """The nodes of a kind in its fields, inside tuples too, in the order of the fields."""
-        found: list[N] = []
-        for name in _field_names(type(self)):
-            _collect(getattr(self, name), kind, found)
-        return tuple(found)
+        known: dict[type, Any] = self.__dict__.setdefault("_parts", {})
+        if kind not in known:
+            found: list[N] = []
+            for name in _field_names(type(self)):
+                _collect(getattr(self, name), kind, found)
+            known[kind] = tuple(found)
+        return cast("tuple[N, ...]", known[kind])
 
     def with_parts(self, kind: "type[N]", parts: "Sequence[N]") -> Self:
         """The same node with other nodes in place of these, in the same order; itself when they are the same ones."""
