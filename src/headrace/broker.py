@@ -322,7 +322,23 @@ def broker_jars(cache: Path) -> list[Path]:
         InfrastructureError: when they cannot be fetched.
         OSError: when the folder cannot be written.
     """
-    listing = cache / f"kafka-{KAFKA_VERSION}.txt"
+    return maven_jars(cache, f"Kafka {KAFKA_VERSION}", _ENDPOINT)
+
+
+def maven_jars(cache: Path, product: str, endpoint: str) -> list[Path]:
+    """The jars of artifacts and of all that they depend on; the first time they are fetched from Maven Central.
+
+    Args:
+        cache: the folder that they are kept in; several processes may use it.
+        product: the name and the version of what they are.
+        endpoint: the artifacts, ``group:name:version``, with a plus between them.
+
+    Raises:
+        ConfigurationError: when jgo, which fetches them, is not installed.
+        InfrastructureError: when they cannot be fetched.
+        OSError: when the folder cannot be written.
+    """
+    listing = cache / f"{product.lower().replace(' ', '-')}.txt"
     found = _listed(listing)
     if found:
         return found
@@ -330,7 +346,7 @@ def broker_jars(cache: Path) -> list[Path]:
     with _locked(cache / "lock"):
         found = _listed(listing)
         if not found:
-            found = _fetched(cache / "jars")
+            found = _fetched(cache / "jars", product, endpoint)
             write_file(listing, ["\n".join(map(str, found)).encode()])
     return found
 
@@ -344,19 +360,19 @@ def _listed(listing: Path) -> list[Path]:
     return jars if all(jar.is_file() for jar in jars) else []
 
 
-def _fetched(folder: Path) -> list[Path]:
+def _fetched(folder: Path, product: str, endpoint: str) -> list[Path]:
     try:
         import jgo
     except ImportError:
         raise ConfigurationError(
-            "a broker needs Kafka's jars, and a library that is not installed to fetch them: "
+            f"{product} needs jars, and a library that is not installed to fetch them: "
             "pip install 'headrace[kafka-broker]'"
         ) from None
     try:
-        return [Path(jar) for jar in jgo.build(_ENDPOINT, update=True, cache_dir=folder).all_jars]
+        return [Path(jar) for jar in jgo.build(endpoint, update=True, cache_dir=folder).all_jars]
     except Exception as error:  # whatever a resolver and its client of HTTP raise
         raise InfrastructureError(
-            f"Kafka {KAFKA_VERSION} cannot be fetched from Maven Central: {type(error).__name__}: {error}"
+            f"{product} cannot be fetched from Maven Central: {type(error).__name__}: {error}"
         ) from error
 
 
