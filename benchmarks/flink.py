@@ -1,4 +1,4 @@
-"""Flink, where somebody has installed it to compare with: PyFlink in an interpreter of its own."""
+"""Flink, to compare with: its SQL in a Java process, and PyFlink where somebody has installed it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,23 @@ from typing import Any
 
 from benchmarks.data import OUT_OF_ORDER_MILLIS, RandomKeys
 from benchmarks.lab import Contestant
+from benchmarks.nexmark import Nexmark
+from benchmarks.sql import SqlWork
 from benchmarks.truth import TRIGGER_COUNT, WINDOW_MILLIS
-from headrace.common.java import bundled_java_home, find_java
+from headrace.broker import maven_jars
+from headrace.common.errors import HeadraceError
+from headrace.common.java import bundled_java_home, cache_directory, find_java
 
 PLACE = Path(__file__).resolve().parent / "work" / "flink"
 """The virtual environment."""
+
+VERSION = "2.3.0"
+SQL = "Flink SQL"
+
+_JARS = (
+    *("flink-clients", "flink-table-api-java-bridge", "flink-table-runtime", "flink-table-planner-loader"),
+    *("flink-connector-files", "flink-csv", "flink-sql-parquet"),
+)
 
 _HOW = "docs/benchmarks.md says how to install it"
 
@@ -22,13 +34,24 @@ class NoFlinkError(Exception):
     """Why Flink cannot take part."""
 
 
-def window_contestant(data: RandomKeys) -> Contestant:
-    """Flink SQL doing the windows.
+def sql_contestant(data: RandomKeys | Nexmark, work: SqlWork, **options: Any) -> Contestant:
+    """Flink SQL.
 
     Raises:
-        NoFlinkError: when the virtual environment is not there, or not whole.
+        NoFlinkError: when its jars are not there and cannot be fetched.
     """
-    return Contestant("Flink SQL", "flink_window", _options(data), python=str(_interpreter(PLACE)))
+    try:
+        cache = cache_directory(os.environ) / "flink"
+        jars = maven_jars(cache, f"Flink {VERSION}", "+".join(f"org.apache.flink:{each}:{VERSION}" for each in _JARS))
+    except (HeadraceError, OSError) as error:
+        raise NoFlinkError(str(error)) from error
+    told = {
+        "java_home": str(find_java(os.environ, bundled_java_home()).home),
+        "jars": [str(jar) for jar in (*jars, *_hadoop_jars())],
+        "lateness_millis": _lateness_millis(data),
+        "records": data.records,
+    }
+    return Contestant(SQL, "flink_sql", work.to_options() | told | options)
 
 
 def count_trigger_contestant(data: RandomKeys, files: int) -> Contestant:
@@ -42,17 +65,19 @@ def count_trigger_contestant(data: RandomKeys, files: int) -> Contestant:
 
 
 def _options(data: RandomKeys) -> dict[str, Any]:
-    """What all of Flink's programs want to know.
-
-    Flink reads the files of the input in no order, so a record may be late by all of their event time.
-    """
+    """What the programs of PyFlink want to know."""
     return {
         "key_type": "string" if data.strings else "bigint",
         "window_millis": WINDOW_MILLIS,
-        "lateness_millis": data.span_millis + OUT_OF_ORDER_MILLIS,
+        "lateness_millis": _lateness_millis(data),
         "java_home": str(find_java(os.environ, bundled_java_home()).home),
         "classpath": os.pathsep.join(map(str, _hadoop_jars())),
     }
+
+
+def _lateness_millis(data: RandomKeys | Nexmark) -> int:
+    """Flink reads the files of the input in no order, so a record may be late by all of their event time."""
+    return data.span_millis + OUT_OF_ORDER_MILLIS
 
 
 def _interpreter(place: Path) -> Path:

@@ -1,6 +1,6 @@
 """The limit: what DuckDB takes for all of the input as one batch, without event time, state or checkpoints.
 
-Option: ``work``, which is ``window`` or ``process``.
+Option: ``work``, which is ``window``, ``process`` or ``functions``.
 """
 
 from __future__ import annotations
@@ -36,9 +36,25 @@ _QUERIES = {
             window running as (partition by key rows unbounded preceding)
         )
         """,
+    "functions": """
+        select count(*), sum(length(a)), sum(length(b)), sum(c), sum(length(d)), sum(length(e)), sum(f), sum(length(g)),
+            sum(h), sum(length(i)), sum(j), sum(minute(k)), sum(day(l))
+        from (
+            select upper(key) as a, substring(key, 6) as b, length(key) as c, key || '@' || key as d,
+                replace(key, 'card', 'account') as e, position('-' in key) as f,
+                case when value < 0.25 then 'low' when value < 0.75 then 'middle' else 'high' end as g,
+                round(value * 100, 2) as h, strftime(ts, '%Y-%m-%d %H:%M') as i, second(ts) as j,
+                date_trunc('minute', ts) as k, cast(ts as date) as l
+            from read_parquet(?) where value < 0.9 and key like 'card-%'
+        )
+        """,
 }
 
-_TOTALS = {"window": ("rows", "count", "sum", "last_end"), "process": ("rows", "count", "highest")}
+_TOTALS = {
+    "window": ("rows", "count", "sum", "last_end"),
+    "process": ("rows", "count", "highest"),
+    "functions": ("rows", *"abcdefghijkl"),
+}
 
 
 def run(assignment: Assignment) -> Outcome:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from benchmarks.data import OUT_OF_ORDER_MILLIS
-from benchmarks.outcome import Assignment, Epoch, medians
+from benchmarks.memory import processor_seconds
+from benchmarks.outcome import Assignment, Epoch, Outcome, medians
+from benchmarks.sql import RUNS
 from headrace.client.defaults import submission_defaults
 from headrace.common import Configuration
 from headrace.common.options import RuntimeExecutionMode
@@ -78,10 +81,18 @@ class EpochTimes:
 
 
 def open_environment(assignment: Assignment, parallelism: int = _TASKS) -> StreamExecutionEnvironment:
-    """An environment on two cores, with headrace's defaults but for the size of epochs, which is fixed.
+    """An environment with the settings of :func:`configuration_of`; with the option ``batch`` in batch mode."""
+    configuration = configuration_of(assignment, parallelism)
+    environment = StreamExecutionEnvironment.get_execution_environment(configuration)
+    is_batch = assignment.options.get("batch")
+    return environment.set_runtime_mode(RuntimeExecutionMode.BATCH if is_batch else RuntimeExecutionMode.STREAMING)
 
-    With the option ``default_sizes`` it is not: headrace goes by its target duration. With the option ``batch`` the
-    job runs in batch mode. The option ``settings`` is of configuration besides.
+
+def configuration_of(assignment: Assignment, parallelism: int = _TASKS) -> Configuration:
+    """Headrace's defaults on two cores, but for the size of epochs, which is fixed.
+
+    With the option ``default_sizes`` it is not: headrace goes by its target duration. The option ``settings`` is of
+    configuration besides.
     """
     fixed = {}
     if not assignment.options.get("default_sizes"):
@@ -101,9 +112,7 @@ def open_environment(assignment: Assignment, parallelism: int = _TASKS) -> Strea
     configuration = Configuration()
     for key, value in settings.items():
         configuration.set_string(key, value)
-    environment = StreamExecutionEnvironment.get_execution_environment(configuration)
-    is_batch = assignment.options.get("batch")
-    return environment.set_runtime_mode(RuntimeExecutionMode.BATCH if is_batch else RuntimeExecutionMode.STREAMING)
+    return configuration
 
 
 def event_time() -> WatermarkStrategy:
@@ -125,3 +134,17 @@ def run_job(environment: StreamExecutionEnvironment, listener: EpochTimes) -> Ma
     with listener, submission_defaults({}, listener):
         counters: Mapping[str, Any] = environment.execute("benchmark").get_all_accumulator_results()
     return counters
+
+
+def whole_runs(assignment: Assignment, job: Callable[[EpochTimes], object], totals: Mapping[str, float]) -> Outcome:
+    """Run a job several times; what a run takes, from its start to the end of its last epoch, is an epoch's time."""
+    epochs, processor = [], []
+    records = assignment.records_per_epoch
+    assert records is not None
+    for _ in range(RUNS):
+        shutil.rmtree(assignment.work / "checkpoints", ignore_errors=True)
+        times, before = EpochTimes(), processor_seconds()
+        job(times)
+        epochs.append(Epoch(records, sum(each.seconds for each in times.epochs)))
+        processor.append(processor_seconds() - before)
+    return Outcome(tuple(epochs), totals, {"processor": processor, **times.summary()})

@@ -1,14 +1,16 @@
 """Counts and sums of windows by headrace.
 
-Options: ``windows``, which is ``tumbling``, ``sliding`` or ``session``, and ``phases``, to take the time of every part
-of an epoch.
+Options: ``windows``, which is ``tumbling``, ``sliding`` or ``session``; ``phases``, to take the time of every part of
+an epoch; ``whole``, to run it several times and take the time of each run.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from benchmarks.outcome import Assignment, Outcome
 from benchmarks.programs.counting_sink import CountingSink
-from benchmarks.programs.headrace_job import EpochTimes, event_time, open_environment, read_files, run_job
+from benchmarks.programs.headrace_job import EpochTimes, event_time, open_environment, read_files, run_job, whole_runs
 from benchmarks.programs.phases import Phases
 from benchmarks.truth import GAP_MILLIS, SLIDE_MILLIS, WINDOW_MILLIS
 from headrace.common.time import Time
@@ -26,8 +28,17 @@ _ASSIGNERS = {
 
 def run(assignment: Assignment) -> Outcome:
     """Run the job over all input."""
-    environment = open_environment(assignment)
     sink = CountingSink(_CHECKS)
+    if assignment.options.get("whole"):
+        found = whole_runs(assignment, lambda times: _run(assignment, sink, times), {})
+        return replace(found, totals={name: sink.totals[name] / len(found.epochs) for name in ("rows", "count", "sum")})
+    times = Phases() if assignment.options.get("phases") else EpochTimes()
+    _run(assignment, sink, times)
+    return Outcome(tuple(times.epochs), sink.totals, times.summary())
+
+
+def _run(assignment: Assignment, sink: CountingSink, times: EpochTimes) -> None:
+    environment = open_environment(assignment)
     (
         read_files(environment, assignment, event_time())
         .key_by("key")
@@ -36,6 +47,4 @@ def run(assignment: Assignment) -> Outcome:
         .uid("windows")
         .sink_to(sink)
     )
-    times = Phases() if assignment.options.get("phases") else EpochTimes()
     run_job(environment, times)
-    return Outcome(tuple(times.epochs), sink.totals, times.summary())

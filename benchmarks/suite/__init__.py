@@ -23,6 +23,14 @@ from benchmarks.suite.savepoint import SavepointBenchmark
 from benchmarks.suite.session import SessionBenchmark
 from benchmarks.suite.sliding import SlidingBenchmark
 from benchmarks.suite.small_epoch import SmallEpochBenchmark
+from benchmarks.suite.sql import (
+    NexmarkBenchmark,
+    SqlFunctionsBenchmark,
+    SqlGroupBenchmark,
+    SqlPlannerBenchmark,
+    SqlRankBenchmark,
+    SqlWindowBenchmark,
+)
 from benchmarks.suite.state import StateBenchmark
 from benchmarks.suite.topics import KafkaBenchmark, LogBenchmark
 from benchmarks.suite.topics_latency import KAFKA_LATENCY, LOG_LATENCY
@@ -60,6 +68,12 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     KAFKA_LATENCY,
     LogBenchmark(),
     LOG_LATENCY,
+    SqlWindowBenchmark(),
+    SqlGroupBenchmark(),
+    SqlRankBenchmark(),
+    SqlFunctionsBenchmark(),
+    SqlPlannerBenchmark(),
+    NexmarkBenchmark(),
     MemoryBenchmark(),
 )
 """In the order of running; memory comes last, for it looks back at the others."""

@@ -10,6 +10,7 @@ from benchmarks import flink
 from benchmarks.data import RandomKeys
 from benchmarks.findings import Finding, Target
 from benchmarks.lab import Contestant, Lab, Work, best_rival
+from benchmarks.queries import windows
 from benchmarks.truth import window_totals
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def truth(source: Path, found: Mapping[str, float]) -> Mapping[str, float]:
 def flink_contestants(lab: Lab, data: RandomKeys) -> list[Contestant]:
     """Flink SQL, where it is installed; else nobody, which is said."""
     try:
-        return [flink.window_contestant(data)]
+        return [flink.sql_contestant(data, windows("STRING" if data.strings else "BIGINT"))]
     except flink.NoFlinkError as error:
         lab.say(f"Flink SQL does not take part: {error}")
         return []

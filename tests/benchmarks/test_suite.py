@@ -41,11 +41,13 @@ from benchmarks.truth import (
     trigger_totals,
     window_totals,
 )
+from headrace.common.errors import InfrastructureError
 
 BARE = {"headrace_partitions": 1.5, "spark_floor": 1.0}
 SECONDS = {
     "duckdb_batch": 0.1,
-    "flink_window": 0.2,
+    "headrace_sql": 1.0,
+    "flink_sql": 5.0,
     "headrace_window": 1.0,
     "spark_window": 3.0,
     "headrace_join": 1.0,
@@ -81,7 +83,6 @@ LARGE_STATE = {"anonymous MiB": [0, 90, 100, 400, 400, 500, 600, 500, 500, 500],
 STOPPED = {what: {"seconds": 30.0, "anonymous MiB": 400} for what in ("stop with it", "start from it")}
 FAR = 1 << 50
 TOTALS = {
-    "flink_window": window_totals,
     "headrace_process": process_totals,
     "headrace_backpressure": process_totals,
     "headrace_savepoint": process_totals,
@@ -114,6 +115,8 @@ def pretend(program: str, assignment: Assignment) -> tuple[Outcome, Peaks]:
     if program == "headrace_recovery":
         found = {"planning": 0.5, "from the session to the first output": 1.5}
         return Outcome((Epoch(1, 1.5),), {"rows": assignment.options["kills"]}, {"recovery": found}), Peaks({JVM: 1})
+    if "sql" in assignment.options or assignment.options.get("whole") or assignment.options.get("work") == "functions":
+        return whole_runs(program, assignment), Peaks({JVM: 1 << 20})
     files = sorted(assignment.input.glob("*.parquet"))
     epochs = tuple(Epoch(pq.read_metadata(path).num_rows, SECONDS[program]) for path in files)
     checkpointing = 0.02 if assignment.options.get("committing") else 0.005
@@ -123,6 +126,16 @@ def pretend(program: str, assignment: Assignment) -> tuple[Outcome, Peaks]:
         details = {"kept": kept(files)}
     totals = totals_of(program, assignment)
     return Outcome(epochs, totals, details), Peaks({JVM: 900 << 20, WORKER: 3_000 << 20})
+
+
+def whole_runs(program: str, assignment: Assignment) -> Outcome:
+    """Runs of which each is told as an epoch."""
+    assert assignment.records_per_epoch is not None
+    without_sql = ("rows", *"abcdefghijkl") if program == "duckdb_batch" else ("count",)
+    names = assignment.options.get("sql", {}).get("totals", without_sql)
+    totals = window_totals(assignment.input, FAR) if "count" in names else dict.fromkeys(names, 7.0)
+    epoch = Epoch(assignment.records_per_epoch, SECONDS[program])
+    return Outcome((epoch,) * assignment.options.get("plans", 2), totals)
 
 
 def kept(files: list[Path]) -> list[Kept]:
@@ -187,14 +200,19 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def launch(program: str, assignment: Assignment, *, python: str) -> tuple[Outcome, Peaks]:
         store = assignment.options.get("store", "")
         started.append(f"{program} {store}".strip())
-        assert (python == sys.executable) == (not program.startswith("flink"))
+        assert (python == sys.executable) == (program != "flink_count_trigger")
         return pretend(program, assignment)
 
     monkeypatch.setattr(lab_module, "launch", launch)
     # The pretended result and the one that it is compared with are one query.
     monkeypatch.setattr(truth_module, "_query", cache(truth_module._query))
     monkeypatch.setattr(flink, "PLACE", Path("/nowhere"))
+    monkeypatch.setattr(flink, "maven_jars", unreachable)
     return started
+
+
+def unreachable(*_: object) -> list[Path]:
+    raise InfrastructureError("Flink cannot be fetched")
 
 
 @contextmanager
@@ -289,6 +307,9 @@ def test_every_benchmark_gives_its_figures(programs: list[str], tmp_path: Path) 
         ("log", 10_000, False),
         ("log-latency", 100.0, True),
         ("log-latency", 300.0, True),
+        ("sql-window", 1.0, True),
+        ("sql-window", 1.0, True),
+        ("sql-functions", pytest.approx(0.1), False),
         ("memory", 900, True),
         ("memory", 3_000, False),
     ]
@@ -319,6 +340,8 @@ def test_every_benchmark_gives_its_figures(programs: list[str], tmp_path: Path) 
         4,
         1,
         3,
+        2 * 2,  # sql-window
+        2 + 3 + 2 + 1 + 14,  # the other ones of SQL
     )
     assert len(programs) == sum(launched)
 
@@ -342,8 +365,26 @@ def test_contestants_take_turns(programs: list[str], tmp_path: Path) -> None:
     assert programs == turn * 2
 
 
+def test_flink_sql_takes_part_where_its_jars_can_be_fetched(
+    programs: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    shown = io.StringIO()
+    assert flink_contestants(Lab(tmp_path, Console(file=shown, width=1_000)), RandomKeys(1, 1, 1)) == []
+    assert "Flink SQL does not take part: Flink cannot be fetched" in shown.getvalue()
+    monkeypatch.setattr(flink, "maven_jars", lambda *_: [Path("/jars/flink.jar")])
+    findings = run({"sql-group", "sql-planner", "nexmark"}, tmp_path)
+    assert findings.failures == []
+    assert [(each.benchmark, each.value, each.is_met) for each in findings.found] == [
+        ("sql-group", 5.0, True),
+        ("sql-group", 5.0, True),
+        ("sql-planner", 5.0, False),
+        *(("nexmark", 5.0, True),) * 14,
+        ("nexmark", pytest.approx(5.0), True),
+    ]
+
+
 @pytest.mark.slow
-def test_flink_takes_part_where_it_is_whole(
+def test_pyflink_takes_part_where_it_is_whole(
     programs: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(flink, "PLACE", tmp_path / "flink")
@@ -351,10 +392,11 @@ def test_flink_takes_part_where_it_is_whole(
 
     def said() -> str:
         shown = io.StringIO()
-        flink_contestants(Lab(tmp_path, Console(file=shown, width=1_000)), RandomKeys(1, 1, 1))
+        (benchmark,) = (each for each in BENCHMARKS if each.name == "count-trigger")
+        command.run_all([benchmark], SCALE, Lab(tmp_path, Console(file=shown, width=1_000)), Findings(), Console())
         return shown.getvalue()
 
-    assert "Flink SQL does not take part: there is no " in said()
+    assert "PyFlink does not take part: there is no " in said()
     (tmp_path / "flink" / "bin").mkdir(parents=True)
     (tmp_path / "flink" / "bin" / "python").touch()
     assert " has no PyFlink; " in said()
@@ -362,9 +404,7 @@ def test_flink_takes_part_where_it_is_whole(
     (jars / "flink-dist-2.3.0.jar").touch()
     assert " has no flink-sql-parquet-*.jar; " in said()
     (jars / "flink-sql-parquet-2.3.0.jar").touch()
-    assert said() == ""
-    (*_, trigger) = run({"window", "count-trigger"}, tmp_path).found
-    assert programs.count("flink_window") == 4
+    (trigger,) = run({"count-trigger"}, tmp_path).found
     assert (trigger.value, trigger.is_met) == (9.0, False)
     assert trigger.measured["PyFlink"].epochs == 1
 

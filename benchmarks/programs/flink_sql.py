@@ -1,0 +1,128 @@
+"""Flink SQL on a mini cluster in a Java process of its own, with two slots, HashMap state and a checkpoint a second.
+
+Options: ``sql``, the work; ``lateness_millis``; ``records``, how many the input has; ``java_home``; ``jars``, the class
+path; with ``plans`` the query is only planned, so many times.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+from py4j.protocol import Py4JJavaError
+
+from benchmarks.memory import processor_seconds
+from benchmarks.outcome import Assignment, Epoch, Outcome
+from benchmarks.sql import MINI_BATCH, RUNS, SqlWork
+
+_SETTINGS = {
+    "parallelism.default": "2",
+    "taskmanager.numberOfTaskSlots": "2",
+    "restart-strategy.type": "none",
+    "table.local-time-zone": "UTC",
+    "state.backend.type": "hashmap",
+    "execution.checkpointing.interval": "10 s",
+    "taskmanager.memory.managed.size": "512 mb",
+    "taskmanager.memory.network.fraction": "0.1",
+}
+_OPENED = (
+    *("lang", "lang.invoke", "lang.reflect", "math", "net", "io", "nio", "text", "time"),
+    *("util", "util.concurrent", "util.concurrent.atomic", "util.concurrent.locks"),
+)
+
+
+def run(assignment: Assignment) -> Outcome:
+    """Run the query."""
+    work = SqlWork.of(assignment)
+    with _java(assignment) as gateway:
+        tables = _environment(gateway.jvm, assignment)
+        for statement in work.statements(assignment):
+            tables.executeSql(statement)
+        if "plans" in assignment.options:
+            return Outcome(tuple(_planned(gateway, tables, work, assignment.options["plans"])), {"rows": 1})
+        totals = _totals(tables, work)
+        runs = [_timed(tables, work) for _ in range(RUNS)]
+    epoch = assignment.records_per_epoch
+    assert epoch is not None
+    share = epoch / assignment.options["records"]
+    epochs = tuple(Epoch(epoch, seconds * share) for seconds, _ in runs)
+    return Outcome(epochs, totals, {"processor": [each for _, each in runs]})
+
+
+def _planned(gateway: JavaGateway, tables: Any, work: SqlWork, plans: int) -> Iterator[Epoch]:
+    api = gateway.jvm.org.apache.flink.table.api
+    nothing_more = gateway.new_array(api.ExplainDetail, 0)
+    for _ in range(plans):
+        started = time.perf_counter()
+        tables.explainSql(work.insert, api.ExplainFormat.TEXT, nothing_more)
+        yield Epoch(1, time.perf_counter() - started)
+
+
+def _timed(tables: Any, work: SqlWork) -> tuple[float, float]:
+    """How long the job ran, without planning and the start of the cluster; and the processor time of all."""
+    before = processor_seconds()
+    job = tables.executeSql(work.insert).getJobClient().get().getJobExecutionResult().get()
+    return float(job.getNetRuntime()) / 1000, processor_seconds() - before
+
+
+def _causes(throwable: Any) -> str:
+    """What went wrong, and why, without the places in Flink's code."""
+    texts = []
+    while throwable is not None:
+        texts.append(str(throwable.toString()))
+        throwable = throwable.getCause()
+    return "\n because ".join(texts)
+
+
+def _totals(tables: Any, work: SqlWork) -> dict[str, float]:
+    config = tables.getConfig()
+    for key, value in MINI_BATCH.items():
+        config.set(key, value)
+    rows = tables.executeSql(work.totals_query).collect()
+    last = None
+    while rows.hasNext():  # a result that is updated again and again
+        last = rows.next()
+    assert last is not None
+    rows.close()
+    config.set("table.exec.mini-batch.enabled", "false")
+    return work.named([str(last.getField(number)) for number in range(len(work.totals))])
+
+
+def _environment(jvm: Any, assignment: Assignment) -> Any:
+    configuration = jvm.org.apache.flink.configuration.Configuration()
+    own = {
+        "execution.checkpointing.dir": (assignment.work / "checkpoints").as_uri(),
+        "io.tmp.dirs": str(assignment.work / "tmp"),
+    }
+    for key, value in (_SETTINGS | own).items():
+        configuration.setString(key, value)
+    api = jvm.org.apache.flink.table.api
+    built = api.EnvironmentSettings.newInstance().inStreamingMode().withConfiguration(configuration).build()
+    return api.TableEnvironment.create(built)
+
+
+@contextmanager
+def _java(assignment: Assignment) -> Iterator[Any]:
+    home = assignment.options["java_home"]
+    opened = [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in _OPENED]
+    port, process = launch_gateway(
+        classpath=os.pathsep.join(assignment.options["jars"]),
+        die_on_exit=True,
+        java_path=f"{home}/bin/java",
+        javaopts=[*opened, "-Xmx6g", f"-Djava.io.tmpdir={assignment.work / 'tmp'}", "-Duser.timezone=UTC"],
+        return_proc=True,
+        cwd=str(assignment.work),
+    )
+    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auto_convert=True))
+    try:
+        yield gateway
+    except Py4JJavaError as error:  # its text has to be asked for while Java is there
+        raise RuntimeError(_causes(error.java_exception)) from None
+    finally:
+        gateway.shutdown()
+        process.kill()
+        process.wait()

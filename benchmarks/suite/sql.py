@@ -1,0 +1,173 @@
+"""SQL: windows, groups, ranks, functions, planning and Nexmark, beside Flink SQL and others over the same files."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks import flink
+from benchmarks.data import OUT_OF_ORDER_MILLIS, RandomKeys
+from benchmarks.findings import Finding, Target
+from benchmarks.lab import Contestant, Lab, Work
+from benchmarks.nexmark import QUERIES, Nexmark
+from benchmarks.queries import FUNCTIONS, GROUPS, PLANNED, RANKS, windows
+from benchmarks.truth import window_totals
+
+if TYPE_CHECKING:
+    from benchmarks.findings import Measured
+    from benchmarks.sql import SqlWork
+    from benchmarks.suite.base import Scale
+
+HEADRACE, STREAM, DUCKDB = "headrace", "DataStream API", "DuckDB"
+
+_FEW, _MANY = 10_000, 1_000_000
+_PLANS = 80
+_DUCKDB_LIMIT = 0.4
+
+
+@dataclass(slots=True)
+class Agreement:
+    """Everybody has to compute what the first one did.
+
+    Attributes:
+        totals: what that was.
+    """
+
+    totals: dict[str, float] = field(default_factory=dict)
+
+    def __call__(self, source: Path, found: Mapping[str, float]) -> Mapping[str, float]:
+        """What has to come out."""
+        self.totals = self.totals or dict(found)
+        return self.totals
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked of headrace beside a contestant: how many times as fast it has to be."""
+
+    name: str
+    limit: float
+
+
+def contestants(lab: Lab, data: RandomKeys | Nexmark, work: SqlWork, **options: Any) -> list[Contestant]:
+    """headrace, and Flink where its jars can be had, which is said else."""
+    own = {"lateness_millis": OUT_OF_ORDER_MILLIS, "default_sizes": True}
+    here = [Contestant(HEADRACE, "headrace_sql", work.to_options() | own | options)]
+    try:
+        return [*here, flink.sql_contestant(data, work, **options)]
+    except flink.NoFlinkError as error:
+        lab.say(f"{flink.SQL} does not take part: {error}")
+        return here
+
+
+def findings(name: str, case: str, found: Mapping[str, Measured], asked: Sequence[Asked]) -> Iterator[Finding]:
+    """A finding for each contestant beside whom something is asked, and who took part."""
+    for each in asked:
+        if each.name in found:
+            ratio = found[each.name].seconds / found[HEADRACE].seconds
+            target = Target(each.limit, at_least=True)
+            yield Finding(
+                name, f"{case}, beside {each.name}", ratio, "x", target, found, f"times as fast as {each.name}"
+            )
+
+
+class SqlWindowBenchmark:
+    """A window TVF beside the same windows in the DataStream API, and beside Flink SQL."""
+
+    name = "sql-window"
+    title = "SQL: count and sum of one-minute tumbling windows"
+
+    def run(self, lab: Lab, scale: Scale) -> Iterator[Finding]:
+        for keys, limit in ((_FEW, 3.0), (_MANY, 8.0)):
+            data = RandomKeys(scale.files, scale.per_epoch, keys)
+            stream = Contestant(STREAM, "headrace_window", {"default_sizes": True, "whole": True})
+            here = [*contestants(lab, data, windows()), stream]
+            found = lab.race(Work(data, data.records, _all_windows), here, scale.rounds)
+            asked = [Asked(STREAM, 0.95), Asked(flink.SQL, limit)]
+            yield from findings(self.name, f"{keys:,} keys", found, asked)
+
+
+def _all_windows(source: Path, _: Mapping[str, float]) -> Mapping[str, float]:
+    every = window_totals(source, 1 << 50)
+    return {name: every[name] for name in ("rows", "count", "sum")}
+
+
+class SqlGroupBenchmark:
+    """``GROUP BY`` that shows each change of a group at once."""
+
+    name = "sql-group"
+    title = "SQL: GROUP BY with a change for each row"
+
+    def run(self, lab: Lab, scale: Scale) -> Iterator[Finding]:
+        for keys in (_FEW, _MANY):
+            yield from _beside_flink(self.name, f"{keys:,} keys", lab, scale, GROUPS, keys, 2.0)
+
+
+class SqlRankBenchmark:
+    """The ten largest of a group, the last row of a key, and sums over the last hundred rows."""
+
+    name = "sql-rank"
+    title = "SQL: Top-N, deduplication and OVER"
+
+    def run(self, lab: Lab, scale: Scale) -> Iterator[Finding]:
+        for case, work in RANKS.items():
+            yield from _beside_flink(self.name, case, lab, scale, work, _MANY, 2.0)
+
+
+def _beside_flink(
+    name: str, case: str, lab: Lab, scale: Scale, work: SqlWork, keys: int, limit: float
+) -> Iterator[Finding]:
+    data = RandomKeys(scale.files, scale.per_epoch, keys)
+    found = lab.race(Work(data, data.records, Agreement()), contestants(lab, data, work), scale.rounds)
+    yield from findings(name, case, found, [Asked(flink.SQL, limit)])
+
+
+class SqlFunctionsBenchmark:
+    """A filter and twelve expressions over files with twice the records of the others."""
+
+    name = "sql-functions"
+    title = "SQL: a filter and twelve expressions of texts, numbers and times"
+
+    def run(self, lab: Lab, scale: Scale) -> Iterator[Finding]:
+        data = RandomKeys(scale.files, 2 * scale.per_epoch, _FEW, strings=True)
+        here = [*contestants(lab, data, FUNCTIONS), Contestant(DUCKDB, "duckdb_batch", {"work": "functions"})]
+        found = lab.race(Work(data, data.records, Agreement()), here, scale.rounds)
+        yield from findings(
+            self.name, f"{data.records:,} records", found, [Asked(flink.SQL, 3.0), Asked(DUCKDB, _DUCKDB_LIMIT)]
+        )
+
+
+class SqlPlannerBenchmark:
+    """From a statement's text to its plan, in a process that has planned it often."""
+
+    name = "sql-planner"
+    title = "SQL: planning a statement of sixty lines"
+
+    def run(self, lab: Lab, scale: Scale) -> Iterator[Finding]:
+        data, plans = RandomKeys(1, 10, 10), scale.choose(_PLANS, 10)
+        work = Work(data, 1, Agreement(), warm_up=plans * 3 // 4)
+        found = lab.race(work, contestants(lab, data, PLANNED, plans=plans), scale.rounds)
+        yield from findings(self.name, "parse, bind and plan", found, [Asked(flink.SQL, 10.0)])
+
+
+class NexmarkBenchmark:
+    """Those queries of Nexmark that have no join."""
+
+    name = "nexmark"
+    title = "SQL: Nexmark"
+
+    def run(self, lab: Lab, scale: Scale) -> Iterator[Finding]:
+        data = Nexmark(scale.files, scale.per_epoch * 2 // 5)
+        ratios = []
+        for query, work in QUERIES.items():
+            found = lab.race(Work(data, data.records, Agreement()), contestants(lab, data, work), 1)
+            for finding in findings(self.name, query, found, [Asked(flink.SQL, 1.0)]):
+                ratios.append(finding.value)
+                yield finding
+        if ratios:
+            mean = statistics.geometric_mean(ratios)
+            note = f"times as fast as {flink.SQL}"
+            yield Finding(self.name, "geometric mean", mean, "x", Target(2.0, at_least=True), {}, note)
