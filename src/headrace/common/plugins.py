@@ -90,7 +90,7 @@ class PluginGroup(Generic[P]):
 
     def names(self) -> list[str]:
         """The names of all plugins that are there now, sorted."""
-        return sorted({*self.built_in, *_installed().select(group=self.name).names})
+        return sorted({*self.built_in, *_installed(self.name).names})
 
     def load(self, name: str) -> P:
         """Make the plugin of a name.
@@ -112,7 +112,7 @@ class PluginGroup(Generic[P]):
     def _entry(self, name: str) -> EntryPoint:
         from importlib.metadata import EntryPoint
 
-        found = list(_installed().select(group=self.name, name=name))
+        found = list(_installed(self.name).select(name=name))
         if name in self.built_in:
             found.insert(0, EntryPoint(name, self.built_in[name], self.name))
         if not found and name in self.other_names:
@@ -137,17 +137,17 @@ class PluginGroup(Generic[P]):
             ) from error
 
 
-def _installed() -> EntryPoints:
-    """The entry points of all distributions, looked up again when the path or one of its folders has changed."""
-    return _entry_points(tuple((place, _modified(place)) for place in sys.path))
+def _installed(group: str) -> EntryPoints:
+    """The entry points of a group, looked up again when the path or one of its folders has changed."""
+    return _entry_points(group, tuple((place, _modified(place)) for place in sys.path))
 
 
-@lru_cache(maxsize=1)
-def _entry_points(_: tuple[tuple[str, int], ...]) -> EntryPoints:
+@lru_cache(maxsize=64)
+def _entry_points(group: str, _: tuple[tuple[str, int], ...]) -> EntryPoints:
     from importlib.metadata import entry_points  # not at the top: most programs name no plugin
 
     importlib.invalidate_caches()  # a folder may have come onto the path after the program had begun
-    return entry_points()
+    return entry_points(group=group)
 
 
 def _modified(place: str) -> int:
