@@ -45,6 +45,13 @@ class PlainTableSink(TableSink):
         return self.name
 
 
+class NoTableSink(PlainTableSink):
+    """A sink that discards rows, and so has no use for the rows that updates take back."""
+
+    def changelog_mode(self, requested: ChangelogMode) -> ChangelogMode:
+        return ChangelogMode(requested.kinds - {RowKind.UPDATE_BEFORE})
+
+
 class PrintTables(TableConnector):
     """Prints rows: ``+I[tea, 3]``."""
 
@@ -90,7 +97,7 @@ class BlackholeTables(TableConnector):
 
     def create_sink(self, context: TableContext) -> TableSink:
         self.options_of(context)
-        return PlainTableSink(BlackholeSink(), "blackhole")
+        return NoTableSink(BlackholeSink(), "blackhole")
 
 
 class BlackholeSink(Sink[Any]):

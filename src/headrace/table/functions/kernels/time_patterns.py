@@ -83,6 +83,9 @@ _WHOLE_PIECES: Final = frozenset({"yyyy", "MM", "dd", "HH", "mm", "ss"})
 
 def written(at: Moments, pattern: str, offsets: Numbers | None = None, dialect: Dialect | None = None) -> pa.Array:
     """Times as texts; ``offsets`` from UTC are what the letters of zones show."""
+    repeated = _written_once(at, pattern, dialect) if offsets is None else None
+    if repeated is not None:
+        return repeated
     place = _place_shown(pattern) if dialect is None else -1
     if place >= 0 and len(at.micros) and at.micros.min() >= _FIRST_SHOWN and at.micros.max() < _END_SHOWN:
         shown = pa.array(at.micros, pa.int64(), mask=at.mask).cast(pa.timestamp("us")).cast(TEXT)
@@ -92,6 +95,33 @@ def written(at: Moments, pattern: str, offsets: Numbers | None = None, dialect: 
         parts.append(pa.repeat(EMPTY, len(at.micros)))
     made = pc.binary_join_element_wise(*parts, EMPTY)
     return made if at.mask is None else pc.if_else(pa.array(at.mask), pa.scalar(None, TEXT), made)
+
+
+def _written_once(at: Moments, pattern: str, dialect: Dialect | None) -> pa.Array | None:
+    """The same where many times have one text, as event times by the minute have; None where few have."""
+    unit = _finest_unit(pattern)
+    valid = at.micros if at.mask is None else at.micros[~at.mask]
+    if not unit or not len(valid):
+        return None
+    low, high = int(valid.min()) // unit, int(valid.max()) // unit
+    if _FEWEST_EACH * (high - low + 1) > len(valid):
+        return None
+    steps = at.micros // unit - low
+    texts = written(Moments(np.arange(low, high + 1) * unit, None), pattern, None, dialect)
+    return texts.take(pa.array(steps) if at.mask is None else pa.array(steps, mask=at.mask))
+
+
+_FEWEST_EACH: Final = 4
+
+
+@lru_cache(maxsize=256)
+def _finest_unit(pattern: str) -> int:
+    """The longest unit, in microseconds, within which all times have the same text; 0 where there is none."""
+    letters = {piece.letter for piece in _pieces(pattern)}
+    if letters & set("SnAN"):
+        return 0
+    units = ((set("s"), "SECOND"), (set("m"), "MINUTE"), (set("HkKha"), "HOUR"))
+    return next((MICROS[unit] for found, unit in units if letters & found), MICROS_PER_DAY)
 
 
 def _written_piece(piece: _Piece, at: Moments, offsets: Numbers | None, dialect: Dialect) -> pa.Array | pa.Scalar:
