@@ -60,7 +60,7 @@ class Driven:
     def __post_init__(self) -> None:
         types = [self.type.field_types[self.type.field_index(name)] for name in self.key]
         self._codec = KeyCodec.for_type(RowTypeInfo(tuple(types), self.key) if types else Types.INT())
-        selection = KeySelection(self._codec, None, self.key or None, is_single=not types, names=())
+        selection = KeySelection(self._codec, None, self.key or None, is_single=not types, names=self.key)
         self._schema = InputSchema(self.type, selection, has_changes=True)
         self.spec = self.spec.resolved([self._schema] * self.inputs)
 
