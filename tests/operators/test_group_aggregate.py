@@ -117,7 +117,7 @@ class Driven:
     epochs: int = 0
 
     def open(self, *, is_batch: bool = False) -> GroupAggregateOperator:
-        layout = ColumnarWindowLayout.of(INPUT, CODEC, self.aggregates, ["key"], (), (), retracts=self.retracts)
+        layout = ColumnarWindowLayout.of(INPUT, CODEC, self.aggregates, ["key"], None, (), retracts=self.retracts)
         operator = GroupAggregateOperator(layout, update_before=self.update_before, is_batch=is_batch)
         self.stores = {name: RunStore(name, ALL_HASHES, store.runs) for name, store in self.stores.items()}
         state = SimpleNamespace(stored=lambda: list(self.stores), store=self._store)
