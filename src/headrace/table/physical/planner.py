@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.common.configuration import Configuration
 from headrace.graph.stream_graph import StreamGraph
 from headrace.table.logical.relations import Relation
+from headrace.table.logical.scalars import InputRef
 from headrace.table.parse.tree.statements import ExplainDetail
 from headrace.table.physical import (  # noqa: F401 - their conversions
     changelog_functions,
@@ -21,6 +22,7 @@ from headrace.table.physical import (  # noqa: F401 - their conversions
     temporal_joins,
     window_functions,
 )
+from headrace.table.physical.calcs import projected
 from headrace.table.physical.changelog import ChangelogInference
 from headrace.table.physical.changelog_rules import UpdateKind
 from headrace.table.physical.changes import DropUpdateBefore
@@ -28,7 +30,7 @@ from headrace.table.physical.conversion import ConversionContext, converted
 from headrace.table.physical.errors import refuses_depth
 from headrace.table.physical.explain import execution_text, node_line, physical_text
 from headrace.table.physical.logical_text import logical_text
-from headrace.table.physical.node import Edges, PhysicalNode
+from headrace.table.physical.node import Edges, PhysicalNode, with_unique_names
 from headrace.table.physical.scalar_text import calcite_text, infix_text
 from headrace.table.physical.sink_changes import infer_sink
 from headrace.table.physical.sinks import Sink
@@ -63,10 +65,10 @@ class Planner:
         roots = [
             converted(optimized(relation, context.is_upsert, context.time_zone), context) for relation in relations
         ]
-        if self.is_batch:
-            return roots
-        pairs = zip(roots, relations, strict=True)
-        return [self._with_modes(root, relation, is_collected=is_collected) for root, relation in pairs]
+        if not self.is_batch:
+            pairs = zip(roots, relations, strict=True)
+            roots = [self._with_modes(root, relation, is_collected=is_collected) for root, relation in pairs]
+        return list(map(_named, roots, relations)) if is_collected else roots
 
     @refuses_depth
     def plan_text(self, relations: Sequence[Relation], details: Sequence[ExplainDetail] = ()) -> str:
@@ -95,6 +97,14 @@ class Planner:
         """The edges that carry the rows of plans, whose operators are added to a graph."""
         builder = GraphBuilder(graph, self.is_batch, self.settings)
         return [builder.translate(root) for root in roots]
+
+
+def _named(root: PhysicalNode, relation: Relation) -> PhysicalNode:
+    """The plan with the names that the query gives to its columns: plans call the rank of a Top-N otherwise."""
+    names = with_unique_names(relation.schema).names
+    if names == root.schema.names:
+        return root
+    return replace(projected(root, InputRef.all_of(root.schema), names), mode=root.mode)
 
 
 def _described(node: PhysicalNode) -> str:
