@@ -332,12 +332,15 @@ class History:
         """An epoch has come to its end."""
         before = self._positions
         splits = {
-            (uid, int(split.split_id)): split for uid, source in manifest.sources.items() for split in source.splits
+            (uid, int(split.split_id)): split
+            for uid, source in manifest.sources.items()
+            for split in source.splits
+            if uid in sources
         }
         reads = {
             (uid, number): sources[uid].planned[str(number), before.get((uid, number), 0), split.position]
             for (uid, number), split in splits.items()
-            if uid in sources and split.position > before.get((uid, number), 0)
+            if split.position > before.get((uid, number), 0)
         }
         self._positions |= {place: split.position for place, split in splits.items()}
         finished = frozenset(place for place, split in splits.items() if split.finished)
