@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.common import Types
 from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot, bigint
+from headrace.common.typeinfo.types import type_of_logical
 from headrace.graph.changelog_specs import OverAggregateSpec, TemporalSortSpec
 from headrace.operators.aggregates.calls import AggregateOperation
 from headrace.operators.changelog.order import SortField
@@ -109,9 +111,14 @@ def test_bounded_rows_are_all_there(frame: Any, made: Any, order: list[int], exp
     low=st.none() | st.integers(-3, 0),
     is_rows=st.booleans(),
     function=st.sampled_from(["SUM", "MIN", "MAX", "LAST_VALUE"]),
+    type_=st.sampled_from([INT, DOUBLE]),
     cuts=st.lists(st.integers(0, 50), max_size=3),
 )
-def test_aggregates_of_frames(rows: Any, low: Any, is_rows: Any, function: str, cuts: list[int]) -> None:
+def test_aggregates_of_frames(
+    rows: Any, low: Any, is_rows: Any, function: str, type_: LogicalType, cuts: list[int]
+) -> None:
+    if type_ == DOUBLE:
+        rows = [(*row[:2], None if row[2] is None else 10.0 ** (9 * row[2]) / 3, row[3]) for row in rows]
     rows = [(place, *row[1:]) for place, row in enumerate(rows)]
     watermark, on_time, waiting, last = -1, [], [], dict[str, int]()
     for row in rows:
@@ -132,10 +139,11 @@ def test_aggregates_of_frames(rows: Any, low: Any, is_rows: Any, function: str, 
             else:
                 around = [each for each in own if (low is None or each[3] >= row[3] + low) and each[3] <= row[3]]
             values = [each[2] for each in around if each[2] is not None]
-            by_name: dict[str, Any] = {"SUM": sum, "MIN": min, "MAX": max, "LAST_VALUE": lambda found: found[-1]}
+            by_name: dict[str, Any] = {"SUM": math.fsum, "MIN": min, "MAX": max, "LAST_VALUE": lambda found: found[-1]}
             expected[row[0]] = by_name[function](values) if values else None
-    spec = OverAggregateSpec(calls=(call(function, 2),), frame=OverFrame(is_rows, low), time_field=3)
-    found = run(spec, BIDS, ("item",), with_watermarks(rows), cuts)
+    spec = OverAggregateSpec(calls=(call(function, 2, type_=type_),), frame=OverFrame(is_rows, low), time_field=3)
+    bids = Types.ROW_NAMED([*BIDS.field_names], [*BIDS.field_types[:2], type_of_logical(type_), Types.LONG()])
+    found = run(spec, bids, ("item",), with_watermarks(rows), cuts)
     assert {values[0]: values[-1] for _, values in found} == expected
 
 

@@ -192,6 +192,16 @@ class Aggregator(ABC):
             blocks.append(self.result([column.slice(carried) for column in scanned]))
         return concat(blocks) if blocks else self.result(columns)
 
+    def of_ranges(self, columns: list[pa.Array], low: Longs, high: Longs) -> list[pa.Array] | None:
+        """The accumulators of non-empty ranges of accumulators, where these need not be merged for it.
+
+        Args:
+            columns: the accumulators.
+            low: the first one of each range.
+            high: the end of each range, exclusive.
+        """
+        return None
+
     def negate(self, columns: list[pa.Array]) -> list[pa.Array]:
         """Accumulators that take away what these add, once they are merged; only where the aggregate can retract."""
         raise NotImplementedError(f"{type(self).__name__} cannot take values back")
@@ -240,6 +250,16 @@ def merged_pairs(merge: Merge, older: list[pa.Array], newer: list[pa.Array]) -> 
     pairs = np.arange(2 * count).reshape(2, count).T.ravel()
     columns = [gather(concat([a, b]), pairs) for a, b in zip(older, newer, strict=True)]
     return merge(columns, Segments(np.arange(0, 2 * count, 2), 2 * count))
+
+
+def differences(aggregator: Aggregator, columns: list[pa.Array], low: Longs, high: Longs) -> list[pa.Array]:
+    """The accumulators of ranges, as those of all up to the end without those of all before the start."""
+    running = aggregator.scan(columns, Segments(np.zeros(1, np.int64), len(columns[0])))
+    found = [gather(column, high - 1) for column in running]
+    some = np.flatnonzero(low)
+    before = aggregator.negate([gather(column, low[some] - 1) for column in running])
+    rest = aggregator.combine([gather(column, some) for column in found], before)
+    return [replaced(column, some, values) for column, values in zip(found, rest, strict=True)]
 
 
 def any_valid(valid: Mask | None, segments: RowGroups) -> Mask | None:

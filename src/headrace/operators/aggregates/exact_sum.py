@@ -70,6 +70,21 @@ def sum_values(values: Doubles, segments: RowGroups) -> Expansion:
     return sum_terms([values], segments)
 
 
+def sum_ranges(values: Doubles, low: Longs, high: Longs) -> Expansion | None:
+    """The exact sum of each range of values from ``low`` up to ``high``; None where values are huge or no numbers.
+
+    What values are cut into is summed without error, so the difference of two running sums is exact as well.
+    """
+    if _needs_care(values):
+        return None
+    sums: list[Doubles] = []
+    headroom = len(values).bit_length()
+    for _, term in _cut(math.frexp(_largest(values))[1] if len(values) else 0, headroom, values):
+        running = np.append(0.0, np.cumsum(term))
+        sums.append(running[high] - running[low])
+    return _packed(distilled(sums), len(low))
+
+
 def merge_sums(partial: Expansion, segments: RowGroups) -> Expansion:
     """The exact sum of the partial sums of each group."""
     terms: list[tuple[Doubles, Longs | None]] = [(partial.hi, None), (partial.lo, None)]

@@ -23,6 +23,7 @@ from headrace.operators.aggregates.aggregator import (
     Longs,
     Mask,
     any_valid,
+    differences,
     either_valid,
     merged_pairs,
     running_sums,
@@ -48,6 +49,9 @@ class _Counts(Aggregator):
 
     def scan(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
         return [pa.array(running_sums(fixed_width(columns[0]), segments))]
+
+    def of_ranges(self, columns: list[pa.Array], low: Longs, high: Longs) -> list[pa.Array]:
+        return differences(self, columns, low, high)
 
     def negate(self, columns: list[pa.Array]) -> list[pa.Array]:
         return [pa.array(-fixed_width(columns[0]))]

@@ -156,6 +156,16 @@ class SumFloats(ColumnAggregator):
         found = None if valid is None else running_sums(valid.astype(np.int64), segments) > 0
         return expansion_columns(sums, found)
 
+    def of_ranges(self, columns: list[pa.Array], low: Longs, high: Longs) -> list[pa.Array] | None:
+        values, valid = filled(columns[0], np.float64)
+        if fixed_width(columns[1]).any() or columns[2].null_count < len(values):
+            return None
+        sums = exact_sum.sum_ranges(values, low, high)
+        if sums is None:
+            return None
+        counts = None if valid is None else np.append(0, np.cumsum(valid))
+        return expansion_columns(sums, None if counts is None else counts[low] < counts[high])
+
     def negate(self, columns: list[pa.Array]) -> list[pa.Array]:
         return expansion_columns(exact_sum.negated(expansion_of(columns)), validity(columns[0]))
 
@@ -200,6 +210,9 @@ class SumFiniteFloats(SumFloats):
         if sums is None:
             return [*ColumnAggregator.scan(self, columns, segments)[:3], *counts]
         return [*expansion_columns(sums), *counts]
+
+    def of_ranges(self, columns: list[pa.Array], low: Longs, high: Longs) -> list[pa.Array] | None:
+        return None
 
     def negate(self, columns: list[pa.Array]) -> list[pa.Array]:
         hi, lo, rest, *counts = columns

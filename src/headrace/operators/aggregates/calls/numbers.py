@@ -9,7 +9,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.common.typeinfo import Types
-from headrace.operators.aggregates.aggregator import ColumnAggregator, Fields, GroupedRows, Longs, filled, running_sums
+from headrace.operators.aggregates.aggregator import (
+    ColumnAggregator,
+    Fields,
+    GroupedRows,
+    Longs,
+    differences,
+    filled,
+    running_sums,
+)
 from headrace.operators.arrays import fixed_width, of_fixed_width, validity
 from headrace.state.runs.grouping import RowGroups, Segments
 
@@ -42,6 +50,9 @@ class WrappingSum(ColumnAggregator):
 
     def scan(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
         return [pa.array(running_sums(fixed_width(columns[0]), segments))]  # differences modulo 2**64 are exact too
+
+    def of_ranges(self, columns: list[pa.Array], low: Longs, high: Longs) -> list[pa.Array]:
+        return differences(self, columns, low, high)
 
     def negate(self, columns: list[pa.Array]) -> list[pa.Array]:
         return [pa.array(-fixed_width(columns[0]))]
@@ -81,6 +92,9 @@ class DecimalSum(ColumnAggregator):
 
     def scan(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
         return _columns(_carried([running_sums(fixed_width(column), segments) for column in columns]))
+
+    def of_ranges(self, columns: list[pa.Array], low: Longs, high: Longs) -> list[pa.Array]:
+        return differences(self, columns, low, high)
 
     def negate(self, columns: list[pa.Array]) -> list[pa.Array]:
         return _columns(_carried([-fixed_width(column) for column in columns]))

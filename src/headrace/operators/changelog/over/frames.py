@@ -90,29 +90,16 @@ class OrderedRows:
 def framed(aggregators: AggregatorList, columns: Sequence[pa.Array], low: Longs, high: Longs) -> list[pa.Array]:
     """The accumulator of each range of rows from ``low`` up to ``high``, given the accumulators of all rows.
 
-    What can be taken back exactly, as counts and sums of integers and decimals, is the difference of two running
-    values. Of other aggregates, ranges are cut into pieces whose lengths are powers of two. Where a range is empty, the
-    columns have any value.
+    Counts and sums are the differences of two running values, which are exact. Of other aggregates, ranges are cut into
+    pieces whose lengths are powers of two. Where a range is empty, all columns are null.
     """
     found: list[pa.Array] = []
+    has_rows = bool((low < high).all())
     for aggregator, (start, stop) in zip(aggregators.aggregators, aggregators.bounds, strict=True):
         own = list(columns[start:stop])
-        if len(low) and aggregator.is_reversible(own):
-            found += _differences(aggregator, own, low, high)
-        else:
-            found += _of_pieces(aggregator, own, low, high)
+        at_once = aggregator.of_ranges(own, low, high) if has_rows else None
+        found += _of_pieces(aggregator, own, low, high) if at_once is None else at_once
     return found
-
-
-def _differences(aggregator: Aggregator, columns: list[pa.Array], low: Longs, high: Longs) -> list[pa.Array]:
-    running = aggregator.scan(columns, Segments(np.zeros(1, np.int64), len(columns[0])))
-    found = [gather(column, np.maximum(high - 1, 0)) for column in running]
-    some = np.flatnonzero(low)
-    before = aggregator.negate([gather(column, low[some] - 1) for column in running])
-    if len(some) == len(low):
-        return aggregator.combine(found, before)
-    rest = aggregator.combine([gather(column, some) for column in found], before)
-    return [replaced(column, some, values) for column, values in zip(found, rest, strict=True)]
 
 
 def _of_pieces(aggregator: Aggregator, columns: list[pa.Array], low: Longs, high: Longs) -> list[pa.Array]:
