@@ -116,7 +116,7 @@ class GroupAggregateOperator(KeyedOperator):
 
     def advance_watermark(self, watermark: int) -> None:
         self._add_waiting()
-        if self._is_batch and watermark == MAX_WATERMARK:
+        if self._is_batch and watermark == MAX_WATERMARK > self._watermark:
             self._emit_all()
         self._watermark = watermark
         super().advance_watermark(watermark)

@@ -74,6 +74,7 @@ class BoundedJoinOperator(KeyedOperator):
 
     def begin_epoch(self, scope: EpochScope) -> None:
         self._arrivals, self._watermark = Arrivals(scope.epoch), scope.watermark
+        self._is_done = scope.watermark == MAX_WATERMARK
         for table in self._tables:
             table.begin_epoch()
 
@@ -86,7 +87,8 @@ class BoundedJoinOperator(KeyedOperator):
         self._tables[input_index].append(rows.take(pa.array(order)))
 
     def advance_watermark(self, watermark: int) -> None:
-        if watermark == MAX_WATERMARK:
+        if watermark == MAX_WATERMARK and not self._is_done:
+            self._is_done = True
             for left, right in self._pieces():
                 self._join(left, right)
             for table in self._tables:

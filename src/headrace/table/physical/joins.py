@@ -12,10 +12,11 @@ from headrace.operators.join.join_type import JoinType
 from headrace.operators.join.regular.stored_rows import SideState, Uniqueness
 from headrace.table.logical import relations as logical
 from headrace.table.logical.relations import JoinKind, joined_schema
-from headrace.table.logical.scalars import Call, InputRef, Scalar, conjuncts
-from headrace.table.logical.schema import Schema
+from headrace.table.logical.scalars import Call, Cast, InputRef, Scalar, conjuncts
+from headrace.table.logical.schema import Schema, TimeAttribute
 from headrace.table.physical.basic import Exchange
-from headrace.table.physical.changelog_rules import ChangelogRule, Modify, UpdateKind, forwarded
+from headrace.table.physical.calcs import projected
+from headrace.table.physical.changelog_rules import ChangelogRule, Modify, UpdateKind, forwarded, modify_kinds
 from headrace.table.physical.compilation import compiled
 from headrace.table.physical.keys import NO_KEYS, Keys
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text, unique_names
@@ -144,7 +145,8 @@ class Join(AnyJoin):
             return UpdateKind.BEFORE_AND_AFTER
         own = set(self.keys.right if index else self.keys.left)
         holds_key = any(own <= key for key in self._keys_of(index))
-        return UpdateKind.ONLY_AFTER if holds_key else UpdateKind.BEFORE_AND_AFTER
+        has_updates = Modify.UPDATE in modify_kinds(self.right if index else self.left)
+        return UpdateKind.ONLY_AFTER if holds_key or not has_updates else None
 
     def _keys_of(self, index: int) -> Keys:
         """The upsert keys of an input within a subtask."""
@@ -218,6 +220,25 @@ class HashJoin(AnyJoin):
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
         return builder.add(BoundedJoinSpec(**self.about(builder)), self.name, *self.keyed(inputs))
 
+    def executed(self) -> PhysicalNode:
+        is_shuffled = all(isinstance(each, Exchange) and each.keys for each in self.inputs)
+        return (
+            AdaptiveJoin(self.left, self.right, self.kind, self.condition, self.keys, self.builds_left)
+            if is_shuffled
+            else self
+        )
+
+
+@dataclass(frozen=True)
+class AdaptiveJoin(HashJoin):
+    """A hash join as the execution plan shows it: Flink decides at run time whether to broadcast an input."""
+
+    name: ClassVar[str] = "AdaptiveJoin"
+
+    def terms(self, text: ScalarText) -> Terms:
+        yield "originalJoin", "ShuffleHashJoin"
+        yield from super().terms(text)
+
 
 @dataclass(frozen=True)
 class NestedLoopJoin(HashJoin):
@@ -241,6 +262,20 @@ def bounded_join(join: logical.Join, left: PhysicalNode, right: PhysicalNode) ->
 
 
 def regular_join(join: logical.Join, left: PhysicalNode, right: PhysicalNode) -> PhysicalNode:
-    """The join of two changelogs."""
+    """The join of two changelogs, in whose result times are values like others."""
+    left, right = _without_times(left), _without_times(right)
     keys = JoinKeys.of(join.condition, len(left.schema))
     return Join(Exchange(left, keys.left), Exchange(right, keys.right), join.kind, join.condition, keys)
+
+
+def _without_times(node: PhysicalNode) -> PhysicalNode:
+    """A node whose time attributes are values: rows that wait for others are no longer in the order of time."""
+    if not any(field.time for field in node.schema):
+        return node
+    return projected(node, [_value(ref) for ref in InputRef.all_of(node.schema)], node.schema.names)
+
+
+def _value(column: InputRef) -> Scalar:
+    if column.time is TimeAttribute.ROWTIME:
+        return Cast(column, type=column.type)
+    return column if column.time is None else Call("PROCTIME_MATERIALIZE", (column,), type=column.type)

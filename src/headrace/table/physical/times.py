@@ -24,6 +24,7 @@ _FUNCTIONS: Final = {
     **dict.fromkeys(
         (
             "PROCTIME",
+            "PROCTIME_MATERIALIZE",
             "CURRENT_TIMESTAMP",
             "NOW",
             "CURRENT_ROW_TIMESTAMP",

@@ -221,5 +221,13 @@ def _extended(relation: Relation, columns: Sequence[Scalar]) -> Relation:
     if not columns:
         return relation
     own = InputRef.all_of(relation.schema)
-    names = tuple(f"$f{len(own) + number}" for number in range(len(columns)))
-    return Project(relation, (*own, *columns), (*relation.schema.names, *names))
+    shown = tuple(replace(each, is_implicit=False) if isinstance(each, Cast) else each for each in columns)
+    names = (_name_of(each, relation, len(own) + number) for number, each in enumerate(shown))
+    return Project(relation, (*own, *shown), (*relation.schema.names, *names))
+
+
+def _name_of(column: Scalar, relation: Relation, index: int) -> str:
+    """The name of a column that is computed for a join: a cast keeps that of what is cast."""
+    if isinstance(column, Cast) and isinstance(column.operand, InputRef):
+        return relation.schema.names[column.operand.index]
+    return f"$f{index}"

@@ -97,7 +97,7 @@ def _lateral(correlate: Correlate) -> Relation:
         return correlate
     found = decorrelated(correlate.right, correlate.correlation)
     width = len(correlate.left.schema)
-    conditions = [over_both(each, correlate.correlation, width) for each in found.conditions]
+    conditions = [over_both(_outer_first(each), correlate.correlation, width) for each in found.conditions]
     made = Join(correlate.left, found.relation, correlate.kind, condition_of(conditions), correlate.hints)
     if len(made.schema) == len(correlate.schema):
         return made
@@ -188,7 +188,8 @@ class _Rewriting:
             kind = relation.schema[0].type.as_nullable()
             relation = _aggregated(relation, (), [AggregateCall("SINGLE_VALUE", (0,), kind)], ("$f0",))
         found = self._inner(replace(subquery, relation=relation))
-        column = self.relation_column(self._join(found, JoinKind.LEFT))
+        outer_first = replace(found, conditions=tuple(map(_outer_first, found.conditions)))
+        column = self.relation_column(self._join(outer_first, JoinKind.LEFT))
         if found.conditions and _counts(relation):
             is_missing = call("IS NULL", column)
             zero = Literal(0, type=column.type.not_null())
@@ -292,6 +293,13 @@ def _is_in(is_there: Scalar, operands: Sequence[Scalar], counts: Sequence[Scalar
     is_missing = call("IS NULL", is_there.children[0])
     unknown = call("AND", call("<", known, count), _UNKNOWN, is_some, *given, is_missing)
     return either([*missing, call("AND", is_there, is_some, *given), unknown])
+
+
+def _outer_first(condition: Scalar) -> Scalar:
+    """An equality with the value of the outer row on its left."""
+    if isinstance(condition, Call) and condition.function == "=" and isinstance(condition.operands[0], InputRef):
+        return replace(condition, operands=condition.operands[::-1])
+    return condition
 
 
 def _aggregated(
