@@ -379,7 +379,7 @@ class _Lives:
             segments = Segments(keys.starts + np.concatenate(([0], before[:-1]))[: len(keys)], len(rows))
             none = of_stored[:0]
             return _Lives(rows, segments.ids, segments, none, none, np.ones(len(keys), np.bool_))
-        counts, is_kept = _counts(keys, steps, of_stored, stored)
+        counts, is_kept = counts_after(keys, steps, of_stored, stored)
         kept = np.flatnonzero(is_kept & (counts > 0))
         is_deletion = is_kept & (counts == 0)
         lives = keys.ids + np.cumsum(is_deletion) - is_deletion  # they rise with each key, and behind each deletion
@@ -395,7 +395,7 @@ class _Lives:
         return _Lives(rows, of_keys, segments, deletions, last_elements, counts[ends] > 0)
 
 
-def _counts(keys: Segments, steps: Longs, of_stored: Longs, stored: Longs) -> tuple[Longs, Mask]:
+def counts_after(keys: Segments, steps: Longs, of_stored: Longs, stored: Longs) -> tuple[Longs, Mask]:
     """How many records the key of each record has after it, and which records count.
 
     A record that takes back one of a key without records does not. So the count is the sum of steps, less the lowest

@@ -15,6 +15,7 @@ from headrace.common.typeinfo.types import type_of_logical
 from headrace.graph.changelog_specs import OverAggregateSpec, TemporalSortSpec
 from headrace.operators.aggregates.calls import AggregateOperation
 from headrace.operators.changelog.order import SortField
+from headrace.operators.changelog.over import changing
 from headrace.operators.changelog.over.frames import OverFrame
 from tests.draws import draws
 from tests.operators.changelog.driven import Driven, run
@@ -151,3 +152,52 @@ def test_rows_in_the_order_of_time() -> None:
     spec = TemporalSortSpec(time_field=3, order=(SortField(2, is_descending=True),))
     found = run(spec, BIDS, (), with_watermarks(ROWS), cuts=[5, 6])
     assert [values[0] for _, values in found] == [1, 2, 4, 3, 6, 5, 7, 10, 11, 9]
+
+
+@settings(max_examples=draws(15), deadline=None)
+@given(
+    drawn=st.lists(st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 4), st.integers(0, 3)), max_size=20),
+    is_rows=st.booleans(),
+    function=st.sampled_from(["SUM", "ROW_NUMBER"]),
+    cuts=st.lists(st.integers(0, 20), max_size=2),
+    most=st.sampled_from([1, 7, 1 << 20]),
+)
+def test_results_change_as_rows_come_and_go(
+    drawn: Any, is_rows: bool, function: str, cuts: list[int], most: int
+) -> None:
+    held: dict[str, list[Any]] = {"a": [], "b": []}
+    events, expected = [], []
+
+    def results(rows: list[Any]) -> list[int]:
+        if function == "ROW_NUMBER":
+            return list(range(1, len(rows) + 1))
+        last = [max(at for at, row in enumerate(rows) if row[2] == own[2]) for own in rows]
+        return [sum(row[0] for row in rows[: (at if is_rows else last[at]) + 1]) for at in range(len(rows))]
+
+    for place, (item, price, action) in enumerate(drawn):
+        before = held[item]
+        row = (place % 3, item, price, 0)
+        retracted = row if action == 1 else before[place % len(before)] if action == 0 and before else None
+        events.append(("+I" if retracted is None else "-D", retracted or row))
+        rows = list(before)
+        if retracted is None:
+            at = sum(each[2] <= price for each in before)
+            rows.insert(at, row)
+        elif retracted in before:
+            at = before.index(retracted)
+            del rows[at]
+        else:
+            continue
+        old, new, held[item] = results(before), results(rows), rows
+        came, went = retracted is None, retracted is not None
+        for index, each in enumerate(rows if came else before):
+            if index == at:
+                expected.append(("+I", (*each, new[at])) if came else ("-D", (*each, old[at])))
+                continue
+            a, b = old[index - (came and index > at)], new[index - (went and index > at)]
+            expected += [("-U", (*each, a)), ("+U", (*each, b))] if a != b else []
+    made = call(function, *([0] if function == "SUM" else []), type_=bigint())
+    spec = OverAggregateSpec(calls=(made,), frame=OverFrame(is_rows), order=(SortField(2),), changes=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(changing, "_MOST_PAIRS", most)
+        assert run(spec, BIDS, ("item",), events, cuts, 7) == expected
