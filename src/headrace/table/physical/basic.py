@@ -52,6 +52,12 @@ class TableSourceScan(PhysicalNode):
         yield "table", f"[[{', '.join(self.scan.path)}]]"[1:-1]
         yield "fields", names_text(self.schema.names)
 
+    @property
+    def identity(self) -> str:
+        if isinstance(self.source, GraphSource):  # its table has a generated name, which depends on the others
+            return f"{self.name}(stream=[{self.source.record_type}], fields=[{names_text(self.schema.names)}])"
+        return PhysicalNode.identity.__get__(self)
+
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
         if isinstance(self.source, GraphSource):
             return self._of_graph(builder, self.source)

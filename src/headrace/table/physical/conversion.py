@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final, TypeVar
 
@@ -36,10 +36,12 @@ class ConversionContext:
     Attributes:
         is_batch: whether the statement runs in batch mode.
         settings: the configuration of the session.
+        sources: the sources of tables, by scan: equal scans have the same one.
     """
 
     is_batch: bool
     settings: Configuration
+    sources: dict[logical.Scan, TableSource] = field(default_factory=dict, compare=False)
 
     @property
     def time_zone(self) -> str:
@@ -125,8 +127,10 @@ def table_source(scan: logical.Scan, context: ConversionContext) -> TableSource:
     """
     if isinstance(scan.inline, TableSource):
         return scan.inline
+    if (known := context.sources.get(scan)) is not None:
+        return known
     table = _context(scan.path, scan, context)
-    source = TABLE_CONNECTORS.load(_connector(table, scan.options)).create_source(table)
+    source = context.sources[scan] = TABLE_CONNECTORS.load(_connector(table, scan.options)).create_source(table)
     _check_metadata(table, scan.columns, scan.metadata, source.readable_metadata, "reads")
     return source
 

@@ -71,6 +71,12 @@ class PhysicalNode(LogicalNode):
         """The terms of the node in a plan; ``text`` writes scalars in the form of that plan."""
         yield from ()
 
+    @property
+    def identity(self) -> str:
+        """A text that is another one for a node that computes something else; uids are derived from it."""
+        terms = [f"{name}=[{value}]" for name, value in self.terms(_plain_text)]
+        return f"{self.name}({', '.join(terms)})"
+
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
         """Adds its operators to the graph.
 
@@ -90,6 +96,12 @@ class PhysicalNode(LogicalNode):
     def with_inputs(self, inputs: Sequence[PhysicalNode]) -> PhysicalNode:
         """The same node over other inputs."""
         return self.with_parts(PhysicalNode, inputs)
+
+
+def _plain_text(scalar: Scalar, names: Sequence[str]) -> str:
+    from headrace.table.physical.scalar_text import calcite_text
+
+    return calcite_text(scalar, names)
 
 
 def names_text(names: Sequence[str]) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import count
 
 import pyarrow as pa
 
@@ -19,17 +21,18 @@ from headrace.graph.stream_graph import Edge, StreamGraph
 from headrace.operators.changelog.order import SortField
 from headrace.state.keys import KeyCodec
 from headrace.state.keys.nullable import NullableKeys
-from headrace.table.logical.scalars import SortKey
+from headrace.table.logical.scalars import Scalar, SortKey
 from headrace.table.logical.schema import Schema
 from headrace.table.options import STATE_TTL
 from headrace.table.physical.node import Edges, PhysicalNode, with_unique_names
+from headrace.table.rules.conditions import is_deterministic
 
 
 @dataclass(slots=True)
 class GraphBuilder:
     """The graph to build, and the settings that its operators depend on.
 
-    A node that is used several times is translated once.
+    Nodes that compute the same are translated once, and so a table is read once by all statements of a job.
 
     Attributes:
         graph: the graph.
@@ -40,7 +43,9 @@ class GraphBuilder:
     graph: StreamGraph
     is_batch: bool
     settings: Configuration
-    _made: dict[int, tuple[PhysicalNode, Edges]] = field(default_factory=dict)
+    _made: dict[PhysicalNode | int, tuple[PhysicalNode, Edges]] = field(default_factory=dict)
+    _shapes: dict[int, str] = field(default_factory=dict)
+    _shape: str = ""
 
     @property
     def state_ttl(self) -> int:
@@ -49,20 +54,42 @@ class GraphBuilder:
 
     def translate(self, node: PhysicalNode) -> Edges:
         """The edges that carry the rows of a node; adds its operators, and those of its inputs, to the graph once."""
-        known = self._made.get(id(node))
+        key = node if _is_deterministic(node) else id(node)
+        known = self._made.get(key)
         if known is None:
-            edges = node.translate(self, [self.translate(child) for child in node.inputs])
-            known = self._made[id(node)] = (node, edges)
+            inputs = [self.translate(child) for child in node.inputs]
+            self._shape = self._shape_of(node)
+            edges = node.translate(self, inputs)
+            known = self._made[key] = (node, edges)
         return known[1]
 
     def add(self, spec: OperatorSpec, name: str, *inputs: Edges) -> Edges:
         """Add an operator."""
         edges = (replace(edge, input_index=index) for index, given in enumerate(inputs) for edge in given)
-        return (Edge(self.graph.add(spec, name, tuple(edges)).id),)
+        node = self.graph.add(spec, name, tuple(edges))
+        self.graph.update(node.id, uid=self._new_uid(name))
+        return (Edge(node.id),)
+
+    def _shape_of(self, node: PhysicalNode) -> str:
+        """A digest of a node's subtree in the plan, which other statements of the job do not change."""
+        inputs = [self._shapes.get(id(child)) or self._shape_of(child) for child in node.inputs]
+        digest = hashlib.sha256("\n".join([node.identity, *inputs]).encode()).hexdigest()
+        self._shapes[id(node)] = digest
+        return digest
+
+    def _new_uid(self, name: str) -> str:
+        """A uid that no operator of the graph has: the name, and a digest of the plan from which it is translated."""
+        taken = {each.uid for each in self.graph}
+        uids = (f"{name}-{self._shape[:12]}{f'-{number}' if number > 1 else ''}" for number in count(1))
+        return next(uid for uid in uids if uid not in taken)
 
     def select(self, edges: Edges, columns: Sequence[Bound], schema: Schema, name: str) -> Edges:
         """Add an operator that computes columns."""
         return self.add(SelectSpec(tuple(columns), record_type(schema)), name, edges)
+
+
+def _is_deterministic(node: PhysicalNode) -> bool:
+    return all(is_deterministic(scalar) for each in node.walk() for scalar in each.parts(Scalar))
 
 
 def record_type(schema: Schema) -> TypeInformation:
