@@ -23,7 +23,8 @@ def changes(query: str, steps: list[Any], **settings: str) -> list[list[str]]:
     def build(harness: JobHarness) -> None:
         tables = StreamTableEnvironment.create(harness.env)
         for key, value in settings.items():
-            tables.get_config().set(f"table.exec.emit.{key.replace('__', '-').replace('_', '.')}", value)
+            name = key if "." in key else f"table.exec.emit.{key.replace('__', '-').replace('_', '.')}"
+            tables.get_config().set(name, value)
         schema = (
             Schema.new_builder()
             .column("item", "STRING")
@@ -105,3 +106,18 @@ def test_results_for_late_rows() -> None:
     assert each_row[:4] == [[], ["+I[a, 1]"], ["-U[a, 1]", "+U[a, 3]"], ["-U[a, 3]", "+U[a, 6]"]]
     by_clock = changes(QUERY.format("ts"), steps, late__fire_delay="5 s", **late)
     assert by_clock == [[], ["+I[a, 1]"], [], [], ["-U[a, 1]", "+U[a, 6]"], ["+I[b, 2]"]]
+
+
+COUNTS = "SELECT {hint} item, COUNT(*) FROM bids AS b GROUP BY item"
+
+
+def test_state_is_forgotten_after_its_time_to_live() -> None:
+    steps = [(1, "a", 1, 0), (8, "a", 1, 0), (17, "a", 1, 0), (60, "a", 1, 0)]
+    hinted = COUNTS.format(hint="/*+ STATE_TTL('b' = '10 s') */")
+    of_statement = [["+I[a, 1]"], ["-U[a, 1]", "+U[a, 2]"], ["-U[a, 2]", "+U[a, 3]"], ["+I[a, 1]"]]
+    for_ever = [*of_statement[:3], ["-U[a, 3]", "+U[a, 4]"]]
+    assert changes(hinted, steps) == of_statement
+    assert changes(COUNTS.format(hint=""), steps) == for_ever
+    assert changes(COUNTS.format(hint=""), steps, **{"table.exec.state.ttl": "10 s"}) == of_statement
+    kept = COUNTS.format(hint="/*+ STATE_TTL('b' = 'PT2M') */")
+    assert changes(kept, steps, **{"table.exec.state.ttl": "10 s"}) == for_ever

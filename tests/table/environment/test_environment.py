@@ -125,7 +125,7 @@ def test_the_first_catalog_has_the_name_that_was_given() -> None:
 @pytest.mark.parametrize(
     ("statement", "told"),
     [
-        ("SELECT /*+ STATE_TTL('numbers' = '1d') */ COUNT(*) FROM numbers", "the hint STATE_TTL has no effect yet"),
+        ("SELECT /*+ STATE_TTL('number' = '1d') */ COUNT(*) FROM numbers", r"names 'number', which(.|\n)*numbers"),
         ("SELECT /*+ STATE_TTL('numbers' = '1 moon') */ COUNT(*) FROM numbers", "'1 moon' is no duration"),
         ("SELECT * FROM p /*+ NOPE('a' = 'b') */", "there is no hint NOPE"),
         ("INSERT INTO p /*+ NOPE('a' = 'b') */ SELECT * FROM numbers", "there is no hint NOPE"),

@@ -10,7 +10,8 @@ from headrace.table.bind.context import BindContext
 from headrace.table.bind.expressions import ExpressionBinder
 from headrace.table.bind.forms import on_null
 from headrace.table.bind.scopes import Scope
-from headrace.table.functions.definitions import CallShape, FunctionDefinition, FunctionKind
+from headrace.table.functions.definitions import CallShape, FunctionDefinition
+from headrace.table.functions.kinds import FunctionKind
 from headrace.table.functions.table import FUNCTIONS
 from headrace.table.functions.types import BIGINT, INT, timestamp
 from headrace.table.logical.relations import Aggregate, Hint, Project, Relation

@@ -1,11 +1,13 @@
 """Hints, between ``/*+`` and ``*/``: of SELECT, of a table that is read, of one that is written."""
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
 from headrace.common.config_options import duration
 from headrace.table.bind.context import BindContext
 from headrace.table.bind.errors import misspelt
+from headrace.table.bind.scopes import NamedRelation
 from headrace.table.logical.relations import Hint
 from headrace.table.parse.tree import queries as sql
 from headrace.table.parse.tree.node import Path
@@ -37,20 +39,41 @@ def bound_hints(context: BindContext, nodes: Sequence[sql.Hint]) -> tuple[Hint, 
 
 def _check_ttl(context: BindContext, node: sql.Hint) -> None:
     for key, value in node.options:
-        if not _is_duration(value):
+        try:
+            time_to_live(value)
+        except ValueError:
             reason = f"'{value}' is no duration, for '{key}' of STATE_TTL"
-            raise context.unplanned(node, reason, "Write '1d', or '12h'.")
-    if context.is_streaming:
-        advice = "Leave it out, and SET 'table.exec.state.ttl' for all of the query."
-        context.defer(node, "the hint STATE_TTL has no effect yet", advice)
+            raise context.unplanned(node, reason, "Write '1d', or '12h'.") from None
 
 
-def _is_duration(text: str) -> bool:
-    """Return whether it is a duration as Flink takes them, of which ISO 8601's begin with P."""
-    try:
-        return text.strip().upper().startswith("P") or duration(text) >= 0
-    except ValueError:
-        return False
+def check_state_ttl(context: BindContext, nodes: Sequence[sql.Hint], sources: Sequence[NamedRelation]) -> None:
+    """Refuse a hint ``STATE_TTL`` of SELECT that names no relation of its FROM.
+
+    Raises:
+        SqlPlanError: when it does.
+    """
+    names = [source.alias for source in sources if source.alias is not None]
+    for node in nodes:
+        for key, _ in node.options if node.name.text.upper() == "STATE_TTL" else ():
+            if key.rpartition(".")[2] not in names:
+                reason = f"the hint STATE_TTL names '{key}', which FROM does not have"
+                raise context.unplanned(node, reason, misspelt(key, names) or f"There is {', '.join(names)}.")
+
+
+_ISO: Final = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.0*)?S)?)?", re.IGNORECASE)
+
+
+def time_to_live(text: str) -> int:
+    """The milliseconds of a duration as Flink takes them: ``12 h``, or ``PT12H`` of ISO 8601.
+
+    Raises:
+        ValueError: when it is none.
+    """
+    found = _ISO.fullmatch(text.strip())
+    if found is None or not any(found.groups()):
+        return duration(text)
+    days, hours, minutes, seconds = (int(each or 0) for each in found.groups())
+    return (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000
 
 
 def refuse_options(context: BindContext, table: Path, nodes: Sequence[sql.Hint]) -> None:

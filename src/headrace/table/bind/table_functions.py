@@ -13,7 +13,8 @@ from headrace.common.logical_types import (
 from headrace.table.bind.errors import misspelt
 from headrace.table.bind.expressions import ExpressionBinder
 from headrace.table.bind.scopes import Scope
-from headrace.table.functions.definitions import FunctionDefinition, FunctionKind
+from headrace.table.functions.definitions import FunctionDefinition
+from headrace.table.functions.kinds import FunctionKind
 from headrace.table.functions.types import CHARACTERS, INT, TIMESTAMPS, is_in, timestamp
 from headrace.table.logical.relations import (
     Aggregate,

@@ -13,14 +13,8 @@ from headrace.common.errors import HeadraceError, InvalidProgramError
 from headrace.common.logical_types import ArrayType, AtomicType, LogicalType, RowType
 from headrace.common.typeinfo import Types
 from headrace.table.bind.types import TypeBinder
-from headrace.table.functions.definitions import (
-    CallShape,
-    Determinism,
-    FunctionDefinition,
-    FunctionKind,
-    Signature,
-    TypeRule,
-)
+from headrace.table.functions.definitions import CallShape, Determinism, FunctionDefinition, Signature, TypeRule
+from headrace.table.functions.kinds import FunctionKind
 from headrace.table.functions.python.classes import UserDefinedFunction
 from headrace.table.functions.python.decorators import DataType, UserFunction, as_user_function
 from headrace.table.functions.rules import exactly

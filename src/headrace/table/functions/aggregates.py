@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import Final
 
 from headrace.common.logical_types import ArrayType, LogicalType, MultisetType
-from headrace.table.functions.definitions import CallShape, FunctionDefinition, FunctionKind, Signature, TypeRule
+from headrace.table.functions.definitions import CallShape, FunctionDefinition, Signature, TypeRule
+from headrace.table.functions.kinds import FunctionKind
 from headrace.table.functions.rules import (
     AN_INT,
     ANY,

@@ -5,25 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from headrace.common.logical_types import LogicalType
+from headrace.table.functions.kinds import FunctionKind
+from headrace.table.functions.python.decorators import UserFunction
 from headrace.table.logical.scalars import Options, Scalar
-
-if TYPE_CHECKING:
-    from headrace.table.functions.python.decorators import UserFunction
-
-
-class FunctionKind(Enum):
-    """The kinds of functions, which differ in where they can be called."""
-
-    SCALAR = "scalar"
-    AGGREGATE = "aggregate"
-    OVER = "over"
-    GROUP_WINDOW = "group window"
-    TABLE = "table"
-    PLANNER = "planner"
-    """Known to the binder or the planner only, which replace it: ``PROCTIME()``, ``TUMBLE_START``."""
 
 
 class Determinism(Enum):

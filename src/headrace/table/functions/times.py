@@ -3,15 +3,9 @@
 from typing import Final
 
 from headrace.common.logical_types import AtomicType, LogicalType
-from headrace.table.functions.definitions import (
-    CallShape,
-    Determinism,
-    FunctionDefinition,
-    FunctionKind,
-    Signature,
-    TypeRule,
-)
+from headrace.table.functions.definitions import CallShape, Determinism, FunctionDefinition, Signature, TypeRule
 from headrace.table.functions.kernels.table import TIMES as KERNELS
+from headrace.table.functions.kinds import FunctionKind
 from headrace.table.functions.rules import (
     A_BIGINT,
     A_TIME,

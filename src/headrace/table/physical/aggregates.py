@@ -24,7 +24,11 @@ from headrace.table.physical.translation import GraphBuilder, by_key
 
 @dataclass(frozen=True)
 class GroupAggregate(PhysicalNode):
-    """Aggregates of the rows of each group, updated with every row."""
+    """Aggregates of the rows of each group, updated with every row.
+
+    Attributes:
+        ttl: the time to live of unused state in milliseconds that a hint says; None for that of the session.
+    """
 
     name: ClassVar[str] = "GroupAggregate"
     changelog: ClassVar[ChangelogRule] = ChangelogRule(
@@ -36,6 +40,7 @@ class GroupAggregate(PhysicalNode):
     group: tuple[int, ...]
     calls: tuple[AggregateCall, ...]
     names: tuple[str, ...]
+    ttl: int | None = None
 
     @cached_property
     def schema(self) -> Schema:
@@ -59,7 +64,7 @@ class GroupAggregate(PhysicalNode):
             operations(self.calls, self.schema.names[len(self.group) :], self.input),
             update_before=self.mode.takes_update_before,
             retracts=not self.input.mode.is_insert_only,
-            ttl=builder.state_ttl,
+            ttl=builder.state_ttl if self.ttl is None or builder.is_batch else self.ttl,
             allows_none=True,
             is_whole=not self.group,
             mini_batch=mini_batch(builder, self.group),

@@ -56,7 +56,7 @@ class TableSourceScan(PhysicalNode):
     def identity(self) -> str:
         if isinstance(self.source, GraphSource):  # its table has a generated name, which depends on the others
             return f"{self.name}(stream=[{self.source.record_type}], fields=[{names_text(self.schema.names)}])"
-        return PhysicalNode.identity.__get__(self)
+        return super().identity
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
         if isinstance(self.source, GraphSource):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from headrace.common.errors import UnsupportedOperationError
 from headrace.common.logical_types import bigint
+from headrace.table.bind.hints import time_to_live
 from headrace.table.logical import relations as logical
 from headrace.table.logical.scalars import BOOLEAN, AggregateCall, Branch, Call, Case, InputRef, Literal, Scalar
 from headrace.table.physical.aggregates import GroupAggregate, operation
@@ -101,7 +103,7 @@ def _aggregate(aggregate: logical.Aggregate, context: ConversionContext) -> Phys
     if ordered is not None:
         raise PlanningError(f"{ordered}(... ORDER BY ...) cannot be executed yet: order the rows of a subquery")
     source = converted(aggregate.input, context)
-    make = _grouped if context.is_batch else _grouped_or_windowed
+    make = partial(_grouped if context.is_batch else _grouped_or_windowed, _ttl(aggregate.hints))
     for call in aggregate.calls:
         _check(call, source, is_batch=context.is_batch)
     if any(len(call.operands) > 1 and call.function == "COUNT" for call in aggregate.calls):
@@ -127,13 +129,27 @@ def _check(call: AggregateCall, source: PhysicalNode, *, is_batch: bool) -> None
         raise PlanningError(str(error)) from error
 
 
+def _ttl(hints: Sequence[logical.Hint]) -> int | None:
+    """The time to live that ``STATE_TTL`` says for the only input; None without the hint."""
+    found = [value for hint in hints if hint.name == "STATE_TTL" for _, value in hint.options]
+    return time_to_live(found[-1]) if found else None
+
+
 def _grouped_or_windowed(
-    source: PhysicalNode, group: tuple[int, ...], calls: tuple[AggregateCall, ...], names: tuple[str, ...]
+    ttl: int | None,
+    source: PhysicalNode,
+    group: tuple[int, ...],
+    calls: tuple[AggregateCall, ...],
+    names: tuple[str, ...],
 ) -> PhysicalNode:
-    return window_aggregate(source, group, calls, names) or _grouped(source, group, calls, names)
+    return window_aggregate(source, group, calls, names) or _grouped(ttl, source, group, calls, names)
 
 
 def _grouped(
-    source: PhysicalNode, group: tuple[int, ...], calls: tuple[AggregateCall, ...], names: tuple[str, ...]
+    ttl: int | None,
+    source: PhysicalNode,
+    group: tuple[int, ...],
+    calls: tuple[AggregateCall, ...],
+    names: tuple[str, ...],
 ) -> PhysicalNode:
-    return GroupAggregate(Exchange(source, group), group, calls, names)
+    return GroupAggregate(Exchange(source, group), group, calls, names, ttl)

@@ -20,7 +20,7 @@ from headrace.operators.base import OperatorContext
 from headrace.operators.collector import ONE_RECORD, refuse_one_record
 from headrace.operators.functions import OpenedFunction
 from headrace.operators.user_code import is_interruption, record_text, what_happened
-from headrace.table.functions.definitions import FunctionKind
+from headrace.table.functions.kinds import FunctionKind
 from headrace.table.functions.python.decorators import UserFunction
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final, NoReturn
 
 from headrace.common.errors import InvalidProgramError, UnsupportedOperationError
 from headrace.common.typeinfo.types import hints_of
-from headrace.table.functions.definitions import FunctionKind
+from headrace.table.functions.kinds import FunctionKind
 from headrace.table.functions.python.classes import (
     AggregateFunction,
     ScalarFunction,
