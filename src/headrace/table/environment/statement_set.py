@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.common.errors import InvalidProgramError
+from headrace.table.environment.explain import explained
 from headrace.table.environment.statements import bound_statements
 from headrace.table.logical.relations import Relation
 from headrace.table.parse import parse_statement
@@ -64,7 +65,7 @@ class StatementSet:
 
     def explain(self, *extra_details: ExplainDetail) -> str:
         """The plan of all statements."""
-        return self._environment.planner().plan_text(self._relations, extra_details)
+        return explained(self._environment, self._relations, extra_details)
 
     def print_explain(self, *extra_details: ExplainDetail) -> None:
         """Print the plan of all statements."""

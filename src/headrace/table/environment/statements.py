@@ -10,6 +10,7 @@ from headrace.common.errors import UnsupportedOperationError
 from headrace.table.bind.statements import bind_change, bind_insert, bind_query
 from headrace.table.ddl import create_table_as, execute_ddl, validate_ddl
 from headrace.table.ddl.result import OK
+from headrace.table.environment.explain import explained
 from headrace.table.environment.static import STRING, done, static_result, text_result
 from headrace.table.environment.table_result import ResultKind, TableResult
 from headrace.table.logical.relations import Relation
@@ -111,7 +112,7 @@ def bound_statements(tables: TableEnvironment, statement: Statement, source: Sql
 
 def _explain(tables: TableEnvironment, statement: sql.Explain, source: SqlSource) -> TableResult:
     relations = bound_statements(tables, statement.statement, source)
-    return text_result(tables.planner().plan_text(relations, statement.details))
+    return text_result(explained(tables, relations, statement.details))
 
 
 def _set(tables: TableEnvironment, statement: sql.SetOption, _: SqlSource) -> TableResult:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from headrace.table.bind import result_schema
+from headrace.table.environment.explain import explained
 from headrace.table.logical.relations import Relation
 from headrace.table.logical.schema import Schema
 from headrace.table.parse.tree.statements import ExplainDetail
@@ -53,7 +54,7 @@ class Table:
 
     def explain(self, *extra_details: ExplainDetail) -> str:
         """The plan of the query."""
-        return self._environment.planner().plan_text([self.relation], extra_details)
+        return explained(self._environment, [self.relation], extra_details)
 
     def print_explain(self, *extra_details: ExplainDetail) -> None:
         """Print the plan of the query."""

@@ -19,6 +19,7 @@ from headrace.table.catalog.manager import CatalogManager
 from headrace.table.catalog.objects import CatalogTable, CatalogView, Column, ObjectPath
 from headrace.table.ddl.objects import create_function
 from headrace.table.environment.changes import ResultChanges
+from headrace.table.environment.explain import explained
 from headrace.table.environment.schema import quoted
 from headrace.table.environment.settings import EnvironmentSettings, TableConfig
 from headrace.table.environment.statement_set import StatementSet
@@ -32,7 +33,7 @@ from headrace.table.options import check_key, check_value, is_of_tables
 from headrace.table.parse import parse_expression, parse_statement
 from headrace.table.parse.source import SqlSource
 from headrace.table.parse.tree.definitions import CreateFunction
-from headrace.table.parse.tree.statements import QueryStatement
+from headrace.table.parse.tree.statements import ExplainDetail, QueryStatement
 from headrace.table.physical.planner import Planner
 from headrace.table.physical.sinks import with_constraints
 from headrace.table.physical.translation import GraphBuilder, record_type
@@ -134,14 +135,15 @@ class TableEnvironment:
             raise InvalidProgramError(f"sql_query takes a query, not {type(statement).__name__}: use execute_sql")
         return Table(self, bind_query(self.bind_context(SqlSource(query)), statement.query))
 
-    def explain_sql(self, stmt: str) -> str:
+    def explain_sql(self, stmt: str, *extra_details: ExplainDetail) -> str:
         """The plan of a query or an ``INSERT``.
 
         Args:
             stmt: the statement.
+            extra_details: what to add to the plan.
         """
         relations = bound_statements(self, parse_statement(stmt), SqlSource(stmt))
-        return self.planner().plan_text(relations)
+        return explained(self, relations, extra_details)
 
     def create_statement_set(self) -> StatementSet:
         """A set of statements that are executed as one job."""
@@ -353,7 +355,7 @@ class TableEnvironment:
         spec = SinkSpec(ResultSink(handover, kind.field_names))
         (sink,) = builder.add(spec, "Collect", with_constraints(builder, edges, relation.schema))
         rows: CloseableIterator[ResultChanges] = CloseableIterator(handover)
-        client = submit(graph.subgraph([sink.source]), self._job_configuration(), None)
+        client = submit(graph.subgraph([sink.source]), self.job_configuration(), None)
         rows.begin(client, is_alone=True)
         return TableResult(
             result_schema(relation),
@@ -376,7 +378,7 @@ class TableEnvironment:
         return self._started(graph.subgraph([edge.source for edges in ends for edge in edges]))
 
     def _started(self, graph: StreamGraph) -> TableResult:
-        client = submit(graph, self._job_configuration(), None)
+        client = submit(graph, self.job_configuration(), None)
         sinks = [node.name for node in graph if isinstance(node.spec, SinkSpec)]
         columns = [(name.removeprefix("Sink: "), BIGINT.not_null()) for name in sinks]
         return static_result(columns, [[-1] * len(sinks)], client=client)
@@ -385,7 +387,7 @@ class TableEnvironment:
         """The settings of the session."""
         return self._configuration.to_dict()
 
-    def _job_configuration(self) -> Configuration:
+    def job_configuration(self) -> Configuration:
         """The settings of jobs: those of the session without table options."""
         settings = self.session_settings()
         found = Configuration.from_dict({key: value for key, value in settings.items() if not is_of_tables(key)})

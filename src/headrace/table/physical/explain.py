@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
+from headrace.table.physical.advice import Advice
 from headrace.table.physical.node import PhysicalNode, ScalarText
 
 N = TypeVar("N")
@@ -31,9 +32,10 @@ def _lines(node: N, line: Callable[[N], str], inputs: Callable[[N], Sequence[N]]
             yield (rest if place else first) + text
 
 
-def node_line(node: PhysicalNode, text: ScalarText, *, with_mode: bool) -> str:
+def node_line(node: PhysicalNode, text: ScalarText, *, with_mode: bool, advice: Sequence[int] = ()) -> str:
     """The line of a node in a plan."""
-    terms = [f"{name}=[{value}]" for name, value in node.terms(text)]
+    terms = [f"advice=[{', '.join(map(str, advice))}]"] if advice else []
+    terms += [f"{name}=[{value}]" for name, value in node.terms(text)]
     if with_mode:
         terms.append(f"changelogMode=[{node.mode}]")
     return f"{node.name}({', '.join(terms)})"
@@ -74,10 +76,13 @@ def _shared(roots: Sequence[PhysicalNode]) -> list[PhysicalNode]:
     return [node for node, count in readers.items() if count > 1]
 
 
-def physical_text(roots: Sequence[PhysicalNode], text: ScalarText, *, with_mode: bool = False) -> str:
-    """The text of a physical plan."""
-    trees = (
-        tree_text(root, lambda node: node_line(node, text, with_mode=with_mode), lambda node: node.inputs)
-        for root in roots
-    )
-    return "\n\n".join(trees)
+def physical_text(
+    roots: Sequence[PhysicalNode], text: ScalarText, *, with_mode: bool = False, advice: Sequence[Advice] = ()
+) -> str:
+    """The text of a physical plan; its nodes name the advice on them by number."""
+
+    def line(node: PhysicalNode) -> str:
+        numbers = [number for number, each in enumerate(advice, 1) if node in each.nodes]
+        return node_line(node, text, with_mode=with_mode, advice=numbers)
+
+    return "\n\n".join(tree_text(root, line, lambda node: node.inputs) for root in roots)

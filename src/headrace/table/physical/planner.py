@@ -22,6 +22,7 @@ from headrace.table.physical import (  # noqa: F401 - their conversions
     temporal_joins,
     window_functions,
 )
+from headrace.table.physical.advice import advice_on, advice_text
 from headrace.table.physical.calcs import projected
 from headrace.table.physical.changelog import ChangelogInference
 from headrace.table.physical.changelog_rules import UpdateKind
@@ -78,10 +79,13 @@ class Planner:
             PlanningError: when no operators compute them.
         """
         roots = self.plan(relations)
-        with_mode = ExplainDetail.CHANGELOG_MODE in details
+        with_mode, with_advice = ExplainDetail.CHANGELOG_MODE in details, ExplainDetail.PLAN_ADVICE in details
+        advice = advice_on(roots, self.settings) if with_advice else []
+        title = "Optimized Physical Plan With Advice" if with_advice else "Optimized Physical Plan"
+        below = f"{advice_text(advice)}\n\n" if with_advice else ""
         return (
             f"== Abstract Syntax Tree ==\n{logical_text(relations)}\n\n"
-            f"== Optimized Physical Plan ==\n{physical_text(roots, calcite_text, with_mode=with_mode)}\n\n"
+            f"== {title} ==\n{physical_text(roots, calcite_text, with_mode=with_mode, advice=advice)}\n\n{below}"
             f"== Optimized Execution Plan ==\n{execution_text(roots, infix_text)}\n"
         )
 
