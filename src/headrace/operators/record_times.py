@@ -8,13 +8,16 @@ import pyarrow as pa
 
 from headrace.common.batch import Batch
 from headrace.common.columns import layout_of
-from headrace.common.constants import MIN_WATERMARK
+from headrace.common.constants import MIN_WATERMARK, NO_TIMESTAMP
 from headrace.common.typeinfo import TypeInformation
 from headrace.operators.base import EpochScope, Operator
 
 
 class RecordTime(Enum):
-    """A time at which a record is processed."""
+    """A time of a record, or at which it is processed."""
+
+    EVENT_TIME = "event time"
+    """Its timestamp; null where it has none."""
 
     PROCESSING_TIME = "processing time"
     """That of the clock, read once for each epoch."""
@@ -54,6 +57,9 @@ class RecordTimesOperator(Operator):
     def _column(self, time: RecordTime, batch: Batch) -> pa.Array:
         if time is RecordTime.PROCESSING_TIME:
             return pa.repeat(pa.scalar(self._processing_time, pa.timestamp("ms", "UTC")), len(batch))
+        if time is RecordTime.EVENT_TIME:
+            timestamps = batch.timestamps
+            return pa.array(timestamps, mask=timestamps == NO_TIMESTAMP).cast(pa.timestamp("ms", "UTC"))
         if time is RecordTime.RANDOM:
             return pa.array(self._random.integers(0, 1 << 64, len(batch), np.uint64).view(np.int64))
         watermarks = batch.watermarks

@@ -9,7 +9,9 @@ import pytest
 from headrace.common import Configuration, Row, RowKind, Types
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.datastream import StreamExecutionEnvironment
-from headrace.table import ChangelogMode, Schema, StreamTableEnvironment
+from headrace.table import ChangelogMode, Schema, StreamTableEnvironment, TableEnvironment
+from headrace.table.physical.errors import PlanningError
+from headrace.testing import JobHarness
 
 PAYMENT = Types.ROW_NAMED(["card", "amount", "ts"], [Types.STRING(), Types.INT(), Types.LONG()])
 PAYMENTS = [Row("a", 1, 1000), Row("b", 2, 2000), Row("a", 3, 12000)]
@@ -129,3 +131,37 @@ def test_a_job_of_tables_leaves_the_streams_alone(
     assert capsys.readouterr().out == ""
     env.execute()
     assert capsys.readouterr().out == "a\nb\na\n"
+
+
+def test_timestamps_and_watermarks_of_a_stream() -> None:
+    def build(harness: JobHarness) -> None:
+        tables = StreamTableEnvironment.create(harness.env)
+        stream = harness.add_source("bids", Types.ROW_NAMED(["item", "n"], [str, int]))
+        schema = (
+            Schema.new_builder()
+            .column_by_metadata("rowtime", "TIMESTAMP_LTZ(3)")
+            .column("item", "STRING")
+            .column("n", "INT")
+            .watermark("rowtime", "SOURCE_WATERMARK()")
+            .build()
+        )
+        tables.create_temporary_view("bids", stream, schema)
+        query = (
+            "SELECT item, SUM(n), window_end FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(rowtime), INTERVAL '10' SECOND)) "
+            "GROUP BY window_start, window_end, item"
+        )
+        harness.add_sink("out", tables.to_data_stream(tables.sql_query(query)))
+
+    with JobHarness(build) as harness:
+        harness.push_all("bids", [("tea", 1), ("tea", 2), ("rye", 3)], [1_000, 9_000, 12_000])
+        harness.advance_watermark("bids", 10_000)
+        harness.run_epoch()
+        assert [tuple(row)[:2] for row in harness.take("out")] == [("tea", 3)]
+
+
+def test_a_source_watermark_needs_a_stream() -> None:
+    columns = "ts TIMESTAMP(3), WATERMARK FOR ts AS SOURCE_WATERMARK()"
+    tables = TableEnvironment.create()
+    tables.execute_sql(f"CREATE TABLE t ({columns}) WITH ('connector' = 'datagen')")
+    with pytest.raises(PlanningError, match=r"SOURCE_WATERMARK\(\) is of tables of streams alone"):
+        tables.execute_sql("SELECT * FROM t")

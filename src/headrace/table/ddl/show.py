@@ -74,7 +74,12 @@ def _views(context: BindContext, node: sql.Show) -> list[str]:
 
 
 def _functions(context: BindContext, node: sql.Show) -> list[str]:
-    return sorted({*FUNCTIONS.names(), *_user_functions(context, node)})
+    built_in = {name for name in FUNCTIONS.names() if name.isidentifier() and name not in _OPERATORS}
+    return sorted({*built_in, *_user_functions(context, node)})
+
+
+_OPERATORS: Final = frozenset({"AND", "IN", "ITEM", "LIKE", "NOT", "OR"})
+"""Entries of the function table that are not called by name."""
 
 
 def _user_functions(context: BindContext, node: sql.Show) -> list[str]:

@@ -69,7 +69,8 @@ class StreamTableEnvironment(TableEnvironment):
         Args:
             data_stream: the stream; records without fields are a column ``f0``.
             schema: its columns by name, computed columns, and the watermark; by default the fields of the records.
-                Event time needs a watermark in the schema: a stream's own watermarks are not forwarded.
+                The timestamp of a record is ``column_by_metadata("rowtime", "TIMESTAMP_LTZ(3)")``, and the watermark
+                of the stream ``watermark("rowtime", "SOURCE_WATERMARK()")``.
 
         Raises:
             InvalidTypeError: when a column is missing, or cannot be converted.

@@ -10,18 +10,20 @@ from typing import ClassVar
 import pyarrow as pa
 
 from headrace.common.columns import layout_of
-from headrace.common.logical_types import bigint
+from headrace.common.logical_types import AtomicType, TypeRoot, bigint
 from headrace.common.messages import fields_of
 from headrace.connectors.ranges import ColumnsSource
 from headrace.graph.changelog_specs import ExpandSpec
-from headrace.graph.specs import ColumnFilterSpec, SourceSpec, TimestampsSpec
+from headrace.graph.specs import ColumnFilterSpec, RecordTimesSpec, SourceSpec, TimestampsSpec
+from headrace.operators.record_times import RecordTime
 from headrace.table.connectors.picked_columns import PickedColumns
 from headrace.table.connectors.table_source import GraphSource, TableSource
 from headrace.table.logical.relations import Scan
-from headrace.table.logical.scalars import Cast, InputRef, Literal, Scalar, input_refs
+from headrace.table.logical.scalars import Call, Cast, InputRef, Literal, Scalar, input_refs
 from headrace.table.logical.schema import Field, Schema, TimeAttribute
 from headrace.table.physical.changelog_rules import ChangelogRule, UpdateKind, forwarded, modify_of
 from headrace.table.physical.compilation import compiled
+from headrace.table.physical.errors import PlanningError
 from headrace.table.physical.keys import NO_KEYS, Keys, one_key, places_of, renamed_keys
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text, with_unique_names
 from headrace.table.physical.scalar_text import record_type_text
@@ -68,15 +70,23 @@ class TableSourceScan(PhysicalNode):
         return builder.add(SourceSpec(source), f"{self.scan.path[-1]}")
 
     def _of_graph(self, builder: GraphBuilder, source: GraphSource) -> Edges:
-        """The columns of an operator's records, cast to their declared types."""
+        """The columns of an operator's records, cast to their declared types; their timestamps may be one more."""
         given = Schema(tuple(Field(name, kind.logical_type) for name, kind in fields_of(source.record_type)))
+        edges, places = source.edges, [*source.places, *[len(given)] * len(self.scan.metadata)]
+        for read in self.scan.metadata:
+            if read.key != "rowtime":
+                raise PlanningError(f"streams have the metadata 'rowtime' alone, and not '{read.key}'")
+        if self.scan.metadata:
+            name = "$rowtime"
+            given = Schema((*given, Field(name, AtomicType(TypeRoot.TIMESTAMP_LTZ, 3))))
+            edges = builder.add(RecordTimesSpec((RecordTime.EVENT_TIME,), (name,)), "RecordTimes", edges)
         columns = [
             compiled(Cast(InputRef(place, type=given.types[place]), type=kind.as_nullable()), given, builder)
             if given.types[place].as_nullable() != kind.as_nullable()
             else column(given, place)
-            for place, kind in zip(source.places, self.schema.types, strict=True)
+            for place, kind in zip(places, self.schema.types, strict=True)
         ]
-        return builder.select(source.edges, columns, self.schema, f"{self.scan.path[-1]}")
+        return builder.select(edges, columns, self.schema, f"{self.scan.path[-1]}")
 
 
 @dataclass(frozen=True)
@@ -168,6 +178,14 @@ class WatermarkAssigner(PhysicalNode):
         yield "watermark", text(self.watermark, names)
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
+        if isinstance(self.watermark, Call) and self.watermark.function == "SOURCE_WATERMARK":
+            if not any(
+                isinstance(node, TableSourceScan) and isinstance(node.source, GraphSource) for node in self.walk()
+            ):
+                raise PlanningError(
+                    "SOURCE_WATERMARK() is of tables of streams alone: WATERMARK FOR ts AS ts - INTERVAL '5' SECOND"
+                )
+            return inputs[0]
         watermarks = ExpressionWatermarks(compiled(self.watermark, self.input.schema, builder))
         strategy = WatermarkStrategy(watermarks, FieldTimestamps(self.rowtime))
         return builder.add(TimestampsSpec(strategy), self.name, *inputs)
