@@ -6,7 +6,7 @@ import difflib
 from typing import Any, Final
 
 from headrace.common.call_site import warn_caller
-from headrace.common.config_options import ConfigOption, boolean, choice, duration, integer
+from headrace.common.config_options import ConfigOption, boolean, choice, duration, integer, location
 from headrace.common.errors import ConfigurationError
 from headrace.common.options import RUNTIME_MODE
 from headrace.table.functions.kernels.zones import zone_of
@@ -71,6 +71,15 @@ REQUIRE_ON_CONFLICT: Final = ConfigOption(
     "table.exec.sink.require-on-conflict", boolean, True, "Whether INSERT has to say what becomes of such rows."
 )
 
+CATALOG_STORE: Final = ConfigOption(
+    "table.catalog-store.kind",
+    choice("generic_in_memory", "file"),
+    "generic_in_memory",
+    "Where a session keeps what catalogs it has; it is read when the session begins.",
+)
+CATALOG_STORE_PATH: Final = ConfigOption[str | None](
+    "table.catalog-store.file.path", location, None, "The folder of the catalog store of kind 'file'."
+)
 RESULT_MODE: Final = ConfigOption(
     "sql-client.execution.result-mode",
     choice("tableau", "table", "changelog"),
@@ -104,6 +113,8 @@ _OPTIONS: Final[dict[str, ConfigOption[Any]]] = {
         REQUIRE_ON_CONFLICT,
         ConfigOption("table.exec.mini-batch.allow-latency", duration, 0, "For how long rows are gathered."),
         ConfigOption("table.sql-dialect", choice("default"), "default", "The dialect of SQL."),
+        CATALOG_STORE,
+        CATALOG_STORE_PATH,
         RESULT_MODE,
         MOST_ROWS,
     )
@@ -131,7 +142,7 @@ _EXECUTION: Final = (
     "uid.format uid.generation unbounded-over.version window-agg.buffer-size-limit"
 )
 _OTHERS: Final = (
-    "builtin-catalog-name builtin-database-name catalog-store.kind column-expansion-strategy "
+    "builtin-catalog-name builtin-database-name column-expansion-strategy "
     "dynamic-table-options.enabled generated-code.max-length legacy-nested-row-nullability module.default "
     "plan.compile.catalog-objects plan.force-recompile plan.restore.catalog-objects resources.download-dir "
     "rtas-ctas.atomicity-enabled"

@@ -13,7 +13,7 @@ from headrace.common.options import RUNTIME_MODE
 from headrace.table import ResultKind, TableEnvironment, TableResult
 from headrace.table.environment.statements import bound_statements, execute_statement
 from headrace.table.environment.tableau import table_lines
-from headrace.table.options import DML_SYNC, MOST_ROWS, RESULT_MODE
+from headrace.table.options import CATALOG_STORE, CATALOG_STORE_PATH, DML_SYNC, MOST_ROWS, RESULT_MODE
 from headrace.table.parse import parse_script
 from headrace.table.parse.source import SqlSource
 from headrace.table.parse.tree import statements as sql
@@ -52,8 +52,9 @@ class SqlClient:
     """
 
     def __init__(self, settings: Mapping[str, str], write: Write) -> None:
-        mode = {key: value for key, value in settings.items() if key == RUNTIME_MODE.key}
-        self.tables = TableEnvironment.create(Configuration.from_dict(mode))
+        of_session = (RUNTIME_MODE.key, CATALOG_STORE.key, CATALOG_STORE_PATH.key)
+        first = {key: value for key, value in settings.items() if key in of_session}
+        self.tables = TableEnvironment.create(Configuration.from_dict(first))
         for key, value in settings.items():
             self.tables.get_config().set(key, value)
         self.jobs: list[JobClient] = []

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from headrace.table.catalog.objects import CatalogFunction, Database, TableLike
+from headrace.table.catalog.objects import CatalogDescription, CatalogFunction, Database, TableLike
 
 DEFAULT_CATALOG = "default_catalog"
 DEFAULT_DATABASE = "default_database"
@@ -57,6 +57,22 @@ class Catalog(Protocol):
 
     def drop_function(self, database: str, name: str) -> None:
         """Remove a function."""
+        ...
+
+
+class CatalogStore(Protocol):
+    """What catalogs a session has, kept beyond it."""
+
+    def descriptions(self) -> dict[str, CatalogDescription]:
+        """The options of all catalogs, by name."""
+        ...
+
+    def put(self, name: str, description: CatalogDescription) -> None:
+        """Keep the options of a catalog."""
+        ...
+
+    def drop(self, name: str) -> None:
+        """Forget a catalog."""
         ...
 
 

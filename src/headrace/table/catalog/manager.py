@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from headrace.table.catalog.catalog import DEFAULT_CATALOG, DEFAULT_DATABASE, Catalog, MemoryCatalog
+from headrace.table.catalog.catalog import DEFAULT_CATALOG, DEFAULT_DATABASE, Catalog, CatalogStore, MemoryCatalog
 from headrace.table.catalog.objects import CatalogDescription, CatalogFunction, CatalogModel, ObjectPath, TableLike
 
 
@@ -23,6 +23,7 @@ class CatalogManager:
         temporary_functions: temporary catalog functions, by path.
         descriptions: the options with which catalogs were created.
         models: by path.
+        store: keeps the options with which catalogs were created; None where they are lost with the session.
     """
 
     def __init__(self, catalog: str = DEFAULT_CATALOG, database: str = DEFAULT_DATABASE) -> None:
@@ -34,6 +35,18 @@ class CatalogManager:
         self.temporary_functions: dict[ObjectPath, CatalogFunction] = {}
         self.descriptions: dict[str, CatalogDescription] = {}
         self.models: dict[ObjectPath, CatalogModel] = {}
+        self.store: CatalogStore | None = None
+
+    def describe(self, name: str, description: CatalogDescription | None) -> None:
+        """Remember the options of a catalog, or None that it is gone, in the store as well."""
+        if description is None:
+            self.descriptions.pop(name, None)
+        else:
+            self.descriptions[name] = description
+        if self.store is not None and description is None:
+            self.store.drop(name)
+        elif self.store is not None and description is not None:
+            self.store.put(name, description)
 
     def qualify(self, names: Sequence[str]) -> ObjectPath:
         """The full path of one to three names."""

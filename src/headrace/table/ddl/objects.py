@@ -1,10 +1,13 @@
 """``CREATE``, ``ALTER``, ``DROP`` and ``USE`` of catalogs, databases, functions and models."""
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
+from headrace.common.errors import ConfigurationError
 from headrace.table.bind.context import BindContext
 from headrace.table.bind.errors import misspelt
-from headrace.table.catalog.catalog import MemoryCatalog
+from headrace.table.catalog.catalog import Catalog, CatalogStore, MemoryCatalog
+from headrace.table.catalog.manager import CatalogManager
 from headrace.table.catalog.objects import (
     CatalogDescription,
     CatalogFunction,
@@ -14,12 +17,40 @@ from headrace.table.catalog.objects import (
     ObjectPath,
 )
 from headrace.table.ddl.columns import TableBinder
+from headrace.table.ddl.file_catalog import FileCatalog
 from headrace.table.ddl.tables import path_of
 from headrace.table.parse.tree import definitions as sql
 from headrace.table.parse.tree import statements as st
 from headrace.table.parse.tree.node import Name, Path
 
-_TYPES = {"generic_in_memory": MemoryCatalog}
+
+def _in_memory(options: Mapping[str, str]) -> Catalog:
+    return MemoryCatalog(options.get("default-database", "default"))
+
+
+def _in_files(options: Mapping[str, str]) -> Catalog:
+    if "path" not in options:
+        raise ConfigurationError("a catalog of type 'file' needs a folder: WITH ('type' = 'file', 'path' = '...')")
+    return FileCatalog(options["path"], options.get("default-database", "default"))
+
+
+_TYPES: Final[dict[str, Callable[[Mapping[str, str]], Catalog]]] = {
+    "generic_in_memory": _in_memory,
+    "file": _in_files,
+}
+
+
+def open_catalogs(catalogs: CatalogManager, store: CatalogStore) -> None:
+    """Have a session begin with the catalogs of a store, and keep there what it creates.
+
+    Raises:
+        HeadraceError: when a catalog cannot be opened.
+    """
+    for name, description in store.descriptions().items():
+        options = dict(description.options)
+        catalogs.catalogs[name] = _TYPES[options["type"]](options)
+        catalogs.descriptions[name] = description
+    catalogs.store = store
 
 
 def options_of(options: tuple[sql.Option, ...]) -> tuple[tuple[str, str], ...]:
@@ -45,8 +76,11 @@ def create_catalog(context: BindContext, node: sql.CreateCatalog) -> None:
         option = next(option for option in node.options if option.key == "type")
         advice = misspelt(kind, _TYPES) or f"The types are {', '.join(_TYPES)}."
         raise context.error(option, f"there is no catalog of type '{kind}'", advice)
-    catalogs.catalogs[name] = _TYPES[kind](dict(options).get("default-database", "default"))
-    catalogs.descriptions[name] = CatalogDescription(options, node.comment)
+    try:
+        catalogs.catalogs[name] = _TYPES[kind](dict(options))
+    except ConfigurationError as error:
+        raise context.error(node, str(error)) from None
+    catalogs.describe(name, CatalogDescription(options, node.comment))
 
 
 def drop_catalog(context: BindContext, node: sql.Drop) -> None:
@@ -59,7 +93,7 @@ def drop_catalog(context: BindContext, node: sql.Drop) -> None:
     if name == catalogs.catalog:
         raise context.error(node.path, f"catalog '{name}' is in use", "USE CATALOG another one first.")
     del catalogs.catalogs[name]
-    catalogs.descriptions.pop(name, None)
+    catalogs.describe(name, None)
 
 
 def use_catalog(context: BindContext, node: st.UseCatalog) -> None:
@@ -85,7 +119,7 @@ def alter_catalog(context: BindContext, node: sql.Alter) -> None:
         options = {key: value for key, value in options.items() if key not in node.action.keys}
     elif isinstance(node.action, sql.SetComment):
         comment = node.action.comment
-    context.catalogs.descriptions[name] = CatalogDescription(tuple(options.items()), comment)
+    context.catalogs.describe(name, CatalogDescription(tuple(options.items()), comment))
 
 
 # --- databases -------------------------------------------------------------------------------------------------------

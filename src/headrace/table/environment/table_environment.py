@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.client.submission import submit
 from headrace.common.configuration import Configuration
-from headrace.common.errors import InvalidProgramError
+from headrace.common.errors import ConfigurationError, InvalidProgramError
 from headrace.common.options import RUNTIME_MODE, RuntimeExecutionMode
 from headrace.datastream.streams.sinks import CloseableIterator, Handover
 from headrace.graph.specs import SinkSpec
@@ -17,7 +17,8 @@ from headrace.table.bind.context import BindContext
 from headrace.table.bind.statements import bind_query, result_schema
 from headrace.table.catalog.manager import CatalogManager
 from headrace.table.catalog.objects import CatalogTable, CatalogView, Column, ObjectPath
-from headrace.table.ddl.objects import create_function
+from headrace.table.ddl.file_catalog import FileCatalogStore
+from headrace.table.ddl.objects import create_function, open_catalogs
 from headrace.table.environment.changes import ResultChanges
 from headrace.table.environment.explain import explained
 from headrace.table.environment.schema import quoted
@@ -29,7 +30,7 @@ from headrace.table.environment.table import Table
 from headrace.table.environment.table_result import ResultSink, TableResult
 from headrace.table.functions.python.decorators import as_user_function
 from headrace.table.logical.relations import Relation
-from headrace.table.options import check_key, check_value, is_of_tables
+from headrace.table.options import CATALOG_STORE, CATALOG_STORE_PATH, check_key, check_value, is_of_tables
 from headrace.table.parse import parse_expression, parse_statement
 from headrace.table.parse.source import SqlSource
 from headrace.table.parse.tree.definitions import CreateFunction
@@ -64,6 +65,11 @@ class TableEnvironment:
         self._config = TableConfig(self._configuration)
         self.catalogs = CatalogManager(settings.catalog, settings.database)
         self._names = itertools.count(1)
+        if self._configuration.get(CATALOG_STORE) == "file":
+            path = self._configuration.get(CATALOG_STORE_PATH)
+            if path is None:
+                raise ConfigurationError(f"{CATALOG_STORE.key} = file needs a folder: set {CATALOG_STORE_PATH.key}")
+            open_catalogs(self.catalogs, FileCatalogStore(path))
 
     @staticmethod
     def create(environment_settings: EnvironmentSettings | Configuration | None = None) -> TableEnvironment:
