@@ -104,6 +104,7 @@ class PendingRows:
         self._watermark = watermark
         self._table.begin_epoch()
         self._arrived, self._times = [], []
+        self._met: list[Longs] = []
 
     def add(self, batch: KeyedBatch, times: Longs) -> int:
         """Buffers rows until these times; returns the number of late rows, which are not added."""
@@ -114,6 +115,10 @@ class PendingRows:
         self._arrived.append(batch)
         self._times.append(times)
         return late
+
+    def meet(self, watermarks: Longs) -> None:
+        """Notes watermarks that came between rows, which records of another input have met."""
+        self._met.append(_distinct(watermarks))
 
     def take(self, watermark: int) -> DueRows | None:
         """The rows that are due at a watermark or before; None where there are none."""
@@ -153,7 +158,7 @@ class PendingRows:
 
     def _steps(self, watermark: int) -> Longs:
         """The watermarks since the last call, and the current one."""
-        met = [_distinct(batch.watermarks) for batch in self._arrived]
+        met, self._met = [_distinct(batch.watermarks) for batch in self._arrived] + self._met, []
         return np.unique(np.concatenate([*met, np.array([self._watermark, watermark])]))
 
     def _take_arrived(self, watermark: int) -> tuple[pa.RecordBatch, Mask]:

@@ -67,6 +67,7 @@ class TemporalJoinOperator(EventTimeOperator):
     def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
         if input_index == RIGHT:
             self._arrived.append(batch)
+            self._pending.meet(batch.watermarks)
         else:
             super().process_keyed(input_index, batch)
 
@@ -205,6 +206,7 @@ class _Versions:
         late = np.flatnonzero((times <= passed) & (found != NOBODY))
         newest = self._last_before(of_keys[late], passed[late], np.minimum(watermarks[late], passed[late]))
         is_forgotten = (newest != NOBODY) & (self.times[newest] > self.times[found[late]])
+        is_forgotten &= self.watermarks[found[late]] < passed[late]
         found[late[is_forgotten]] = NOBODY
         found[(found != NOBODY) & self.is_deleted[found]] = NOBODY
         return found
@@ -229,8 +231,9 @@ class _Versions:
         """The versions to write, in the order of state, and which of them are kept."""
         is_last = np.ones(len(self.times), np.bool_)
         has_next = self.of_keys[1:] == self.of_keys[:-1]
-        # A version is over when the next one is valid at the watermark, or takes its place.
-        is_last[:-1] = ~(has_next & ((self.times[1:] <= watermark) | (self.times[1:] == self.times[:-1])))
+        # A version is over when the next one takes its place, or is valid at a watermark that has come after both.
+        is_over = (self.times[1:] <= watermark) & (self.watermarks[1:] < watermark) & (self.watermarks[:-1] < watermark)
+        is_last[:-1] = ~(has_next & (is_over | (self.times[1:] == self.times[:-1])))
         places = np.flatnonzero(is_last != self.is_stored)
         places = places[in_order(self.of_keys[places], self.numbers[places])]
         zeros = np.zeros(len(places), np.int64)

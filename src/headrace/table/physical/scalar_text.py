@@ -41,7 +41,14 @@ from headrace.table.logical.schema import TimeAttribute
 _SIMPLE_BINARY: Final = frozenset(
     ("+", "-", "*", "/", "=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM")
 )
-_INFIX: Final = _SIMPLE_BINARY | {"AND", "OR", "%", "LIKE", "SIMILAR TO", "||"}
+_INFIX: Final = _SIMPLE_BINARY - {"IS DISTINCT FROM", "IS NOT DISTINCT FROM"} | {
+    "AND",
+    "OR",
+    "%",
+    "LIKE",
+    "SIMILAR TO",
+    "||",
+}
 _POSTFIX: Final = frozenset(
     f"IS {negation}{what}" for negation in ("", "NOT ") for what in ("NULL", "TRUE", "FALSE", "UNKNOWN")
 )
