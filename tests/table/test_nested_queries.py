@@ -28,3 +28,25 @@ def test_queries_read_what_queries_compute(query: str, rows: list[tuple[int, ...
         else:
             left.remove(tuple(row))
     assert sorted(left) == rows
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT COUNT(*) FROM (VALUES 5, 6) AS t(k)",
+        "SELECT COUNT(*) FROM (VALUES 5, 5) AS t(k) GROUP BY k",
+        "SELECT DISTINCT CAST(2 AS BIGINT) FROM (VALUES 5, 6) AS t(k)",
+        "SELECT c FROM (SELECT COUNT(*) OVER (ORDER BY k) AS c FROM (VALUES 5, 6) AS t(k)) WHERE c = 2",
+        "SELECT k FROM (VALUES 3, 2) AS t(k) ORDER BY k LIMIT 1",
+        "SELECT k FROM (SELECT *, ROW_NUMBER() OVER (ORDER BY k) n FROM (VALUES 3, 2) AS t(k)) WHERE n = 1",
+    ],
+)
+def test_what_has_ended_is_shown_once_while_other_tables_go_on(query: str) -> None:
+    numbers = "'connector' = 'datagen', 'number-of-rows' = '9', 'fields.n.kind' = 'sequence'"
+    tables = session(
+        f"CREATE TABLE numbers (n BIGINT) WITH ({numbers}, 'fields.n.start' = '11', 'fields.n.end' = '19')",
+        is_streaming=False,
+        **{"headrace.epoch.max-records": "2"},
+    )
+    found = sorted(row[0] for row in tables.execute_sql(f"({query}) UNION ALL SELECT n FROM numbers").collect())
+    assert found == [2, *range(11, 20)]

@@ -362,6 +362,7 @@ class BoundedOverOperator(KeyedOperator):
         self._stored = RowsOfKeys(context, "rows", "rows of keys", self._codec, schema)
 
     def begin_epoch(self, scope: EpochScope) -> None:
+        self._watermark = scope.watermark
         self._arrived: list[KeyedBatch] = []
         self._stored.begin_epoch(scope.processing_time)
 
@@ -369,11 +370,12 @@ class BoundedOverOperator(KeyedOperator):
         self._arrived.append(batch)
 
     def advance_watermark(self, watermark: int) -> None:
-        if watermark == MAX_WATERMARK:
+        if watermark == MAX_WATERMARK > self._watermark:  # once: other inputs of the job may go on
             self._store_arrived()
             keys, rows = self._stored.stored()
             if len(keys):
                 self._emit(keys, rows)
+        self._watermark = watermark
         super().advance_watermark(watermark)
 
     def end_epoch(self) -> None:
