@@ -28,6 +28,7 @@ _IMPORTED: Final = (
     "kafka_to_kafka",
     "log_to_log",
     "long_job",
+    "statements",
     "tables",
     "window_paths",
     "word_count",
