@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.operators.arrays import codes_of
 from headrace.operators.changelog.keyed_changes import (
     DELETE,
     INSERT,
@@ -96,14 +97,6 @@ def _changes(emitted: list[tuple[int, np.int8, int]]) -> Changes:
 
 def row_identities(rows: pa.RecordBatch, fields: Sequence[int]) -> list[int]:
     """A number for each row that is the same for equal rows."""
-    codes = [_codes(rows.column(field)) for field in fields]
-    _, numbers = np.unique(np.stack(codes), axis=1, return_inverse=True)
-    found: list[int] = numbers.reshape(-1).tolist()
+    columns = [rows.column(field) for field in fields]
+    found: list[int] = codes_of(pa.StructArray.from_arrays(columns, [str(field) for field in fields])).tolist()
     return found
-
-
-def _codes(column: pa.Array) -> Longs:
-    if pa.types.is_nested(column.type):
-        column = pa.array([repr(value) for value in column.to_pylist()])
-    encoded: Longs = column.dictionary_encode(null_encoding="encode").indices.to_numpy(zero_copy_only=False)
-    return encoded
