@@ -15,14 +15,14 @@ CODE := src tests $(wildcard examples benchmarks docs)
 DEMO := $(BIN)/python -m headrace run examples/card_fraud/demo.py
 BENCH := $(BIN)/python -m benchmarks
 PYTEST := $(BIN)/python -m pytest
-SHARED_SPARK := spark or integration
-TEST_SPARK := $(PYTEST) -m 'not slow and ($(SHARED_SPARK))'
+SPARK := spark or integration
 WORKERS := 3
+FORKS := 4
 
 # Containers often set it. Tests start hundreds of processes, each of which would compile all of headrace anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv demo test test-slow test-draws test-behind test-soak test-fuzz test-chains test-fast test-spark test-fast-behind-lint test-spark-shown-late conformance bench docs docs-live dist lint format clean
+.PHONY: help venv demo test test-slow test-draws test-behind test-soak test-fuzz test-chains test-fast test-spark test-in-forks lint-shown-late conformance bench docs docs-live dist lint format clean
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -48,29 +48,27 @@ $(INSTALLED): pyproject.toml
 demo: venv ## card fraud: a producer, a job on a local Spark and a consumer, with a log between them
 	@$(DEMO)
 
-# What needs a core only runs beside something else. What starts a Spark of its own is with the fast tests here. The tests
-# on Spark begin with the linters, and leave test modules compiled, which pytest does slowly, for those that come later.
+# What needs a core only runs beside something else: the linters run beside the tests.
 test: venv ## lint, types, layers, and all tests but the slow ones
-	@$(MAKE) --no-print-directory --keep-going --jobs=2 SHARED_SPARK='($(SHARED_SPARK)) and not apart' \
-	    test-fast-behind-lint test-spark-shown-late
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 lint-shown-late test-in-forks
 
-test-fast-behind-lint: lint
-	@$(MAKE) --no-print-directory test-fast
+lint-shown-late: venv
+	@log=$$(mktemp); trap 'echo; cat "$$log"; rm "$$log"' EXIT; $(MAKE) --no-print-directory lint >"$$log" 2>&1
+
+test-in-forks: venv
+	@$(PYTEST) --forks $(FORKS) -m 'not slow'
 
 test-fast: venv ## the tests that need no Spark, in parallel
-	@$(PYTEST) -n $(WORKERS) --dist worksteal -m 'not slow and not ($(SHARED_SPARK))'
+	@$(PYTEST) -n $(WORKERS) --dist worksteal -m 'not slow and not ($(SPARK))'
 
 test-spark: venv ## the tests that share one Spark session, one after another
-	@$(TEST_SPARK)
-
-test-spark-shown-late: venv
-	@log=$$(mktemp); trap 'cat "$$log"; rm "$$log"' EXIT; $(TEST_SPARK) >"$$log" 2>&1
+	@$(PYTEST) -m 'not slow and ($(SPARK))'
 
 test-slow: venv ## the slow tests only
 	@$(PYTEST) -m slow
 
 test-draws: venv ## the tests that draw examples, with many times as many as in `make test`
-	@HEADRACE_DRAWS=10 $(PYTEST) -n $(WORKERS) --timeout 3600 -m 'not slow and hypothesis and not ($(SHARED_SPARK))'
+	@HEADRACE_DRAWS=10 $(PYTEST) -n $(WORKERS) --timeout 3600 -m 'not slow and hypothesis and not ($(SPARK))'
 
 test-behind: venv ## half an hour behind a topic of Kafka: memory stays flat
 	@HEADRACE_BEHIND_MINUTES=30 $(PYTEST) -rP tests/reliability/test_behind_kafka.py

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from tests.storage.hdfs_cluster import HdfsCluster
     from tests.storage.s3_server import S3Server
 
+pytest_plugins = ("tests.workers",)
+
 # A machine may be slow; no test asserts a time.
 hypothesis.settings.register_profile(
     "headrace", deadline=None, max_examples=draws(100), suppress_health_check=[hypothesis.HealthCheck.too_slow]
