@@ -91,7 +91,7 @@ def test_a_table_as_a_changelog_stream(env: StreamExecutionEnvironment, tables: 
         ("SELECT card AS c, SUM(amount) AS card FROM t GROUP BY card", ["c", "card"]),
         ("SELECT amount AS card, card AS amount FROM t GROUP BY card, amount", ["card", "amount"]),
         ("SELECT SUM(amount) AS ts, ts AS n FROM t GROUP BY ts", ["ts", "n"]),
-        ("SELECT n AS no FROM (SELECT *, ROW_NUMBER() OVER (ORDER BY ts) n FROM t) WHERE n < 3", ["no"]),
+        ("SELECT n AS place FROM (SELECT *, ROW_NUMBER() OVER (ORDER BY ts) n FROM t) WHERE n < 3", ["place"]),
     ],
 )
 def test_columns_have_the_names_that_the_query_gives(
