@@ -39,6 +39,29 @@ def test_rows_come_back_from_files(tmp_path: Path, fmt: str, partitioned: str) -
     assert (folders == {"dt=a%2Fb", "dt=c"}) == bool(partitioned)
 
 
+def test_columns_that_no_statement_reads_stay_in_the_files(tmp_path: Path) -> None:
+    tables = session(
+        "CREATE TABLE t (a INT, b STRING, ts TIMESTAMP(3), c INT, day_of STRING, WATERMARK FOR ts AS ts) "
+        f"PARTITIONED BY (day_of) WITH ('connector'='filesystem', 'path'='{tmp_path}/t', 'format'='parquet')",
+        f"CREATE TABLE twos (a INT, b STRING) WITH ('connector'='filesystem', 'path'='{tmp_path}/u', 'format'='csv')",
+        f"CREATE TABLE ones (c INT) WITH ('connector'='filesystem', 'path'='{tmp_path}/v', 'format'='csv')",
+    )
+    time = "TIMESTAMP '2024-02-29 12:00:00'"
+    run(tables, f"INSERT INTO t VALUES (1, 'tea', {time}, 3, 'x'), (2, 'milk', {time}, 4, 'y')")
+    assert rows(tables, "SELECT c FROM t WHERE a = 2") == [(4,)]
+    assert sorted(rows(tables, "SELECT day_of FROM t")) == [("x",), ("y",)]
+    assert rows(tables, "SELECT COUNT(*) FROM t")[-1] == (2,)
+    scan = "table=[[default_catalog, default_database, t, project=[a, ts], metadata=[]]], fields=[a, ts]"
+    assert f"TableSourceScan({scan})" in tables.explain_sql("SELECT a FROM t")
+    both = tables.create_statement_set()
+    both.add_insert_sql("INSERT INTO twos SELECT a, b FROM t")
+    both.add_insert_sql("INSERT INTO ones SELECT c FROM t")
+    assert both.explain().count("project=[a, b, ts, c]") == 3  # twice in the physical plan, once in that of execution
+    both.execute().wait()
+    assert sorted(rows(tables, "SELECT b, a FROM twos")) == [("milk", 2), ("tea", 1)]
+    assert sorted(rows(tables, "SELECT c FROM ones")) == [(3,), (4,)]
+
+
 def test_columns_of_a_query_may_have_other_names(tmp_path: Path) -> None:
     tables = session(
         f"CREATE TABLE t (a INT, b STRING) WITH ('connector'='filesystem', 'path'='{tmp_path}/out', 'format'='json')"

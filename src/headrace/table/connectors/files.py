@@ -112,6 +112,10 @@ class FileTableSource(TableSource):
         return self.options.get(MONITOR_INTERVAL) is None
 
     @property
+    def can_project(self) -> bool:
+        return self.format.plugin.is_columnar
+
+    @property
     def readable_metadata(self) -> Mapping[str, LogicalType]:
         return _METADATA
 

@@ -25,6 +25,11 @@ class TableSource(ABC):
         return {}
 
     @property
+    def can_project(self) -> bool:
+        """Return whether it finds its columns by their names, and reads no others (``SupportsProjectionPushDown``)."""
+        return False
+
+    @property
     @abstractmethod
     def is_bounded(self) -> bool:
         """Return whether it is bounded."""

@@ -83,6 +83,7 @@ class Scan(Relation):
         metadata: the metadata columns.
         partition_keys: the columns that partition the table.
         inline: the source of the rows of a table without a connector: a stream, a DataFrame.
+        is_projected: whether the table has columns that are not read.
     """
 
     path: TablePath
@@ -93,6 +94,7 @@ class Scan(Relation):
     partition_keys: tuple[str, ...] = ()
     hints: tuple[Hint, ...] = ()
     inline: Any = None
+    is_projected: bool = False
 
     @property
     def schema(self) -> Schema:

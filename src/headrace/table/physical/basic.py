@@ -51,7 +51,8 @@ class TableSourceScan(PhysicalNode):
         return one_key(self.scan.primary_key) if self.scan.primary_key else NO_KEYS
 
     def terms(self, text: ScalarText) -> Terms:
-        yield "table", f"[[{', '.join(self.scan.path)}]]"[1:-1]
+        project = [f"project=[{names_text(self.schema.names)}]", "metadata=[]"] if self.scan.is_projected else []
+        yield "table", f"[{', '.join([*self.scan.path, *project])}]"
         yield "fields", names_text(self.schema.names)
 
     @property

@@ -57,6 +57,10 @@ class ConversionContext:
         mode = table_source(scan, self).changelog_mode
         return not self.is_batch and mode.takes_updates and not mode.takes_update_before
 
+    def can_project(self, scan: logical.Scan) -> bool:
+        """Return whether a table's source can leave columns out."""
+        return not scan.metadata and table_source(scan, self).can_project
+
 
 Rule = Callable[[Any, ConversionContext], PhysicalNode]
 

@@ -37,6 +37,7 @@ from headrace.table.physical.sink_changes import infer_sink
 from headrace.table.physical.sinks import Sink
 from headrace.table.physical.translation import GraphBuilder
 from headrace.table.rules.optimizer import optimized
+from headrace.table.rules.scans import with_projected_scans
 
 
 @dataclass(frozen=True)
@@ -63,9 +64,8 @@ class Planner:
             PlanningError: when no plan can compute them.
         """
         context = ConversionContext(self.is_batch, self.settings)
-        roots = [
-            converted(optimized(relation, context.is_upsert, context.time_zone), context) for relation in relations
-        ]
+        logical = [optimized(relation, context.is_upsert, context.time_zone) for relation in relations]
+        roots = [converted(relation, context) for relation in with_projected_scans(logical, context.can_project)]
         if not self.is_batch:
             pairs = zip(roots, relations, strict=True)
             roots = [self._with_modes(root, relation, is_collected=is_collected) for root, relation in pairs]

@@ -1,7 +1,7 @@
 """Column pruning: columns that nobody reads are neither computed nor stored.
 
 Projections are pushed down as far as in Flink, so that plans are Flink's. A filter or a watermark directly above a
-table reads all columns of the table.
+table reads all columns of the table, unless its connector can leave some out (:mod:`headrace.table.rules.scans`).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def pruned(relation: Relation, *, through_watermarks: bool = True) -> Relation:
         relation: the relation.
         through_watermarks: whether computed columns below a table's watermark may be pruned, too.
     """
-    return _Pruner(through_watermarks).whole(relation)
+    return Pruner(through_watermarks).whole(relation)
 
 
 def projected(relation: Relation, indices: Sequence[int]) -> Relation:
@@ -80,7 +80,7 @@ def _without_identity(project: logical.Project) -> Relation:
 
 
 @dataclass(frozen=True)
-class _Pruner:
+class Pruner:
     """Prunes one tree, from the top down.
 
     Attributes:
@@ -133,6 +133,10 @@ class _Pruner:
     def _watermark(self, assigner: logical.WatermarkAssigner, needed: Needed) -> Pruned:
         if not (self.through_watermarks and isinstance(assigner.input, logical.Project)):
             return self.opaque(assigner)
+        return self.below_watermark(assigner, needed)
+
+    def below_watermark(self, assigner: logical.WatermarkAssigner, needed: Needed) -> Pruned:
+        """A watermark whose input is pruned."""
         below = self.prune(assigner.input, distinct(needed, [assigner.rowtime], refs(assigner.watermark)))
         places = below.places
         made = replace(

@@ -248,6 +248,10 @@ class BuiltInTableFormat(TableFormat):
         self.optional_options = self._parts.options
         self.changelog_mode = self._parts.mode
 
+    @property
+    def is_columnar(self) -> bool:
+        return self.name in ("parquet", "orc")
+
     def file_reader(self, record_type: TypeInformation, options: Configuration) -> FileFormat:
         files = self._parts.files
         return super().file_reader(record_type, options) if files is None else files(record_type, options)

@@ -25,6 +25,11 @@ class TableFormat(Plugin):
     noun: ClassVar[str] = "format"
     changelog_mode: ChangelogMode = ChangelogMode.INSERT
 
+    @property
+    def is_columnar(self) -> bool:
+        """Return whether its files can be read without some of their columns."""
+        return False
+
     def file_reader(self, record_type: TypeInformation, options: Configuration) -> FileFormat:
         """The reader of files.
 
