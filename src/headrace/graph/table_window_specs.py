@@ -79,6 +79,7 @@ class TableWindowSpec(ColumnarWindowSpec):
         is_end: whether the column says the end of the row's window.
         zone: the time zone by whose clock windows begin; None where times are those of the clock already.
         retracts: whether records may be taken back.
+        has_two_phases: whether senders sum records up where they can.
         is_columnar: whether windows are computed column by column; else the trigger is asked for each record.
         names: the names of the columns of the window.
         timers_wait: whether windows have timers only once a slice of theirs has ended, as window table functions do in
@@ -90,16 +91,16 @@ class TableWindowSpec(ColumnarWindowSpec):
     is_end: bool = False
     zone: str | None = None
     retracts: bool = False
+    has_two_phases: bool = False
     is_columnar: bool = True
     names: tuple[str, ...] = WINDOW_NAMES
     timers_wait: bool = True
 
     @property
     def regular_windows(self) -> RegularWindows | None:
-        windows = self.windows
-        if self.retracts or self.time_field is None or self.interval is not None or not self.is_columnar:
+        if not self.has_two_phases or self.retracts or self.time_field is None or not self.is_columnar:
             return None
-        return windows if isinstance(windows, RegularWindows) else None
+        return self.windows if isinstance(self.windows, RegularWindows) else None
 
     def new_layout(self, records: InputSchema) -> ColumnarWindowLayout:
         from headrace.operators.window.columnar.layout import ColumnarWindowLayout

@@ -183,7 +183,7 @@ def test_the_order_of_results_does_not_depend_on_the_cut(
 def test_what_senders_sum_up_makes_the_same_results(rows: Any, cuts: list[int], windows: Any, zone: str | None) -> None:
     given_rows = events([("+I", place, item, float(second)) for place, (item, second) in enumerate(rows)])
     calls = (AggregateOperation("COUNT", (), bigint(), "c"), AggregateOperation("SUM", (0,), bigint(), "s"))
-    spec = window_spec(windows, calls=calls, zone=zone)
+    spec = window_spec(windows, calls=calls, zone=zone, has_two_phases=True)
     alone = run(spec, BIDS, ("item",), given_rows, cuts)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(firing_order, "MOST_TIMERS", 0)

@@ -14,7 +14,7 @@ from headrace.table.functions.python.aggregates import user_aggregate
 from headrace.table.logical.scalars import AggregateCall, Call, Cast, Literal, Scalar
 from headrace.table.logical.schema import Field, Schema
 from headrace.table.options import AGG_PHASES, MINI_BATCH, MINI_BATCH_SIZE
-from headrace.table.physical.basic import Calc, Exchange
+from headrace.table.physical.basic import Calc
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, with_before
 from headrace.table.physical.errors import PlanningError
 from headrace.table.physical.keys import Keys, one_key
@@ -137,8 +137,8 @@ def call_text(call: AggregateCall, names: Sequence[str], *, retracts: bool) -> s
 
 def constant_of(node: PhysicalNode, index: int) -> Any:
     """The value of a column that is a literal; None for another one."""
-    while isinstance(node, Exchange):
-        node = node.input
+    while node.passes_rows:
+        (node,) = node.inputs
     return _constant(node.expressions[index]) if isinstance(node, Calc) else None
 
 

@@ -204,6 +204,7 @@ class Exchange(PhysicalNode):
     """
 
     name: ClassVar[str] = "Exchange"
+    passes_rows: ClassVar[bool] = True
     input: PhysicalNode
     keys: tuple[int, ...] | None = ()
     is_broadcast: bool = False

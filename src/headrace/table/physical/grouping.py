@@ -11,13 +11,15 @@ from headrace.common.logical_types import bigint
 from headrace.table.bind.hints import time_to_live
 from headrace.table.logical import relations as logical
 from headrace.table.logical.scalars import BOOLEAN, AggregateCall, Branch, Call, Case, InputRef, Literal, Scalar
+from headrace.table.options import AGG_PHASES
 from headrace.table.physical.aggregates import GroupAggregate, operation
 from headrace.table.physical.basic import Calc, Exchange, Expand
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
 from headrace.table.physical.errors import PlanningError
 from headrace.table.physical.node import PhysicalNode, unique_names
 from headrace.table.physical.translation import record_type
-from headrace.table.physical.window_aggregates import window_aggregate
+from headrace.table.physical.two_phases import in_two_phases
+from headrace.table.physical.window_aggregates import Arranged, in_one_phase, window_aggregate
 
 _BIGINT: Final = bigint().not_null()
 GROUPING_FUNCTIONS: Final = frozenset(("GROUPING", "GROUPING_ID"))
@@ -103,7 +105,10 @@ def _aggregate(aggregate: logical.Aggregate, context: ConversionContext) -> Phys
     if ordered is not None:
         raise PlanningError(f"{ordered}(... ORDER BY ...) cannot be executed yet: order the rows of a subquery")
     source = converted(aggregate.input, context)
-    make = partial(_grouped if context.is_batch else _grouped_or_windowed, _ttl(aggregate.hints))
+    make: MakeAggregate = partial(_grouped, _ttl(aggregate.hints))
+    if not context.is_batch:
+        is_split = context.settings.get(AGG_PHASES) != "ONE_PHASE" and not context.does(source)
+        make = partial(_windowed_or, make, in_two_phases if is_split else in_one_phase)
     for call in aggregate.calls:
         _check(call, source, is_batch=context.is_batch)
     if any(len(call.operands) > 1 and call.function == "COUNT" for call in aggregate.calls):
@@ -135,14 +140,15 @@ def _ttl(hints: Sequence[logical.Hint]) -> int | None:
     return time_to_live(found[-1]) if found else None
 
 
-def _grouped_or_windowed(
-    ttl: int | None,
+def _windowed_or(
+    otherwise: MakeAggregate,
+    arranged: Arranged,
     source: PhysicalNode,
     group: tuple[int, ...],
     calls: tuple[AggregateCall, ...],
     names: tuple[str, ...],
 ) -> PhysicalNode:
-    return window_aggregate(source, group, calls, names) or _grouped(ttl, source, group, calls, names)
+    return window_aggregate(source, group, calls, names, arranged) or otherwise(source, group, calls, names)
 
 
 def _grouped(

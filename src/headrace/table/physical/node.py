@@ -42,10 +42,12 @@ class PhysicalNode(LogicalNode):
     Class attributes:
         name: its name in plans.
         changelog: its changelog rule; by default it forwards the changes of its inputs.
+        passes_rows: whether its rows are those of its only input.
     """
 
     name: ClassVar[str]
     changelog: ClassVar[ChangelogRule] = PASSING
+    passes_rows: ClassVar[bool] = False
     mode: ChangelogMode = field(default=ChangelogMode.INSERT, kw_only=True)
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Final
@@ -36,6 +36,7 @@ class WindowAggregate(PhysicalNode):
     """
 
     name: ClassVar[str] = "WindowAggregate"
+    has_two_phases: ClassVar[bool] = False
     changelog: ClassVar[ChangelogRule] = ChangelogRule(never, needs=with_before)
     input: PhysicalNode
     window: WindowingStrategy
@@ -64,16 +65,26 @@ class WindowAggregate(PhysicalNode):
         names = self.input.schema.names
         if self.group:
             yield "groupBy", names_text([names[index] for index in self.group])
-        place = f"{'win_end' if self.is_attached else 'time_col'}=[{names[self.time_column]}]"
-        keys = names_text([names[index] for index in self.group])
-        yield "window", self.window.text(place, f", partition keys=[{keys}]" if keys else "")
-        shown = call_texts(self.calls, self.names[len(self.group) :], names, retracts=False)
+        yield "window", self.window_text
         parts = (
             f"{part}('w$) AS {field.name}"
             for part, field in zip(("start", "end", "rowtime"), self.columns, strict=True)
             if self.shows_time or part != "rowtime"
         )
-        yield "select", names_text([*(names[index] for index in self.group), *shown, *parts])
+        yield "select", names_text([*(names[index] for index in self.group), *self.call_texts, *parts])
+
+    @property
+    def window_text(self) -> str:
+        """The window in the form of plans."""
+        names = self.input.schema.names
+        place = f"{'win_end' if self.is_attached else 'time_col'}=[{names[self.time_column]}]"
+        keys = names_text([names[index] for index in self.group])
+        return self.window.text(place, f", partition keys=[{keys}]" if keys else "")
+
+    @property
+    def call_texts(self) -> list[str]:
+        """The aggregates in the form of plans."""
+        return call_texts(self.calls, self.names[len(self.group) :], self.input.schema.names, retracts=False)
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
         given, width = self.input.schema, len(self.group)
@@ -90,14 +101,28 @@ class WindowAggregate(PhysicalNode):
             is_end=self.is_attached,
             zone=self.window.zone(builder),
             retracts=not self.input.mode.is_insert_only,
+            has_two_phases=self.has_two_phases,
             is_columnar=self.window.is_columnar,
             names=names[-3:],
         )
         return builder.add(spec, self.name, by_key(inputs[0], given, self.group, names[:width]))
 
 
+Arranged = Callable[[WindowAggregate, int | None], WindowAggregate]
+"""Arranges an aggregate in one phase or in two, given the column of starts of windows."""
+
+
+def in_one_phase(node: WindowAggregate, _: int | None) -> WindowAggregate:
+    """The aggregate as it is."""
+    return node
+
+
 def window_aggregate(
-    source: PhysicalNode, group: tuple[int, ...], calls: tuple[AggregateCall, ...], names: tuple[str, ...]
+    source: PhysicalNode,
+    group: tuple[int, ...],
+    calls: tuple[AggregateCall, ...],
+    names: tuple[str, ...],
+    arranged: Arranged = in_one_phase,
 ) -> PhysicalNode | None:
     """The plan of an aggregate that groups rows by their window, too; None for one that does not.
 
@@ -106,6 +131,7 @@ def window_aggregate(
         group: the columns that rows are grouped by.
         calls: the aggregates.
         names: the names of the columns of the result.
+        arranged: arranges the aggregate in phases.
     """
     columns = window_columns(source)
     if columns is None or columns.start not in group or columns.end not in group:
@@ -120,7 +146,7 @@ def window_aggregate(
         node = _of_times(source, function, keys, calls, called, shows_time=columns.time in group)
     else:
         node = _of_ends(source, columns, keys, calls, called)
-    return _in_order(node, source, group, keys, names, columns)
+    return _in_order(arranged(node, columns.start), source, group, keys, names, columns)
 
 
 def _check_slide(window: WindowingStrategy) -> None:

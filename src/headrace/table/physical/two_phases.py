@@ -1,0 +1,144 @@
+"""Aggregates over windows in two phases: of the rows of each sender, and of what senders have made of these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import ClassVar, Final
+
+from headrace.table.logical.relations import WindowKind
+from headrace.table.logical.scalars import AggregateCall
+from headrace.table.logical.schema import Schema
+from headrace.table.physical.aggregates import call_text
+from headrace.table.physical.basic import Exchange
+from headrace.table.physical.keys import Keys
+from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text
+from headrace.table.physical.translation import GraphBuilder
+from headrace.table.physical.window_aggregates import WindowAggregate
+from headrace.table.physical.windows import WindowingStrategy
+
+_UNMERGED: Final = frozenset(("FIRST_VALUE", "LAST_VALUE", "SINGLE_VALUE", "JSON_ARRAYAGG", "JSON_OBJECTAGG"))
+"""Functions of which partial results cannot be merged."""
+
+_PARTS: Final = {
+    "AVG": ("sum", "count"),
+    "LISTAGG": ("accDelimiter", "concatAcc"),
+    "$SUM0": ("sum",),
+    "SUM0": ("sum",),
+}
+"""What partial results are called where that is not the function's name."""
+
+
+@dataclass(frozen=True)
+class LocalWindowAggregate(PhysicalNode):
+    """Partial aggregates of the rows of each sender, by window and group.
+
+    It translates to nothing: the planner of the graph has senders sum records up, or send them as they are where that
+    is cheaper. So its columns are those of its input.
+
+    Attributes:
+        start_column: the column of starts of windows, where rows say their windows.
+    """
+
+    name: ClassVar[str] = "LocalWindowAggregate"
+    passes_rows: ClassVar[bool] = True
+    input: PhysicalNode
+    window: WindowingStrategy
+    group: tuple[int, ...]
+    calls: tuple[AggregateCall, ...]
+    time_column: int
+    start_column: int | None
+    is_attached: bool
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+    @property
+    def upsert_keys(self) -> Keys:
+        return self.input.upsert_keys
+
+    def terms(self, text: ScalarText) -> Terms:
+        names = self.input.schema.names
+        keys = [names[index] for index in self.group]
+        if keys:
+            yield "groupBy", names_text(keys)
+        start = "" if self.start_column is None else f"win_start=[{names[self.start_column]}], "
+        place = (
+            f"{start}win_end=[{names[self.time_column]}]"
+            if self.is_attached
+            else f"time_col=[{names[self.time_column]}]"
+        )
+        yield "window", self.window.text(place)
+        end = "$window_end" if self.is_attached else "$slice_end"
+        yield "select", names_text([*keys, *_partial_texts(self.calls, names), f"slice_end('w$) AS {end}"])
+
+    def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
+        return inputs[0]
+
+
+@dataclass(frozen=True)
+class GlobalWindowAggregate(WindowAggregate):
+    """Aggregates of each window and group, from what senders have summed up, and from rows."""
+
+    name: ClassVar[str] = "GlobalWindowAggregate"
+    has_two_phases: ClassVar[bool] = True
+
+    @property
+    def window_text(self) -> str:
+        return self.window.text("win_end=[$window_end]" if self.is_attached else "slice_end=[$slice_end]")
+
+    @property
+    def call_texts(self) -> list[str]:
+        called = self.names[len(self.group) :]
+        return [f"{text} AS {name}" for text, name in zip(_merging_texts(self.calls), called, strict=True)]
+
+
+def in_two_phases(node: WindowAggregate, start_column: int | None) -> WindowAggregate:
+    """The aggregate in two phases where its functions allow that, as Flink's planner decides it."""
+    if node.window.kind is WindowKind.SESSION or node.window.is_of_clock:
+        return node
+    if any(call.function in _UNMERGED for call in node.calls):
+        return node
+    assert isinstance(node.input, Exchange)
+    start = start_column if node.is_attached else None
+    local = LocalWindowAggregate(
+        node.input.input, node.window, node.group, node.calls, node.time_column, start, node.is_attached
+    )
+    exchange = node.input.with_inputs((local,))
+    given = {field.name: getattr(node, field.name) for field in fields(node)}
+    return GlobalWindowAggregate(**(given | {"input": exchange}))
+
+
+def _parts_of(calls: Sequence[AggregateCall]) -> Iterator[tuple[AggregateCall, list[str], int | None]]:
+    """Each call with the names of its partial results, and the number of its set of distinct values."""
+    number, sets = 0, dict[tuple[int, ...], int]()
+    for call in calls:
+        default = ("count1",) if call.function == "COUNT" and not call.operands else (call.function.lower(),)
+        parts = []
+        for part in _PARTS.get(call.function, default):
+            parts.append(f"{part}${number}")
+            number += 1
+        yield call, parts, sets.setdefault(call.operands, len(sets)) if call.is_distinct else None
+
+
+def _shown(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"({names_text(parts)})"
+
+
+def _partial_texts(calls: Sequence[AggregateCall], names: Sequence[str]) -> Iterator[str]:
+    sets: dict[str, None] = {}
+    for call, parts, distinct in _parts_of(calls):
+        text = call_text(call, names, retracts=False)
+        if distinct is not None:
+            text = text.replace("(DISTINCT ", f"(distinct${distinct} ", 1)
+            operands = names_text([names[index] for index in call.operands])
+            sets[f"DISTINCT({operands}) AS distinct${distinct}"] = None
+        yield f"{text} AS {_shown(parts)}"
+    yield from sets
+
+
+def _merging_texts(calls: Sequence[AggregateCall]) -> Iterator[str]:
+    for call, parts, distinct in _parts_of(calls):
+        of_set = "" if distinct is None else f"distinct${distinct} "
+        yield f"{call.function}({of_set}{_shown(parts)})"
