@@ -204,9 +204,17 @@ class RelationBinder:
             self._check_temporal(node, right.relation, condition, width)
             relation = self._correlated(node, left.relation, right.relation, kind, correlation, condition)
         else:
-            relation = Join(left.relation, right.relation, kind, condition, self.hints)
+            ttl = self._state_ttl(left), self._state_ttl(right)
+            relation = Join(left.relation, right.relation, kind, condition, self.hints, ttl)
         moved = tuple(replace(each, left=each.left + width, right=each.right + width) for each in right.shared)
         return FromItem(relation, sources, left.shared + moved + shared)
+
+    def _state_ttl(self, item: FromItem) -> str | None:
+        """What the hint ``STATE_TTL`` says of an input that is one relation."""
+        if len(item.sources) != 1:
+            return None
+        options = (pair for hint in self.hints if hint.name == "STATE_TTL" for pair in hint.options)
+        return next((value for key, value in options if key.rpartition(".")[2] == item.sources[0].alias), None)
 
     def _join_condition(
         self, node: sql.JoinRelation, left: FromItem, right: FromItem, scope: Scope

@@ -422,13 +422,19 @@ def joined_schema(left: Schema, right: Schema, kind: JoinKind) -> Schema:
 
 @dataclass(frozen=True)
 class Join(Relation):
-    """Pairs of rows for which a condition is true; ``hints`` such as ``BROADCAST`` name the input they apply to."""
+    """Pairs of rows for which a condition is true.
+
+    Attributes:
+        hints: hints such as ``BROADCAST``, which name the input they apply to.
+        state_ttl: for how long rows of each input are remembered, where the hint ``STATE_TTL`` says it.
+    """
 
     left: Relation
     right: Relation
     kind: JoinKind
     condition: Scalar
     hints: tuple[Hint, ...] = ()
+    state_ttl: tuple[str | None, str | None] = (None, None)
 
     @cached_property
     def schema(self) -> Schema:

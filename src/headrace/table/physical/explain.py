@@ -32,12 +32,15 @@ def _lines(node: N, line: Callable[[N], str], inputs: Callable[[N], Sequence[N]]
             yield (rest if place else first) + text
 
 
-def node_line(node: PhysicalNode, text: ScalarText, *, with_mode: bool, advice: Sequence[int] = ()) -> str:
+def node_line(
+    node: PhysicalNode, text: ScalarText, *, with_mode: bool, with_hints: bool = False, advice: Sequence[int] = ()
+) -> str:
     """The line of a node in a plan."""
     terms = [f"advice=[{', '.join(map(str, advice))}]"] if advice else []
     terms += [f"{name}=[{value}]" for name, value in node.terms(text)]
     if with_mode:
         terms.append(f"changelogMode=[{node.mode}]")
+    terms += [f"{name}=[{value}]" for name, value in node.hint_terms()] if with_hints else []
     return f"{node.name}({', '.join(terms)})"
 
 
@@ -83,6 +86,6 @@ def physical_text(
 
     def line(node: PhysicalNode) -> str:
         numbers = [number for number, each in enumerate(advice, 1) if node in each.nodes]
-        return node_line(node, text, with_mode=with_mode, advice=numbers)
+        return node_line(node, text, with_mode=with_mode, with_hints=True, advice=numbers)
 
     return "\n\n".join(tree_text(root, line, lambda node: node.inputs) for root in roots)

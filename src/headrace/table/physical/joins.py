@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final
 from headrace.graph.join_specs import BoundedJoinSpec, RegularJoinSpec
 from headrace.operators.join.join_type import JoinType
 from headrace.operators.join.regular.stored_rows import SideState, Uniqueness
+from headrace.table.bind.hints import time_to_live
 from headrace.table.logical import relations as logical
 from headrace.table.logical.relations import JoinKind, joined_schema
 from headrace.table.logical.scalars import Call, Cast, InputRef, Scalar, conjuncts
@@ -132,7 +133,7 @@ class Join(AnyJoin):
         lambda node, inputs: forwarded(node, inputs) if node.only_forwards else Modify.ALL,
         needs=lambda node, index, wanted: node.needed(index, wanted),
     )
-    ttl: tuple[int | None, int | None] = (None, None)
+    ttl: tuple[str | None, str | None] = (None, None)
 
     @property
     def only_forwards(self) -> bool:
@@ -172,8 +173,16 @@ class Join(AnyJoin):
         yield "leftInputSpec", _SPECS[self.state_of(0).uniqueness]
         yield "rightInputSpec", _SPECS[self.state_of(1).uniqueness]
 
+    def hint_terms(self) -> Terms:
+        said = [f"{name}={ttl}" for name, ttl in zip(("LEFT", "RIGHT"), self.ttl, strict=True) if ttl is not None]
+        if said:
+            yield "stateTtlHints", f"[[STATE_TTL options:{{{names_text(said)}}}]]"
+
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
-        states = [self.state_of(index, builder.state_ttl if ttl is None else ttl) for index, ttl in enumerate(self.ttl)]
+        states = [
+            self.state_of(index, builder.state_ttl if ttl is None else time_to_live(ttl))
+            for index, ttl in enumerate(self.ttl)
+        ]
         spec = RegularJoinSpec(**self.about(builder), states=(states[0], states[1]))
         return builder.add(spec, self.name, *self.keyed(inputs))
 
@@ -265,7 +274,8 @@ def regular_join(join: logical.Join, left: PhysicalNode, right: PhysicalNode) ->
     """The join of two changelogs, in whose result times are values like others."""
     left, right = _without_times(left), _without_times(right)
     keys = JoinKeys.of(join.condition, len(left.schema))
-    return Join(Exchange(left, keys.left), Exchange(right, keys.right), join.kind, join.condition, keys)
+    exchanges = Exchange(left, keys.left), Exchange(right, keys.right)
+    return Join(*exchanges, join.kind, join.condition, keys, join.state_ttl)
 
 
 def _without_times(node: PhysicalNode) -> PhysicalNode:

@@ -79,6 +79,10 @@ class PhysicalNode(LogicalNode):
         terms = [f"{name}=[{value}]" for name, value in self.terms(_plain_text)]
         return f"{self.name}({', '.join(terms)})"
 
+    def hint_terms(self) -> Terms:
+        """The terms of hints, which stand behind all others."""
+        yield from ()
+
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
         """Adds its operators to the graph.
 
