@@ -374,8 +374,9 @@ def other_parallelism(env: StreamExecutionEnvironment) -> Streams:
 
 def separate(env: StreamExecutionEnvironment) -> Streams:
     """Two jobs in one that have nothing to do with one another."""
-    numbers = env.from_sequence(1, 1000).key_by(lambda n: n % 7, Types.LONG()).reduce(lambda one, other: one + other)
-    return {"numbers": numbers, **sessions(env)}
+    numbers = env.from_sequence(1, 1000).map(lambda n: (n % 7, n), Types.TUPLE([Types.LONG(), Types.LONG()]))
+    sums = numbers.key_by(lambda pair: pair[0], Types.LONG()).reduce(lambda one, other: (one[0], one[1] + other[1]))
+    return {"numbers": sums, **sessions(env)}
 
 
 JOBS = {
