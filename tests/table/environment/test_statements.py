@@ -80,6 +80,14 @@ def test_what_cannot_be_planned_is_refused_by_name(tables: TableEnvironment) -> 
     tables.execute_sql("CREATE TABLE t (a INT) WITH ('connector' = 'blackhole')")
     with pytest.raises(UnsupportedOperationError, match=r"^DELETE cannot be executed yet"):
         tables.execute_sql("DELETE FROM t")
+    with pytest.raises(UnsupportedOperationError, match=r"^CALL PROCEDURE cannot .*: no catalog has procedures"):
+        tables.execute_sql("CALL p(1)")
+
+
+def test_functions_are_listed_without_operators(tables: TableEnvironment) -> None:
+    found = tables.list_functions()
+    assert {"UPPER", "COALESCE", "SUM"} <= set(found)
+    assert not {"+", "AND", "IS NULL", "||", "LIKE"} & set(found)
 
 
 def test_a_plan_is_text(tables: TableEnvironment) -> None:

@@ -38,8 +38,18 @@ def execute_statement(tables: TableEnvironment, statement: Statement, source: Sq
         return static_result([(field.name, field.type) for field in answer.schema], answer.rows, kind)
     execution = _EXECUTIONS.get(type(statement))
     if execution is None:
-        raise UnsupportedOperationError(f"{_words(statement)} cannot be executed yet")
+        words = _words(statement)
+        raise UnsupportedOperationError(f"{words} cannot be executed yet{_INSTEAD.get(words, '')}")
     return execution(tables, statement, source)
+
+
+_INSTEAD: Final = {
+    "CALL PROCEDURE": ": no catalog has procedures; call a function of Python before the statements",
+    "LOAD MODULE": ": all functions are in one module; leave it out",
+    "UNLOAD MODULE": ": all functions are in one module; leave it out",
+    "STOP JOB": ": stop it with 'headrace stop', or TableResult.get_job_client()",
+}
+"""What to do in place of some statements."""
 
 
 def _words(statement: Statement) -> str:
