@@ -26,13 +26,14 @@ class Way:
 
     Attributes:
         text: the query.
-        key: how many of its first columns are the key by which changes are in order.
+        key: how many of its first columns are the key by which changes are in order; None where they are in none, since
+            subtasks that read pieces of a split hand rows on without a shuffle.
         tables: the kinds of tables that it can read: insert-only, upserts, or with rows that are taken back.
         settings: the settings of the session.
     """
 
     text: str
-    key: int
+    key: int | None
     tables: str = "I"
     settings: dict[str, str] = field(default_factory=dict)
 
@@ -62,7 +63,7 @@ WAYS: Final = {
     "union": Way("SELECT k, n FROM t UNION SELECT k, n + 1 FROM t", 2, ALL),
     "intersect": Way("SELECT k, f FROM t INTERSECT SELECT k, NOT f FROM t", 2, ALL),
     "except all": Way("SELECT k, f FROM t EXCEPT ALL SELECT k, NOT f FROM t", 2, ALL),
-    "unnest": Way("SELECT k, id, y FROM t CROSS JOIN UNNEST(ARRAY[n, n + 1, id]) AS u(y)", 2, ALL),
+    "unnest": Way("SELECT k, id, y FROM t CROSS JOIN UNNEST(ARRAY[n, n + 1, id]) AS u(y)", None, ALL),
     "normalize": Way("SELECT * FROM t", 1, "UR"),
     "normalize, filter": Way("SELECT id, k, n FROM t WHERE n > 1", 1, "UR"),
     "top": Way(top("t", "<= 2"), 1, ALL),
@@ -101,7 +102,7 @@ WAYS: Final = {
         "GROUP BY k, window_start, window_end", 1),
     "windows and sets": Way(
         f"SELECT k, f, window_end, COUNT(*) FROM {TUMBLE} GROUP BY window_start, window_end, ROLLUP (k, f)", 2, "IUR"),
-    "window rows": Way(f"SELECT k, id, window_start, window_time FROM {TUMBLE}", 1, "IUR"),
+    "window rows": Way(f"SELECT k, id, window_start, window_time FROM {TUMBLE}", None, "IUR"),
     "cascade": Way(
         f"SELECT window_start, SUM(c) FROM TABLE(TUMBLE((SELECT window_time AS rt, COUNT(*) AS c FROM {TUMBLE} GROUP "
         "BY window_start, window_end, window_time), DESCRIPTOR(rt), INTERVAL '0.060' SECOND)) GROUP BY window_start, "
@@ -135,8 +136,9 @@ def changes(way: Way, table: InputTable, cut: Cut) -> dict[Any, list[Any]]:
 
     found = defaultdict(list)
     for row, _ in run(build, cut)["out"]:
-        found[tuple(row)[: way.key]].append((str(row.get_row_kind()), tuple(row)))
-    return dict(found)
+        key = None if way.key is None else tuple(row)[: way.key]
+        found[key].append((str(row.get_row_kind()), tuple(row)))
+    return {key: rows if key is not None else sorted(rows, key=repr) for key, rows in found.items()}
 
 
 def tables_of(way: Way) -> st.SearchStrategy[InputTable]:
