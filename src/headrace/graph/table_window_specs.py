@@ -27,10 +27,12 @@ WINDOW_NAMES = ("window_start", "window_end", "window_time")
 _CLOCK = AtomicType(TypeRoot.TIMESTAMP, 3)
 
 
-def with_windows(type_: TypeInformation, names: Sequence[str], time: LogicalType) -> TypeInformation:
-    """A type with the columns of a window behind: start, end, and last moment, which is of the type of the time."""
+def with_windows(
+    types: Sequence[TypeInformation], names: Sequence[str], window_names: Sequence[str], time: LogicalType
+) -> TypeInformation:
+    """Rows with the columns of a window behind: start, end, and last moment, which is of the type of the time."""
     added = [type_of_logical(_CLOCK)] * 2 + [type_of_logical(time.as_nullable())]
-    return RowTypeInfo((*type_.field_types, *added), (*type_.field_names, *names))
+    return RowTypeInfo((*types, *added), (*names, *window_names))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +56,8 @@ class WindowTableFunctionSpec(OperatorSpec):
     names: tuple[str, ...] = WINDOW_NAMES
 
     def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
-        return with_windows(inputs[0].record_type, self.names, self.time_type)
+        records = inputs[0].record_type
+        return with_windows(records.field_types, records.field_names, self.names, self.time_type)
 
     def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
         return inputs[0].has_changes
@@ -125,7 +128,7 @@ class TableWindowSpec(ColumnarWindowSpec):
         inner, keys = layout.output_type, len(layout.key_names)
         types = (*inner.field_types[:keys], *inner.field_types[keys + 2 :])
         names = (*inner.field_names[:keys], *inner.field_names[keys + 2 :])
-        return with_windows(RowTypeInfo(types, names), self.names, self.time_type)
+        return with_windows(types, names, self.names, self.time_type)
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         from headrace.operators.window.table.aggregate import TableWindowOperator

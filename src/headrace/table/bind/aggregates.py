@@ -234,6 +234,10 @@ class GroupBinder(ExpressionBinder):
             self._not_applicable(function, operands, node)
         if any(isinstance(operand, Literal) and operand.value is None for operand in operands):
             raise self.context.error(node, "illegal use of NULL", "Write CAST(NULL AS type).")
+        if function.name == "LISTAGG" and not all(isinstance(each, Literal) for each in operands[1:]):
+            raise self.context.error(
+                node.arguments[1], "the separator of LISTAGG is a constant", "Write LISTAGG(x, '-')."
+            )
         cast = tuple(map(self.implicit, operands, signature.operands))
         nullable = signature.result.nullable or (node.filter is not None and function.name not in _NEVER_NULL)
         time = cast[0].time if cast and signature.result.as_nullable() == cast[0].type.as_nullable() else None
@@ -309,6 +313,9 @@ class GroupBinder(ExpressionBinder):
             names: the aliases in SELECT of columns of the aggregation.
             hints: of SELECT.
         """
+        for index in range(self.group):
+            if self.input_names[index].startswith("$f"):
+                self.input_names[index] = names.get(index, self.input_names[index])
         source = self._input_of(source)
         group = tuple(range(self.group))
         group_names = [self.input_names[index] for index in group]

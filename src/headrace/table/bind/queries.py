@@ -275,7 +275,8 @@ class _SelectBinder:
             relation = self.groups.relation(relation, names, hints)
         if having is not None:
             relation = filtered(relation, having, self.scope.correlation)
-        names_of = unique_names([*(name for _, name in items), *("EXPR$0" for _ in extra)])
+        extra_names = (relation.schema.names[each.index] if isinstance(each, InputRef) else "EXPR$0" for each in extra)
+        names_of = unique_names([*(name for _, name in items), *extra_names])
         expressions = (*(scalar for scalar, _ in items), *extra)
         relation = self._qualified(relation, qualify, expressions, names_of, hints)
         if node.quantifier is sqle.Quantifier.DISTINCT:
@@ -299,6 +300,10 @@ class _SelectBinder:
         """The projection; above an aggregation it is left out if it would only rename."""
         if isinstance(relation, Aggregate) and _is_identity(expressions, len(relation.schema)):
             return replace(relation, names=names)
+        is_having = isinstance(relation, Filter) and relation.correlation is None
+        below = relation.input if is_having and isinstance(relation, Filter) else None
+        if isinstance(below, Aggregate) and _is_identity(expressions, len(relation.schema)):
+            return relation.with_parts(Relation, [replace(below, names=names)])
         correlation = correlation_of(expressions, self.scope.correlation)
         return Project(relation, expressions, names, hints if self.groups is None else (), correlation=correlation)
 
@@ -484,7 +489,7 @@ def refuse_null(context: BindContext, node: SqlNode, scalar: Scalar) -> None:
 def _implicit_name(node: sqle.SqlExpression, at: int) -> str:
     if isinstance(node, sqle.Identifier):
         return node.names[-1].text
-    return node.name.text if isinstance(node, sqle.FieldAccess) else f"EXPR${at}"
+    return f"EXPR${at}"
 
 
 def _sort_key(item: sqle.OrderItem, index: int) -> SortKey:

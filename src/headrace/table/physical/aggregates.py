@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -14,11 +14,12 @@ from headrace.table.functions.python.aggregates import user_aggregate
 from headrace.table.logical.scalars import AggregateCall, Call, Cast, Literal, Scalar
 from headrace.table.logical.schema import Field, Schema
 from headrace.table.options import AGG_PHASES, MINI_BATCH, MINI_BATCH_SIZE
-from headrace.table.physical.basic import Calc
+from headrace.table.physical.basic import Calc, Exchange
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, with_before
 from headrace.table.physical.errors import PlanningError
 from headrace.table.physical.keys import Keys, one_key
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text, unique_names
+from headrace.table.physical.phases import Phase, partial_calls
 from headrace.table.physical.translation import GraphBuilder, by_key
 
 
@@ -57,6 +58,21 @@ class GroupAggregate(PhysicalNode):
         if self.group:
             yield "groupBy", names_text([names[index] for index in self.group])
         yield "select", names_text(aggregate_texts(self, retracts=not self.input.mode.is_insert_only))
+
+    def as_shown(self, *, is_batch: bool) -> PhysicalNode:
+        if not is_batch or not isinstance(self.input, Exchange):
+            return self
+        source, width = self.input.input, len(self.group)
+        keys = aggregate_texts(self, retracts=False)[:width]
+        found = partial_calls(self.calls, self.schema.names[width:], source.schema.names)
+        if found is None:
+            return self
+        names = names_text([source.schema.names[index] for index in self.group])
+        grouped = (("groupBy", names),) if names else ()
+        local = (*grouped, ("select", names_text([*keys, *found.partial])))
+        below = replace(self.input, input=Phase(source, source.schema, "LocalHashAggregate", local))
+        merged = (("isMerge", "true"), *grouped, ("select", names_text([*keys, *found.final])))
+        return Phase(below, self.schema, "HashAggregate", merged)
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
         given = self.input.schema

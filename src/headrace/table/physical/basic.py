@@ -136,10 +136,10 @@ class Calc(PhysicalNode):
 
     def terms(self, text: ScalarText) -> Terms:
         names, given = self.schema.names, self.input.schema.names
-        shown = (text(each, given) for each in self.expressions)
+        shown = (text(materialized(each, self.input.schema), given) for each in self.expressions)
         yield "select", names_text([s if s == name else f"{s} AS {name}" for s, name in zip(shown, names, strict=True)])
         if self.condition is not None:
-            yield "where", text(self.condition, given)
+            yield "where", text(materialized(self.condition, self.input.schema), given)
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
         times = UsedTimes.of(self.expressions if self.condition is None else (*self.expressions, self.condition))
@@ -151,6 +151,18 @@ class Calc(PhysicalNode):
             return edges
         columns = [compiled(times.read(each, self.input.schema), given, builder) for each in self.expressions]
         return builder.select(edges, columns, self.schema, self.name)
+
+
+def materialized(scalar: Scalar, given: Schema) -> Scalar:
+    """A scalar with casts of the time attributes that it computes with, which are plain times from there on."""
+
+    def cast(node: Scalar) -> Scalar:
+        is_time = isinstance(node, InputRef) and given[node.index].time is not None
+        return Cast(node, type=node.type) if is_time else node
+
+    if isinstance(scalar, InputRef) or (isinstance(scalar, Cast) and isinstance(scalar.operand, InputRef)):
+        return scalar
+    return scalar.transform(cast)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.table.logical.scalars import InputRef, Scalar
+from headrace.table.logical.scalars import Call, InputRef, Scalar
 from headrace.table.physical.basic import Calc
 from headrace.table.physical.node import PhysicalNode
 from headrace.table.rules.conditions import all_of, is_deterministic, merged
@@ -28,4 +28,9 @@ def filtered(node: PhysicalNode, condition: Scalar) -> PhysicalNode:
 
 def _over_input(scalars: Sequence[Scalar], calc: Calc) -> list[Scalar] | None:
     """Scalars over the columns of a Calc, as scalars over its input; None where those are much larger."""
-    return merged(scalars, calc.expressions) if all(map(is_deterministic, calc.expressions)) else None
+    return merged(scalars, calc.expressions) if all(map(_is_mergeable, calc.expressions)) else None
+
+
+def _is_mergeable(scalar: Scalar) -> bool:
+    """Return whether an expression may be computed by the node above: what is different each time is not."""
+    return is_deterministic(scalar) or (isinstance(scalar, Call) and scalar.function == "PROCTIME")

@@ -41,7 +41,7 @@ def node_line(
     if with_mode:
         terms.append(f"changelogMode=[{node.mode}]")
     terms += [f"{name}=[{value}]" for name, value in node.hint_terms()] if with_hints else []
-    return f"{node.name}({', '.join(terms)})"
+    return f"{node.title}({', '.join(terms)})"
 
 
 def execution_text(roots: Sequence[PhysicalNode], text: ScalarText) -> str:

@@ -108,9 +108,10 @@ class GroupWindowAggregate(PhysicalNode):
         sizes = [self.window.size] if self.window.step is None else [self.window.size, self.window.step]
         shown = ", ".join(["'w$", names[self.time_column], *map(str, sizes)])
         yield "window", f"{_NAMES[self.window.kind]}({shown})"
-        yield "properties", names_text(_PARTS)
+        shown_parts = [part for part in _PARTS if part != "w$rowtime" or not self.window.is_of_clock]
+        yield "properties", names_text(shown_parts)
         selected = call_texts(self.calls, self.names[len(self.group) :], names, retracts=False)
-        parts = [f"{part}('w$) AS w${part}" for part in ("start", "end", "rowtime", "proctime")]
+        parts = [f"{part.removeprefix('w$')}('w$) AS {part}" for part in shown_parts]
         yield "select", names_text([*keys, *selected, *parts])
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
@@ -195,4 +196,6 @@ def _with_parts(relation: rules.GroupWindowAggregate, node: PhysicalNode, keys: 
         InputRef(place, type=schema[at].type, time=schema[at].time) for at, place in enumerate(places)
     ]
     columns.append(Call("PROCTIME", (), type=schema[-1].type, time=TimeAttribute.PROCTIME))
-    return Calc(node, tuple(columns), unique_names((*relation.names, *_PARTS[1:])))
+    names = [*relation.names]
+    names[relation.window] = _PARTS[0]
+    return Calc(node, tuple(columns), unique_names((*names, *_PARTS[1:])))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from headrace.table.logical import relations as logical
 from headrace.table.logical.relations import Relation
-from headrace.table.logical.scalars import AggregateCall, SortKey
+from headrace.table.logical.scalars import AggregateCall, Cast, InputRef, Literal, SortKey, substituted
 from headrace.table.physical.explain import tree_text
 from headrace.table.physical.node import unique_names
 from headrace.table.physical.scalar_text import CalciteText, literal_text, record_type_text
@@ -17,7 +18,33 @@ Terms = Iterator[tuple[str, str]]
 
 def logical_text(roots: Sequence[Relation]) -> str:
     """The text of logical trees."""
-    return "\n\n".join(tree_text(root, _line, lambda node: node.inputs) for root in roots)
+    return "\n\n".join(tree_text(root, _line, _inputs) for root in roots)
+
+
+def _inputs(relation: Relation) -> Sequence[Relation]:
+    """The relations below one that plans show: without the constant that ``COUNT(*)`` reads."""
+    if isinstance(relation, logical.Aggregate) and _is_constant(relation.input):
+        return relation.input.inputs
+    if isinstance(relation, logical.Sink):
+        return (_merged(relation.input),)
+    return relation.inputs
+
+
+def _is_constant(relation: Relation) -> bool:
+    if not isinstance(relation, logical.Project):
+        return False
+    return relation.names == ("$f0",) and isinstance(relation.expressions[0], Literal)
+
+
+def _merged(relation: Relation) -> Relation:
+    """A projection to the types of a table, merged with the one of the query."""
+    if not isinstance(relation, logical.Project) or not isinstance(relation.input, logical.Project):
+        return relation
+    below = relation.input
+    if below.is_of_table or not all(isinstance(each, InputRef | Cast | Literal) for each in relation.expressions):
+        return relation
+    expressions = tuple(substituted(each, below.expressions) for each in relation.expressions)
+    return replace(relation, input=below.input, expressions=expressions, correlation=below.correlation)
 
 
 def _line(relation: Relation) -> str:
@@ -174,8 +201,6 @@ def _correlate(correlate: logical.Correlate) -> Terms:
 def _sink(sink: logical.Sink) -> Terms:
     yield "table", ".".join(sink.path)
     yield "fields", ", ".join(unique_names(sink.input.schema.names))
-    if sink.on_conflict is not None:
-        yield "conflictBehavior", sink.on_conflict
 
 
 def _all(operation: logical.SetOperation) -> Terms:

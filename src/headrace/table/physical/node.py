@@ -65,6 +65,19 @@ class PhysicalNode(LogicalNode):
         """The upsert keys: sets of columns by which a row may overwrite the one before."""
         return NO_KEYS
 
+    @property
+    def title(self) -> str:
+        """The name under which plans show it."""
+        return self.name
+
+    def as_shown(self, *, is_batch: bool) -> PhysicalNode:
+        """The node that plans show for it, above others that are only shown; it itself unless it has phases.
+
+        Args:
+            is_batch: whether it runs in batch mode.
+        """
+        return self
+
     def executed(self) -> PhysicalNode:
         """The node that represents it in the execution plan."""
         return self

@@ -74,7 +74,7 @@ class OverAggregate(PhysicalNode):
             yield "partitionBy", names_text([names[index] for index in self.partition_by])
         if self.order_by:
             yield "orderBy", order_text(self.order_by, self.input.schema)
-        yield "window", f" {self.frame_text} "
+        yield "window", f" {self.frame_text}"
         yield "select", names_text([*names, *self._call_texts(names)])
 
     def _call_texts(self, names: Sequence[str]) -> list[str]:
@@ -214,7 +214,7 @@ def frame_text(frame: Frame) -> str:
             is_time = str(bound.offset.type).startswith("INTERVAL")
             text = f"{int(bound.offset.value) // _MICROS if is_time else bound.offset.value} {text}"
         bounds.append(text)
-    return f"{'ROWS' if frame.is_rows else 'RANG'} BETWEEN {bounds[0]} AND {bounds[1]}"
+    return f"{'ROWS' if frame.is_rows else 'RANGE'} BETWEEN {bounds[0]} AND {bounds[1]}"
 
 
 def bounded_rank(rank: Rank, source: PhysicalNode) -> PhysicalNode:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from headrace.common.configuration import Configuration
 from headrace.graph.stream_graph import StreamGraph
 from headrace.table.logical.relations import Relation
-from headrace.table.logical.scalars import InputRef
+from headrace.table.logical.scalars import Cast, InputRef
+from headrace.table.logical.schema import TimeAttribute
 from headrace.table.parse.tree.statements import ExplainDetail
 from headrace.table.physical import (  # noqa: F401 - their conversions
     changelog_functions,
@@ -65,7 +66,8 @@ class Planner:
         """
         context = ConversionContext(self.is_batch, self.settings)
         logical = [optimized(relation, context.is_upsert, context.time_zone) for relation in relations]
-        roots = [converted(relation, context) for relation in with_projected_scans(logical, context.can_project)]
+        projected_scans = with_projected_scans(logical, context.can_project)
+        roots = [with_plain_times(converted(relation, context)) for relation in projected_scans]
         if not self.is_batch:
             pairs = zip(roots, relations, strict=True)
             roots = [self._with_modes(root, relation, is_collected=is_collected) for root, relation in pairs]
@@ -82,6 +84,8 @@ class Planner:
         with_mode, with_advice = ExplainDetail.CHANGELOG_MODE in details, ExplainDetail.PLAN_ADVICE in details
         advice = advice_on(roots, self.settings) if with_advice else []
         title = "Optimized Physical Plan With Advice" if with_advice else "Optimized Physical Plan"
+        if not with_advice:  # advice is on nodes that are computed
+            roots = [self._shown(root) for root in roots]
         below = f"{advice_text(advice)}\n\n" if with_advice else ""
         return (
             f"== Abstract Syntax Tree ==\n{logical_text(relations)}\n\n"
@@ -97,6 +101,11 @@ class Planner:
         return inference.infer(root, wanted if is_collected else reversed(wanted))
 
     @refuses_depth
+    def _shown(self, node: PhysicalNode) -> PhysicalNode:
+        """A plan with the nodes that are only shown."""
+        below = node.with_inputs([self._shown(child) for child in node.inputs])
+        return below.as_shown(is_batch=self.is_batch)
+
     def translated(self, roots: Sequence[PhysicalNode], graph: StreamGraph) -> list[Edges]:
         """The edges that carry the rows of plans, whose operators are added to a graph."""
         builder = GraphBuilder(graph, self.is_batch, self.settings)
@@ -109,6 +118,21 @@ def _named(root: PhysicalNode, relation: Relation) -> PhysicalNode:
     if names == root.schema.names:
         return root
     return replace(projected(root, InputRef.all_of(root.schema), names), mode=root.mode)
+
+
+def with_plain_times(root: PhysicalNode) -> PhysicalNode:
+    """A plan whose rows have the time at which they are processed in place of processing time attributes."""
+    if isinstance(root, Sink):
+        return replace(root, input=with_plain_times(root.input))
+    fields = list(root.schema)
+    if all(field.time is not TimeAttribute.PROCTIME for field in fields):
+        return root
+    refs = InputRef.all_of(root.schema)
+    columns = [
+        Cast(ref, type=ref.type) if field.time is TimeAttribute.PROCTIME else ref
+        for ref, field in zip(refs, fields, strict=True)
+    ]
+    return projected(root, columns, root.schema.names)
 
 
 def _described(node: PhysicalNode) -> str:

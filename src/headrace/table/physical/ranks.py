@@ -182,6 +182,10 @@ class WindowRank(PhysicalNode):
         return Schema((*given, self.rank)).renamed(unique_names((*given.names, self.rank.name)))
 
     @property
+    def title(self) -> str:
+        return "WindowDeduplicate" if self.is_deduplicate else self.name
+
+    @property
     def is_deduplicate(self) -> bool:
         """Whether it keeps the first or the last row in event time."""
         one = (self.start, self.end) == (1, 1) and len(self.order_by) == 1
@@ -192,9 +196,16 @@ class WindowRank(PhysicalNode):
         assert columns.start is not None
         assert columns.end is not None
         yield "window", columns.window.text(f"win_start=[{names[columns.start]}], win_end=[{names[columns.end]}]")
+        keys = names_text([names[index] for index in self.partition_by])
+        if self.is_deduplicate:
+            yield "keep", "LastRow" if self.order_by[0].descending else "FirstRow"
+            yield "partitionKeys", keys
+            yield "orderKey", names[self.order_by[0].index]
+            yield "order", "ROWTIME"
+            return
         yield "rankType", "ROW_NUMBER"
         yield "rankRange", f"rankStart={self.start}, rankEnd={self.end}"
-        yield "partitionBy", names_text([names[index] for index in self.partition_by])
+        yield "partitionBy", keys
         yield "orderBy", order_text(self.order_by, self.input.schema)
         yield "select", names_text(self.schema.names)
 
@@ -237,7 +248,7 @@ def _rank(rank: rules.Rank, context: ConversionContext) -> PhysicalNode:
     return _with_constant_rank(node, rank.rank) if rank.shows_rank and is_one else node
 
 
-def _with_constant_rank(node: Rank, rank: Field) -> PhysicalNode:
+def _with_constant_rank(node: PhysicalNode, rank: Field) -> PhysicalNode:
     """Adds the rank 1 as a column."""
     schema = node.schema
     columns: tuple[Scalar, ...] = InputRef.all_of(schema)
@@ -313,4 +324,7 @@ def _window_rank(source: PhysicalNode, rank: rules.Rank) -> PhysicalNode | None:
         raise PlanningError("the first rows of windows are found by ROW_NUMBER() and a number")
     keys = tuple(index for index in rank.partition_by if index not in columns.places)
     shown = rank.rank if rank.shows_rank else None
-    return WindowRank(Exchange(source, keys), columns, keys, rank.order_by, rank.start, rank.end, shown)
+    node = WindowRank(Exchange(source, keys), columns, keys, rank.order_by, rank.start, rank.end, shown)
+    if shown is not None and node.is_deduplicate:
+        return _with_constant_rank(replace(node, rank=None), shown)
+    return node

@@ -45,7 +45,6 @@ _INFIX: Final = _SIMPLE_BINARY - {"IS DISTINCT FROM", "IS NOT DISTINCT FROM"} | 
     "AND",
     "OR",
     "%",
-    "LIKE",
     "SIMILAR TO",
     "||",
 }
@@ -177,10 +176,7 @@ def calcite_text(scalar: Scalar, names: Sequence[str]) -> str:
 
 class _PhysicalText(CalciteText):
     def _cast(self, cast: Cast) -> str:
-        if cast.is_implicit:
-            return self(cast.operand)
-        name = "TRY_CAST" if cast.is_try else "CAST"
-        return f"{name}({self(cast.operand)} AS {cast_type(cast.type)})"
+        return _cast_text(cast, self)
 
     _WRITERS = CalciteText._WRITERS | {Cast: _cast}
 
@@ -209,9 +205,11 @@ def _infix_case(case: Case, text: Text) -> str:
     return f"CASE{''.join(parts)} ELSE {text(case.otherwise)} END"
 
 
-def _infix_cast(cast: Cast, text: Text) -> str:
+def _cast_text(cast: Cast, text: Text) -> str:
     if cast.is_implicit:
         return text(cast.operand)
+    if cast.operand.time is TimeAttribute.PROCTIME:
+        return f"PROCTIME_MATERIALIZE({text(cast.operand)})"
     return f"{'TRY_CAST' if cast.is_try else 'CAST'}({text(cast.operand)} AS {cast_type(cast.type)})"
 
 
@@ -219,7 +217,7 @@ _INFIX_WRITERS: Final[dict[type[Scalar], Callable[[Any, Text], str]]] = {
     Literal: lambda literal, _: _infix_literal(literal),
     Call: _infix_call,
     Case: _infix_case,
-    Cast: _infix_cast,
+    Cast: _cast_text,
 }
 
 

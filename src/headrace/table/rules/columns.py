@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from headrace.table.logical import relations as logical
 from headrace.table.logical.relations import Relation
 from headrace.table.logical.scalars import InputRef, OverCall, Scalar, Subquery, input_refs, moved
-from headrace.table.logical.schema import Schema
+from headrace.table.logical.schema import Schema, TimeAttribute
 from headrace.table.rules.normalize import Normalize
 from headrace.table.rules.rank import Rank
 from headrace.table.rules.temporal import TemporalJoin
@@ -113,11 +113,11 @@ class Pruner:
         nodes = [node for each in project.expressions for node in each.walk()]
         if any(isinstance(node, Subquery) for node in nodes):
             return self.opaque(project)
-        kept = needed or (0,)
+        kept, read = needed or (0,), refs(*(project.expressions[index] for index in needed or (0,)))
         if any(isinstance(node, OverCall) for node in nodes):
-            kept = tuple(range(len(project.expressions)))
+            kept, read = tuple(range(len(project.expressions))), tuple(sorted(refs(*project.expressions)))
         expressions = [project.expressions[index] for index in kept]
-        below = self.prune(project.input, refs(*expressions))
+        below = self.prune(project.input, read)
         moves = tuple(moved(each, below.places) for each in expressions)
         made = replace(project, input=below.relation, expressions=moves, names=tuple(project.names[i] for i in kept))
         return Pruned(_without_identity(made), kept)
@@ -125,13 +125,15 @@ class Pruner:
     def _filter(self, relation: logical.Filter, needed: Needed) -> Pruned:
         if relation.correlation is not None or any(isinstance(node, Subquery) for node in relation.condition.walk()):
             return self.opaque(relation)
-        below = self.prune(relation.input, distinct(needed, refs(relation.condition)))
+        below = self.prune(relation.input, tuple(sorted({*needed, *refs(relation.condition)})))
         return Pruned(
             replace(relation, input=below.relation, condition=moved(relation.condition, below.places)), below.kept
         )
 
     def _watermark(self, assigner: logical.WatermarkAssigner, needed: Needed) -> Pruned:
         if not (self.through_watermarks and isinstance(assigner.input, logical.Project)):
+            return self.opaque(assigner)
+        if any(assigner.input.schema[index].time is TimeAttribute.PROCTIME for index in needed):
             return self.opaque(assigner)
         return self.below_watermark(assigner, needed)
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot
 from headrace.table.logical.relations import Aggregate, Filter, Project, Relation, Sort, WindowKind
-from headrace.table.logical.scalars import AggregateCall, Call, Cast, Literal, Scalar
+from headrace.table.logical.scalars import AggregateCall, Call, Cast, InputRef, Literal, Scalar
 from headrace.table.logical.schema import Field, Schema, TimeAttribute
 
 _FUNCTIONS: Final = {f"${kind.value}": kind for kind in (WindowKind.TUMBLE, WindowKind.HOP, WindowKind.SESSION)}
@@ -105,8 +105,11 @@ def _windowed(aggregate: Aggregate) -> Relation:
     elif None in lengths:
         problem = "Only constant window intervals of days, hours, minutes and seconds are supported."
     expressions = (*project.expressions[:index], time, *project.expressions[index + 1 :])
+    name = project.input.schema.names[time.index] if isinstance(time, InputRef) else project.names[index]
+    others = (*project.names[:index], *project.names[index + 1 :])
+    names = project.names if name in others else (*others[:index], name, *others[index:])
     return GroupWindowAggregate(
-        replace(project, expressions=expressions),
+        replace(project, expressions=expressions, names=names),
         aggregate.group,
         aggregate.calls,
         aggregate.names,

@@ -46,8 +46,10 @@ def with_ranks(relation: Relation) -> Relation:
 
 
 def _named(relation: Relation) -> Relation:
-    """Give the rank the name of its own node wherever it is forwarded, as Flink's plans do."""
+    """Give the rank the name of its own node wherever it is forwarded, as Flink does, unless it is always 1."""
     if not isinstance(relation, Project) or (rank := _below(relation.input)) is None:
+        return relation
+    if (rank.start, rank.end) == (1, 1):
         return relation
     given = relation.input.schema.names
     pairs = zip(relation.expressions, relation.names, strict=True)
