@@ -13,8 +13,10 @@ import headrace.operators.aggregates.user_defined
 import headrace.operators.changelog.pending_rows
 import headrace.operators.changelog.rows_of_keys
 import headrace.operators.group_aggregate
+import headrace.operators.join.bounded_join
 import headrace.operators.join.find_pairs
 import headrace.operators.join.outer_pairs
+import headrace.operators.join.regular.stored_rows
 import headrace.operators.waiting
 import headrace.operators.window.columnar.windows_by_end
 import headrace.operators.window.columnar.windows_by_key

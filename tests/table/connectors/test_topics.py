@@ -12,7 +12,7 @@ from headrace.broker import KafkaCluster
 from headrace.common.errors import ConfigurationError, HeadraceError, InvalidTypeError
 from headrace.log import Consumer
 from headrace.table import TableEnvironment
-from headrace.table.physical.errors import PlanningError
+from headrace.table.physical.errors import TableDefinitionError
 from tests.connectors.kafka.topics import Topic
 from tests.table.connectors.session import rows, run, session
 
@@ -108,7 +108,7 @@ def test_upserts_replace_and_delete(tmp_path: Path) -> None:
         ("a INT", "'format'='json', 'key.format'='json', 'key.fields'='b'", ConfigurationError, "names 'b'"),
         ("a INT", "'format'='parquet'", HeadraceError, "'parquet' is one of files"),
         ("a INT", "'group.id'='x'", ConfigurationError, "one of 'format' and 'value.format'"),
-        ("a INT, b INT METADATA FROM 'ofset'", "'format'='json'", PlanningError, "did you mean offset"),
+        ("a INT, b INT METADATA FROM 'ofset'", "'format'='json'", TableDefinitionError, "did you mean offset"),
         ("a INT, b INT", "'format'='raw'", InvalidTypeError, "'raw' is one column"),
     ],
 )

@@ -18,7 +18,7 @@ from headrace.state.keys.codecs import KeyCodec, KeyColumn
 NO_INTEGER: Final = -6_788_302_154_960_231_041
 """The integer that stands for null; as a value of a 64-bit column it is refused."""
 
-_NO_TEXT: Final = pa.scalar(b"\xff", pa.binary())
+_NO_TEXT: Final = b"\xff"
 """What stands for null among strings: no string is encoded like this."""
 
 
