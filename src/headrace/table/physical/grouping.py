@@ -18,8 +18,8 @@ from headrace.table.physical.conversion import ConversionContext, conversion_rul
 from headrace.table.physical.errors import PlanningError
 from headrace.table.physical.node import PhysicalNode, unique_names
 from headrace.table.physical.translation import record_type
-from headrace.table.physical.two_phases import in_two_phases
 from headrace.table.physical.window_aggregates import Arranged, in_one_phase, window_aggregate
+from headrace.table.physical.window_phases import in_two_phases
 
 _BIGINT: Final = bigint().not_null()
 GROUPING_FUNCTIONS: Final = frozenset(("GROUPING", "GROUPING_ID"))

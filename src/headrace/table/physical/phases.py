@@ -1,11 +1,11 @@
-"""Aggregation of batch jobs in two phases, as plans show it: of the rows of each sender, then of what they have sent.
+"""Aggregation in two phases, as plans show it: of the rows of each sender, then of what they have sent.
 
 Senders sum up rows where the planner of the stream graph finds it useful; plans say so where Flink's do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -14,14 +14,47 @@ from headrace.table.logical.schema import Schema
 from headrace.table.physical.changelog_rules import PASSING, ChangelogRule
 from headrace.table.physical.node import PhysicalNode, ScalarText, Terms, names_text
 
-_ACCUMULATORS: Final = {
-    "COUNT": ("count",),
-    "SUM": ("sum",),
-    "$SUM0": ("sum",),
-    "MIN": ("min",),
-    "MAX": ("max",),
+_PARTS: Final = {
     "AVG": ("sum", "count"),
+    "LISTAGG": ("accDelimiter", "concatAcc"),
+    "$SUM0": ("sum",),
+    "SUM0": ("sum",),
 }
+"""What partial results are called where that is not the function's name."""
+
+_SPLIT_IN_BATCH: Final = frozenset(("COUNT", "SUM", "$SUM0", "MIN", "MAX", "AVG"))
+"""Functions that plans of batch jobs show in two phases."""
+
+
+@dataclass(frozen=True)
+class Partial:
+    """A call in two phases.
+
+    Attributes:
+        call: the call.
+        parts: the names of its partial results.
+        distinct: the number of its set of distinct values; calls of the same operands share one.
+    """
+
+    call: AggregateCall
+    parts: tuple[str, ...]
+    distinct: int | None
+
+    @property
+    def shown(self) -> str:
+        """The partial results in the form of a plan."""
+        return self.parts[0] if len(self.parts) == 1 else f"({names_text(self.parts)})"
+
+
+def partials(calls: Sequence[AggregateCall]) -> Iterator[Partial]:
+    """Calls with names of their partial results, which are numbered through."""
+    number, sets = 0, dict[tuple[int, ...], int]()
+    for call in calls:
+        default = ("count1",) if call.function == "COUNT" and not call.operands else (call.function.lower(),)
+        kinds = _PARTS.get(call.function, default)
+        parts = tuple(f"{kind}${place}" for place, kind in enumerate(kinds, number))
+        number += len(parts)
+        yield Partial(call, parts, sets.setdefault(call.operands, len(sets)) if call.is_distinct else None)
 
 
 @dataclass(frozen=True)
@@ -74,18 +107,13 @@ def partial_calls(calls: Sequence[AggregateCall], results: Sequence[str], names:
         results: the names of their results.
         names: the names of the columns that they read.
     """
-    partial, final, number = [], [], 0
-    for call, result in zip(calls, results, strict=True):
-        kinds = _ACCUMULATORS.get(call.function)
-        if kinds is None or call.is_distinct:
-            return None
-        if call.function == "COUNT" and not call.operands:
-            kinds = ("count1",)
-        found = [f"{kind}${number + place}" for place, kind in enumerate(kinds)]
-        number += len(found)
+    if any(call.function not in _SPLIT_IN_BATCH or call.is_distinct for call in calls):
+        return None
+    partial, final = [], []
+    for each, result in zip(partials(calls), results, strict=True):
+        call = each.call
         operands = names_text([names[index] for index in call.operands]) or "*"
         chosen = "" if call.filter is None else f" FILTER {names[call.filter]}"
-        held = found[0] if len(found) == 1 else f"({', '.join(found)})"
-        partial.append(f"Partial_{call.function}({operands}){chosen} AS {held}")
-        final.append(f"Final_{call.function}({', '.join(found)}) AS {result}")
+        partial.append(f"Partial_{call.function}({operands}){chosen} AS {each.shown}")
+        final.append(f"Final_{call.function}({names_text(each.parts)}) AS {result}")
     return PartialCalls(tuple(partial), tuple(final))

@@ -13,20 +13,13 @@ from headrace.table.physical.aggregates import call_text
 from headrace.table.physical.basic import Exchange
 from headrace.table.physical.keys import Keys
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text
+from headrace.table.physical.phases import partials
 from headrace.table.physical.translation import GraphBuilder
 from headrace.table.physical.window_aggregates import WindowAggregate
 from headrace.table.physical.windows import WindowingStrategy
 
 _UNMERGED: Final = frozenset(("FIRST_VALUE", "LAST_VALUE", "SINGLE_VALUE", "JSON_ARRAYAGG", "JSON_OBJECTAGG"))
 """Functions of which partial results cannot be merged."""
-
-_PARTS: Final = {
-    "AVG": ("sum", "count"),
-    "LISTAGG": ("accDelimiter", "concatAcc"),
-    "$SUM0": ("sum",),
-    "SUM0": ("sum",),
-}
-"""What partial results are called where that is not the function's name."""
 
 
 @dataclass(frozen=True)
@@ -110,35 +103,19 @@ def in_two_phases(node: WindowAggregate, start_column: int | None) -> WindowAggr
     return GlobalWindowAggregate(**(given | {"input": exchange}))
 
 
-def _parts_of(calls: Sequence[AggregateCall]) -> Iterator[tuple[AggregateCall, list[str], int | None]]:
-    """Each call with the names of its partial results, and the number of its set of distinct values."""
-    number, sets = 0, dict[tuple[int, ...], int]()
-    for call in calls:
-        default = ("count1",) if call.function == "COUNT" and not call.operands else (call.function.lower(),)
-        parts = []
-        for part in _PARTS.get(call.function, default):
-            parts.append(f"{part}${number}")
-            number += 1
-        yield call, parts, sets.setdefault(call.operands, len(sets)) if call.is_distinct else None
-
-
-def _shown(parts: Sequence[str]) -> str:
-    return parts[0] if len(parts) == 1 else f"({names_text(parts)})"
-
-
 def _partial_texts(calls: Sequence[AggregateCall], names: Sequence[str]) -> Iterator[str]:
     sets: dict[str, None] = {}
-    for call, parts, distinct in _parts_of(calls):
-        text = call_text(call, names, retracts=False)
-        if distinct is not None:
-            text = text.replace("(DISTINCT ", f"(distinct${distinct} ", 1)
-            operands = names_text([names[index] for index in call.operands])
-            sets[f"DISTINCT({operands}) AS distinct${distinct}"] = None
-        yield f"{text} AS {_shown(parts)}"
+    for each in partials(calls):
+        text = call_text(each.call, names, retracts=False)
+        if each.distinct is not None:
+            text = text.replace("(DISTINCT ", f"(distinct${each.distinct} ", 1)
+            operands = names_text([names[index] for index in each.call.operands])
+            sets[f"DISTINCT({operands}) AS distinct${each.distinct}"] = None
+        yield f"{text} AS {each.shown}"
     yield from sets
 
 
 def _merging_texts(calls: Sequence[AggregateCall]) -> Iterator[str]:
-    for call, parts, distinct in _parts_of(calls):
-        of_set = "" if distinct is None else f"distinct${distinct} "
-        yield f"{call.function}({of_set}{_shown(parts)})"
+    for each in partials(calls):
+        of_set = "" if each.distinct is None else f"distinct${each.distinct} "
+        yield f"{each.call.function}({of_set}{each.shown})"
