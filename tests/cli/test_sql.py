@@ -116,7 +116,7 @@ def typed(keys: str, session: SqlClient, history: Any = None) -> None:
 def test_statements_have_several_lines() -> None:
     with client() as (session, lines):
         typed("SELECT\r1 AS n\r;\r", session)
-        assert "| +I |                              1 |" in lines
+        assert "| +I |           1 |" in lines
 
 
 def test_what_is_wrong_is_shown_and_the_prompt_goes_on() -> None:

@@ -26,6 +26,20 @@ def test_the_first_job_prints_what_it_says(tmp_path: Path) -> None:
     assert ran.stdout == shown[1]
 
 
+def test_the_first_query_shows_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("spending.sql").write_text(example(README, "first query", "sql"))
+    Path("payments.csv").write_text(
+        "ann,12.5,2026-01-01 00:00:01\nbob,80.0,2026-01-01 00:00:02.5\n"
+        "ann,7.5,2026-01-01 00:00:01.5\nann,3.0,2026-01-01 00:01:01\n"
+    )
+    ran = CliRunner().invoke(app, ["sql", "--runtime", "local", "--no-progress", "-f", "spending.sql"])
+    assert ran.exit_code == 0, ran.output
+    shown = re.search(r"```\n\$ headrace sql -f spending\.sql\n(.*?)```", README.read_text(), re.DOTALL)
+    assert shown is not None
+    assert ran.stdout.rstrip() == shown[1].rstrip()
+
+
 def test_imports_of_ported_programs() -> None:
     found = re.search(r"in the imports:\n\n```python\n(.*?)```", README.read_text(), re.DOTALL)
     assert found is not None

@@ -163,3 +163,15 @@ def test_results_are_tables_of_other_libraries() -> None:
     tables = session(NUMBERS, is_streaming=False)
     assert tables.execute_sql("SELECT n FROM numbers").to_arrow().to_pydict() == {"n": [1, 2]}
     assert tables.sql_query("SELECT s FROM numbers").to_pandas()["s"].tolist() == ["a", "b"]
+
+
+def test_columns_are_as_wide_as_their_types(capsys: pytest.CaptureFixture[str]) -> None:
+    query = """SELECT CAST(a AS TINYINT) AS a, b, c, CAST(d AS DECIMAL(5, 2)) AS d, e
+    FROM (VALUES (1, '漢字', DATE '2020-01-01', 1.5, TIMESTAMP '2020-01-01 00:00:00'),
+           (2, REPEAT('x', 31), DATE '2020-01-02', -100.5, TIMESTAMP '2020-01-01 00:00:01')) AS t(a, b, c, d, e)"""
+    session().execute_sql(query).print()
+    border, head, _, *lines = capsys.readouterr().out.splitlines()
+    assert [len(part) - 2 for part in border.strip("+").split("+")] == [2, 6, 30, 10, 8, 19]
+    assert head == f"| op |      a |{'b':>31} |          c |        d |{'e':>20} |"
+    assert lines[0] == f"| +I |      1 |{'漢字':>29} | 2020-01-01 |     1.50 | 2020-01-01 00:00:00 |"
+    assert f" {'x' * 27}... |" in lines[1]

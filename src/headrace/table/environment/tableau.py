@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
+from unicodedata import east_asian_width
 
 import numpy as np
 
-from headrace.common.logical_types import string
+from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot, string
 from headrace.common.types import RowKind
 from headrace.table.environment.changes import ResultChanges
 from headrace.table.evaluation import ExpressionCompiler
@@ -16,7 +17,22 @@ from headrace.table.logical.schema import Schema
 
 _NULL: Final = "<NULL>"
 _WIDEST: Final = 30
-"""The maximum width of a column (Flink's ``table.display.max-column-width``)."""
+"""The maximum width of a column of texts (Flink's ``table.display.max-column-width``)."""
+
+_WIDTHS: Final = {
+    TypeRoot.TINYINT: 4,
+    TypeRoot.SMALLINT: 6,
+    TypeRoot.INTEGER: 11,
+    TypeRoot.BIGINT: 20,
+    TypeRoot.BOOLEAN: 5,
+    TypeRoot.DATE: len("9999-12-31"),
+    TypeRoot.TIME: len("23:59:59"),
+    TypeRoot.TIMESTAMP: len("9999-12-31 23:59:59"),
+    TypeRoot.TIMESTAMP_LTZ: len("9999-12-31 23:59:59"),
+}
+"""The width of the longest value of a type, without fractions of seconds."""
+
+_WITH_FRACTIONS: Final = frozenset((TypeRoot.TIME, TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ))
 
 
 def tableau(schema: Schema, changes: Iterator[ResultChanges], *, has_kinds: bool) -> Iterator[str]:
@@ -31,7 +47,8 @@ def tableau(schema: Schema, changes: Iterator[ResultChanges], *, has_kinds: bool
     if not has_kinds:
         yield from table_lines(schema.names, list(rows))
         return
-    widths = [2, *(max(len(name), _WIDEST) for name in schema.names)]
+    types = zip(schema.names, schema.types, strict=True)
+    widths = [2, *(max(_display_width(name), len(_NULL), _width_of(kind)) for name, kind in types)]
     count = 0
     for line in _bordered(["op", *schema.names], rows, widths):
         count += 1
@@ -56,9 +73,20 @@ def _bordered(names: Sequence[str], rows: Iterable[Sequence[str]], widths: Seque
         yield border
 
 
+def _width_of(kind: LogicalType) -> int:
+    """The width of a column whose values are not known yet: that of the longest value of the type."""
+    if not isinstance(kind, AtomicType):
+        return _WIDEST
+    size = kind.size or 0
+    if kind.root is TypeRoot.DECIMAL:
+        return size + len("-0.")
+    width = _WIDTHS.get(kind.root, _WIDEST)
+    return width + 1 + size if kind.root in _WITH_FRACTIONS and size else width
+
+
 def _widths(names: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
     """The width of each column: that of its longest value, up to a limit unless it is the only column."""
-    widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
+    widths = [max(map(_display_width, column)) for column in zip(names, *rows, strict=True)]
     return widths if len(names) == 1 else [min(width, _WIDEST) for width in widths]
 
 
@@ -76,9 +104,19 @@ def text_rows(schema: Schema, changes: Iterator[ResultChanges], *, has_kinds: bo
 
 
 def _line(values: Sequence[str], widths: Sequence[int]) -> str:
-    shown = (_cut(value, width) for value, width in zip(values, widths, strict=True))
-    return f"| {' | '.join(text.rjust(width) for text, width in zip(shown, widths, strict=True))} |"
+    shown = (_fitted(value, width) for value, width in zip(values, widths, strict=True))
+    return f"| {' | '.join(shown)} |"
 
 
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 3] + "..."
+def _fitted(text: str, width: int) -> str:
+    """The text behind blanks, or its beginning, so that a terminal shows it that wide."""
+    shown = _display_width(text)
+    if shown <= width:
+        return " " * (width - shown) + text
+    while _display_width(text) > width - 3:
+        text = text[:-1]
+    return _fitted(f"{text}...", width)
+
+
+def _display_width(text: str) -> int:
+    return len(text) if text.isascii() else sum(2 if east_asian_width(each) in "WF" else 1 for each in text)
