@@ -1,5 +1,6 @@
 """headrace: Apache Flink's programming model and guarantees on Apache Spark."""
 
+import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,12 @@ class _MissingModules:
 
 if _MissingModules not in sys.meta_path:
     sys.meta_path.append(_MissingModules)
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Add ``%sql`` and ``%%sql`` to a notebook: IPython calls this for ``%load_ext headrace``."""
+    # By name, as IPython finds this module: an import would have the lowest package know the highest
+    importlib.import_module("headrace.cli.sql.notebook").SqlMagic(shell).register()
 
 
 def __dir__() -> list[str]:

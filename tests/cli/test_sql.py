@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace.cli.sql.client import SqlClient
+from headrace.cli.sql.client import SqlClient, tables_with
 from headrace.common.errors import ConfigurationError, HeadraceError
 
 pytest.importorskip("prompt_toolkit")
@@ -31,7 +31,7 @@ PRINTED = "CREATE TABLE p (n BIGINT) WITH ('connector'='print');\n"
 @contextmanager
 def client(**settings: str) -> Iterator[tuple[SqlClient, list[str]]]:
     lines: list[str] = []
-    made = SqlClient({**LOCAL, **settings}, lines.append)
+    made = SqlClient(tables_with({**LOCAL, **settings}), lines.append)
     yield made, lines
     made.cancel()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.sql.client import SqlClient
+from headrace.cli.sql.client import SqlClient, tables_with
 from headrace.log import Consumer, Log, Producer
 from tests.docs.documents import ROOT
 
@@ -38,7 +38,7 @@ def test_alerts_and_totals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
             producer.send("payments", text.encode())
     program = (ROOT / "examples" / "card_fraud" / "fraud.sql").read_text()
     program = program.replace("'group.id' = 'fraud-sql'", "'scan.bounded.mode' = 'latest-offset'")
-    client = SqlClient({"headrace.runtime": "local", "parallelism.default": "1"}, lambda _: None)
+    client = SqlClient(tables_with({"headrace.runtime": "local", "parallelism.default": "1"}), lambda _: None)
     client.run(program)
     client.wait()
     assert [(each["card"], each["time"], each["rule"]) for each in values("alerts-sql")] == [

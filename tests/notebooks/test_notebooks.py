@@ -80,6 +80,29 @@ def local() -> Executed:
         threading.Timer(2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
         env.execute("interrupted")
         """,
+        # 12: statements, 13: a query that ends, 14 and 15: one that does not, 16: a name that is wrong
+        """
+        %load_ext headrace
+        from headrace.table import TableEnvironment
+        tables = TableEnvironment.create()
+        for key in ("headrace.runtime=local", "parallelism.default=1", "headrace.progress=false"):
+            tables.get_config().set(*key.split("="))
+        %sql CREATE TABLE numbers (n INT) WITH ('connector' = 'datagen', 'fields.n.min' = '1', 'fields.n.max' = '2')
+        """,
+        """
+        %%sql tables
+        SELECT '<b>' AS b, COUNT(*) AS n FROM numbers /*+ OPTIONS('number-of-rows' = '150') */;
+        SELECT n FROM numbers /*+ OPTIONS('number-of-rows' = '150') */
+        """,
+        "threading.Timer(2.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()",
+        """
+        %%sql
+        SELECT n, COUNT(*) AS counted FROM numbers GROUP BY n
+        """,
+        """
+        %%sql numbers
+        SELECT 1
+        """,
     )
 
 
@@ -143,6 +166,27 @@ def test_a_job_beside_the_cells_is_shown_where_it_was_started(local: Executed) -
     assert "RUNNING" in local.value(8)
     assert "job &#x27;beside&#x27; ended" in local.shown(7)[0]
     assert "<strong>JobExecutionResult</strong>" in local.value(9)
+
+
+def test_rows_of_a_query_are_below_its_cell(local: Executed) -> None:
+    assert local.stream(12) == "[INFO] Execute statement succeeded.\n"
+    counted, listed = local.shown(13)
+    assert "<strong>1 row</strong>" in counted
+    assert "&lt;b&gt;</td>" in counted
+    assert ">150</td>" in counted
+    assert "150 rows, the last 100 of them" in listed
+    assert listed.count("<tr>") == 101
+
+
+def test_a_query_grows_until_its_cell_is_interrupted(local: Executed) -> None:
+    (shown,) = local.shown(15)
+    assert "<strong>2 rows, stopped</strong>" in shown
+    assert local.traceback(15) == ""
+    assert any("2 rows, running" in html for html in local.updates)
+
+
+def test_an_environment_that_is_none_is_told(local: Executed) -> None:
+    assert "takes the name of a TableEnvironment, and numbers is none" in local.stream(16, "stderr")
 
 
 SPARK_BEGIN = """

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from headrace.common.configuration import Configuration
@@ -38,11 +39,22 @@ Write = Callable[[str], None]
 """Shows a line."""
 
 
+def tables_with(settings: Mapping[str, str]) -> TableEnvironment:
+    """An environment with settings of the session."""
+    of_session = (RUNTIME_MODE.key, CATALOG_STORE.key, CATALOG_STORE_PATH.key)
+    tables = TableEnvironment.create(
+        Configuration.from_dict({key: settings[key] for key in of_session if key in settings})
+    )
+    for key, value in settings.items():
+        tables.get_config().set(key, value)
+    return tables
+
+
 class SqlClient:
     """A session: it executes statements and shows their results.
 
     Args:
-        settings: the initial settings of the session.
+        tables: executes the statements.
         write: shows a line.
 
     Attributes:
@@ -51,12 +63,8 @@ class SqlClient:
         jobs: the jobs of ``INSERT`` statements that have not been waited for.
     """
 
-    def __init__(self, settings: Mapping[str, str], write: Write) -> None:
-        of_session = (RUNTIME_MODE.key, CATALOG_STORE.key, CATALOG_STORE_PATH.key)
-        first = {key: value for key, value in settings.items() if key in of_session}
-        self.tables = TableEnvironment.create(Configuration.from_dict(first))
-        for key, value in settings.items():
-            self.tables.get_config().set(key, value)
+    def __init__(self, tables: TableEnvironment, write: Write) -> None:
+        self.tables = tables
         self.jobs: list[JobClient] = []
         self.write = write
         self._set: list[sql.Insert] | None = None
@@ -173,6 +181,28 @@ class SqlClient:
             self.write(line)
 
 
+class RemainingRows:
+    """The rows that are left after changes, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[tuple[str, ...]] = Counter()
+
+    def apply(self, change: Sequence[str]) -> None:
+        """Apply a change: its kind, and the values of the row."""
+        kind, row = change[0], tuple(change[1:])
+        self._counts[row] += 1 if kind in ("+I", "+U") else -1
+        if not self._counts[row]:
+            del self._counts[row]
+
+    def __len__(self) -> int:
+        return sum(count for count in self._counts.values() if count > 0)
+
+    def last(self, most: int) -> list[list[str]]:
+        """The last rows, up to a maximum."""
+        newest = (row for row, count in reversed(self._counts.items()) for _ in range(max(count, 0)))
+        return [list(row) for row in islice(newest, most)][::-1]
+
+
 def _changelog(rows: Iterator[list[str]]) -> Iterator[str]:
     for kind, *values in rows:
         yield f"{kind}[{', '.join(values)}]"
@@ -180,11 +210,7 @@ def _changelog(rows: Iterator[list[str]]) -> Iterator[str]:
 
 def _table(result: TableResult, most: int) -> Iterator[str]:
     """The rows that are left at the end, up to a maximum of the last ones."""
-    left: Counter[tuple[str, ...]] = Counter()
-    for kind, *values in result.text_rows():
-        row = tuple(values)
-        left[row] += 1 if kind in ("+I", "+U") else -1
-        if not left[row]:
-            del left[row]
-    rows = [list(row) for row, count in left.items() for _ in range(max(count, 0))]
-    return table_lines(result.get_resolved_schema().names, rows[-most:])
+    left = RemainingRows()
+    for change in result.text_rows():
+        left.apply(change)
+    return table_lines(result.get_resolved_schema().names, left.last(most))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from headrace.cli.output import FAILED, OK, report
 from headrace.cli.run import run_program
-from headrace.cli.sql.client import SqlClient
+from headrace.cli.sql.client import SqlClient, tables_with
 from headrace.common.errors import ConfigurationError, HeadraceError
 
 
@@ -37,7 +37,7 @@ def run_sql(
     Raises:
         ConfigurationError: when a table option is malformed or unknown.
     """
-    client = SqlClient({**settings, **dict(map(_setting, of_tables))}, _write)
+    client = SqlClient(tables_with({**settings, **dict(map(_setting, of_tables))}), _write)
     if file is None and sys.stdin.isatty():
         return _at_prompt(client, init)
     first = file or init

@@ -48,11 +48,11 @@ class ScalarFunction(UserDefinedFunction):
         >>> tables = TableEnvironment.create()
         >>> tables.create_temporary_system_function("tripled", udf(Scaled(3), result_type="BIGINT"))
         >>> tables.execute_sql("SELECT tripled(14) AS answer").print()
-        +----+--------------------------------+
-        | op |                         answer |
-        +----+--------------------------------+
-        | +I |                             42 |
-        +----+--------------------------------+
+        +----+----------------------+
+        | op |               answer |
+        +----+----------------------+
+        | +I |                   42 |
+        +----+----------------------+
         Received a total of 1 rows
     """
 
