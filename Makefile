@@ -17,7 +17,7 @@ BENCH := $(BIN)/python -m benchmarks
 PYTEST := $(BIN)/python -m pytest
 SPARK := spark or integration
 WORKERS := 3
-FORKS := 5
+FORKS := 4
 
 # Containers often set it. Tests start hundreds of processes, each of which would compile all of headrace anew.
 unexport PYTHONDONTWRITEBYTECODE
