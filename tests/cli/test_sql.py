@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,11 +45,27 @@ def test_a_file_is_executed_and_its_jobs_awaited(tmp_path: Path, capsys: pytest.
 
 
 def test_what_is_wrong_in_a_file_is_told_with_its_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "job.sql").write_text(f"{NUMBERS}SELECT\n  m FROM numbers;")
-    assert run_sql(tmp_path / "job.sql", None, LOCAL, progress=False) == 1
+    init, job = tmp_path / "init.sql", tmp_path / "job.sql"
+    init.write_text(NUMBERS)
+    job.write_text("SHOW TABLES;\nSELECT\n  m FROM numbers;")
+    assert run_sql(job, init, LOCAL, progress=False) == 1
     told = capsys.readouterr().err
-    assert "at line 3, column 3" in told
+    assert f"at line 3, column 3 of {job}\n" in told
     assert "    m FROM numbers;\n    ^\n" in told
+    job.write_text("SHOW TABLES;\nSELECT 1 / (n - 1) FROM\n  numbers;")
+    assert run_sql(job, init, LOCAL, progress=False) == 1
+    assert f"operator defined at {job}:2 in SELECT\n" in capsys.readouterr().err
+
+
+def test_functions_are_found_beside_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "beside_the_file.py").write_text("def plus(a: int) -> int:\n    return a + 1\n")
+    (tmp_path / "job.sql").write_text(
+        "CREATE FUNCTION plus AS 'beside_the_file.plus' LANGUAGE PYTHON;\nSELECT plus(41) AS answer;"
+    )
+    before = list(sys.path)
+    assert run_sql(tmp_path / "job.sql", None, LOCAL, progress=False) == 0
+    assert "|                   42 |" in capsys.readouterr().out
+    assert sys.path == before
 
 
 def test_settings_of_tables_are_checked(tmp_path: Path) -> None:

@@ -214,11 +214,21 @@ def run_script(script: Path, arguments: Sequence[str]) -> None:
 
 @contextmanager
 def _surroundings(script: Path, arguments: Sequence[str]) -> Iterator[None]:
-    argv, path = sys.argv, list(sys.path)
+    argv = sys.argv
     sys.argv = [str(script), *arguments]
-    sys.path.insert(0, str(script.resolve().parent))
+    try:
+        with importing_from(script.parent):
+            yield
+    finally:
+        sys.argv = argv
+
+
+@contextmanager
+def importing_from(folder: Path) -> Iterator[None]:
+    """Look for modules in a folder first, as Python does for the program in it."""
+    path = list(sys.path)
+    sys.path.insert(0, str(folder.resolve()))
     try:
         yield
     finally:
-        sys.argv = argv
         sys.path[:] = path

@@ -5,6 +5,9 @@ import inspect
 import sys
 import sysconfig
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
@@ -34,9 +37,23 @@ class CallSite:
 
 UNKNOWN_CALL_SITE = CallSite("<unknown>", 0, "<unknown>")
 
+_asked_for: ContextVar[CallSite | None] = ContextVar("asked_for", default=None)
+
+
+@contextmanager
+def asked_for_at(site: CallSite) -> Iterator[None]:
+    """Have :func:`caller` give a line that is not on the call stack: that of a statement in a script."""
+    token = _asked_for.set(site)
+    try:
+        yield
+    finally:
+        _asked_for.reset(token)
+
 
 def caller() -> CallSite:
-    """The innermost frame of the current call stack that does not belong to headrace."""
+    """The innermost frame of the current call stack that does not belong to headrace, or what ``asked_for_at`` says."""
+    if (told := _asked_for.get()) is not None:
+        return told
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and is_inside(frame):
         frame = frame.f_back

@@ -8,6 +8,7 @@ from enum import Enum
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from headrace.common.call_site import CallSite, asked_for_at
 from headrace.common.configuration import Configuration
 from headrace.common.errors import InvalidProgramError
 from headrace.common.options import RUNTIME_MODE
@@ -69,16 +70,21 @@ class SqlClient:
         self.write = write
         self._set: list[sql.Insert] | None = None
 
-    def run(self, text: str) -> None:
+    def run(self, text: str, name: str | None = None) -> None:
         """Execute the statements of a script; stop at the first error.
+
+        Args:
+            text: the script.
+            name: the name of its file, for errors.
 
         Raises:
             SqlParseError: when one has a syntax error; then none is executed.
             HeadraceError: when one cannot be executed, or its job fails.
         """
-        source = SqlSource(text)
-        for statement in parse_script(text):
-            self._execute(statement, source)
+        source = SqlSource(text, name)
+        for statement in parse_script(text, name):
+            with asked_for_at(_place(statement, source)):
+                self._execute(statement, source)
 
     def wait(self) -> None:
         """Wait until all jobs that were started have ended.
@@ -201,6 +207,11 @@ class RemainingRows:
         """The last rows, up to a maximum."""
         newest = (row for row, count in reversed(self._counts.items()) for _ in range(max(count, 0)))
         return [list(row) for row in islice(newest, most)][::-1]
+
+
+def _place(statement: Statement, source: SqlSource) -> CallSite:
+    keyword = source.text[statement.start : statement.end].split(maxsplit=1)[0].upper()
+    return CallSite(source.name or "<SQL>", source.position(statement.start).line, keyword)
 
 
 def _changelog(rows: Iterator[list[str]]) -> Iterator[str]:

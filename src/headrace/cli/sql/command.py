@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from headrace.cli.output import FAILED, OK, report
-from headrace.cli.run import run_program
+from headrace.cli.run import importing_from, run_program
 from headrace.cli.sql.client import SqlClient, tables_with
 from headrace.common.errors import ConfigurationError, HeadraceError
 
@@ -40,14 +40,18 @@ def run_sql(
     client = SqlClient(tables_with({**settings, **dict(map(_setting, of_tables))}), _write)
     if file is None and sys.stdin.isatty():
         return _at_prompt(client, init)
-    first = file or init
-    text = _text_of(init) + ("" if file is None else file.read_text())
 
     def body() -> None:
-        client.run(text if file is not None else f"{text}\n{sys.stdin.read()}")
-        client.wait()
+        with importing_from(Path() if file is None else file.parent):
+            _run_file(client, init)
+            if file is None:
+                client.run(sys.stdin.read())
+            else:
+                _run_file(client, file)
+            client.wait()
 
-    return run_program(first or Path("-"), [], settings, progress=progress, full_traceback=full_traceback, body=body)
+    first = file or init or Path("-")
+    return run_program(first, [], settings, progress=progress, full_traceback=full_traceback, body=body)
 
 
 def _at_prompt(client: SqlClient, init: Path | None) -> int:
@@ -60,15 +64,17 @@ def _at_prompt(client: SqlClient, init: Path | None) -> int:
             "the prompt needs prompt_toolkit: pip install 'headrace[sql]'; or give statements with -f"
         ) from None
     try:
-        client.run(_text_of(init))
+        with importing_from(Path()):
+            _run_file(client, init)
+            SqlPrompt(client).run()
     except HeadraceError as error:
         return report(error, Console(stderr=True)) or FAILED
-    SqlPrompt(client).run()
     return OK
 
 
-def _text_of(file: Path | None) -> str:
-    return "" if file is None else file.read_text().rstrip().removesuffix(";") + ";\n"
+def _run_file(client: SqlClient, file: Path | None) -> None:
+    if file is not None:
+        client.run(file.read_text(), str(file))
 
 
 def _setting(definition: str) -> tuple[str, str]:

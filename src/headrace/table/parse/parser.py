@@ -75,8 +75,12 @@ def parse_statement(text: str) -> Statement:
     return _parsed(text, _one)
 
 
-def parse_script(text: str) -> tuple[Statement, ...]:
+def parse_script(text: str, name: str | None = None) -> tuple[Statement, ...]:
     """Parse the statements of a text, separated by semicolons.
+
+    Args:
+        text: the text.
+        name: the name of the file that it was read from, for errors.
 
     Raises:
         SqlParseError: when one of them is not valid.
@@ -86,7 +90,7 @@ def parse_script(text: str) -> tuple[Statement, ...]:
         >>> len(parse_script("USE db; SHOW TABLES;"))
         2
     """
-    return _parsed(text, _all)
+    return _parsed(text, _all, name)
 
 
 def parse_expression(text: str) -> SqlExpression:
@@ -117,9 +121,9 @@ def parse_type(text: str) -> TypeSpec:
     return _parsed(text, lambda parser: _whole(parser, parser.data_type))
 
 
-def _parsed(text: str, parse: Callable[[StatementParser], T]) -> T:
+def _parsed(text: str, parse: Callable[[StatementParser], T], name: str | None = None) -> T:
     """Parse a text; when it is refused, parse it again to record what was expected."""
-    source = SqlSource(text)
+    source = SqlSource(text, name)
     with suppress(SqlParseError):
         return _guarded(StatementParser(source), parse)
     try:

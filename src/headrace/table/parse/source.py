@@ -29,12 +29,18 @@ class Position:
 
 
 class SqlSource:
-    """The text that statements were parsed from, by which offsets of nodes become lines and columns."""
+    """The text that statements were parsed from, by which offsets of nodes become lines and columns.
 
-    __slots__ = ("_begins", "text")
+    Args:
+        text: the text.
+        name: the name of the file that it was read from; None where there is no file.
+    """
 
-    def __init__(self, text: str) -> None:
+    __slots__ = ("_begins", "name", "text")
+
+    def __init__(self, text: str, name: str | None = None) -> None:
         self.text = text
+        self.name = name
         self._begins: list[int] | None = None
 
     def position(self, offset: int) -> Position:
@@ -81,7 +87,8 @@ class SqlError(InvalidProgramError):
         self.reason = reason
         self.position = source.position(start)
         self.advice = advice
-        lines = [f"{reason} at {self.position}", source.excerpt(start, end)]
+        file = "" if source.name is None else f" of {source.name}"
+        lines = [f"{reason} at {self.position}{file}", source.excerpt(start, end)]
         super().__init__("\n".join(lines if advice is None else [*lines, advice]))
 
 
