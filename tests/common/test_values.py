@@ -17,6 +17,7 @@ import pytest
 
 from headrace.common.columns import array_to_values, layout_of, values_to_array
 from headrace.common.errors import InvalidTypeError
+from headrace.common.logical_types import decimal
 from headrace.common.time import Instant
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.common.types import Row, RowKind
@@ -132,6 +133,7 @@ def test_what_fits_is_given_back_as_the_declared_class(info: TypeInformation, gi
         (Types.BYTES(), "a", "bytes"),
         (Types.BIG_INT(), 1.5, "an int"),
         (Types.BIG_DEC(), 1.5, "a decimal.Decimal or an int"),
+        (Types.of(decimal(2)), Decimal("1.5"), r"DECIMAL\(2, 0\) holds"),
         (Types.SQL_DATE(), NOON, "a datetime.date, not a datetime"),
         (Types.SQL_TIME(), datetime.time(1, tzinfo=datetime.UTC), "without time zone"),
         (Types.SQL_TIMESTAMP(), NOON_UTC, r"Annotated\[datetime, Types.TIMESTAMP_LTZ\(\)\]"),

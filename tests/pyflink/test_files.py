@@ -32,11 +32,14 @@ from headrace.datastream.formats.csv import (
 )
 from headrace.datastream.formats.json import JsonRowDeserializationSchema, JsonRowSerializationSchema
 from headrace.datastream.state import StateTtlConfig
-from tests.pyflink.jobs import INT, PAIR, STRING, environment
+from headrace.table import DataTypes
+from tests.pyflink.jobs import PAIR, environment
 
 
 def _numbers() -> CsvSchema:
-    builder = CsvSchema.builder().add_number_column("tinyint", Types.BYTE()).add_number_column("int", INT)
+    builder = (
+        CsvSchema.builder().add_number_column("tinyint", DataTypes.TINYINT()).add_number_column("int", DataTypes.INT())
+    )
     builder.add_number_column("bigint").add_number_column("float", Types.FLOAT())
     builder.add_number_column("double", Types.DOUBLE()).add_number_column("decimal", Types.BIG_DEC())
     return builder.add_boolean_column("boolean").add_string_column("string").build()
@@ -47,9 +50,9 @@ def _two_texts() -> Any:
 
 
 def _arrays() -> CsvSchema:
-    builder = CsvSchema.builder().add_array_column("numbers", separator=";", element_type=INT)
-    builder.add_array_column("booleans", separator=":", element_type=Types.BOOLEAN())
-    builder.add_array_column("texts", separator=",", element_type=STRING)
+    builder = CsvSchema.builder().add_array_column("numbers", separator=";", element_type=DataTypes.INT())
+    builder.add_array_column("booleans", separator=":", element_type=DataTypes.BOOLEAN())
+    builder.add_array_column("texts", separator=",", element_type=DataTypes.STRING())
     return builder.set_column_separator("|").disable_quote_char().build()
 
 

@@ -57,7 +57,7 @@ _AGGREGATES: Final = Missing("SQ-45", "write ROW_NUMBER() OVER (...), or a Keyed
 _VIEWS_OF_STATE: Final = Missing("SQ-46", "let the accumulator be a list or a dict")
 _MODELS: Final = Missing("SQ-49", "ask the model by an asynchronous function of a stream: AsyncDataStream")
 _PLANS: Final = Missing("SQ-55", "keep the statements: operators have the same uid whenever they are planned again")
-_DATA_TYPES: Final = Missing("SQ-08", "write the type as SQL does, as a text: 'DECIMAL(10, 2)'")
+_DATA_TYPES: Final = Missing("SQ-08", "write one of DataTypes, or the type as SQL does, as a text: 'DECIMAL(10, 2)'")
 _TABLE_SCHEMA: Final = _never("SQ-02", "Flink has given it up: use get_resolved_schema()")
 _DIALECT: Final = _never("SQ-02", "there is one dialect, Flink's own")
 _OLD_SOURCE: Final = _never("DS-64", "Flink has given it up: use from_source(source, watermark_strategy, name)")
@@ -83,7 +83,6 @@ MODULES: Final[dict[str, Missing]] = {
     "table.table_descriptor": _TABLE_API,
     "table.table_pipeline": _TABLE_API,
     "table.table_schema": _TABLE_SCHEMA,
-    "table.types": _DATA_TYPES,
     "table.window": _TABLE_WINDOWS,
     "cep": Missing("CE-01", "match patterns in a KeyedProcessFunction, with states and timers"),
     "util": _never("DS-14", "it serves PyFlink's own code; errors are in headrace.common.errors"),
@@ -164,13 +163,21 @@ NAMES: Final[dict[str, dict[str, Missing]]] = {
         "TableAggregateFunction": _AGGREGATES,
         **_each("DataView ListView MapView", _VIEWS_OF_STATE),
         **_each("CompiledPlan PlanReference", _PLANS),
-        **_each("DataTypes UserDefinedType", _DATA_TYPES),
+        "UserDefinedType": _DATA_TYPES,
         **_each("Expression FormatDescriptor GroupedTable TableDescriptor TablePipeline", _TABLE_API),
         **_each("GroupWindowedTable OverWindowedTable WindowGroupedTable", _TABLE_WINDOWS),
         **_each("Module ModuleEntry", _MODULES),
         "SqlDialect": _DIALECT,
         "TableSchema": _TABLE_SCHEMA,
     },
+    "table.types": _each(
+        "ArrayType AtomicType BigIntType BinaryType BooleanType CharType DataType DateType DayTimeIntervalType "
+        "DecimalType DoubleType FloatType FractionalType IntType IntegralType ListViewType LocalZonedTimestampType "
+        "MapType MapViewType MultisetType NullType NumericType RawType Resolution RowField RowType SmallIntType "
+        "TimeType TimestampType TinyIntType UserDefinedType VarBinaryType VarCharType YearMonthIntervalType "
+        "ZonedTimestampType create_arrow_schema from_arrow_type to_arrow_type",
+        _DATA_TYPES,
+    ),
     "table.udf": {
         "AsyncScalarFunction": _ASYNC_FUNCTIONS,
         "TableAggregateFunction": _AGGREGATES,

@@ -20,10 +20,12 @@ from headrace.table.environment.table_environment import TableEnvironment
 from headrace.table.environment.table_result import ResultKind, TableResult
 from headrace.table.functions.python.classes import AggregateFunction, ScalarFunction, TableFunction
 from headrace.table.parse.tree.statements import ExplainDetail
+from headrace.table.types import DataTypes
 
 __all__ = [
     "AggregateFunction",
     "ChangelogMode",
+    "DataTypes",
     "EnvironmentSettings",
     "ExplainDetail",
     "FunctionContext",

@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 import pytest
 
 from headrace.common.errors import HeadraceError, InvalidProgramError, UnsupportedOperationError
-from headrace.table import Row, TableEnvironment
+from headrace.table import DataTypes, Row, TableEnvironment
 from headrace.table.bind import SqlValidationError
+from headrace.table.bind.user_functions import logical_type
 from headrace.table.udf import AggregateFunction, FunctionContext, ScalarFunction, TableFunction, udaf, udf, udtaf, udtf
 from tests.table.connectors.session import rows, session
 
@@ -125,6 +126,77 @@ def test_values_of_all_types_come_and_go(type_: str, value: Any) -> None:
     tables.create_temporary_function("made", udf(lambda: made, result_type=type_))
     tables.create_temporary_function("same", udf(same, result_type=type_))
     assert rows(tables, "SELECT same(made())") == [(made,)]
+
+
+@pytest.mark.parametrize(
+    ("type_", "text"),
+    [
+        (DataTypes.BOOLEAN(), "BOOLEAN"),
+        (DataTypes.TINYINT(), "TINYINT"),
+        (DataTypes.SMALLINT(), "SMALLINT"),
+        (DataTypes.INT(False), "INT NOT NULL"),
+        (DataTypes.BIGINT().not_null(), "BIGINT NOT NULL"),
+        (DataTypes.FLOAT(), "FLOAT"),
+        (DataTypes.DOUBLE(), "DOUBLE"),
+        (DataTypes.DECIMAL(10, 2), "DECIMAL(10, 2)"),
+        (DataTypes.CHAR(3), "CHAR(3)"),
+        (DataTypes.VARCHAR(7), "VARCHAR(7)"),
+        (DataTypes.STRING(nullable=False), "STRING NOT NULL"),
+        (DataTypes.BINARY(3), "BINARY(3)"),
+        (DataTypes.VARBINARY(7), "VARBINARY(7)"),
+        (DataTypes.BYTES(), "BYTES"),
+        (DataTypes.DATE(), "DATE"),
+        (DataTypes.TIME(), "TIME(0)"),
+        (DataTypes.TIMESTAMP(3, False), "TIMESTAMP(3) NOT NULL"),
+        (DataTypes.TIMESTAMP_LTZ(), "TIMESTAMP_LTZ(6)"),
+        (DataTypes.TIMESTAMP_WITH_LOCAL_TIME_ZONE(3), "TIMESTAMP(3) WITH LOCAL TIME ZONE"),
+        (DataTypes.ARRAY(DataTypes.INT(False)), "ARRAY<INT NOT NULL>"),
+        (DataTypes.MAP(DataTypes.STRING(), DataTypes.INT()), "MAP<STRING, INT>"),
+        (DataTypes.MULTISET(DataTypes.STRING()), "MULTISET<STRING>"),
+        (
+            DataTypes.ROW([DataTypes.FIELD("a", DataTypes.INT()), DataTypes.FIELD("b", DataTypes.DATE(), "a day")]),
+            "ROW<a INT, b DATE 'a day'>",
+        ),
+    ],
+)
+def test_types_of_programs_are_those_of_texts(type_: Any, text: str) -> None:
+    assert logical_type(type_) == logical_type(text)
+    assert logical_type(type_).as_sql() == logical_type(text).as_sql()
+
+
+def test_intervals_of_programs() -> None:
+    whole = DataTypes.INTERVAL(DataTypes.YEAR(4), DataTypes.MONTH())
+    parts = DataTypes.INTERVAL(DataTypes.DAY(3), DataTypes.SECOND(0))
+    assert [str(whole), str(parts)] == ["INTERVAL YEAR(4) TO MONTH", "INTERVAL DAY(3) TO SECOND(0)"]
+    assert str(DataTypes.INTERVAL(DataTypes.HOUR(), DataTypes.MINUTE())) == "INTERVAL HOUR TO MINUTE"
+    assert str(DataTypes.INTERVAL(DataTypes.SECOND(3))) == "INTERVAL SECOND(3)"
+    assert str(DataTypes.NULL()) == "NULL"
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: logical_type(DataTypes.INT), r"write DataTypes.INT\(\)"),
+        (lambda: DataTypes.ARRAY(DataTypes.INT), r"write DataTypes.INT\(\)"),  # type: ignore[arg-type]
+        (lambda: DataTypes.ROW([DataTypes.INT()]), r"DataTypes.FIELD\(name, type\)"),  # type: ignore[list-item]
+        (lambda: DataTypes.DECIMAL(40, 2), "from 1 to 38"),
+        (lambda: DataTypes.INTERVAL(DataTypes.SECOND(), DataTypes.DAY()), "the smaller unit comes last"),
+        (lambda: DataTypes.LIST_VIEW(DataTypes.INT()), "let the accumulator be a list or a dict"),
+        (lambda: DataTypes.MAP_VIEW(DataTypes.INT(), DataTypes.INT()), "let the accumulator be a list or a dict"),
+    ],
+)
+def test_wrong_types_of_programs_are_refused(make: Any, message: str) -> None:
+    with pytest.raises(HeadraceError, match=message):
+        make()
+
+
+def test_a_program_for_pyflink_declares_its_functions() -> None:
+    tables = session()
+    pair = [DataTypes.STRING(), DataTypes.INT()]
+    tables.create_temporary_function("add_one", udf(lambda i: i + 1, result_type=DataTypes.BIGINT()))
+    tables.create_temporary_function("sized", udtf(lambda t: ((w, len(w)) for w in t.split()), result_types=pair))
+    query = "SELECT w, add_one(n) FROM (VALUES ('a bc')) AS t(s), LATERAL TABLE(sized(s)) AS u(w, n)"
+    assert sorted(rows(tables, query)) == [("a", 2), ("bc", 3)]
 
 
 def test_functions_are_opened_and_closed() -> None:

@@ -82,7 +82,7 @@ def type_of_hint(hint: object) -> TypeInformation:
     Raises:
         InvalidTypeError: when ``hint`` is neither a type of headrace nor a class nor a type hint.
     """
-    if isinstance(hint, types.FunctionType) and hint.__qualname__.startswith("Types."):
+    if isinstance(hint, types.FunctionType) and hint.__qualname__.startswith(("Types.", "DataTypes.")):
         raise InvalidTypeError(f"{hint.__qualname__} is a function: write {hint.__qualname__}()")
     if not _is_hint(hint):
         raise InvalidTypeError(f"{hint!r} is not a type: give a TypeInformation, a class or a type hint")
