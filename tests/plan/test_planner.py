@@ -6,14 +6,16 @@ from typing import Any
 
 import pytest
 
+from headrace.common import Row
 from headrace.common.errors import InvalidProgramError
 from headrace.common.typeinfo import Types
 from headrace.connectors.driver_sink import CollectSink
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.aggregates import count, first
 from headrace.datastream.streams.data_stream import DataStream
+from headrace.expressions import col
 from headrace.graph.partitioning import FORWARD, HASH, REBALANCE
-from headrace.plan.job_plan import JobPlan, PlannedEdge, PlanSettings
+from headrace.plan.job_plan import JobPlan, PlannedEdge, PlanSettings, has_to_be_read_whole
 from headrace.plan.planner import plan_job
 from headrace.time.watermark_strategy import WatermarkStrategy
 from headrace.windowing.assigners import TumblingEventTimeWindows
@@ -165,6 +167,20 @@ def test_windows_are_summed_up_before_the_shuffle_where_that_changes_nothing(env
         env.transformations.discard()
         end(changed, "sink")
         assert names(plan(env))[0] == ["pairs", "times"]
+
+
+@pytest.mark.parametrize(
+    ("changelog", "is_keyed", "whole"), [(False, False, False), (True, False, True), (True, True, False)]
+)
+def test_one_task_reads_a_split_whose_changes_no_shuffle_brings_into_order(
+    env: StreamExecutionEnvironment, changelog: bool, is_keyed: bool, whole: bool
+) -> None:
+    kind = Types.ROW_NAMED(["id", "n"], [Types.STRING(), Types.LONG()], changelog=changelog)
+    rows = env.from_collection([Row("a", 1)], kind).name("rows").filter(col("n") > 0)
+    end(rows.key_by("id").aggregate(count()) if is_keyed else rows, "end")
+    job = plan(env)
+    source = next(operator for operator in job.operators() if operator.node.name == "rows")
+    assert has_to_be_read_whole(job, source) is whole
 
 
 def test_uids(env: StreamExecutionEnvironment) -> None:

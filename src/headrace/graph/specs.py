@@ -212,14 +212,23 @@ class OperatorSpec(ABC):
 
 @dataclass(frozen=True, slots=True)
 class SourceSpec(OperatorSpec):
-    """Reads records."""
+    """Reads records.
+
+    Attributes:
+        source: where they come from.
+        changelog: whether they are changes, although their type does not declare it.
+    """
 
     kind: ClassVar[str] = "Source"
     inputs: ClassVar[tuple[InputKind, ...]] = ()
     source: Source
+    changelog: bool = False
 
     def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
         return self.source.produced_type
+
+    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        return self.changelog or declares_changes(self.source.produced_type)
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         raise NotImplementedError("a source has a reader in the place of an operator")
@@ -440,18 +449,20 @@ class SelectSpec(OperatorSpec):
     Attributes:
         columns: an expression for each field, or one for the whole record.
         result_type: the type of the new records.
+        changelog: whether they are changes, although the type of the records before does not declare it.
     """
 
     kind: ClassVar[str] = "Map"
     ignores_event_time: ClassVar[bool] = True
     columns: tuple[Bound, ...]
     result_type: TypeInformation
+    changelog: bool = False
 
     def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
         return self.result_type
 
     def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
-        return isinstance(self.result_type, RowTypeInfo) and inputs[0].has_changes
+        return self.changelog or (isinstance(self.result_type, RowTypeInfo) and inputs[0].has_changes)
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         return SelectOperator(self.columns, self.result_type)

@@ -10,7 +10,7 @@ from headrace.common.options import CHECKPOINT_INLINE_THRESHOLD
 from headrace.common.typeinfo import TypeInformation
 from headrace.graph.partitioning import KeySelection, Partitioning, Receivers
 from headrace.graph.process_specs import BroadcastProcessSpec
-from headrace.graph.specs import InputSchema, OperatorParameters, TaskParameters, TimestampsSpec
+from headrace.graph.specs import InputSchema, OperatorParameters, SinkSpec, TaskParameters, TimestampsSpec
 from headrace.graph.stream_graph import Node
 from headrace.operators.base import Operator
 from headrace.operators.broadcast import BROADCAST
@@ -347,10 +347,11 @@ def _behind(source: str, waits_for: Mapping[str, Set[str]]) -> Set[str]:
 def has_to_be_read_whole(plan: JobPlan, source: PlannedOperator) -> bool:
     """Return whether one task has to read the pieces of a split, one after the other.
 
-    That is where records meet state before any shuffle, or a generator of watermarks that has a memory: these have to
-    see them in their order. And where the pieces cannot be told apart by number where their records come together
-    again: where branches meet that have watermarks of their own, one number is not enough to lift what a later piece
-    says; and where records meet what was made of them behind another shuffle, that has no pieces any more.
+    That is where records meet state before any shuffle, or a generator of watermarks that has a memory, or where a sink
+    gets changes of rows: these have to see them in their order. And where the pieces cannot be told apart by number
+    where their records come together again: where branches meet that have watermarks of their own, one number is not
+    enough to lift what a later piece says; and where records meet what was made of them behind another shuffle, that
+    has no pieces any more.
     """
     if any(fork.node == source.node.id and fork.has_several_watermarks for fork in plan.stages[0].forks):
         return True
@@ -371,7 +372,8 @@ def _goes_by_order(planned: PlannedOperator, plan: JobPlan) -> bool:
     """Return whether an operator of stage 0 has to see the records of a split in their order."""
     spec = planned.node.spec
     has_memory = isinstance(spec, TimestampsSpec) and spec.strategy.has_memory and not plan.settings.is_batch
-    return planned.stage == 0 and (bool(planned.state_kinds) or has_memory)
+    takes_changes = isinstance(spec, SinkSpec) and any(schema.has_changes for schema in planned.schemas)
+    return planned.stage == 0 and (bool(planned.state_kinds) or has_memory or takes_changes)
 
 
 def timestamps_operators(plan: JobPlan, source: PlannedOperator) -> dict[str, WatermarkStrategy]:

@@ -26,7 +26,7 @@ from headrace.connectors.source import Boundedness
 from headrace.graph import specs
 from headrace.graph.partitioning import FORWARD, ForwardByKey, Receivers
 from headrace.graph.process_specs import AsyncSpec, CoProcessSpec, KeyedProcessSpec, LookupSpec, ProcessSpec
-from headrace.graph.specs import InputSchema, OperatorSpec, SinkSpec, SourceSpec, TimestampsSpec
+from headrace.graph.specs import OperatorSpec, SinkSpec, SourceSpec, TimestampsSpec
 from headrace.graph.stream_graph import Edge, Node, StreamGraph
 from headrace.graph.window_specs import (
     AggregatedWindowSpec,
@@ -465,8 +465,6 @@ def _stages(graph: StreamGraph, stage_of: Mapping[int, int], explicit: Collectio
     for node in graph:
         assert node.uid is not None, "planning begins with the uids"
         size, entering = _size(node), inputs[node.id]
-        first = {edge.input_index: edge for edge in reversed(entering)}
-        schemas = [InputSchema(first[index].record_type, first[index].key) for index in range(len(node.spec.inputs))]
         objects = objects_of(node.spec.functions)
         functions = tuple(each for each in objects if isinstance(each, CheckpointedFunction))
         own_kinds, read = node.spec.state_kinds, {edge.side_output for edge in outputs[node.id]}
@@ -479,7 +477,7 @@ def _stages(graph: StreamGraph, stage_of: Mapping[int, int], explicit: Collectio
             max_parallelism=size.max_parallelism,
             inputs=tuple(entering),
             outputs=tuple(outputs[node.id]),
-            schemas=tuple(schemas),
+            schemas=graph.input_schemas(node),
             objects=tuple(objects),
             checkpointed=functions,
             state_kinds=own_kinds | (WITHOUT_KEYS if functions else NO_STATE),

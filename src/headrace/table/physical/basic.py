@@ -14,7 +14,7 @@ from headrace.common.logical_types import AtomicType, TypeRoot, bigint
 from headrace.common.messages import fields_of
 from headrace.connectors.ranges import ColumnsSource
 from headrace.graph.changelog_specs import ExpandSpec
-from headrace.graph.specs import ColumnFilterSpec, RecordTimesSpec, SourceSpec, TimestampsSpec
+from headrace.graph.specs import ColumnFilterSpec, RecordTimesSpec, SelectSpec, SourceSpec, TimestampsSpec
 from headrace.operators.record_times import RecordTime
 from headrace.table.connectors.picked_columns import PickedColumns
 from headrace.table.connectors.table_source import GraphSource, TableSource
@@ -68,7 +68,7 @@ class TableSourceScan(PhysicalNode):
         kind = record_type(self.schema)
         if source.produced_type != kind:
             source = PickedColumns(source, kind, range(len(self.schema)))
-        return builder.add(SourceSpec(source), f"{self.scan.path[-1]}")
+        return builder.add(SourceSpec(source, self._has_changes), self.scan.path[-1])
 
     def _of_graph(self, builder: GraphBuilder, source: GraphSource) -> Edges:
         """The columns of an operator's records, cast to their declared types; their timestamps may be one more."""
@@ -87,7 +87,12 @@ class TableSourceScan(PhysicalNode):
             else column(given, place)
             for place, kind in zip(places, self.schema.types, strict=True)
         ]
-        return builder.select(edges, columns, self.schema, f"{self.scan.path[-1]}")
+        spec = SelectSpec(tuple(columns), record_type(self.schema), self._has_changes)
+        return builder.add(spec, self.scan.path[-1], edges)
+
+    @property
+    def _has_changes(self) -> bool:
+        return not self.source.changelog_mode.is_insert_only
 
 
 @dataclass(frozen=True)
