@@ -528,9 +528,65 @@ def combine(drawing: Drawing, view: View, name: str) -> View | None:
     return View(name, text(f"{{}} {operator} {{}}", *sides), columns, stays)
 
 
+def matched(drawing: Drawing, view: View, other: View) -> Text | None:
+    """A condition on rows of ``l`` and ``r``: columns are equal, and perhaps something else holds."""
+    pairs = [(own.name, its.name) for own in view.columns for its in other.columns if _are_alike(own, its)]
+    if not pairs:
+        return None
+    chosen = drawing.chance.sample(pairs, min(len(pairs), drawing.chance.choice([1, 1, 2])))
+    parts = [f"l.{own} {drawing.chance.choice(_EQUAL)} r.{its}" for own, its in chosen]
+    numbers = [(own.name, its.name) for own in view.of("int") for its in other.of("int")]
+    if numbers and drawing.chance.random() < 0.3:
+        own, its = drawing.chance.choice(numbers)
+        parts.append(f"l.{own} < r.{its}")
+    return Text(*[" AND ".join(parts)] * 2)
+
+
+def _are_alike(one: Column, other: Column) -> bool:
+    """Whether two columns have the same type; those at the edges are of several."""
+    return one.kind == other.kind and (one.kind != "edge" or one.name == other.name)
+
+
+_EQUAL: Final = ["=", "=", "=", "IS NOT DISTINCT FROM"]
+
+
+def join(drawing: Drawing, view: View, name: str) -> View | None:
+    """A join of two views."""
+    other = drawing.chance.choice(drawing.query.views)
+    kind = drawing.chance.choice(["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"])
+    condition = matched(drawing, view, other)
+    if condition is None:
+        return None
+    own, its = drawing.some(view.columns, 3) or view.columns[:1], drawing.some(other.columns, 3)
+    items = named([Text(*[f"{side}.{column.name}"] * 2) for side, each in (("l", own), ("r", its)) for column in each])
+    sides = [text(f"(SELECT {listed(each.columns)} FROM {{}})", drawing.source(each)) for each in (view, other)]
+    body = text(f"SELECT {{}} FROM {{}} AS l {kind} {{}} AS r ON {{}}", items, *sides, condition)
+    stays = drawing.is_batch or (kind == "JOIN" and view.is_insert_only and other.is_insert_only)
+    columns = [Column(f"c{number}", column.kind) for number, column in enumerate([*own, *its])]
+    return View(name, body, columns, stays)
+
+
+def membership(drawing: Drawing, view: View, name: str) -> View | None:
+    """The rows of a view that are, or are not, in another one."""
+    other, has = drawing.chance.choice(drawing.query.views), drawing.chance.choice(["", "NOT "])
+    sides = [text(f"(SELECT {listed(each.columns)} FROM {{}})", drawing.source(each)) for each in (view, other)]
+    condition = matched(drawing, view, other)
+    if condition is None:
+        return None
+    where = text(f"{has}EXISTS (SELECT 1 FROM {{}} AS r WHERE {{}})", sides[1], condition)
+    if drawing.chance.random() < 0.4:
+        pairs = [(own.name, its.name) for own in view.columns for its in other.columns if _are_alike(own, its)]
+        left, right = drawing.chance.choice(pairs)
+        where = text(f"l.{left} {has}IN (SELECT r.{right} FROM {{}} AS r)", sides[1])
+    body = text(f"SELECT {listed(view.columns)} FROM {{}} AS l WHERE {{}}", sides[0], where)
+    stays = drawing.is_batch or (not has and view.is_insert_only and other.is_insert_only)
+    return View(name, body, view.columns, stays)
+
+
 STEPS: Final[list[Step]] = [
     project, project, group, group, group, grouping_sets, distinct, top, top, limit, deduplicate, deduplicate,
-    over_time, over_time, over_anything, windows, windows, unnest, combine, combine,
+    over_time, over_time, over_anything, windows, windows, unnest, combine, combine, join, join,
+    membership,
 ]  # fmt: skip
 
 

@@ -53,6 +53,7 @@ GROUPED: Final = "(SELECT k, n AS id, COUNT(*) AS n FROM t GROUP BY k, n)"
 
 WAYS: Final = {
     "group": Way(f"SELECT k, {AGGREGATES} FROM t GROUP BY k", 1, ALL),
+    "group, edges": Way("SELECT e, COUNT(*), SUM(n), MAX(q) FROM t GROUP BY e", 1, ALL),
     "group, order of rows": Way("SELECT k, FIRST_VALUE(n), LAST_VALUE(x), LISTAGG(x) FROM t GROUP BY k", 1, ALL),
     "group, filters": Way(
         "SELECT k, SUM(n) FILTER (WHERE f), COUNT(DISTINCT x) FILTER (WHERE n > 2) FROM t GROUP BY k", 1, ALL),

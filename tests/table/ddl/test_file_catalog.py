@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -71,17 +73,48 @@ def test_of_two_that_create_a_table_one_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        ("", "is damaged"),
-        ('{"format": 1, "object": {"is": "CatalogTable"}}', "is damaged"),
-        ('{"format": 2}', "is of format 2, and this version reads 1"),
+        (b"", "is damaged"),
+        (b"\xff\xfe\0", "is damaged"),
+        (b"[" * 100_000, "is damaged"),
+        (b'{"format": 1, "object": {"is": "CatalogTable"}}', "is damaged"),
+        (b'{"format": 1, "object": {"is": "Database"}}', "is damaged .*a Database is no CatalogTable or CatalogView"),
+        (b'{"format": 2}', "is of format 2, and this version reads 1"),
     ],
 )
-def test_damaged_files_are_named(tmp_path: Path, content: str, told: str) -> None:
+def test_damaged_files_are_named(tmp_path: Path, content: bytes, told: str) -> None:
     tables = session(catalog(tmp_path), "USE CATALOG shop", "CREATE TABLE t (n INT) WITH ('connector' = 'blackhole')")
     (file,) = tmp_path.glob("shop/default/tables/t.json")
-    file.write_text(content)
+    file.write_bytes(content)
     with pytest.raises(CatalogError, match=rf"t\.json {told}"):
         tables.execute_sql("DESCRIBE t")
+
+
+@pytest.mark.parametrize("name", ["..", ".", "...", "a/b", "%2E", "ü 漢", "t.json"])
+def test_whatever_the_name_files_are_in_the_folder(tmp_path: Path, name: str) -> None:
+    one, other = (session(catalog(tmp_path), "USE CATALOG shop") for _ in range(2))
+    one.execute_sql(f"CREATE DATABASE `{name}`")
+    one.execute_sql(f"CREATE TABLE `{name}`.`{name}` (n INT) WITH ('connector' = 'blackhole')")
+    assert [file.name for file in tmp_path.iterdir()] == ["shop"]
+    assert set(other.list_databases()) == {"default", name}
+    other.use_database(name)
+    assert other.list_tables() == [name]
+    one.execute_sql(f"DROP DATABASE `{name}` CASCADE")
+    assert [file.name for file in tmp_path.glob("shop/*")] == ["default"]
+
+
+def test_what_a_crash_leaves_of_a_database_comes_to_light_or_goes_with_it(tmp_path: Path) -> None:
+    tables = session(catalog(tmp_path), "USE CATALOG shop", "CREATE DATABASE more")
+    tables.execute_sql("CREATE TABLE more.t (n INT) WITH ('connector' = 'blackhole')")
+    unfinished = tmp_path / "shop/more/tables" / f".u.json.{'0' * 32}.tmp"
+    unfinished.write_text("{")
+    dying = patch("headrace.table.ddl.file_catalog.remove", side_effect=[True, KeyboardInterrupt])
+    with dying, pytest.raises(KeyboardInterrupt):
+        tables.execute_sql("DROP DATABASE more CASCADE")
+    assert tables.list_databases() == ["default", "more"]
+    tables.execute_sql("DROP DATABASE more CASCADE")
+    tables.execute_sql("CREATE DATABASE more")
+    tables.use_database("more")
+    assert tables.list_tables() == []
 
 
 def test_a_session_begins_with_the_catalogs_of_the_one_before(tmp_path: Path) -> None:
@@ -99,6 +132,10 @@ def test_a_session_begins_with_the_catalogs_of_the_one_before(tmp_path: Path) ->
     assert second.list_tables() == ["t"]
     first.execute_sql("DROP CATALOG shop")
     assert begun().list_catalogs() == ["default_catalog"]
+    foreign = {"is": "CatalogDescription", "options": [["type", "jdbc"]]}
+    (tmp_path / "store/x.json").write_text(json.dumps({"format": 1, "object": foreign}))
+    with pytest.raises(ConfigurationError, match="catalog 'x' of the catalog store is of type 'jdbc'"):
+        begun()
     del settings["table.catalog-store.file.path"]
     with pytest.raises(ConfigurationError, match=r"set table\.catalog-store\.file\.path"):
         begun()
@@ -108,5 +145,8 @@ def test_wrong_catalogs_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SqlValidationError, match=r"needs a folder(.|\n)*CREATE CATALOG"):
         session("CREATE CATALOG c WITH ('type' = 'file')")
     tables = session(catalog(tmp_path), "USE CATALOG shop")
+    (tmp_path / "file").touch()
+    with pytest.raises(CatalogError, match="cannot be written"):
+        session(f"CREATE CATALOG c WITH ('type' = 'file', 'path' = '{tmp_path}/file')")
     with pytest.raises(CatalogError, match="make it temporary"):
         tables.create_view("w", tables.sql_query("SELECT 1 AS n"))

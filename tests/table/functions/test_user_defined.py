@@ -427,6 +427,7 @@ class FailingMean(Mean):
         ),
         ("SELECT wrong(n) FROM sales", r"is of type BIGINT, and gave (.|\n)*'x'"),
         ("SELECT single(n) FROM sales", r"single(.|\n)*0 values for"),
+        ("SELECT huge(n) FROM sales", r"operator 'Calc'(.|\n)*huge\(\) gave what is no INT: .*too large"),
         ("SELECT * FROM TABLE(row_of('a'))", r"a str was returned for the results"),
         (
             "SELECT failing(n) FROM sales",
@@ -439,6 +440,8 @@ def test_failures_name_function_row_and_operator(query: str, message: str) -> No
     tables.create_temporary_function("fails", _fails)
     tables.create_temporary_function("wrong", udf(lambda n: "x", result_type="BIGINT"))
     tables.create_temporary_function("single", udf(lambda n: n[:0], result_type="INT", func_type="arrow"))
+    huge = udf(lambda n: [2**70] * len(n), result_type="INT", func_type="arrow", name="huge")
+    tables.create_temporary_function("huge", huge)
     tables.create_temporary_function("row_of", udtf(lambda text: text, result_types=["STRING"]))
     tables.create_temporary_function("failing", udaf(FailingMean(), result_type="DOUBLE"))
     with pytest.raises(HeadraceError, match=message):

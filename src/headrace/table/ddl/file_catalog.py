@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import quote, unquote
 
-from headrace.common.durable import create_exclusively, make_folder, remove, write_file
+from headrace.common.durable import create_exclusively, make_folder, remove, target_of_temporary, write_file
 from headrace.common.errors import HeadraceError
 from headrace.common.logical_types import LogicalType
 from headrace.table.bind.user_functions import logical_type
 from headrace.table.catalog import objects
-from headrace.table.catalog.objects import CatalogDescription, CatalogFunction, Database, TableLike
+from headrace.table.catalog.objects import (
+    CatalogDescription,
+    CatalogFunction,
+    CatalogTable,
+    CatalogView,
+    Database,
+    TableLike,
+)
 from headrace.table.logical.schema import TimeAttribute
+
+T = TypeVar("T")
 
 _FORMAT: Final = 1
 _ENUMS: Final[dict[str, type[Enum]]] = {kind.__name__: kind for kind in (objects.ColumnKind, TimeAttribute)}
@@ -35,6 +45,7 @@ _CLASSES: Final[dict[str, type[Any]]] = {
     )
 }
 _DATABASE: Final = "database.json"
+_PARTS: Final = ("tables", "functions")
 
 
 class CatalogError(HeadraceError):
@@ -64,24 +75,25 @@ class FileCatalog:
 
     def database(self, name: str) -> Database | None:
         """The database of a name."""
-        found: Database | None = self._read(self._database(name) / _DATABASE)
-        return found
+        return self._read(self._database(name) / _DATABASE, Database)
 
     def put_database(self, name: str, database: Database) -> None:
         """Create a database, or replace its comment and properties."""
-        for part in ("tables", "functions"):
-            make_folder(self._database(name) / part)
+        for part in _PARTS:
+            with _changing(self._database(name)):
+                make_folder(self._database(name) / part)
         self._write(self._database(name) / _DATABASE, database)
 
     def drop_database(self, name: str) -> None:
         """Remove a database with all of its objects."""
         folder = self._database(name)
-        remove(folder / _DATABASE)  # first: without it there is no database
-        for part in ("tables", "functions"):
-            for file in (folder / part).glob("*.json"):
-                remove(file)
-            (folder / part).rmdir()
-        folder.rmdir()
+        folders = [*(folder / part for part in _PARTS), folder]  # itself last: what a crash leaves is a database still
+        with _changing(folder):
+            for each in folders:
+                _remove_objects(each)
+        for empty in folders:
+            with suppress(OSError):  # files of others stay
+                empty.rmdir()
 
     def tables(self, database: str) -> list[str]:
         """The names of the tables and views of a database."""
@@ -89,7 +101,8 @@ class FileCatalog:
 
     def table(self, database: str, name: str) -> TableLike | None:
         """The table or view of a name."""
-        found: TableLike | None = self._read(self._file(database, "tables", name))
+        found = self._read(self._file(database, "tables", name), CatalogTable, CatalogView)
+        assert found is None or isinstance(found, CatalogTable | CatalogView)
         return found
 
     def put_table(self, database: str, name: str, table: TableLike) -> None:
@@ -104,7 +117,7 @@ class FileCatalog:
 
     def drop_table(self, database: str, name: str) -> None:
         """Remove a table or view."""
-        remove(self._file(database, "tables", name))
+        _remove(self._file(database, "tables", name))
 
     def functions(self, database: str) -> list[str]:
         """The names of the functions of a database."""
@@ -112,8 +125,7 @@ class FileCatalog:
 
     def function(self, database: str, name: str) -> CatalogFunction | None:
         """The function of a name."""
-        found: CatalogFunction | None = self._read(self._file(database, "functions", name.lower()))
-        return found
+        return self._read(self._file(database, "functions", name.lower()), CatalogFunction)
 
     def put_function(self, database: str, name: str, function: CatalogFunction) -> None:
         """Create or replace a function."""
@@ -121,16 +133,16 @@ class FileCatalog:
 
     def drop_function(self, database: str, name: str) -> None:
         """Remove a function."""
-        remove(self._file(database, "functions", name.lower()))
+        _remove(self._file(database, "functions", name.lower()))
 
     def _database(self, name: str) -> Path:
-        return self._folder / quote(name, safe="")
+        return self._folder / _quoted(name)
 
     def _file(self, database: str, part: str, name: str) -> Path:
-        return self._database(database) / part / f"{quote(name, safe='')}.json"
+        return self._database(database) / part / f"{_quoted(name)}.json"
 
-    def _read(self, file: Path) -> Any:
-        found = read_object(file)
+    def _read(self, file: Path, *kinds: type[T]) -> T | None:
+        found = read_object(file, *kinds)
         if found is None:
             self._missing.add(file)
         else:
@@ -152,7 +164,8 @@ class FileCatalogStore:
 
     def __init__(self, path: str) -> None:
         self._folder = Path(path).expanduser()
-        make_folder(self._folder)
+        with _changing(self._folder):
+            make_folder(self._folder)
 
     def descriptions(self) -> dict[str, CatalogDescription]:
         """The options of all catalogs, by name.
@@ -160,8 +173,8 @@ class FileCatalogStore:
         Raises:
             CatalogError: when a file is damaged.
         """
-        files = {name: self._file(name) for name in _names(self._folder)}
-        return {name: read_object(file) for name, file in files.items()}
+        found = {name: read_object(self._file(name), CatalogDescription) for name in _names(self._folder)}
+        return {name: description for name, description in found.items() if description is not None}
 
     def put(self, name: str, description: CatalogDescription) -> None:
         """Keep the options of a catalog."""
@@ -169,34 +182,62 @@ class FileCatalogStore:
 
     def drop(self, name: str) -> None:
         """Forget a catalog."""
-        remove(self._file(name))
+        _remove(self._file(name))
 
     def _file(self, name: str) -> Path:
-        return self._folder / f"{quote(name, safe='')}.json"
+        return self._folder / f"{_quoted(name)}.json"
 
 
 def _names(folder: Path) -> Iterator[str]:
     return (unquote(file.stem) for file in sorted(folder.glob("*.json")))
 
 
-def read_object(file: Path) -> Any:
-    """The object of a file; None when there is no file.
+def _quoted(name: str) -> str:
+    """What a file or folder is called; a name of dots alone would be the folder itself, or the one above."""
+    return quote(name, safe="") if name.strip(".") else name.replace(".", "%2E")
+
+
+def _remove(file: Path) -> None:
+    with _changing(file):
+        remove(file)
+
+
+def _remove_objects(folder: Path) -> None:
+    """Removes the files of objects, and what a crash has left of one that was being written."""
+    for file in folder.glob("*"):
+        if (target_of_temporary(file.name) or file.name).endswith(".json"):
+            remove(file)
+
+
+@contextmanager
+def _changing(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise CatalogError(f"{file} cannot be written: {error}") from error
+
+
+def read_object(file: Path, *kinds: type[T]) -> T | None:
+    """The object of a file, which is of one of some kinds; None when there is no file.
 
     Raises:
         CatalogError: when the file is damaged, or cannot be read.
     """
     try:
-        text = file.read_text()
+        content = file.read_bytes()
     except FileNotFoundError:
         return None
     except OSError as error:
         raise CatalogError(f"{file} cannot be read: {error}") from error
     try:
-        document = json.loads(text)
+        document = json.loads(content)
         if document["format"] != _FORMAT:
             raise CatalogError(f"{file} is of format {document['format']}, and this version reads {_FORMAT}")
-        return _decoded(document["object"])
-    except (ValueError, TypeError, LookupError, HeadraceError) as error:
+        found = _decoded(document["object"])
+        if not isinstance(found, kinds):
+            raise TypeError(f"a {type(found).__name__} is no {' or '.join(kind.__name__ for kind in kinds)}")
+        return found
+    except (ValueError, TypeError, LookupError, RecursionError, HeadraceError) as error:
         if isinstance(error, CatalogError):
             raise
         advice = "restore it, or remove it and create the object again"
@@ -215,13 +256,11 @@ def write_object(file: Path, found: Any, *, is_new: bool = False) -> None:
         CatalogError: when the file cannot be written, or is there although it must not be.
     """
     content = json.dumps({"format": _FORMAT, "object": _encoded(found)}, indent=2).encode()
-    try:
+    with _changing(file):
         if not is_new:
             write_file(file, (content,))
         elif not create_exclusively(file, content):
             raise CatalogError(f"{unquote(file.stem)} was created by another process just now: {file}")
-    except OSError as error:
-        raise CatalogError(f"{file} cannot be written: {error}") from error
 
 
 def _encoded(value: Any) -> Any:

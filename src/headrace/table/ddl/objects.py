@@ -48,7 +48,12 @@ def open_catalogs(catalogs: CatalogManager, store: CatalogStore) -> None:
     """
     for name, description in store.descriptions().items():
         options = dict(description.options)
-        catalogs.catalogs[name] = _TYPES[options["type"]](options)
+        kind = options.get("type", "")
+        if kind not in _TYPES:
+            raise ConfigurationError(
+                f"catalog {name!r} of the catalog store is of type {kind!r}, and the types are {', '.join(_TYPES)}"
+            )
+        catalogs.catalogs[name] = _TYPES[kind](options)
         catalogs.descriptions[name] = description
     catalogs.store = store
 

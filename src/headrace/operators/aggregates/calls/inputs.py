@@ -87,7 +87,7 @@ class Doubles(DerivedColumn):
 
     def of(self, columns: pa.RecordBatch) -> pa.Array:
         whole = columns.column(self.column) if self.filter is None else Filtered(self.column, self.filter).of(columns)
-        numbers = whole.cast(pa.float64())
+        numbers = whole.cast(pa.float64(), safe=False)  # else integers beyond 53 bits are refused, and not rounded
         return pc.multiply(numbers, numbers) if self.is_squared else numbers
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -190,16 +190,32 @@ def variance(
     is_root: bool,
     results: Sequence[pa.Array],
 ) -> pa.Array:
-    """Flink's formula: (sum of squares - sum * sum / count) / count, or / (count - 1) for a sample."""
+    """Flink's formula: (sum of squares - sum * sum / count) / count, or / (count - 1) for a sample.
+
+    A decimal that overflows is null; an integer stays at the end of its range.
+    """
     sums, squares = (fixed_width(result) for result in results[:2])
     counts = fixed_width(results[2])
     with np.errstate(invalid="ignore", divide="ignore"):
         spread = (squares - sums * sums / counts) / (counts - 1 if is_sample else counts)
         spread = np.sqrt(spread) if is_root else spread
-    made = of_fixed_width(spread, counts > (1 if is_sample else 0), pa.float64())
-    if pa.types.is_floating(type_):
-        return made.cast(type_)
-    return made.cast(type_, safe=False)
+    valid = counts > (1 if is_sample else 0)
+    if pa.types.is_integer(type_):
+        return of_fixed_width(_narrowed(spread, type_), valid, type_)
+    if pa.types.is_decimal(type_):
+        valid &= np.abs(spread) < 10.0 ** (type_.precision - type_.scale)
+        return of_fixed_width(spread, valid, pa.float64()).cast(type_, safe=False)
+    return of_fixed_width(spread, valid, pa.float64()).cast(type_)
+
+
+def _narrowed(doubles: npt.NDArray[np.float64], type_: pa.DataType) -> npt.NDArray[Any]:
+    """Doubles as integers, as Java narrows them: NaN is 0, and bytes and shorts are cut off from an int."""
+    wide = np.int64 if type_.bit_width == np.dtype(np.int64).itemsize * 8 else np.int32
+    ends = np.iinfo(wide)
+    found = np.where(doubles > 0, ends.max, np.where(doubles < 0, ends.min, 0)).astype(wide)
+    within = (doubles > float(ends.min)) & (doubles < float(ends.max))
+    found[within] = doubles[within].astype(wide)
+    return found.astype(type_.to_pandas_dtype())
 
 
 def nulled(array: pa.Array, is_kept: npt.NDArray[np.bool_]) -> pa.Array:

@@ -95,7 +95,7 @@ class UserCall(Bound):
             raise self._failure(error, f" of {count} rows") from error
         try:
             return column_of(made, self.result.arrow_type, count)
-        except (pa.ArrowException, TypeError, ValueError) as error:
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise EvaluationError(f"{self.text}: {self.user.name}() gave what is no {self.result}: {error}") from error
 
     def _failure(self, error: BaseException, called_with: str) -> BaseException:
