@@ -35,7 +35,7 @@ class NoFlinkError(Exception):
 
 
 def sql_contestant(data: RandomKeys | Nexmark, work: SqlWork, **options: Any) -> Contestant:
-    """Flink SQL.
+    """The contestant that runs a query on Flink SQL.
 
     Raises:
         NoFlinkError: when its jars are not there and cannot be fetched.
@@ -65,7 +65,7 @@ def count_trigger_contestant(data: RandomKeys, files: int) -> Contestant:
 
 
 def _options(data: RandomKeys) -> dict[str, Any]:
-    """What the programs of PyFlink want to know."""
+    """The options of the PyFlink programs."""
     return {
         "key_type": "string" if data.strings else "bigint",
         "window_millis": WINDOW_MILLIS,
@@ -76,7 +76,7 @@ def _options(data: RandomKeys) -> dict[str, Any]:
 
 
 def _lateness_millis(data: RandomKeys | Nexmark) -> int:
-    """Flink reads the files of the input in no order, so a record may be late by all of their event time."""
+    """The bound on out-of-orderness: Flink reads the input's files in any order, so it is their span of event time."""
     return data.span_millis + OUT_OF_ORDER_MILLIS
 
 
@@ -93,7 +93,7 @@ def _interpreter(place: Path) -> Path:
 
 
 def _hadoop_jars() -> list[Path]:
-    """Flink reads Parquet with classes of Hadoop, which PySpark has."""
+    """The Hadoop jars bundled with PySpark, with which Flink reads Parquet."""
     spec = find_spec("pyspark")
     assert spec is not None
     assert spec.origin is not None

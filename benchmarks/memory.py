@@ -128,7 +128,7 @@ class MemoryWatch:
 
 
 def processor_seconds(pid: int | None = None) -> float:
-    """The processor time so far of a process, this one unless said otherwise, and of all that it started."""
+    """The CPU time so far of a process, by default this one, and of the processes that it started."""
     root = psutil.Process(pid)
     total = 0.0
     for process in (root, *root.children(recursive=True)):

@@ -16,15 +16,15 @@ Numbers = npt.NDArray[np.int64]
 
 _EVENTS_PER_MILLI = 10
 _PER_ROUND, _PERSONS, _AUCTIONS = 50, 1, 3
-"""Of fifty events one is a person, three are auctions, and the others bids."""
+"""The mix of events: of every fifty, one is a person, three are auctions, and the rest are bids."""
 _FIRST_ID = 1_000
 _FIRST_CATEGORY, _CATEGORIES = 10, 5
 _ACTIVE_PERSONS, _OPEN_AUCTIONS, _AHEAD = 1_000, 100, 10
 _HOT = 100
-"""One of so many persons or auctions is a popular one."""
+"""One in this many persons or auctions is a hot one."""
 _CHANNELS = 10_000
 _IN_FLIGHT = 1_666
-"""So many events pass between an auction's start and the middle of its end."""
+"""The number of events between an auction's start and the middle of the range of its end."""
 _LETTERS = np.frombuffer(b"abcdefghijklmnopqrstuvwxyz", np.uint8)
 
 
@@ -33,8 +33,8 @@ class Nexmark:
     """The events of an auction house.
 
     Attributes:
-        files: how many files there are.
-        records_per_file: how many events each of them has.
+        files: the number of files.
+        records_per_file: the number of events in each.
     """
 
     files: int
@@ -42,21 +42,21 @@ class Nexmark:
 
     @property
     def records(self) -> int:
-        """How many events there are."""
+        """The number of events."""
         return self.files * self.records_per_file
 
     @property
     def span_millis(self) -> int:
-        """How much event time there is in all."""
+        """The span of event time in milliseconds."""
         return self.records // _EVENTS_PER_MILLI
 
     @property
     def folder_name(self) -> str:
-        """A name that tells the data set from every other."""
+        """A folder name that identifies the data set."""
         return f"nexmark-{self.files}-{self.records_per_file}"
 
     def write(self, folder: Path) -> None:
-        """Make the files."""
+        """Write the files."""
         random = np.random.default_rng(7)
         channels = _Channels(random)
         for number in range(self.files):
@@ -66,7 +66,7 @@ class Nexmark:
 
 
 class _Channels:
-    """Where bids come from: four large channels, and many small ones with a URL each."""
+    """The channels of bids: four large ones, and many small ones with a URL each."""
 
     def __init__(self, random: np.random.Generator) -> None:
         large = ["Google", "Facebook", "Baidu", "Apple"]
@@ -94,7 +94,7 @@ class _Events:
         self._millis = START_MILLIS + numbers // _EVENTS_PER_MILLI
 
     def table(self) -> pa.Table:
-        """The events, each with the fields of its own kind alone."""
+        """A table of events; each fills in only the fields of its own kind."""
         kind = np.where(self._is_person, 0, np.where(self._is_bid, 2, 1))
         parts = {"person": self._persons(), "auction": self._auctions(), "bid": self._bids()}
         columns = {"event_type": pa.array(kind.astype(np.int32)), "dateTime": _times(self._millis)}
@@ -157,7 +157,7 @@ class _Events:
         }
 
     def _persons_at(self, which: npt.NDArray[np.bool_]) -> Numbers:
-        """Any of the persons of late; some of them are not there yet."""
+        """Random recent persons, some of whom do not exist yet."""
         known = self._last_person[which] + 1
         active = np.minimum(known, _ACTIVE_PERSONS)
         return known - active + self._random.integers(0, active + _AHEAD)
@@ -353,4 +353,4 @@ QUERIES: dict[str, SqlWork] = {
         "auction, CHAR_LENGTH(dir1), CHAR_LENGTH(dir2 || dir3)",
     ),
 }
-"""Those without joins, by their names in Nexmark; built-in functions count the letters in ``q14``."""
+"""The queries without joins, by their Nexmark names; ``q14`` counts characters with built-in functions."""

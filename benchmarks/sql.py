@@ -1,4 +1,4 @@
-"""SQL that headrace, Flink and DuckDB run over the same files: tables, queries, and what their results add up to."""
+"""SQL that headrace, Flink and DuckDB run over the same files: tables, queries, and totals of their results."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any
 from benchmarks.outcome import Assignment
 
 RUNS = 2
-"""How often a program runs a statement; its first run is not counted."""
+"""The number of runs of a statement in a process; the first is a warm-up run, which is not measured."""
 
 MINI_BATCH: Mapping[str, str] = {
     "table.exec.mini-batch.enabled": "true",
     "table.exec.mini-batch.allow-latency": "5 s",
     "table.exec.mini-batch.size": "1000000",
 }
-"""For totals, which would be updated with every row."""
+"""Settings for queries of totals, which would otherwise emit an update for every row."""
 
 BLACKHOLE = "'connector' = 'blackhole'"
 
 
 @dataclass(frozen=True, slots=True)
 class SqlWork:
-    """A query whose rows are written to a table, and how they are checked.
+    """A query whose rows are written to a table, and the totals by which they are checked.
 
     In statements ``{input}`` is the folder of the files, ``{work}`` one for output, and ``{lateness}`` an interval by
     which a program may read records out of order.
@@ -31,12 +31,12 @@ class SqlWork:
     Attributes:
         tables: statements that create the sources.
         query: the query.
-        sink: the columns of the table that takes its rows.
+        sink: the columns of the sink table.
         totals: aggregates over the rows of the query, by name; ``rows`` is one of them.
-        sink_options: where its rows go.
-        partitions: the partition columns of that table.
+        sink_options: the options of the sink table.
+        partitions: the partition columns of the sink table.
         views: statements that create views.
-        checked: what the totals are of, instead of the query, where its rows depend on the clock.
+        checked: a query to compute the totals of instead, for a query whose rows depend on the clock.
     """
 
     tables: Sequence[str]
@@ -50,16 +50,16 @@ class SqlWork:
 
     @property
     def totals_query(self) -> str:
-        """The query of the totals."""
+        """The query that computes the totals."""
         return f"SELECT {', '.join(self.totals.values())} FROM ({self.checked or self.query})"
 
     @property
     def insert(self) -> str:
-        """The statement that is timed."""
+        """The ``INSERT`` that is timed."""
         return f"INSERT INTO results {self.query}"
 
     def statements(self, assignment: Assignment) -> list[str]:
-        """Those that create the tables."""
+        """The statements that create the sources, the views and the sink."""
         partitions = f" PARTITIONED BY {self.partitions}" if self.partitions else ""
         sink = f"CREATE TABLE results ({self.sink}){partitions} WITH ({self.sink_options})"
         values = {
@@ -70,26 +70,26 @@ class SqlWork:
         return [_filled(statement, values) for statement in (*self.tables, *self.views, sink)]
 
     def to_options(self) -> dict[str, Any]:
-        """For a program's process."""
+        """The options that hand the work to a program."""
         return {"sql": asdict(self)}
 
     @staticmethod
     def of(assignment: Assignment) -> SqlWork:
-        """In the program's process."""
+        """The work among the options of a program."""
         return SqlWork(**assignment.options["sql"])
 
     def named(self, row: Sequence[Any]) -> dict[str, float]:
-        """The totals of a row."""
+        """The totals by name, given the row of :attr:`totals_query`."""
         return {name: float(value) for name, value in zip(self.totals, row, strict=True)}
 
 
 def parquet() -> str:
-    """The options of a table of the input."""
+    """The options of a source table over the input's Parquet files."""
     return "WITH ('connector' = 'filesystem', 'path' = '{input}', 'format' = 'parquet')"
 
 
 def _interval(millis: int) -> str:
-    """At least so long, in whole seconds or minutes of two digits."""
+    """An interval literal of at least this duration, in whole seconds or minutes of two digits."""
     seconds = -(-millis // 1000)
     return f"INTERVAL '{seconds}' SECOND" if seconds < 100 else f"INTERVAL '{-(-seconds // 60)}' MINUTE"
 

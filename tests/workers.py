@@ -1,7 +1,7 @@
-"""Runs tests in forks of the process that has collected them: all that they import is imported and collected once.
+"""Runs tests in forks of the process that collected them, so that imports and collection happen once.
 
-``pytest --forks 4``, on Linux: elsewhere it is not safe to fork a process that has imported this much. A fork is given
-the tests of one module after another. What shares the session of Spark or a broker is given to one fork, first of all.
+``pytest --forks 4`` works on Linux only: elsewhere it is not safe to fork a process that has imported this much. Forks
+take one module of tests after another. Tests that share the Spark session or a broker all go to the first fork.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, Final
 import pytest
 
 _PATIENCE: Final = 120.0
-"""Seconds in which a fork takes down what its tests have set up."""
+"""The number of seconds that a fork has to tear down its fixtures."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -33,7 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
-    """Run the tests in forks where these are asked for and possible."""
+    """Run the tests in forks, if ``--forks`` is given and the platform can fork."""
     option = session.config.option
     if not option.forks or option.collectonly or session.testsfailed or sys.platform != "linux":
         return None
@@ -45,7 +45,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     return True
 
 
-def _needs_what_is_shared(item: pytest.Item) -> bool:
+def _needs_shared_fixture(item: pytest.Item) -> bool:
     markers = {marker.name for marker in item.iter_markers()}
     return not markers.isdisjoint(("spark", "integration")) and "apart" not in markers
 
@@ -54,8 +54,8 @@ class _Fork:
     """A fork, as its parent sees it.
 
     Attributes:
-        left: the tests that it has been given, by number, and has not ended.
-        last: whether it is given no others.
+        left: the numbers of its tests that have not finished.
+        last: whether it gets no more tests.
     """
 
     def __init__(self, session: pytest.Session, name: str) -> None:
@@ -70,11 +70,11 @@ class _Fork:
         theirs.close()
 
     def has_ended(self) -> bool:
-        """Whether it has ended, and all that it has sent is read."""
+        """Return whether it has ended and all its messages have been read."""
         return not self.process.is_alive() and not self.connection.poll()
 
     def receive(self) -> tuple[str, Any] | None:
-        """What it has sent; None at its end."""
+        """The next message; None at its end."""
         try:
             return self.connection.recv()  # type: ignore[no-any-return]
         except (EOFError, ConnectionError):
@@ -83,7 +83,7 @@ class _Fork:
 
 
 class _Forks:
-    """Gives tests to forks, and reports what these find."""
+    """Gives tests to forks, and passes on their reports."""
 
     def __init__(self, session: pytest.Session, number: int) -> None:
         self._session = session
@@ -91,8 +91,8 @@ class _Forks:
         self._started = 0
         self._running: list[_Fork] = []
         items = range(len(session.items))
-        shared = [at for at in items if _needs_what_is_shared(session.items[at])]
-        others = (at for at in items if not _needs_what_is_shared(session.items[at]))
+        shared = [at for at in items if _needs_shared_fixture(session.items[at])]
+        others = (at for at in items if not _needs_shared_fixture(session.items[at]))
         modules = [[*tests] for _, tests in groupby(others, lambda at: session.items[at].path)]
         self._shares = deque([shared] if shared else [])
         self._shares += modules
@@ -100,10 +100,10 @@ class _Forks:
         session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
 
     def run(self) -> None:
-        """Until there is no test left.
+        """Run all tests.
 
         Raises:
-            pytest.Session.Failed: when as many tests have failed as should be seen.
+            pytest.Session.Failed: after ``--maxfail`` failures.
         """
         while self._shares or self._running:
             while self._shares and len(self._running) < self._number:
@@ -120,7 +120,7 @@ class _Forks:
                 raise self._session.Failed(self._session.shouldfail)
 
     def end(self) -> None:
-        """Have forks that still run take down what they have set up, as if by Ctrl-C."""
+        """Interrupt the forks that still run, which then tear down their fixtures."""
         for fork in self._running:
             if fork.process.pid and fork.process.is_alive():
                 os.kill(fork.process.pid, signal.SIGINT)
@@ -133,7 +133,7 @@ class _Forks:
         match told:
             case None:
                 self._running.remove(fork)
-                self._see_to_what_is_left(fork)
+                self._report_crash(fork)
             case "asked", None:
                 self._give(fork)
             case "ended", None:
@@ -145,13 +145,13 @@ class _Forks:
                 hook.pytest_warning_recorded.call_historic(kwargs=data | {"location": None})
 
     def _give(self, fork: _Fork) -> None:
-        """Give a fork the next tests. That with a session of Spark ends with it, and another one goes on."""
+        """Give a fork its next tests; the one with the Spark session gets no more, and another fork takes over."""
         share = self._shares.popleft() if self._shares and not fork.last else []
         fork.last = fork.last or share is self._shared
         fork.left += share
         fork.connection.send(share)
 
-    def _see_to_what_is_left(self, fork: _Fork) -> None:
+    def _report_crash(self, fork: _Fork) -> None:
         if not fork.left:
             return
         item = self._session.items[fork.left.popleft()]
@@ -209,10 +209,10 @@ def _numbers_of_tests(connection: Connection) -> Iterator[int]:
 
 
 class _Reporter:
-    """The plugin of a fork that sends to its parent what terminals are told.
+    """The plugin of a fork that sends reports and warnings to its parent.
 
     Attributes:
-        tells: whether it does so already.
+        tells: whether it already sends warnings.
     """
 
     tells = False

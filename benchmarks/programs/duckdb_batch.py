@@ -1,4 +1,4 @@
-"""The limit: what DuckDB takes for all of the input as one batch, without event time, state or checkpoints.
+"""The lower bound: DuckDB over the whole input as one batch, without event time, state or checkpoints.
 
 Option: ``work``, which is ``window``, ``process`` or ``functions``.
 """

@@ -63,14 +63,14 @@ def _planned(gateway: JavaGateway, tables: Any, work: SqlWork, plans: int) -> It
 
 
 def _timed(tables: Any, work: SqlWork) -> tuple[float, float]:
-    """How long the job ran, without planning and the start of the cluster; and the processor time of all."""
+    """The run time of the job, without planning and cluster startup, and the CPU time that it took."""
     before = processor_seconds()
     job = tables.executeSql(work.insert).getJobClient().get().getJobExecutionResult().get()
     return float(job.getNetRuntime()) / 1000, processor_seconds() - before
 
 
 def _causes(throwable: Any) -> str:
-    """What went wrong, and why, without the places in Flink's code."""
+    """The messages of an exception and its causes, without stack traces."""
     texts = []
     while throwable is not None:
         texts.append(str(throwable.toString()))

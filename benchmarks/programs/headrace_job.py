@@ -137,7 +137,7 @@ def run_job(environment: StreamExecutionEnvironment, listener: EpochTimes) -> Ma
 
 
 def whole_runs(assignment: Assignment, job: Callable[[EpochTimes], object], totals: Mapping[str, float]) -> Outcome:
-    """Run a job several times; what a run takes, from its start to the end of its last epoch, is an epoch's time."""
+    """Run a job several times, and report the time of each run, to the end of its last epoch, as one epoch."""
     epochs, processor = [], []
     records = assignment.records_per_epoch
     assert records is not None

@@ -1,4 +1,4 @@
-"""SQL: windows, groups, ranks, functions, planning and Nexmark, beside Flink SQL and others over the same files."""
+"""SQL: windows, groups, ranks, functions, planning and Nexmark, compared with Flink SQL over the same files."""
 
 from __future__ import annotations
 
@@ -30,30 +30,30 @@ _DUCKDB_LIMIT = 0.4
 
 @dataclass(slots=True)
 class Agreement:
-    """Everybody has to compute what the first one did.
+    """Checks that all contestants compute the same totals.
 
     Attributes:
-        totals: what that was.
+        totals: the totals of the first contestant.
     """
 
     totals: dict[str, float] = field(default_factory=dict)
 
     def __call__(self, source: Path, found: Mapping[str, float]) -> Mapping[str, float]:
-        """What has to come out."""
+        """The expected totals."""
         self.totals = self.totals or dict(found)
         return self.totals
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What is asked of headrace beside a contestant: how many times as fast it has to be."""
+class Speedup:
+    """A target: how many times as fast as a contestant headrace has to be."""
 
     name: str
     limit: float
 
 
 def contestants(lab: Lab, data: RandomKeys | Nexmark, work: SqlWork, **options: Any) -> list[Contestant]:
-    """headrace, and Flink where its jars can be had, which is said else."""
+    """Headrace, and Flink if its jars are available; a message says why if they are not."""
     own = {"lateness_millis": OUT_OF_ORDER_MILLIS, "default_sizes": True}
     here = [Contestant(HEADRACE, "headrace_sql", work.to_options() | own | options)]
     try:
@@ -63,9 +63,9 @@ def contestants(lab: Lab, data: RandomKeys | Nexmark, work: SqlWork, **options: 
         return here
 
 
-def findings(name: str, case: str, found: Mapping[str, Measured], asked: Sequence[Asked]) -> Iterator[Finding]:
-    """A finding for each contestant beside whom something is asked, and who took part."""
-    for each in asked:
+def findings(name: str, case: str, found: Mapping[str, Measured], targets: Sequence[Speedup]) -> Iterator[Finding]:
+    """A finding for each target whose contestant took part."""
+    for each in targets:
         if each.name in found:
             ratio = found[each.name].seconds / found[HEADRACE].seconds
             target = Target(each.limit, at_least=True)
@@ -75,7 +75,7 @@ def findings(name: str, case: str, found: Mapping[str, Measured], asked: Sequenc
 
 
 class SqlWindowBenchmark:
-    """A window TVF beside the same windows in the DataStream API, and beside Flink SQL."""
+    """A window TVF, compared with the same windows in the DataStream API and with Flink SQL."""
 
     name = "sql-window"
     title = "SQL: count and sum of one-minute tumbling windows"
@@ -86,8 +86,8 @@ class SqlWindowBenchmark:
             stream = Contestant(STREAM, "headrace_window", {"default_sizes": True, "whole": True})
             here = [*contestants(lab, data, windows()), stream]
             found = lab.race(Work(data, data.records, _all_windows), here, scale.rounds)
-            asked = [Asked(STREAM, 0.95), Asked(flink.SQL, limit)]
-            yield from findings(self.name, f"{keys:,} keys", found, asked)
+            targets = [Speedup(STREAM, 0.95), Speedup(flink.SQL, limit)]
+            yield from findings(self.name, f"{keys:,} keys", found, targets)
 
 
 def _all_windows(source: Path, _: Mapping[str, float]) -> Mapping[str, float]:
@@ -96,7 +96,7 @@ def _all_windows(source: Path, _: Mapping[str, float]) -> Mapping[str, float]:
 
 
 class SqlGroupBenchmark:
-    """``GROUP BY`` that shows each change of a group at once."""
+    """``GROUP BY`` that emits an update for each row."""
 
     name = "sql-group"
     title = "SQL: GROUP BY with a change for each row"
@@ -107,7 +107,7 @@ class SqlGroupBenchmark:
 
 
 class SqlRankBenchmark:
-    """The ten largest of a group, the last row of a key, and sums over the last hundred rows."""
+    """Top-10 of each group, deduplication to the last row, and sums ``OVER`` the last hundred rows."""
 
     name = "sql-rank"
     title = "SQL: Top-N, deduplication and OVER"
@@ -122,11 +122,11 @@ def _beside_flink(
 ) -> Iterator[Finding]:
     data = RandomKeys(scale.files, scale.per_epoch, keys)
     found = lab.race(Work(data, data.records, Agreement()), contestants(lab, data, work), scale.rounds)
-    yield from findings(name, case, found, [Asked(flink.SQL, limit)])
+    yield from findings(name, case, found, [Speedup(flink.SQL, limit)])
 
 
 class SqlFunctionsBenchmark:
-    """A filter and twelve expressions over files with twice the records of the others."""
+    """A filter and twelve expressions, over twice as many records as the other benchmarks."""
 
     name = "sql-functions"
     title = "SQL: a filter and twelve expressions of texts, numbers and times"
@@ -136,12 +136,12 @@ class SqlFunctionsBenchmark:
         here = [*contestants(lab, data, FUNCTIONS), Contestant(DUCKDB, "duckdb_batch", {"work": "functions"})]
         found = lab.race(Work(data, data.records, Agreement()), here, scale.rounds)
         yield from findings(
-            self.name, f"{data.records:,} records", found, [Asked(flink.SQL, 3.0), Asked(DUCKDB, _DUCKDB_LIMIT)]
+            self.name, f"{data.records:,} records", found, [Speedup(flink.SQL, 3.0), Speedup(DUCKDB, _DUCKDB_LIMIT)]
         )
 
 
 class SqlPlannerBenchmark:
-    """From a statement's text to its plan, in a process that has planned it often."""
+    """Parsing, binding and planning a statement, in a warmed-up process."""
 
     name = "sql-planner"
     title = "SQL: planning a statement of sixty lines"
@@ -150,11 +150,11 @@ class SqlPlannerBenchmark:
         data, plans = RandomKeys(1, 10, 10), scale.choose(_PLANS, 10)
         work = Work(data, 1, Agreement(), warm_up=plans * 3 // 4)
         found = lab.race(work, contestants(lab, data, PLANNED, plans=plans), scale.rounds)
-        yield from findings(self.name, "parse, bind and plan", found, [Asked(flink.SQL, 10.0)])
+        yield from findings(self.name, "parse, bind and plan", found, [Speedup(flink.SQL, 10.0)])
 
 
 class NexmarkBenchmark:
-    """Those queries of Nexmark that have no join."""
+    """The Nexmark queries without joins."""
 
     name = "nexmark"
     title = "SQL: Nexmark"
@@ -164,7 +164,7 @@ class NexmarkBenchmark:
         ratios = []
         for query, work in QUERIES.items():
             found = lab.race(Work(data, data.records, Agreement()), contestants(lab, data, work), 1)
-            for finding in findings(self.name, query, found, [Asked(flink.SQL, 1.0)]):
+            for finding in findings(self.name, query, found, [Speedup(flink.SQL, 1.0)]):
                 ratios.append(finding.value)
                 yield finding
         if ratios:
