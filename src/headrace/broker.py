@@ -330,7 +330,7 @@ def maven_jars(cache: Path, product: str, endpoint: str) -> list[Path]:
 
     Args:
         cache: the folder that they are kept in; several processes may use it.
-        product: the name and the version of what they are.
+        product: the name and version of the product, for messages.
         endpoint: the artifacts, ``group:name:version``, with a plus between them.
 
     Raises:

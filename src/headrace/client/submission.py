@@ -114,7 +114,7 @@ def _failure(value: object, attempt: _Attempt) -> Exception | None:
 
 
 def _find(value: object, attempt: _Attempt) -> str:
-    """The name of the innermost variable or field below ``value`` for which an attempt fails.
+    """The name of the innermost variable or field in ``value`` for which an attempt fails.
 
     It is named as a part of the function, or of the first object of a class of the program, that it is in.
     """

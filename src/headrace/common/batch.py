@@ -30,7 +30,7 @@ _TAKE_BACK: Final = (RowKind.UPDATE_BEFORE.value, RowKind.DELETE.value)
 
 
 def take_back(kinds: Kinds) -> npt.NDArray[np.bool_]:
-    """Of each record whether it takes a row back, and does not add one."""
+    """True for each record that retracts a row."""
     return np.isin(kinds, _TAKE_BACK)
 
 

@@ -201,7 +201,7 @@ class BoundLogic(Bound):
 
 
 def user_code_in(expression: Bound) -> Iterator[Any]:
-    """The calls of functions of the user in an expression, which have ``open`` and ``close``."""
+    """The calls of user functions in an expression, which have ``open`` and ``close``."""
     if hasattr(expression, "open"):
         yield expression
     for part in fields(expression):
@@ -210,7 +210,7 @@ def user_code_in(expression: Bound) -> Iterator[Any]:
 
 
 def _bound_in(value: object) -> Iterator[Bound]:
-    """The expressions in an attribute of another: itself, or those of a tuple."""
+    """The expressions in an attribute: the value itself, or the elements of a tuple."""
     if isinstance(value, Bound):
         yield value
     elif isinstance(value, tuple):

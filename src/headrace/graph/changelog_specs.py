@@ -48,7 +48,7 @@ class ChangelogSpec(OperatorSpec):
 
 
 def codec_of(schema: InputSchema) -> KeyCodec:
-    """The codec for the keys of a keyed input."""
+    """The codec of a keyed input's keys."""
     assert schema.key is not None, "the graph takes keyed records only"
     return schema.key.codec
 
@@ -120,7 +120,7 @@ class UpsertMaterializeSpec(ChangelogSpec):
     Attributes:
         unique_key: the positions of the columns that identify a row; all columns when there is no such key.
         key_fields: the positions of the columns of the key.
-        conflict: what is done about several rows of a key: ``DEDUPLICATE`` emits the latest one, ``NOTHING`` the first
+        conflict: the action for several rows of a key: ``DEDUPLICATE`` emits the latest one, ``NOTHING`` the first
             one that is left at a watermark, ``ERROR`` fails if more than one is left then.
     """
 

@@ -28,8 +28,8 @@ class JoinSpec(OperatorSpec):
     Attributes:
         join_type: the kind of join.
         names: the names of the columns of both inputs.
-        condition: what is true of pairs besides equal keys; None for nothing.
-        strict_keys: of each input the columns of the key in which NULL equals nothing.
+        condition: the condition on pairs besides equal keys; None for no condition.
+        strict_keys: for each input, the key columns that are compared by ``=``, so that NULL matches nothing.
     """
 
     inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED, InputKind.KEYED)
@@ -40,7 +40,7 @@ class JoinSpec(OperatorSpec):
     strict_keys: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
 
     def pair_type(self, inputs: Sequence[InputSchema]) -> TypeInformation:
-        """The type of the columns of both inputs together."""
+        """The type of a row with the columns of both inputs."""
         types = [kind for schema in inputs for kind in schema.record_type.field_types]
         return RowTypeInfo(tuple(types), self.names)
 
@@ -48,7 +48,7 @@ class JoinSpec(OperatorSpec):
         return inputs[0].record_type if self.join_type.gives_left_rows else self.pair_type(inputs)
 
     def definition(self, inputs: Sequence[InputSchema]) -> JoinDefinition:
-        """The join in the form that operators take."""
+        """The definition that operators take."""
         from headrace.operators.join.regular.definition import JoinDefinition
 
         output = self.output_type(inputs)
@@ -63,7 +63,7 @@ class JoinSpec(OperatorSpec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegularJoinSpec(JoinSpec):
-    """The changelog of a join of two changelogs, of which all rows are remembered.
+    """A regular join of two changelogs, which keeps all rows of both in state.
 
     Attributes:
         states: how the rows of both inputs are kept.
@@ -84,7 +84,7 @@ class RegularJoinSpec(JoinSpec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundedJoinSpec(JoinSpec):
-    """A join of two inputs that end, which emits its result when they have."""
+    """A join of two bounded inputs, which emits its result when both have ended."""
 
     kind: ClassVar[str] = "BoundedJoin"
 
@@ -99,10 +99,10 @@ class BoundedJoinSpec(JoinSpec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableWindowJoinSpec(JoinSpec):
-    """A join of rows that say their window themselves, once it has ended.
+    """A join of rows in the same window, whose bounds are columns, emitted once the window has ended.
 
     Attributes:
-        end_fields: of each input the position of the column with the end of each row's window.
+        end_fields: for each input, the position of the window end column.
         zone: the time zone by whose clock windows end; None where times are those of the clock already.
     """
 
@@ -128,7 +128,7 @@ class TemporalJoinSpec(JoinSpec):
     """Each row of the left input with the version of a row of the right one that is valid at its time.
 
     Attributes:
-        time_fields: of each input the position of the column of times.
+        time_fields: the position of the time column of each input.
     """
 
     kind: ClassVar[str] = "TemporalJoin"
@@ -150,7 +150,7 @@ class TableIntervalJoinSpec(JoinSpec):
 
     Attributes:
         interval: which times match.
-        time_fields: of each input the position of the column of times.
+        time_fields: the position of the time column of each input.
     """
 
     kind: ClassVar[str] = "TableIntervalJoin"

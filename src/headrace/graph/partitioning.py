@@ -330,7 +330,7 @@ def _by_key_group(keys: KeyColumn, receivers: Receivers) -> tuple[npt.NDArray[np
 
 @dataclass(frozen=True, slots=True)
 class KeySelection:
-    """Says how the key of a record is found, and of which type it is.
+    """How the key of a record is extracted, and its type.
 
     Attributes:
         codec: encodes and hashes keys; knows their type.

@@ -30,7 +30,7 @@ _CLOCK = AtomicType(TypeRoot.TIMESTAMP, 3)
 def with_windows(
     types: Sequence[TypeInformation], names: Sequence[str], window_names: Sequence[str], time: LogicalType
 ) -> TypeInformation:
-    """Rows with the columns of a window behind: start, end, and last moment, which is of the type of the time."""
+    """A row type with the columns of a window appended: start, end, and window time, of the time's type."""
     added = [type_of_logical(_CLOCK)] * 2 + [type_of_logical(time.as_nullable())]
     return RowTypeInfo((*types, *added), (*names, *window_names))
 
@@ -81,8 +81,8 @@ class TableWindowSpec(ColumnarWindowSpec):
         time_type: the type of the last moment of a window.
         is_end: whether the column says the end of the row's window.
         zone: the time zone by whose clock windows begin; None where times are those of the clock already.
-        retracts: whether records may be taken back.
-        has_two_phases: whether senders sum records up where they can.
+        retracts: whether records may be retracted.
+        has_two_phases: whether senders pre-aggregate records where they can.
         is_columnar: whether windows are computed column by column; else the trigger is asked for each record.
         names: the names of the columns of the window.
         timers_wait: whether windows have timers only once a slice of theirs has ended, as window table functions do in

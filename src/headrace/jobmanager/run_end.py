@@ -1,4 +1,4 @@
-"""Why a run really ended, and what becomes of its checkpoints then."""
+"""The root cause of a run's end, and what happens to its checkpoints afterwards."""
 
 from headrace.checkpoint.manifest import Manifest
 from headrace.common.errors import EXITS, JobCancelledError, JobExecutionError, JobSupersededError
@@ -14,7 +14,7 @@ logger = get_logger(__name__)
 def explained(
     failure: BaseException, checkpoints: CheckpointCoordinator, name: str, *, is_cancelled: bool
 ) -> BaseException:
-    """Why a run really ended.
+    """The root cause of a run's end.
 
     A job manager that was superseded may fail before its next manifest, since its state files are being deleted. And
     what fails while a job is being cancelled fails for that reason.
@@ -36,7 +36,7 @@ def explained(
 
 
 def cancellation(name: str, newest: Manifest | None) -> JobCancelledError:
-    """The error of a run that was given up."""
+    """The error of a cancelled run."""
     return JobCancelledError(f"job {name!r} was cancelled after epoch {0 if newest is None else newest.epoch}")
 
 

@@ -66,7 +66,7 @@ def gather(array: pa.Array, indices: npt.NDArray[np.int64]) -> pa.Array:
 
 
 class Picked:
-    """Some rows of other columns; a column is gathered when it is first asked for.
+    """A selection of rows; each column is gathered on first access.
 
     Args:
         column_of: the column at a position, with all rows.

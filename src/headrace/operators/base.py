@@ -122,13 +122,13 @@ def cannot_go_on(context: OperatorContext, error: StateMigrationError) -> StateM
 
 
 class UserCode(Protocol):
-    """What calls functions of the user, and opens and closes them with the operator that it is of."""
+    """A caller of user functions, which opens and closes them with its operator."""
 
     def open(self, context: OperatorContext) -> None:
-        """Called before all else."""
+        """Open the functions, before the first call."""
 
     def close(self) -> None:
-        """Called at the end."""
+        """Close the functions, after the last call."""
 
 
 class Operator(ABC):
@@ -140,8 +140,8 @@ class Operator(ABC):
 
     Attributes:
         maker: the user's function whose results are the records that are emitted, if there is one alone.
-        why_insertions_only: why records may be insertions alone, so that others are refused before they come; empty
-            where they may be more.
+        why_insertions_only: why the operator takes only insertions, so that other records are refused before they
+            reach it; empty if it takes all row kinds.
         user_code: expressions and aggregators that call functions of the user.
     """
 

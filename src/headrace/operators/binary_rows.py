@@ -26,7 +26,7 @@ _LEAST_BUCKETS: Final = 16
 
 
 def buckets(hashes: Words, sizes: Longs) -> Longs:
-    """The bucket of each hash in a map that has so many entries; the map has grown, and never shrinks."""
+    """The bucket of each hash in a map that has grown to a number of entries, and never shrinks."""
     capacities = np.full(len(sizes), _LEAST_BUCKETS, np.int64)
     while (is_full := sizes > capacities * 3 // 4).any():
         capacities[is_full] *= 2
@@ -36,7 +36,7 @@ def buckets(hashes: Words, sizes: Longs) -> Longs:
 
 
 def hashes_of(columns: Sequence[pa.Array], count: int) -> Words:
-    """The hashes of the binary rows of some columns, of which there may be none.
+    """The hashes of the binary rows of some columns, possibly none.
 
     A binary row has bits of nulls behind a byte of the row kind, then eight bytes a field, then values that are longer
     than that. The hash is Flink's ``MurmurHashUtils.hashBytesByWords``.
@@ -85,7 +85,7 @@ def _numbers(column: pa.Array) -> npt.NDArray[np.uint64]:
 
 
 def _texts(column: pa.Array, behind: Lengths) -> tuple[npt.NDArray[np.uint64], Lengths]:
-    """The eight bytes of each text: a short one itself, else where it is and how long; and the lengths of long ones."""
+    """The eight bytes of each text: a short text itself, else its offset and length; and the lengths of long texts."""
     lengths = np.asarray(pc.binary_length(column).fill_null(0)).astype(np.int64)
     starts, data = _bytes_of(column)
     fixed = (lengths.astype(np.uint64) | np.uint64(0x80)) << np.uint64(56)
@@ -99,7 +99,7 @@ def _texts(column: pa.Array, behind: Lengths) -> tuple[npt.NDArray[np.uint64], L
 
 
 def _bytes_of(column: pa.Array) -> tuple[Lengths, npt.NDArray[np.uint8]]:
-    """Where each text begins among the bytes of all."""
+    """The offset of each text in the bytes of all."""
     _, offsets, data = column.buffers()
     width = np.int64 if pa.types.is_large_string(column.type) else np.int32
     starts = np.frombuffer(offsets, width, count=len(column), offset=column.offset * np.dtype(width).itemsize)

@@ -140,7 +140,7 @@ def keyed_states(context: OperatorContext, method: str) -> KeyedStates:
 
 
 class TaskContext:
-    """What a function may ask of the subtask that calls it.
+    """The subtask that calls a function, as the function sees it.
 
     Args:
         context: the operator that calls it.

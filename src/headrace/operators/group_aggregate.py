@@ -196,7 +196,7 @@ class GroupAggregateOperator(KeyedOperator):
         self.output.emit(Batch(layout.output_type, *times, columns=results, kinds=found))
 
     def _changed(self, values: Sequence[pa.Array], segments: Segments) -> Mask:
-        """Of each element whether its result is another one than that of the element before it in its life."""
+        """True for each element whose result differs from that of the element before it in its life."""
         is_changed = np.full(segments.total, self._ttl > 0)
         is_changed[segments.starts] = True
         for column in values:
@@ -283,13 +283,13 @@ class GroupAggregateOperator(KeyedOperator):
 
 
 def _steps(kinds: Kinds | None, order: Longs) -> Longs | None:
-    """1 for each record that adds to its key, -1 for each that takes one back; None where all add."""
+    """1 for each record that adds a row to its key, -1 for each that retracts one; None if all add."""
     return None if kinds is None else np.where(take_back(kinds[order]), -1, 1)
 
 
 @dataclass(frozen=True)
 class _Changes:
-    """What is emitted, in the order of the records that cause it.
+    """The emitted changes, in the order of the records that cause them.
 
     Attributes:
         elements: the element whose result each change shows.
@@ -304,7 +304,7 @@ class _Changes:
     are_of_all: bool
 
     def of_records(self, column: pa.Array) -> pa.Array:
-        """A column of the records, for each change the value of the record that causes it."""
+        """A column of the records, gathered for each change from the record that causes it."""
         return column if self.are_of_all else gather(column, self.records)
 
     @staticmethod
@@ -314,8 +314,8 @@ class _Changes:
         Args:
             order: the records, key after key.
             lives: the lives.
-            is_changed: of each element whether its result is another one than that before it.
-            with_before: whether updates take the former result back.
+            is_changed: whether each element's result differs from the one before it.
+            with_before: whether updates include ``UPDATE_BEFORE`` rows.
         """
         is_first = np.zeros(len(is_changed), np.bool_)
         is_first[lives.segments.starts] = True
@@ -326,7 +326,7 @@ class _Changes:
         for records in causes:
             counts[records] += 1
         ends = np.cumsum(counts)
-        # What an update takes back comes before what it gives; a record that ends a life gives nothing.
+        # UPDATE_BEFORE precedes UPDATE_AFTER; a record that ends a life emits no row to follow.
         places = ends[causes[0]] - 2, ends[causes[1]] - 1, ends[causes[2]] - 1
         elements, kinds = np.empty(int(counts.sum()), np.int64), np.full(int(counts.sum()), _UPDATE_AFTER)
         elements[places[0]], kinds[places[0]] = updated - 1, _UPDATE_BEFORE
@@ -365,9 +365,9 @@ class _Lives:
 
         Args:
             keys: the records of each key, in the order in which they came.
-            steps: 1 for each record that adds to its key, -1 for each that takes one back; None where all add.
-            of_stored: the keys of which there is something in state, ascending.
-            stored: how many records they have.
+            steps: 1 for each record that adds a row to its key, -1 for each that retracts one; None if all add.
+            of_stored: the keys that have state, ascending.
+            stored: the number of their records.
         """
         before = np.zeros(len(keys), np.int64)
         before[of_stored] = 1

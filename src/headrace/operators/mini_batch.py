@@ -37,8 +37,8 @@ class MiniBatch:
     """Settings of a mini-batch: the records that are bundled before they are aggregated.
 
     Attributes:
-        size: so many are together at most.
-        has_two_phases: whether senders put them together first, and receivers what comes of that.
+        size: the maximum number of records in a bundle.
+        has_two_phases: whether senders aggregate bundles first, and receivers merge the accumulators.
         key_columns: the positions of the columns of the key.
     """
 

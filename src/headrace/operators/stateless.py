@@ -22,7 +22,7 @@ from headrace.operators.user_code import UserCodeGuard, user_error
 
 
 class ExpressionOperator(Operator):
-    """An operator that computes expressions; functions of the user in these are opened and closed with it.
+    """An operator that computes expressions, and opens and closes the user functions in them.
 
     Args:
         expressions: the expressions; None for none.

@@ -82,7 +82,7 @@ def _interval(windows: WindowDefinition) -> FiringInterval | None:
 
 
 def _obstacles(windows: WindowDefinition) -> Iterator[str]:
-    """Reasons why built-in aggregates have to be computed record by record; the first is shown."""
+    """Reasons why built-in aggregates have to be computed record by record; the first one is reported."""
     assigner, trigger = windows.assigner, windows.plain_trigger
     are_sessions = type(assigner) is EventTimeSessionWindows  # of event time, with one gap for all records
     if windows.evictor is not None:

@@ -259,7 +259,7 @@ def newest_of_keys(_: dict[str, Any], batches: Sequence[pa.RecordBatch]) -> pa.R
 
 
 def newest_rows(_: dict[str, Any], batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Of each key and sort key the row of the last one of the batches that has one."""
+    """The newest row of each key and sort key, from batches in order of age."""
     whole = concat(batches)
     sort_keys = _sort_keys(whole)
     order, numbers = key_sorted(whole.column(HASH).to_numpy(), whole.column(KEY), sort_keys, are_runs=True)
@@ -267,7 +267,7 @@ def newest_rows(_: dict[str, Any], batches: Sequence[pa.RecordBatch]) -> pa.Reco
 
 
 def _are_others(numbers: Longs, sort_keys: Longs) -> npt.NDArray[np.bool_]:
-    """Which rows have another key, or another sort key, than the row before."""
+    """True for each row whose key or sort key differs from the row before."""
     is_other = np.ones(len(numbers), np.bool_)
     is_other[1:] = (numbers[1:] != numbers[:-1]) | (sort_keys[1:] != sort_keys[:-1])
     return is_other
@@ -285,7 +285,7 @@ def _merge_all(given: MergeInput) -> pa.RecordBatch:
 
 
 def _merge_rows(given: MergeInput) -> pa.RecordBatch:
-    """One run of several; a row that is gone is left out where nothing older is left that it could hide."""
+    """Merges runs into one; deleted rows are dropped where no older row is left that they could hide."""
     merged = newest_rows(given.meta, _retained_of(given))
     return live_rows(merged) if given.is_oldest else merged
 
@@ -334,7 +334,7 @@ def _taken(section: Section, rows: Longs) -> pa.RecordBatch:
 
 
 _MOST_ALIKE: Final = 3
-"""To look for keys in so many batches costs less than to combine them, where they are rewritten as often as read."""
+"""The most batches that are searched one by one, which costs less than combining tables that change at every read."""
 
 _SORT_KEY: Final = 2
 """The place of the sort key among the columns, behind hash and key."""

@@ -137,7 +137,7 @@ class SortedTable(ABC, Generic[_Piece]):
         self._appended.append(self._piece(spilled(batch) if self._spills and is_large(batch) else batch))
 
     def _alike(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
-        """The newest batches that are not much larger than one, oldest first."""
+        """The newest batches that are not much larger than a given one, oldest first."""
         found: list[pa.RecordBatch] = []
         for piece in reversed(self._appended):
             if piece.rows > 2 * batch.num_rows:

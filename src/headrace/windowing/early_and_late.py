@@ -63,7 +63,7 @@ class EarlyAndLateTrigger(PassiveTrigger[Any, Window]):
         return self.is_event_time and window.max_timestamp() <= ctx.get_current_watermark()
 
     def _soon(self, interval: int, ctx: Trigger.TriggerContext) -> TriggerResult:
-        """Fires, or sees to it that the window fires after an interval."""
+        """Fires at once, or registers a timer to fire after an interval."""
         if interval == 0:
             return TriggerResult.FIRE
         if ctx.get_partitioned_state(NEXT_FIRE).get() is None:

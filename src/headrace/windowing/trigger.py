@@ -18,7 +18,7 @@ _CALLS: Final = ("on_element", "on_event_time", "on_processing_time", "on_merge"
 class TriggerResult(Enum):
     """The decision of a trigger about its window.
 
-    A window without contents shows nothing, whatever its trigger says.
+    A window without contents emits nothing, whatever its trigger returns.
 
     Examples:
         >>> from headrace.datastream.window import TriggerResult

@@ -166,7 +166,7 @@ def _computed(record_type: TypeInformation, columns: tuple[Expression, ...], key
 
 
 def _names_of(columns: tuple[Expression, ...], record_type: TypeInformation) -> tuple[str, ...] | None:
-    """The names that windows give to the columns of a computed key: their own when all have one."""
+    """The names of a computed key's columns in window results: the expressions' own names if all have one."""
     names = [name_of(column, record_type) for column in columns]
     known = tuple(name for name in names if name is not None)
     return known if len(known) == len(names) else None

@@ -136,7 +136,7 @@ class Aggregator(ABC):
 
     @property
     def user_code(self) -> tuple[UserCode, ...]:
-        """What calls functions of the user, to be opened and closed with the operator."""
+        """The callers of user functions, to be opened and closed with the operator."""
         return ()
 
     def of_operator(self, place: OperatorPlace) -> Self:
@@ -193,7 +193,7 @@ class Aggregator(ABC):
         return concat(blocks) if blocks else self.result(columns)
 
     def of_ranges(self, columns: list[pa.Array], low: Longs, high: Longs) -> list[pa.Array] | None:
-        """The accumulators of non-empty ranges of accumulators, where these need not be merged for it.
+        """The accumulators of non-empty ranges, for aggregators that need not merge to compute them.
 
         Args:
             columns: the accumulators.
@@ -253,7 +253,7 @@ def merged_pairs(merge: Merge, older: list[pa.Array], newer: list[pa.Array]) -> 
 
 
 def differences(aggregator: Aggregator, columns: list[pa.Array], low: Longs, high: Longs) -> list[pa.Array]:
-    """The accumulators of ranges, as those of all up to the end without those of all before the start."""
+    """The accumulators of ranges: differences of the running ones at the end and before the start."""
     running = aggregator.scan(columns, Segments(np.zeros(1, np.int64), len(columns[0])))
     found = [gather(column, high - 1) for column in running]
     some = np.flatnonzero(low)
@@ -424,7 +424,7 @@ class AggregatorList:
 
     @property
     def user_code(self) -> tuple[UserCode, ...]:
-        """What calls functions of the user."""
+        """The callers of user functions among the aggregators."""
         return tuple(each for aggregator in self.aggregators for each in aggregator.user_code)
 
     @cached_property

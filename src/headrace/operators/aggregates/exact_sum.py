@@ -102,7 +102,7 @@ def add_sums(a: Expansion, b: Expansion) -> Expansion | None:
 
 
 def running_sums_of(partial: Expansion, segments: Segments) -> Expansion | None:
-    """The exact sum of each partial sum and all before it in its group; None where that is for pairs to do."""
+    """The exact running sum of partial sums in each group; None if values have to be summed in pairs."""
     if _has_rest(partial) or _needs_care(partial.hi) or not segments.total:
         return None
     headroom = (2 * segments.total).bit_length()

@@ -1,4 +1,4 @@
-"""Aggregate functions of the user that look at one record at a time, and change an accumulator in place."""
+"""User-defined aggregate functions that update an accumulator in place, one record at a time."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
@@ -22,11 +22,11 @@ from headrace.operators.user_code import OperatorPlace, is_interruption, record_
 from headrace.state.runs.grouping import Segments
 
 _MERGED: Final = 0
-"""The step of a part that is an accumulator; 1 and -1 are those of records that are added and taken back."""
+"""The step of a part that is an accumulator; records have 1 when they are added, and -1 when retracted."""
 
 
 class RecordFunction(Protocol):
-    """An aggregate function that changes an accumulator record by record."""
+    """An aggregate function that updates an accumulator in place, record by record."""
 
     def create_accumulator(self) -> Any:
         """The accumulator of no records."""
@@ -35,24 +35,24 @@ class RecordFunction(Protocol):
         """Add a record."""
 
     def retract(self, accumulator: Any, *args: Any) -> None:
-        """Take a record back."""
+        """Retract a record."""
 
     def merge(self, accumulator: Any, accumulators: Iterable[Any]) -> None:
-        """Add accumulators."""
+        """Merge accumulators into one."""
 
     def get_value(self, accumulator: Any) -> Any:
         """The value of an accumulator."""
 
     def open(self, function_context: Any) -> None:
-        """Called before all else."""
+        """Called before any other method."""
 
     def close(self) -> None:
-        """Called at the end."""
+        """Called after all other methods."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordAggregator(UserParts):
-    """Calls a function of the user for each record, in the order of arrival.
+    """Calls a user-defined function for each record, in the order of arrival.
 
     An accumulator is a list of parts: accumulators of the function, and records that are yet to be added to one or
     taken back. So a function needs ``merge`` only where records of one group meet elsewhere first.
@@ -105,7 +105,7 @@ class RecordAggregator(UserParts):
     def negate(self, columns: list[pa.Array]) -> list[pa.Array]:
         accumulators, records, steps, arrivals = columns
         if pc.any(pc.equal(steps.flatten(), _MERGED)).as_py():
-            raise UnsupportedOperationError(f"{self.title}: accumulators cannot be taken back where they were merged")
+            raise UnsupportedOperationError(f"{self.title}: cannot retract from accumulators that were merged")
         return [accumulators, records, lists_of(pc.negate(steps.flatten()), list_lengths(steps)), arrivals]
 
     def settle(self, columns: list[pa.Array]) -> list[pa.Array]:

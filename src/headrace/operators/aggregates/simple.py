@@ -260,7 +260,7 @@ class MinOrMax(ColumnAggregator):
         return self._of_best(array, lambda values, valid: self._reduced(values, valid, segments))
 
     def _of_best(self, array: pa.Array, best_of: _BestOf) -> pa.Array:
-        """What a function makes of numbers that compare as the values do, as values."""
+        """The values that a function picks by numbers that compare as the values do."""
         if is_fixed_width(array.type):
             return of_fixed_width(*best_of(fixed_width(array), validity(array)), array.type)
         encoded = array.dictionary_encode()
@@ -277,7 +277,7 @@ class MinOrMax(ColumnAggregator):
     def _running(
         self, values: npt.NDArray[Any], valid: Mask | None, segments: Segments
     ) -> tuple[npt.NDArray[Any], Mask | None]:
-        """The best of each value and all before it in its group."""
+        """The running best value in each group."""
         found = None if valid is None else running_sums(valid.astype(np.int64), segments) > 0
         values, _ = self._filled(values, valid)
         better, best = self._better(values.dtype), values.copy()

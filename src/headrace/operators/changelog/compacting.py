@@ -30,7 +30,7 @@ Longs = npt.NDArray[np.int64]
 
 _CURRENT: Final = "current"
 _Change = tuple[int, np.int8, int]
-"""A row, its kind, and the record at whose watermark it is emitted."""
+"""A change to emit: the row, its kind, and the record whose watermark emits it."""
 
 
 class WatermarkCompactingOperator(EventTimeOperator):
@@ -143,7 +143,7 @@ class WatermarkCompactingOperator(EventTimeOperator):
 
 
 class _Compaction:
-    """What is left of the changes of a key.
+    """Compacts the changes of a key.
 
     Args:
         rows: stored rows, then those of changes.

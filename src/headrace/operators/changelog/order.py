@@ -17,7 +17,7 @@ from headrace.state.runs.grouping import in_order, value_ranks
 Longs = npt.NDArray[np.int64]
 
 _FARTHEST: Final = 1 << 62
-"""Beyond such numbers there may be no place for nulls."""
+"""Numbers beyond this leave no room for the code of nulls."""
 
 
 @dataclass(frozen=True, slots=True)

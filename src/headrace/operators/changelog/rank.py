@@ -230,7 +230,7 @@ class _Passing:
         self.passed.append(self.records[some])
 
     def begin(self, some: Mask) -> None:
-        """Only some rows reach the first rank."""
+        """Start with the rows that reach the first rank."""
         self.own = self.values
         self._keep(some)
         self._meet()

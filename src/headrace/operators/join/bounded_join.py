@@ -1,4 +1,4 @@
-"""``BoundedJoinOperator``: a join of two inputs that end, which emits its result when they have."""
+"""``BoundedJoinOperator``: a join of two bounded inputs, which emits its result when both have ended."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ _STORES: Final = ("bounded-join-left", "bounded-join-right")
 _WORDS: Final = {"keys": "key type", "rows": "type of rows"}
 _FIELDS: Final = 4
 _PIECE_ROWS: Final = 1 << 20
-"""About so many rows are joined at a time."""
+"""The approximate number of rows that are joined at a time."""
 
 register_key_sorted_merger(_KIND)
 
 
 class BoundedJoinOperator(KeyedOperator):
-    """Joins two keyed inputs of insertions, and emits the result when both have ended.
+    """Joins two keyed append-only inputs, and emits the result when both have ended.
 
     Args:
         definition: the join.
@@ -101,7 +101,7 @@ class BoundedJoinOperator(KeyedOperator):
             table.end_epoch()
 
     def _pieces(self) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-        """The rows of both inputs, those of some keys at a time."""
+        """The rows of both inputs, in chunks of keys."""
         sections = [table.sections() for table in self._tables]
         rows = sum(section.rows for each in sections for section in each)
         for hashes in equal_ranges(ALL_HASHES, 1 + rows // _PIECE_ROWS):
@@ -166,7 +166,7 @@ class _Rows:
         return self.of_right.select(range(_FIELDS, self.of_right.num_columns))
 
     def pairs(self) -> Iterator[tuple[Longs, Longs]]:
-        """The pairs of rows with one key, some at a time."""
+        """The pairs of rows with equal keys, in chunks."""
         may_match = [fixed_width(each.column(3)) != 0 for each in (self.of_left, self.of_right)]
         lefts, rights = (np.flatnonzero(each) for each in may_match)
         parts = [

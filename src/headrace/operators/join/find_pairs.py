@@ -223,14 +223,14 @@ def find_pairs(
     matched: MatchedRows | None = None,
     is_match: Callable[[Pairs], Mask] | None = None,
 ) -> Iterator[Pairs]:
-    """The pairs that records make which have arrived.
+    """The pairs that newly arrived records make.
 
     Args:
         interval: which times match.
-        sources: of each input what came before, oldest first, and the section of the records that have arrived.
-        arrived: of each input these records.
+        sources: for each input the earlier sections, oldest first, and the section of the newly arrived records.
+        arrived: the newly arrived records of each input.
         watermarks: the watermark that each of these has met, in the order in which they came.
-        matched: is told which rows have been matched, before the pairs come; None where nobody wants to know.
+        matched: is told which rows have been matched, before the pairs come; None if nothing needs to know.
         is_match: tells which pairs within the interval match; None where all do.
     """
     found = [

@@ -126,7 +126,7 @@ class IntervalJoinOperator(KeyedOperator, FunctionOperator):
         self.pass_on(self._watermark)
 
     def pass_on(self, watermark: int) -> None:
-        """Tells where event time is after this operator."""
+        """Emits the watermark, held back by the delay of results."""
         super().advance_watermark(watermark)
 
     def end_epoch(self) -> None:

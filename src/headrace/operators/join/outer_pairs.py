@@ -263,14 +263,14 @@ class UnmatchedRecords:
         watermark: int,
         is_match: Callable[[Pairs], npt.NDArray[np.bool_]] | None = None,
     ) -> Iterator[Pairs]:
-        """Pairs, and among them unmatched records; in the order of the watermarks that show them.
+        """Pairs and unmatched records, in the order of the watermarks at which they are emitted.
 
         Args:
-            sources: of each input what came before, oldest first, and the section of the records that have arrived.
+            sources: for each input the earlier sections, oldest first, and the section of the newly arrived records.
             arrived: these.
             watermarks: the watermark that each of these has met, in the order in which they came.
             before: the watermark when the first one came.
-            watermark: how far it comes afterwards.
+            watermark: the watermark afterwards.
             is_match: as of ``find_pairs``.
         """
         matched = MatchedRows(sources, self._logs.keys())

@@ -206,15 +206,15 @@ class FunctionResults:
 
 
 class JoinResults(Protocol):
-    """What becomes of pairs."""
+    """The results of pairs."""
 
     @property
     def function(self) -> Any:
-        """The function of the user; None where there is none."""
+        """The user's function; None if there is none."""
 
     @property
     def maker(self) -> Callable[..., Any] | None:
         """The method of the user whose results are emitted."""
 
     def emit(self, pairs: Pairs, context: OperatorContext, output: Output) -> None:
-        """Emits what becomes of them."""
+        """Emits the results of pairs."""

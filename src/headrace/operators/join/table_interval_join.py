@@ -30,13 +30,13 @@ Mask = npt.NDArray[np.bool_]
 class TableIntervalJoinOperator(IntervalJoinOperator):
     """Joins rows of two keyed inputs whose times lie within an interval of each other.
 
-    Late rows are joined with what is kept still. Results are behind the watermark by what the interval spans, and so is
-    the watermark that is passed on.
+    Late rows are joined with the rows that are still kept. Results lag the watermark by the span of the interval, so
+    the emitted watermark is held back by it.
 
     Args:
         definition: the join.
         interval: which times match.
-        time_fields: of each input the position of the column of times.
+        time_fields: the position of the time column of each input.
     """
 
     def __init__(self, definition: JoinDefinition, interval: JoinInterval, time_fields: tuple[int, int]) -> None:
@@ -66,7 +66,7 @@ def _behind(watermarks: Longs, delay: int) -> Longs:
 
 
 class _MatchesOfRows:
-    """Which pairs of rows within the interval match.
+    """The condition on pairs of rows within the interval.
 
     Args:
         definition: the join.
@@ -93,7 +93,7 @@ class _RowsOfPairs:
 
     Args:
         definition: the join.
-        delay: by how much results are behind the watermark.
+        delay: the delay of results behind the watermark.
     """
 
     function = None
@@ -111,7 +111,7 @@ class _RowsOfPairs:
 
 
 def _columns(pairs: Pairs, types: Sequence[TypeInformation]) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """The columns of both records of each pair; nulls where there is none."""
+    """The columns of both records of each pair; nulls for a missing partner."""
     left, right = (
         pa.RecordBatch.from_arrays(records.flatten(), schema=schema_of(type_))
         for records, type_ in zip((pairs.left, pairs.right), types, strict=True)

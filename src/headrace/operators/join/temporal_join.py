@@ -41,7 +41,7 @@ class TemporalJoinOperator(EventTimeOperator):
     Args:
         definition: the join.
         codec: the codec of the keys.
-        time_fields: of each input the position of the column of times.
+        time_fields: the position of the time column of each input.
     """
 
     stores = (_STORE,)
@@ -102,7 +102,7 @@ class TemporalJoinOperator(EventTimeOperator):
         self._stored.write(different, *versions.written(watermark))
 
     def _versions(self, keys: KeyColumn, arrived: KeyedBatch | None, of_arrived: Longs) -> _Versions:
-        """The stored versions of keys, and those that have arrived."""
+        """The stored versions of keys, and the newly arrived ones."""
         found = self._stored.find(keys)
         if arrived is None:
             return _Versions.of(found.of_keys, found.numbers, found.rows, len(found.of_keys))
@@ -157,7 +157,7 @@ class _Versions:
         of_keys: the key of each.
         times: when each becomes valid.
         watermarks: the watermark that each has met.
-        is_deleted: which of them say that there is no row.
+        is_deleted: which of them are deletions.
         numbers: the number of each in state.
         is_stored: which are in state.
         rows: the rows in the form in which they are stored.
@@ -192,7 +192,7 @@ class _Versions:
         return self.rows.select(range(3, self.rows.num_columns))
 
     def valid(self, of_keys: Longs, times: Longs, passed: Longs, watermarks: Longs) -> Longs:
-        """The version that is valid for each row; ``NOBODY`` where none is, or it has been forgotten.
+        """The version that is valid for each row; ``NOBODY`` if there is none, or it has been dropped from state.
 
         Args:
             of_keys: the key of each row.
@@ -231,7 +231,7 @@ class _Versions:
         """The versions to write, in the order of state, and which of them are kept."""
         is_last = np.ones(len(self.times), np.bool_)
         has_next = self.of_keys[1:] == self.of_keys[:-1]
-        # A version is over when the next one takes its place, or is valid at a watermark that has come after both.
+        # A version expires when the next one replaces it, or is valid at a watermark that came after both.
         is_over = (self.times[1:] <= watermark) & (self.watermarks[1:] < watermark) & (self.watermarks[:-1] < watermark)
         is_last[:-1] = ~(has_next & (is_over | (self.times[1:] == self.times[:-1])))
         places = np.flatnonzero(is_last != self.is_stored)

@@ -24,7 +24,7 @@ _TAGS: Final = 2
 
 @dataclass(frozen=True)
 class TaggedRows:
-    """The form of records of two inputs.
+    """A common form of the records of two inputs.
 
     Attributes:
         definition: the join of both.
@@ -34,7 +34,7 @@ class TaggedRows:
 
     @property
     def type(self) -> RowTypeInfo:
-        """The type: whether a record is of the left input, whether its key may match, and the columns of both."""
+        """The type: whether a record is of the left input, whether its key can match, and the columns of both."""
         pairs = self.definition.pair_type
         types = (Types.BOOLEAN(), Types.BOOLEAN(), *pairs.field_types)
         return RowTypeInfo(types, ("$is_left", "$may_match", *pairs.field_names))
@@ -51,7 +51,7 @@ class TaggedRows:
         return KeyedBatch.of(plain, batch.keys)
 
     def sides(self, rows: pa.RecordBatch) -> tuple[Mask, Mask, tuple[pa.RecordBatch, pa.RecordBatch]]:
-        """Which rows are of the left input, which may match, and the columns of each input; all have all rows."""
+        """Which rows are of the left input, which can match, and the columns of each input, over all rows."""
         is_left, may_match = (np.asarray(rows.column(place)) for place in range(_TAGS))
         width = len(self.definition.input_types[LEFT].field_types)
         columns = rows.columns[_TAGS:]

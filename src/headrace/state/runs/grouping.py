@@ -178,7 +178,7 @@ def sorted_by(numbers: Longs, values: Longs) -> Longs:
 
 
 def in_order(*columns: Longs) -> Longs:
-    """The stable order of rows by columns of integers, of which the first counts most."""
+    """A stable sort of rows by integer columns, the most significant first."""
     total = len(columns[0])
     if not total:
         return np.empty(0, np.int64)
@@ -203,7 +203,7 @@ def in_order(*columns: Longs) -> Longs:
 
 
 def _ranks(numbers: Longs) -> Longs:
-    """The ranks of numbers among the different ones."""
+    """The dense ranks of numbers."""
     order = np.argsort(numbers)
     own = numbers[order]
     ranks = np.empty_like(numbers)

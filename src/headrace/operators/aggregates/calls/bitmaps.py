@@ -22,17 +22,17 @@ def built(values: Sequence[Any], _: Sequence[int]) -> Members:
 
 
 def in_all(values: Sequence[Any], _: Sequence[int]) -> Members:
-    """The integers in all bitmaps."""
+    """The intersection of the bitmaps."""
     return reduce(np.intersect1d, map(unsigned, values))
 
 
 def in_any(values: Sequence[Any], _: Sequence[int]) -> Members:
-    """The integers in any bitmap."""
+    """The union of the bitmaps."""
     return reduce(np.union1d, map(unsigned, values))
 
 
 def in_odd(values: Sequence[Any], counts: Sequence[int]) -> Members:
-    """The integers in an odd number of bitmaps."""
+    """The symmetric difference of the bitmaps: the integers in an odd number of them."""
     odd = (unsigned(value) for value, count in zip(values, counts, strict=True) if count % 2)
     return reduce(np.setxor1d, odd, np.zeros(0, np.uint32))
 

@@ -40,7 +40,7 @@ class AggregateOperation:
         filter: the position of the boolean column of ``FILTER``; only rows where it is true count.
         constants: the values of arguments that are literals, by their position among the arguments.
         options: ``on_null`` (``NULL`` or ``ABSENT``) and ``ignores_nulls``.
-        user: a function of the user, which says what is remembered for the call.
+        user: the user-defined aggregate function, which chooses its own aggregators.
     """
 
     function: str

@@ -27,7 +27,7 @@ def average_of_distinct(type_: pa.DataType, results: Sequence[pa.Array]) -> pa.A
 
 
 def _summed(multisets: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """The sum of the distinct values of each multiset, and their number."""
+    """The sum and the number of the distinct values of each multiset."""
     lists = multisets.field("values")
     lengths, values = list_lengths(lists), lists.flatten()
     groups = Placed.of(np.repeat(np.arange(len(lengths)), lengths), len(lengths))

@@ -107,7 +107,7 @@ class DecimalSum(ColumnAggregator):
 
 
 def decimal_limbs(array: pa.Array) -> list[Longs]:
-    """Decimals as limbs of 32 bits, the lowest first, 0 in place of nulls; the last one carries the sign."""
+    """Decimals as 32-bit limbs, lowest first, with 0 for nulls; the last limb carries the sign."""
     data = array.buffers()[1]
     if data is None or not len(array):
         return [np.zeros(len(array), np.int64)] * _LIMBS

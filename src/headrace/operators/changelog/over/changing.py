@@ -90,7 +90,7 @@ class ChangingOverOperator(KeyedChangesOperator):
     def _made(
         self, arrived: Arrived, versions: _Versions, pairs: _Pairs, ranked: _Positions, accumulators: list[pa.Array]
     ) -> tuple[Changes, Longs, list[pa.Array]]:
-        """The changes that some versions make, the position of each among those of its record, and its values."""
+        """The changes that versions make, with the position of each among its record's changes, and its values."""
         values = self._over(pairs, ranked, accumulators)
         after = np.flatnonzero(pairs.before >= 0)
         is_changed = np.zeros(len(after), np.bool_)

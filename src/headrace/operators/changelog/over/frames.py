@@ -103,7 +103,7 @@ def framed(aggregators: AggregatorList, columns: Sequence[pa.Array], low: Longs,
 
 
 def _of_pieces(aggregator: Aggregator, columns: list[pa.Array], low: Longs, high: Longs) -> list[pa.Array]:
-    """The same for any aggregate.
+    """The accumulators of ranges, for any aggregate.
 
     The accumulators of all pieces of one length follow from those of half of it. A range is the largest piece from its
     start on, then the pieces of the rest; where values may count twice, it is two pieces that may overlap.

@@ -25,13 +25,13 @@ INSERT, DELETE = np.int8(RowKind.INSERT.value), np.int8(RowKind.DELETE.value)
 
 @dataclass(frozen=True)
 class JoinChanges:
-    """What a join emits.
+    """The changes that a join emits.
 
     Attributes:
         records: the record that causes each change.
         lefts: the entry of the left input; ``NOBODY`` where there is none.
         rights: that of the right one.
-        kinds: what each does.
+        kinds: the kind of each.
     """
 
     records: Longs
@@ -57,7 +57,7 @@ class _Collected:
         self._parts.append((records, places, lefts, rights, np.broadcast_to(kinds, len(records))))
 
     def ordered(self) -> JoinChanges:
-        """All of them in order."""
+        """All changes in order."""
         parts = [part for part in self._parts if len(part[0])] or self._parts[:1]
         records, places, lefts, rights, kinds = (np.concatenate(each) for each in zip(*parts, strict=True))
         if len(parts) > 1:
@@ -67,7 +67,7 @@ class _Collected:
 
 
 class ChangesOfJoin(ABC):
-    """How a kind of join answers to records.
+    """The changes of one kind of join.
 
     Args:
         join_type: the kind of join.
@@ -80,7 +80,7 @@ class ChangesOfJoin(ABC):
     @property
     @abstractmethod
     def counting_sides(self) -> tuple[bool, bool]:
-        """Of which inputs the matches of each row are counted."""
+        """Whether the matches of each row are counted, for each input."""
 
     @abstractmethod
     def of(self, arrivals: Arrivals, kinds: Kinds, matches: Matches, partners: tuple[Longs, Longs]) -> JoinChanges:
@@ -88,13 +88,13 @@ class ChangesOfJoin(ABC):
 
         Args:
             arrivals: all records.
-            kinds: what each of them does.
-            matches: those of some of them.
-            partners: of each input how many matches its entries have; it is brought up to date.
+            kinds: the row kind of each.
+            matches: the matches of some of them.
+            partners: the number of matches of each entry, by input; updated in place.
         """
 
     def partners_before(self, arrivals: Arrivals, matches: Matches, partners: tuple[Longs, Longs]) -> Longs:
-        """How many matches the other row of each match had before it; zeros where they are not counted.
+        """The number of matches that the other row of each match had before it; zeros if they are not counted.
 
         Args:
             arrivals: all records.
@@ -151,7 +151,7 @@ class ChangesOfPairs(ChangesOfJoin):
         return found.ordered()
 
     def _outer_of(self, arrivals: Arrivals, records: Longs) -> tuple[Mask, Mask]:
-        """Whether the input of each record shows rows without a partner, and whether the other one does."""
+        """Whether the input of each record, and the other input, is the outer side of the join."""
         outer, sides = np.array(self._outer), arrivals.sides[records]
         return outer[sides], outer[1 - sides]
 
@@ -205,5 +205,5 @@ def _nobody(rows: Longs) -> Longs:
 
 
 def changes_of(join_type: JoinType) -> ChangesOfJoin:
-    """How a kind of join answers to records."""
+    """The changes of a kind of join."""
     return ChangesOfLeft(join_type) if join_type.gives_left_rows else ChangesOfPairs(join_type)

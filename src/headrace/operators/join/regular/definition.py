@@ -1,4 +1,4 @@
-"""What a join of rows is: its kind, its inputs, what it emits, and when two rows match."""
+"""The definition of a join: its kind, its inputs, its output, and the condition on which two rows match."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ class Rows(Protocol):
 
 @dataclass(frozen=True)
 class JoinDefinition:
-    """What a join is.
+    """The definition of a join.
 
     Attributes:
         join_type: the kind of join.
         input_types: the types of both inputs.
-        pair_type: the type of the columns of both together.
-        output_type: the type of what is emitted.
-        condition: what is true of pairs besides equal keys; None for nothing.
-        strict_keys: of each input the columns of the key in which NULL equals nothing.
+        pair_type: the type of a row with the columns of both.
+        output_type: the type of the emitted rows.
+        condition: the condition on pairs besides equal keys; None for no condition.
+        strict_keys: for each input, the key columns that are compared by ``=``, so that NULL matches nothing.
     """
 
     join_type: JoinType
@@ -58,11 +58,11 @@ class JoinDefinition:
     strict_keys: tuple[tuple[int, ...], tuple[int, ...]]
 
     def has_matches(self, side: int, batch: Batch) -> Mask:
-        """Of which records the key may equal another one."""
+        """True for each record whose key can match: no strict key column is NULL."""
         return self.has_matches_in(side, batch.columns)
 
     def has_matches_in(self, side: int, rows: Rows) -> Mask:
-        """Of which rows of an input the key may equal another one."""
+        """True for each row of an input whose key can match."""
         found = np.ones(rows.num_rows, np.bool_)
         for index in self.strict_keys[side]:
             column = rows.column(index)
@@ -71,7 +71,7 @@ class JoinDefinition:
         return found
 
     def emitted(self, lefts: Longs, rights: Longs, sides: tuple[pa.RecordBatch, pa.RecordBatch]) -> list[pa.Array]:
-        """The columns of results, given the row of each input that each is of; ``NOBODY`` for one that is missing."""
+        """The columns of results, given the row of each input in them; ``NOBODY`` for a missing partner."""
         columns = _taken(sides[LEFT], lefts)
         return columns if self.join_type.gives_left_rows else columns + _taken(sides[RIGHT], rights)
 
@@ -85,7 +85,7 @@ def _taken(rows: pa.RecordBatch, places: Longs) -> list[pa.Array]:
 
 
 class JoinCondition:
-    """What is true of matches besides equal keys.
+    """The condition on pairs besides equal keys.
 
     Args:
         definition: the join.
@@ -97,21 +97,21 @@ class JoinCondition:
 
     @property
     def is_always_true(self) -> bool:
-        """Whether there is none."""
+        """Whether there is no condition."""
         return self._condition is None
 
     def filtered(
         self, sides: tuple[pa.RecordBatch, pa.RecordBatch], lefts: Longs, rights: Longs
     ) -> tuple[Longs, Longs]:
-        """The pairs of rows of which it is true."""
+        """The pairs of rows for which it is true."""
         if self.is_always_true or not len(lefts):
             return lefts, rights
         found = self.holds(*sides, lefts, rights)
         return lefts[found], rights[found]
 
     def holds(self, left: pa.RecordBatch, right: pa.RecordBatch, lefts: Longs, rights: Longs) -> Mask:
-        """Of which pairs of rows it is true."""
-        assert self._condition is not None, "nobody asks a join without a condition"
+        """True for each pair of rows that meets it."""
+        assert self._condition is not None, "a join without a condition has no pairs to check"
         columns = [gather(column, lefts) for column in left.columns]
         columns += [gather(column, rights) for column in right.columns]
         zeros = np.zeros(len(lefts), np.int64)

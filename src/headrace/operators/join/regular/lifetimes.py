@@ -1,4 +1,4 @@
-"""``Lifetimes``: from when to when each row of an input is there, while many records are processed at once."""
+"""``Lifetimes``: when each row of an input is inserted and retracted, while many records are processed at once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Longs = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 STORED = -1
-"""The time at which stored rows came."""
+"""The time of arrival of stored rows."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class Entries:
     Attributes:
         state: how rows are kept.
         of_keys: the key of each.
-        times: when each came: ``STORED``, or the place of the record in the order of arrival.
-        takes_back: which of them retract a row.
+        times: the arrival of each: ``STORED``, or the record's place in the order of arrival.
+        takes_back: which of them are retractions.
         numbers: of stored rows their number; of records one that is higher, and rises.
         rows: the rows.
         end: a time after all records.
@@ -49,7 +49,7 @@ class Entries:
 
     @cached_property
     def lifetimes(self) -> Lifetimes:
-        """When each row is there."""
+        """The lifetime of each row."""
         if not len(self):
             return Lifetimes(self.times, self.numbers, self.numbers, self.takes_back)
         return _of_unique_rows(self) if self.is_unique else _of_equal_rows(self)
@@ -61,7 +61,7 @@ class Entries:
 
     @cached_property
     def deaths(self) -> Longs:
-        """When each row is taken back, or replaced; ``end`` where it is there still, and for records that retract."""
+        """The time at which each row is retracted or replaced; ``end`` for live rows, and for retractions."""
         if not self.is_unique and not self.takes_back.any():
             return np.full(len(self), self.end)
         return self.lifetimes.deaths
@@ -91,7 +91,7 @@ class Entries:
 
 @dataclass(frozen=True)
 class Lifetimes:
-    """What follows from all entries of each row.
+    """The lifetimes of entries.
 
     Attributes:
         deaths: as of :class:`Entries`.
@@ -108,7 +108,7 @@ class Lifetimes:
 
 
 def _of_unique_rows(entries: Entries) -> Lifetimes:
-    """A row is there until the next record of its unique key, which replaces it or takes it back."""
+    """A row lives until the next record with its unique key, which replaces or retracts it."""
     order, groups = entries.groups
     times, takes_back = entries.times[order], entries.takes_back[order]
     is_first = np.diff(groups, prepend=-1) != 0
@@ -123,7 +123,7 @@ def _of_unique_rows(entries: Entries) -> Lifetimes:
 
 
 def _of_equal_rows(entries: Entries) -> Lifetimes:
-    """Of equal rows the one that came last is taken back first. A record that takes back no row changes nothing."""
+    """The latest of equal rows is retracted first. A retraction of an unknown row changes nothing."""
     order, groups = entries.groups
     takes_back = entries.takes_back[order]
     is_first = np.diff(groups, prepend=-1) != 0
@@ -162,11 +162,11 @@ def _latest(marks: Mask) -> Longs:
 
 @dataclass(frozen=True)
 class RowsThere:
-    """The rows of one input, by key and time of arrival, to be found by records of the other one.
+    """An index of the rows of one input by key and time of arrival, for records of the other input.
 
     Attributes:
         entries: the entries.
-        order: those that are rows, and not retractions.
+        order: the entries that are rows, and not retractions.
         packed: their keys and times as one number, ascending.
     """
 
@@ -176,14 +176,14 @@ class RowsThere:
 
     @staticmethod
     def of(entries: Entries) -> RowsThere:
-        """The rows among entries."""
+        """The index of the rows among entries."""
         rows = np.flatnonzero(~entries.takes_back)
         of_keys, times = entries.of_keys[rows], entries.times[rows]
         order = rows[sorted_by(of_keys, times)]
         return RowsThere(entries, order, _packed(entries.of_keys[order], entries.times[order], entries.end))
 
     def found_by(self, of_keys: Longs, times: Longs) -> tuple[Longs, Longs]:
-        """Where the rows of a key that came before a time begin in :attr:`order`, and where they end."""
+        """The ranges in :attr:`order` of the rows with each key that arrived before a time."""
         keys_first = _packed(of_keys, np.full(len(of_keys), STORED), self.entries.end)
         starts = np.searchsorted(self.packed, keys_first)
         stops = np.searchsorted(self.packed, _packed(of_keys, times, self.entries.end))

@@ -27,7 +27,7 @@ class Arrivals:
         entries: the place of each among the entries of its input.
         of_keys: its key.
         takes_back: whether it retracts a row.
-        has_matches: whether its key may equal another one, and holds no NULL.
+        has_matches: whether its key can match, and has no NULL in a strict column.
         timestamps: its timestamp.
         watermarks: the watermark that it has met.
     """
@@ -50,9 +50,9 @@ class Matches:
 
     Attributes:
         first: the first one of the records.
-        stop: the one behind the last one.
+        stop: the end of the records, exclusive.
         records: the record of each match.
-        others: the entry of the other input.
+        others: the matching entry of the other input.
     """
 
     first: int
@@ -61,17 +61,17 @@ class Matches:
     others: Longs
 
     def of(self, chosen: Mask | Longs) -> Matches:
-        """Some of them."""
+        """The matches at some positions."""
         return Matches(self.first, self.stop, self.records[chosen], self.others[chosen])
 
     @property
     def counts(self) -> Longs:
-        """How many matches each record has."""
+        """The number of matches of each record."""
         return np.bincount(self.records - self.first, minlength=self.stop - self.first)
 
 
 def find_matches(arrivals: Arrivals, sides: tuple[Entries, Entries], condition: JoinCondition) -> Iterator[Matches]:
-    """The matches of all records, those of many at a time; every record is in one part."""
+    """The matches of all records, in chunks of whole records."""
     there = (RowsThere.of(sides[LEFT]), RowsThere.of(sides[RIGHT]))
     starts, counts = np.zeros(len(arrivals), np.int64), np.zeros(len(arrivals), np.int64)
     for side in (LEFT, RIGHT):
@@ -96,9 +96,9 @@ class _Candidates:
         arrivals: the records.
         sides: the entries of both inputs.
         there: the rows among them.
-        condition: what is true of matches.
-        starts: of each record where the rows begin.
-        counts: how many there are.
+        condition: the condition on matches besides equal keys.
+        starts: the start of each record's rows.
+        counts: the number of each record's rows.
     """
 
     arrivals: Arrivals
@@ -125,7 +125,7 @@ class _Candidates:
         return (found, others) if is_match is None else (found[is_match], others[is_match])
 
     def _holding(self, side: int, records: Longs, others: Longs) -> Mask | None:
-        """Of which matches the condition is true; None where it is of all."""
+        """True for each match that meets the condition; None if all do."""
         if self.condition.is_always_true or not len(records):
             return None
         own = self.arrivals.entries[records]

@@ -105,7 +105,7 @@ class RegularJoinOperator(KeyedOperator):
             self._stored[side].write(records.keys, *rows.written())
 
     def _rows(self, records: _Records, side: int) -> _RowsOfSide:
-        """The rows of one input that matter: those of keys with records of the other one, or that may be replaced."""
+        """The relevant rows of one input: of keys with records of the other input, or that may be replaced."""
         state, batch = self._states[side], records.batches[side]
         own = np.flatnonzero(records.sides == side)
         takes_back = records.takes_back[own]
@@ -148,7 +148,7 @@ class _Records:
         sides: the input of each.
         keys: their distinct keys, by hash and key.
         of_keys: the key of each.
-        kinds: what each does.
+        kinds: the kind of each.
         timestamps: its timestamp.
         watermarks: the watermark that it has met.
     """
@@ -181,7 +181,7 @@ class _Records:
 
     @cached_property
     def takes_back(self) -> Mask:
-        """Which records retract a row."""
+        """True for each record that retracts a row."""
         return take_back(self.kinds)
 
     def arrivals(self, sides: tuple[Entries, Entries], definition: JoinDefinition) -> Arrivals:
@@ -204,7 +204,7 @@ class _RowsOfSide:
     Attributes:
         entries: the stored rows, and the records.
         found: the stored rows.
-        partners: how many matches each entry has.
+        partners: the number of matches of each entry.
     """
 
     entries: Entries
@@ -212,7 +212,7 @@ class _RowsOfSide:
     partners: Longs
 
     def written(self) -> tuple[FoundRows, Mask]:
-        """The rows to write, in the order of state, and which of them are there, and not gone."""
+        """The rows to write, in the order of state, and which of them are live."""
         entries, stored = self.entries, len(self.found.of_keys)
         numbers = entries.lifetimes.numbers if entries.is_unique else entries.numbers
         is_there = ~entries.takes_back & (entries.deaths == entries.end)
@@ -225,7 +225,7 @@ class _RowsOfSide:
         return made, is_there[rows]
 
     def _are_gone(self, is_there: Mask, numbers: Longs) -> Mask:
-        """Which stored rows are gone, and have no other one with their number in their place."""
+        """True for each stored row that is dead, and whose number no other row has taken over."""
         entries, stored = self.entries, len(self.found.of_keys)
         gone = ~is_there[:stored]
         if entries.is_unique and gone.any():

@@ -24,14 +24,14 @@ Mask = npt.NDArray[np.bool_]
 
 
 class Uniqueness(Enum):
-    """What is known of the rows of an input that have one join key."""
+    """The uniqueness of an input's rows with one join key."""
 
     ONE_ROW = "one row"
-    """There is at most one: the join key contains a unique key."""
+    """At most one row: the join key contains a unique key."""
     UNIQUE_KEY = "unique key"
-    """They differ in the columns of a unique key."""
+    """Rows differ in the columns of a unique key."""
     NONE = "none"
-    """Some may be equal."""
+    """Rows may be equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class SideState:
     """How the rows of one input are kept.
 
     Attributes:
-        uniqueness: what is known of them.
+        uniqueness: the uniqueness of rows with one join key.
         unique_key: the positions of the columns of the unique key.
         ttl: the time to live of a row after it was last written, in milliseconds of processing time; 0 for ever.
     """
@@ -66,7 +66,7 @@ class FoundRows:
     Attributes:
         of_keys: the position of each row's key, ascending.
         numbers: the number of each row among those of its key, ascending.
-        partners: how many rows of the other input match each; zeros where nobody counts them.
+        partners: the number of matches of each in the other input; zeros if they are not counted.
         rows: the rows.
     """
 
@@ -136,7 +136,7 @@ class StoredSide:
         Args:
             keys: distinct keys, in the order of hash and key.
             found: the rows of some of them.
-            is_live: which rows are there, and not gone.
+            is_live: which rows are live.
         """
         written = keys.take(found.of_keys)
         arrays: list[pa.Array] = [pa.array(written.hashes), written.values, pa.array(found.numbers), pa.array(is_live)]

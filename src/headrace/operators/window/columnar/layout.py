@@ -57,7 +57,7 @@ class ColumnarWindowLayout:
         aggregates: what is computed.
         window_names: the names of the columns in the output that say which window it is.
         renamed: which fields of the records have other names than in what is stored.
-        retracts: whether records may be taken back.
+        retracts: whether records may be retracted.
     """
 
     codec: KeyCodec
@@ -89,11 +89,11 @@ class ColumnarWindowLayout:
             key_names: what the columns of the key are called: one for the key as it is, several for the fields of a
                 tuple, none to leave the key out; by default they have the names of the fields, or are one ``key``.
             window_names: what the columns of the output are called that say which window it is.
-            retracts: whether records may be taken back.
+            retracts: whether records may be retracted.
 
         Raises:
             InvalidTypeError: when an aggregate does not fit the records.
-            InvalidProgramError: when two columns of the output have the same name; and when records may be taken back,
+            InvalidProgramError: when two columns of the output have the same name; and when records may be retracted,
                 and an aggregate cannot do that.
         """
         indices = [input_type.field_index(field) for field in key_fields or ()]

@@ -81,7 +81,7 @@ class LocalWindowAggregate(KeyedOperator):
 
     Args:
         layout: the aggregates and the columns.
-        assigner: puts records into windows.
+        assigner: assigns records to windows.
         moved: the records under the times and the watermarks that windows go by, where these are others.
         fewest_groups: records are not summed up where a batch has fewer groups than that: so the receiver knows in
             which order the records of few windows and keys came.

@@ -118,7 +118,7 @@ class PaneStacks:
         return Accumulators(np.full(len(slots), end, np.int64), hashes, keys, self._both(slots))
 
     def _both(self, slots: Longs) -> list[pa.Array]:
-        """The contents of slots of both tables combined; each slot is filled in at least one of them."""
+        """The combined contents of slots of two tables, each filled in at least one of them."""
         is_older, is_newer = self._older.is_held[slots], self._newer.is_held[slots]
         if is_older.all() and is_newer.all():
             return self._combine(self._older.take(slots), self._newer.take(slots))

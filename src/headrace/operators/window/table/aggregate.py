@@ -151,7 +151,7 @@ class TableWindowOperator(KeyedOperator):
         return self._time.clock.reached(watermarks)
 
     def _remember(self, watermarks: Longs) -> None:
-        """Remembers which watermarks came, where local times have to be brought back to them."""
+        """Remembers the watermarks, where results have to be converted from local time back to them."""
         if self._time.clock.is_plain:
             self._watermarks = watermarks[-1:]
         else:

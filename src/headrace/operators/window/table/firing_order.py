@@ -88,7 +88,7 @@ class _Arrived:
 
 @dataclass(frozen=True, slots=True)
 class Fed:
-    """Records with timers of their own.
+    """Records that register timers of their own.
 
     Attributes:
         keys: their keys.
@@ -165,7 +165,7 @@ class TimerFiringOrder:
         return [shown.take(np.lexsort((ranks, shown.watermarks)))]
 
     def lose(self, accumulators: Batch) -> None:
-        """Stops tracking timers: in which order the records came that accumulators are of is not known."""
+        """Stops tracking timers: accumulators do not show the order in which their records arrived."""
         self._any_key = accumulators.columns.column(1)[0].as_py()
         self._stay_quiet(int(accumulators.timestamps.max()) + 1)
 
@@ -311,7 +311,7 @@ class TimerFiringOrder:
             yield end, key
 
     def _pass(self, batch: KeyedBatch | None, watermark: int) -> None:
-        """Notes of records only until when timers are not tracked, since that they will not be in any case."""
+        """Only updates the time until which timers are not tracked, for records that cannot change that."""
         self._watermark = max(self._watermark, watermark)
         if batch is None or not len(batch):
             return

@@ -41,7 +41,7 @@ class TableWindowJoinOperator(EventTimeOperator):
     Args:
         definition: the join.
         codec: the codec of the keys.
-        end_fields: of each input the position of the column with the end of each row's window.
+        end_fields: for each input, the position of the window end column.
         clock: the clock by which windows end.
     """
 
@@ -77,7 +77,7 @@ class TableWindowJoinOperator(EventTimeOperator):
             self._emit_some(due, sides, lefts[start : start + PAIRS], rights[start : start + PAIRS])
 
     def _in_order(self, due: DueRows) -> Longs:
-        """The order of rows by the windows that fire, and then as they came."""
+        """The order of rows by the firing of their windows, and then by arrival."""
         starts = np.flatnonzero(_are_first(due))
         lengths = np.diff(starts, append=len(due))
         came = np.repeat(np.minimum.reduceat(due.arrivals, starts), lengths)
@@ -97,7 +97,7 @@ class TableWindowJoinOperator(EventTimeOperator):
 
 
 def _are_first(due: DueRows) -> Mask:
-    """Which rows are the first ones of their window and key, where those of each follow one another."""
+    """True for the first row of each window and key, given rows in that order."""
     is_first = np.ones(len(due), np.bool_)
     keys = due.keys
     is_first[1:] = (np.diff(due.times) != 0) | (keys.hashes[1:] != keys.hashes[:-1])
@@ -121,7 +121,7 @@ class _Windows:
     is_left: Mask
 
     def pairs(self, may_match: Mask) -> Iterator[tuple[Longs, Longs]]:
-        """The pairs of rows in one window, some at a time; of rows that may match."""
+        """The pairs of rows in one window whose keys can match, in chunks."""
         rows = np.flatnonzero(may_match)
         if not len(rows):
             return
@@ -136,7 +136,7 @@ class _Windows:
             yield lefts[some], rights[others]
 
     def results(self, kind: JoinType, lefts: Longs, rights: Longs) -> tuple[Longs, Longs]:
-        """What a kind of join makes of pairs: rows of each input, ``NOBODY`` for one that is missing; in order."""
+        """The results of a join, in order: a row of each input, or ``NOBODY`` for a missing partner."""
         has_match = np.zeros(len(self.of_rows), np.bool_)
         has_match[lefts] = has_match[rights] = True
         if kind.gives_left_rows:
