@@ -129,7 +129,7 @@ class ExpressionCompiler:
             operands = tuple(operand.type for operand in scalar.operands)
             arguments = tuple(map(self.compile, scalar.operands))
             return UserCall(text, kind, user.user, operands, scalar.type, arguments)
-        if scalar.function == "PROCTIME":  # it marks a column of which nobody looks at the values
+        if scalar.function == "PROCTIME":  # it marks a column whose values are not used
             return BoundConstant(text, kind, pa.scalar(None, scalar.type.arrow_type))
         if scalar.function in ("AND", "OR"):
             members = _members(scalar)

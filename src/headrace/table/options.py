@@ -176,11 +176,11 @@ _CHANGE_RESULTS: Final = frozenset(
         "table.dynamic-table-options.enabled",
     }
 )
-"""Keys without an effect here that would change Flink's results, or their time."""
+"""Keys without an effect here that in Flink change results, or when they are emitted."""
 
 
 def is_of_tables(key: str) -> bool:
-    """Return whether a key begins as those of tables do."""
+    """Return whether a key has a prefix of table options."""
     return key.startswith(("table.", "sql-client."))
 
 
@@ -197,14 +197,14 @@ def check_key(key: str) -> None:
     known = sorted(IN_EFFECT | WITHOUT_EFFECT)
     close = difflib.get_close_matches(key, known, n=3, cutoff=0.6)
     told = f"did you mean {' or '.join(close)}?" if close else "docs/sql.md lists those that have an effect"
-    raise ConfigurationError(f"{key} is no setting of tables: {told}")
+    raise ConfigurationError(f"{key} is not a table option: {told}")
 
 
 def check_value(key: str, value: str) -> None:
-    """Refuse a value that a setting cannot have.
+    """Refuse an invalid value of a setting.
 
     Raises:
-        ConfigurationError: with what it may be.
+        ConfigurationError: with the valid values.
     """
     option = RUNTIME_MODE if key == RUNTIME_MODE.key else _OPTIONS.get(key)
     if option is None:

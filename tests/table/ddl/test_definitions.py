@@ -108,5 +108,5 @@ def test_databases_and_catalogs_come_and_go() -> None:
 )
 def test_what_is_dropped_is_called_what_it_is(created: str, dropped: str, advice: str) -> None:
     body = "(a INT)" if created == "TABLE" else "AS SELECT 1 AS a"
-    with pytest.raises(SqlValidationError, match=rf"'\S+\.v' is no {dropped.lower()}[^$]*{advice}"):
+    with pytest.raises(SqlValidationError, match=rf"'\S+\.v' is not a {dropped.lower()}[^$]*{advice}"):
         execute(f"CREATE {created} v {body}; DROP {dropped} v;")

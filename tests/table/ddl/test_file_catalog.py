@@ -64,7 +64,7 @@ def test_of_two_that_create_a_table_one_is_refused(tmp_path: Path) -> None:
     one.execute_sql("CREATE TABLE t (n INT) WITH ('connector' = 'blackhole')")
     found = kept[0].table("default", "t")
     assert found is not None
-    with pytest.raises(CatalogError, match="t was created by another process"):
+    with pytest.raises(CatalogError, match="t has just been created by another process"):
         kept[1].put_table("default", "t", found)
     with pytest.raises(SqlValidationError, match="already exists"):
         other.execute_sql("CREATE TABLE t (n INT) WITH ('connector' = 'blackhole')")
@@ -77,8 +77,8 @@ def test_of_two_that_create_a_table_one_is_refused(tmp_path: Path) -> None:
         (b"\xff\xfe\0", "is damaged"),
         (b"[" * 100_000, "is damaged"),
         (b'{"format": 1, "object": {"is": "CatalogTable"}}', "is damaged"),
-        (b'{"format": 1, "object": {"is": "Database"}}', "is damaged .*a Database is no CatalogTable or CatalogView"),
-        (b'{"format": 2}', "is of format 2, and this version reads 1"),
+        (b'{"format": 1, "object": {"is": "Database"}}', "is damaged .*holds a Database, and not a CatalogTable or CatalogView"),
+        (b'{"format": 2}', "has format 2, and this version reads format 1"),
     ],
 )
 def test_damaged_files_are_named(tmp_path: Path, content: bytes, told: str) -> None:

@@ -76,10 +76,10 @@ def test_settings_are_set_shown_and_taken_back() -> None:
 def test_settings_that_are_not_there_are_told() -> None:
     tables = session()
     with pytest.raises(
-        ConfigurationError, match=r"table\.exec\.stat\.ttl is no setting .* mean table\.exec\.state\.ttl"
+        ConfigurationError, match=r"table\.exec\.stat\.ttl is not a table option.* mean table\.exec\.state\.ttl"
     ):
         tables.execute_sql("SET 'table.exec.stat.ttl' = '1 h'")
-    with pytest.raises(ConfigurationError, match=r"table\.optimiser\.x is no setting"):
+    with pytest.raises(ConfigurationError, match=r"table\.optimiser\.x is not a table option"):
         tables.get_config().set("table.optimiser.x", "1")
     tables.get_config().set("paralelism.default", "1")
     with pytest.raises(ConfigurationError, match=r"did you mean parallelism\.default"):
@@ -126,11 +126,11 @@ def test_the_first_catalog_has_the_name_that_was_given() -> None:
     ("statement", "told"),
     [
         ("SELECT /*+ STATE_TTL('number' = '1d') */ COUNT(*) FROM numbers", r"names 'number', which(.|\n)*numbers"),
-        ("SELECT /*+ STATE_TTL('numbers' = '1 moon') */ COUNT(*) FROM numbers", "'1 moon' is no duration"),
+        ("SELECT /*+ STATE_TTL('numbers' = '1 moon') */ COUNT(*) FROM numbers", "'1 moon' is not a duration"),
         ("SELECT * FROM p /*+ NOPE('a' = 'b') */", "there is no hint NOPE"),
         ("INSERT INTO p /*+ NOPE('a' = 'b') */ SELECT * FROM numbers", "there is no hint NOPE"),
-        ("SELECT * FROM numbers /*+ OPTIONS('a' = 'b') */", "'numbers' is no table of a connector"),
-        ("WITH q AS (SELECT 1) SELECT * FROM q /*+ OPTIONS('a' = 'b') */", "'q' is no table of a connector"),
+        ("SELECT * FROM numbers /*+ OPTIONS('a' = 'b') */", "'numbers' is not a table with a connector"),
+        ("WITH q AS (SELECT 1) SELECT * FROM q /*+ OPTIONS('a' = 'b') */", "'q' is not a table with a connector"),
         ("INSERT INTO p /*+ OPTIONS('nope' = 'b') */ SELECT * FROM numbers", "has no option 'nope'"),
     ],
 )

@@ -385,9 +385,9 @@ def test_functions_of_catalogs_are_imported_when_called() -> None:
         ("SELECT plus()", r"plus does not take \(\)(.|\n)*It takes plus\(value, \[value\]\)"),
         ("SELECT typed('a')", r"typed does not take \(CHAR\(1\) NOT NULL\)(.|\n)*It takes typed\(BIGINT\)"),
         ("SELECT letters('a')", r"letters is a table function(.|\n)*LATERAL TABLE\(letters"),
-        ("SELECT * FROM TABLE(plus(1))", r"'plus' is no table function(.|\n)*Write SELECT plus"),
+        ("SELECT * FROM TABLE(plus(1))", r"'plus' is not a table function(.|\n)*Write SELECT plus"),
         ("SELECT mean(DISTINCT n) FROM sales", r"DISTINCT(.|\n)*SELECT DISTINCT in a subquery"),
-        ("SELECT plus(DISTINCT 1)", "PLUS is no aggregate"),
+        ("SELECT plus(DISTINCT 1)", "PLUS is not an aggregate"),
         ("SELECT keep(top) FROM (SELECT item, MAX(n) AS top FROM sales GROUP BY item)", r"keep has no retract\(\)"),
     ],
 )
@@ -425,9 +425,9 @@ class FailingMean(Mean):
             "SELECT fails(n) FROM sales WHERE n = 2",
             r"operator 'Calc'(.|\n)*\): fails\(2\) failed\n  ValueError: no tea\n(.|\n)*record: Row\(EXPR\$1=2\)",
         ),
-        ("SELECT wrong(n) FROM sales", r"is of type BIGINT, and gave (.|\n)*'x'"),
+        ("SELECT wrong(n) FROM sales", r"has type BIGINT, but returned (.|\n)*'x'"),
         ("SELECT single(n) FROM sales", r"single(.|\n)*0 values for"),
-        ("SELECT huge(n) FROM sales", r"operator 'Calc'(.|\n)*huge\(\) gave what is no INT: .*too large"),
+        ("SELECT huge(n) FROM sales", r"operator 'Calc'(.|\n)*huge\(\) returned no INT: .*too large"),
         ("SELECT * FROM TABLE(row_of('a'))", r"a str was returned for the results"),
         (
             "SELECT failing(n) FROM sales",
@@ -455,8 +455,8 @@ def test_failures_name_function_row_and_operator(query: str, message: str) -> No
         (lambda: udf(Mean(), result_type="INT"), "takes a ScalarFunction"),
         (lambda: udaf(Mean, result_type="INT"), r"takes an object, not a class: write Mean\(\)"),
         (lambda: udaf(plus), "takes an AggregateFunction"),
-        (lambda: udf(plus, func_type="fast"), "func_type is one of general, pandas, arrow"),
-        (lambda: session().create_temporary_function("f", 3), "is no function"),
+        (lambda: udf(plus, func_type="fast"), "func_type must be one of general, pandas, arrow"),
+        (lambda: session().create_temporary_function("f", 3), "is not a function"),
     ],
 )
 def test_wrong_definitions_are_refused(make: Any, message: str) -> None:

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 
 class ResultMode(Enum):
-    """Formats in which the rows of a query are shown."""
+    """The display modes of query results."""
 
     TABLEAU = "tableau"
     """A table that grows as rows come."""
     TABLE = "table"
-    """The rows that are left after all changes."""
+    """A table of the rows after all changes."""
     CHANGELOG = "changelog"
     """The changes as they come, one per line."""
 
@@ -41,7 +41,7 @@ Write = Callable[[str], None]
 
 
 def tables_with(settings: Mapping[str, str]) -> TableEnvironment:
-    """An environment with settings of the session."""
+    """A table environment with the settings of a session."""
     of_session = (RUNTIME_MODE.key, CATALOG_STORE.key, CATALOG_STORE_PATH.key)
     tables = TableEnvironment.create(
         Configuration.from_dict({key: settings[key] for key in of_session if key in settings})
@@ -188,7 +188,7 @@ class SqlClient:
 
 
 class RemainingRows:
-    """The rows that are left after changes, in the order in which they came."""
+    """The current rows of a changelog, in the order in which they arrived."""
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, ...]] = Counter()
@@ -204,7 +204,7 @@ class RemainingRows:
         return sum(count for count in self._counts.values() if count > 0)
 
     def last(self, most: int) -> list[list[str]]:
-        """The last rows, up to a maximum."""
+        """The last of the current rows, up to a maximum."""
         newest = (row for row, count in reversed(self._counts.items()) for _ in range(max(count, 0)))
         return [list(row) for row in islice(newest, most)][::-1]
 
@@ -220,7 +220,7 @@ def _changelog(rows: Iterator[list[str]]) -> Iterator[str]:
 
 
 def _table(result: TableResult, most: int) -> Iterator[str]:
-    """The rows that are left at the end, up to a maximum of the last ones."""
+    """The lines of a table of the final rows, the last ones up to a maximum."""
     left = RemainingRows()
     for change in result.text_rows():
         left.apply(change)

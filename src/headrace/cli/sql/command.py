@@ -21,12 +21,12 @@ def run_sql(
     progress: bool | None = None,
     full_traceback: bool = False,
 ) -> int:
-    """Execute statements of files, or those that are typed.
+    """Execute the statements of scripts, or those typed at a prompt.
 
     Args:
         file: a script to execute, after which the client exits.
         init: a script to execute first.
-        settings: of jobs.
+        settings: the settings of jobs.
         of_tables: table options, as ``key=value``.
         progress: whether to show the progress of jobs; None for the default.
         full_traceback: whether errors are shown with their traceback.

@@ -1,4 +1,4 @@
-"""``%%sql``: statements in the cells of a notebook, with results that grow below them."""
+"""``%%sql``: statements in notebook cells, with tables of results that grow as rows arrive."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.table.environment.tableau import table_lines
 
 _REDRAW_SECONDS: Final = 0.5
 _SHOWN: Final = 100
-"""The maximum number of rows that are shown: the last ones."""
+"""The maximum number of rows to show; the last ones are shown."""
 
 _CELL: Final = "text-align:left;padding:1px 18px 1px 0;white-space:pre"
 
@@ -22,7 +22,7 @@ _CELL: Final = "text-align:left;padding:1px 18px 1px 0;white-space:pre"
 class SqlMagic:
     """``%%sql`` and ``%sql``: execute statements in a ``TableEnvironment`` of the notebook.
 
-    ``%%sql NAME`` says which one; without a name it is the only one that the notebook has, or else one of its own.
+    ``%%sql NAME`` selects it by its variable; the default is the only one in the notebook, or else a new one.
 
     Args:
         shell: the shell of IPython.
@@ -59,7 +59,7 @@ class SqlMagic:
         found = self._shell.user_ns.get(name)
         if not isinstance(found, TableEnvironment):
             raise UsageError(
-                f"%%sql takes the name of a TableEnvironment, and {name} is none: begin statements below it"
+                f"{name} is not a TableEnvironment, whose name may follow %%sql: write statements on the lines below"
             )
         return found
 
@@ -69,7 +69,7 @@ class SqlMagic:
         named = {name: each for name, each in self._shell.user_ns.items() if not name.startswith("_")}
         found = {name: each for name, each in named.items() if isinstance(each, TableEnvironment)}
         if len({id(each) for each in found.values()}) > 1:
-            raise UsageError(f"there are {', '.join(found)}: write the name of one behind %%sql")
+            raise UsageError(f"which of {', '.join(found)}? Write its name after %%sql")
         if found:
             return next(iter(found.values()))
         if self._own is None:
@@ -83,9 +83,9 @@ class _NotebookClient(SqlClient):
 
 
 class GrowingTable:
-    """The rows of a query that are left after all changes so far.
+    """A table of a query's current rows below a cell.
 
-    A thread reads them, so that the cell can be interrupted, and shows what has come, while no others come.
+    A thread reads the rows, so that the cell can be interrupted and the table redrawn while no rows arrive.
 
     Args:
         result: the result of the query.

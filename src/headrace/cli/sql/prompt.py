@@ -168,7 +168,7 @@ class SqlLexer(Lexer):
 
 
 def _styled(text: str) -> Iterator[tuple[str, int, int]]:
-    """The styles of a text, with their starts and ends."""
+    """The styled ranges of a text: start, end and style of each."""
     at = 0
     for token in tokenize(text):
         if token.start > at:
@@ -189,7 +189,7 @@ def _style_of(token: Token) -> str:
 
 
 def _cut(text: str, pieces: Iterable[tuple[str, int, int]], start: int, end: int) -> Iterator[tuple[str, str]]:
-    """The fragments between two positions."""
+    """The styled fragments between two positions."""
     for style, first, last in pieces:
         if first < end and last > start:
             yield style, text[max(first, start) : min(last, end)]

@@ -306,12 +306,12 @@ class GroupBinder(ExpressionBinder):
     # --- the relation ------------------------------------------------------------------------------------------------
 
     def relation(self, source: Relation, names: dict[int, str], hints: tuple[Hint, ...] = ()) -> Relation:
-        """The aggregation of the rows of a relation.
+        """The aggregation of a relation's rows.
 
         Args:
             source: the rows.
             names: the aliases in SELECT of columns of the aggregation.
-            hints: of SELECT.
+            hints: the hints of SELECT.
         """
         for index in range(self.group):
             if self.input_names[index].startswith("$f"):

@@ -189,7 +189,7 @@ class CallBinder(ABC):
 
     def _no_clauses(self, node: sql.Call) -> None:
         if node.quantifier is not None or node.filter is not None or node.order_by:
-            raise self.context.error(node, f"{node.name} is no aggregate: it takes no DISTINCT, FILTER or ORDER BY")
+            raise self.context.error(node, f"{node.name} is not an aggregate: it takes no DISTINCT, FILTER or ORDER BY")
 
     def aggregate(self, node: sql.Call, function: FunctionDefinition) -> Scalar:
         """An aggregate, which only some clauses allow."""
@@ -202,7 +202,7 @@ class CallBinder(ABC):
         call = node.call
         function = self.lookup(call)
         if function.kind not in (FunctionKind.AGGREGATE, FunctionKind.OVER):
-            raise self.context.error(call, f"{function.name} is no aggregate: it cannot have OVER")
+            raise self.context.error(call, f"{function.name} is not an aggregate: it cannot have OVER")
         if self.clause not in _WITH_OVER:
             raise self.context.error(node, f"OVER is not possible in {self.clause}", "Use a subquery, or QUALIFY.")
         if call.filter is not None:
@@ -348,7 +348,7 @@ _CONSTANTS: Final[dict[str, Callable[[BindContext, tuple[Scalar, ...], Scalar], 
 
 
 def _time(name: str, operands: tuple[Scalar, ...], result: LogicalType) -> TimeAttribute | None:
-    """The time attribute of a call's result: that of the argument, for functions that return its value."""
+    """The time attribute of a call's result: the argument's, for functions that return the argument."""
     if name == "PROCTIME":
         return TimeAttribute.PROCTIME
     if name in _TIMELESS:

@@ -28,7 +28,7 @@ ALIASES: Final = {
     "HOP": "$HOP",
     "SESSION": "$SESSION",
 }
-"""Other names of functions."""
+"""Aliases of functions."""
 
 
 @dataclass
@@ -109,7 +109,7 @@ class BindContext:
         self.deferred.append(self.unplanned(node, reason, advice))
 
     def of_text(self, text: str) -> "BindContext":
-        """The context of text from the catalog: a view, a computed column."""
+        """A context for text from the catalog, such as a view or a computed column."""
         return replace(self, source=SqlSource(text), expansions=Expansions(), view_depth=self.view_depth + 1)
 
     def correlation(self) -> Correlation:

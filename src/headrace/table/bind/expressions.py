@@ -108,7 +108,7 @@ class ExpressionBinder(CallBinder):
         """The scalar of a condition.
 
         Raises:
-            SqlValidationError: when it is no boolean.
+            SqlValidationError: when it is not a BOOLEAN.
         """
         found = self.bind(node)
         if root_of(found.type) is TypeRoot.NULL:
@@ -120,7 +120,7 @@ class ExpressionBinder(CallBinder):
     # --- names and literals ------------------------------------------------------------------------------------------
 
     def either(self, column: InputRef, node: SqlNode) -> Scalar:
-        """The column, or the one of two that is not NULL where a full join has made one of them."""
+        """The column, or for a column shared by a full join the input's value that is not NULL."""
         shared = self.scope.either(column.index)
         if shared is None:
             return column

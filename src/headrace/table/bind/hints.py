@@ -1,4 +1,4 @@
-"""Hints, between ``/*+`` and ``*/``: of SELECT, of a table that is read, of one that is written."""
+"""Hints (``/*+ ... */``) of SELECT, of source tables, and of sink tables."""
 
 import re
 from collections.abc import Sequence
@@ -19,10 +19,10 @@ _HINTS: Final = JOIN_HINTS | {"OPTIONS", "ALIAS", "JSON_AGGREGATE_WRAPPED"}
 
 
 def bound_hints(context: BindContext, nodes: Sequence[sql.Hint]) -> tuple[Hint, ...]:
-    """The hints at one place.
+    """The hints of one clause.
 
     Raises:
-        SqlPlanError: when there is no such hint, or its options are wrong.
+        SqlPlanError: when a hint is unknown, or its options are invalid.
     """
     hints = []
     for node in nodes:
@@ -42,7 +42,7 @@ def _check_ttl(context: BindContext, node: sql.Hint) -> None:
         try:
             time_to_live(value)
         except ValueError:
-            reason = f"'{value}' is no duration, for '{key}' of STATE_TTL"
+            reason = f"'{value}' is not a duration, for '{key}' of STATE_TTL"
             raise context.unplanned(node, reason, "Write '1d', or '12h'.") from None
 
 
@@ -64,10 +64,10 @@ _ISO: Final = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.0*
 
 
 def time_to_live(text: str) -> int:
-    """The milliseconds of a duration as Flink takes them: ``12 h``, or ``PT12H`` of ISO 8601.
+    """The milliseconds of a duration in Flink's form (``12 h``) or that of ISO 8601 (``PT12H``).
 
     Raises:
-        ValueError: when it is none.
+        ValueError: when it is not a duration.
     """
     found = _ISO.fullmatch(text.strip())
     if found is None or not any(found.groups()):
@@ -77,19 +77,19 @@ def time_to_live(text: str) -> int:
 
 
 def refuse_options(context: BindContext, table: Path, nodes: Sequence[sql.Hint]) -> None:
-    """Refuse the hint ``OPTIONS`` of what has no options.
+    """Refuse the hint ``OPTIONS`` on an object without options.
 
     Raises:
-        SqlValidationError: when it is there.
+        SqlValidationError: when the hint is present.
     """
     for node in nodes:
         if node.name.text.upper() == "OPTIONS":
-            reason = f"'{table}' is no table of a connector: it has no options"
-            raise context.error(node, reason, "Give the options to the tables that it reads.")
+            reason = f"'{table}' is not a table with a connector: it has no options"
+            raise context.error(node, reason, "Put the hint on the tables that it reads.")
 
 
 def with_options(options: Sequence[tuple[str, str]], hints: Sequence[Hint]) -> tuple[tuple[str, str], ...]:
-    """The options of a table, with those that ``OPTIONS`` adds and replaces."""
+    """The options of a table, overridden by the hint ``OPTIONS``."""
     found = dict(options)
     for hint in hints:
         if hint.name == "OPTIONS":

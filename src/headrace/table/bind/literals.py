@@ -117,21 +117,21 @@ def _temporal(node: TemporalLiteral) -> Literal:
 def _days(text: str) -> int:
     found = _DATE.fullmatch(text)
     if found is None:
-        raise BadLiteralError(f"'{text}' is no date: it is written 'yyyy-MM-dd'")
+        raise BadLiteralError(f"'{text}' is not a date: it is written 'yyyy-MM-dd'")
     try:
         return date(*map(int, found.groups())).toordinal() - _EPOCH
     except ValueError as error:
-        raise BadLiteralError(f"'{text}' is no date: {error}") from None
+        raise BadLiteralError(f"'{text}' is not a date: {error}") from None
 
 
 def _clock(text: str) -> tuple[int, int]:
     """Nanoseconds since midnight, and the digits of the fraction of a second, at most nine."""
     found = _TIME.fullmatch(text)
     if found is None:
-        raise BadLiteralError(f"'{text}' is no time: it is written 'HH:mm:ss'")
+        raise BadLiteralError(f"'{text}' is not a time: it is written 'HH:mm:ss'")
     hour, minute, second = (int(part) for part in found.groups()[:3])
     if hour > 23 or minute > 59 or second > 59:
-        raise BadLiteralError(f"'{text}' is no time: the last one of a day is '23:59:59'")
+        raise BadLiteralError(f"'{text}' is not a time: the last one of a day is '23:59:59'")
     fraction = (found[4] or "")[:9]
     total = ((hour * 60 + minute) * 60 + second) * 10**9 + int(fraction.ljust(9, "0"))
     return total, len(fraction)
@@ -153,7 +153,7 @@ def _interval(node: IntervalLiteral) -> Literal:
 
 def _bad_interval(node: IntervalLiteral) -> BadLiteralError:
     units = node.qualifier.first.value + (f" TO {node.qualifier.last.value}" if node.qualifier.last else "")
-    return BadLiteralError(f"'{node.text}' is no interval of {units}")
+    return BadLiteralError(f"'{node.text}' is not an interval of {units}")
 
 
 def _months(node: IntervalLiteral, text: str) -> int:

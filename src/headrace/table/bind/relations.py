@@ -65,7 +65,7 @@ class RelationBinder:
     Args:
         queries: the binder of queries.
         parent: the scope of the outer query.
-        hints: the hints of SELECT, of which joins get theirs.
+        hints: the hints of SELECT, which joins take theirs from.
     """
 
     def __init__(self, queries: "QueryBinder", parent: Scope | None, hints: tuple[Hint, ...] = ()) -> None:
@@ -210,7 +210,7 @@ class RelationBinder:
         return FromItem(relation, sources, left.shared + moved + shared)
 
     def _state_ttl(self, item: FromItem) -> str | None:
-        """What the hint ``STATE_TTL`` says of an input that is one relation."""
+        """The time to live that the hint ``STATE_TTL`` gives an input that is a single relation."""
         if len(item.sources) != 1:
             return None
         options = (pair for hint in self.hints if hint.name == "STATE_TTL" for pair in hint.options)

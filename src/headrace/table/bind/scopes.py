@@ -64,7 +64,7 @@ class Correlation:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """A column of ``USING`` or ``NATURAL`` that both inputs have; an unqualified name refers to one of them."""
+    """A column of both inputs of a ``USING`` or ``NATURAL`` join, to one of which an unqualified name refers."""
 
     name: str
     left: int
@@ -80,10 +80,10 @@ class Scope:
     Attributes:
         sources: the relations of FROM.
         row: the types of the row of FROM, in which joins have made columns nullable.
-        parent: the scope of the query around.
-        shared: columns that a join has made one of two.
+        parent: the scope of the outer query.
+        shared: the shared columns of ``USING`` and ``NATURAL`` joins.
         correlation: how subqueries refer to the row.
-        aliases: the names that SELECT gives, which no other clause sees.
+        aliases: the aliases in SELECT, which other clauses do not see.
     """
 
     sources: tuple[NamedRelation, ...]
@@ -98,7 +98,7 @@ class Scope:
         return InputRef.of(self.row, index)
 
     def either(self, index: int) -> Shared | None:
-        """The two columns of a full join of which one may be NULL, where an unqualified name refers to this one."""
+        """Both columns behind a shared column of a full join, either of which may be NULL."""
         return next((each for each in self.shared if each.is_either and each.left == index), None)
 
     def source_of(self, index: int) -> NamedRelation:
@@ -180,7 +180,7 @@ def _qualify(scope: Scope, name: str) -> str:
 
 
 def missing_alias(scope: Scope, source: SqlSource, name: Name) -> Exception:
-    """The error of a qualifier that is no table of FROM."""
+    """The error of a qualifier that is not a table of FROM."""
     aliases = [each.alias for each in scope.sources if each.alias]
     others = f"FROM names {', '.join(aliases)}." if aliases else None
     return invalid(source, name, f"table '{name}' not found", misspelt(name.text, aliases) or others)

@@ -132,7 +132,7 @@ class _InsertBinder:
             name = part.column.text
             if name not in table.partition_keys:
                 advice = misspelt(name, table.partition_keys)
-                raise self.context.error(part.column, f"'{name}' is no partition column of the table", advice)
+                raise self.context.error(part.column, f"'{name}' is not a partition column of the table", advice)
             if part.value is not None:
                 found[name] = binder.implicit(binder.bind(part.value), types[name].not_null())
         return found

@@ -73,7 +73,7 @@ class TableFunctionBinder:
         if function is not None and function.kind is FunctionKind.TABLE:
             return self._user_defined(node, function)
         if function is not None:
-            reason = f"'{node.function}' is no table function: it has a value, and no rows"
+            reason = f"'{node.function}' is not a table function: it returns a value, not rows"
             raise self.context.error(node.function, reason, f"Write SELECT {node.function}(...).")
         raise self.context.error(
             node.function,

@@ -1,4 +1,4 @@
-"""User-defined functions as entries of the function table, with a type rule made from what they say."""
+"""User-defined functions as entries of the function table, with type rules from their declarations."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from headrace.table.parse.source import SqlSource
 
 
 def imported(class_name: str) -> Any:
-    """What ``module.name`` stands for.
+    """The object at ``module.name``.
 
     Raises:
-        InvalidProgramError: when there is no such thing.
+        InvalidProgramError: when it cannot be imported.
     """
     module, _, name = class_name.rpartition(".")
     if not module:
@@ -42,10 +42,10 @@ def imported(class_name: str) -> Any:
 
 @lru_cache(maxsize=1024)
 def definition_of(given: Any, name: str) -> FunctionDefinition:
-    """The entry of a function that a program has given.
+    """The function table's entry for a user-defined function.
 
     Raises:
-        InvalidProgramError: when it is no function, or its types are not known.
+        InvalidProgramError: when it is not a function, or its types are unknown.
     """
     user = as_user_function(given, name)
     result = _result_type(user)
@@ -66,7 +66,7 @@ def definition_of(given: Any, name: str) -> FunctionDefinition:
 
 
 def logical_type(given: DataType) -> LogicalType:
-    """A type that a program says: a text of SQL, one of ``Types``, or a class."""
+    """The logical type of a declaration: SQL text, one of ``Types``, or a class."""
     if isinstance(given, LogicalType):
         return given
     if isinstance(given, str):
@@ -100,14 +100,14 @@ def _rule(inputs: tuple[LogicalType, ...] | None, counts: tuple[int, int | None]
 
 
 def _taken(wanted: LogicalType, given: LogicalType) -> LogicalType | None:
-    """The type that an argument is cast to; None when it is not cast implicitly."""
+    """The type to which an argument is cast; None when there is no implicit cast."""
     if isinstance(wanted, AtomicType):
         return exactly(wanted)(given)
     return with_nullability(wanted, given.nullable) if wanted.as_nullable() == given.as_nullable() else None
 
 
 def _counts(user: UserFunction) -> tuple[int, int | None]:
-    """The least and the most arguments of a function, by its parameters."""
+    """The minimum and maximum number of arguments, from a function's parameters."""
     called, skipped = user.function, 0
     if isinstance(called, UserDefinedFunction):
         is_aggregate = user.kind is FunctionKind.AGGREGATE

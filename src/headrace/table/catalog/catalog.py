@@ -61,7 +61,7 @@ class Catalog(Protocol):
 
 
 class CatalogStore(Protocol):
-    """What catalogs a session has, kept beyond it."""
+    """A store of the catalogs that a session has created, which may outlast it (Flink's ``CatalogStore``)."""
 
     def descriptions(self) -> dict[str, CatalogDescription]:
         """The options of all catalogs, by name."""

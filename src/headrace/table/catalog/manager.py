@@ -38,7 +38,7 @@ class CatalogManager:
         self.store: CatalogStore | None = None
 
     def describe(self, name: str, description: CatalogDescription | None) -> None:
-        """Remember the options of a catalog, or None that it is gone, in the store as well."""
+        """Set the options of a catalog, here and in the store; None for a dropped catalog."""
         if description is None:
             self.descriptions.pop(name, None)
         else:
@@ -55,7 +55,7 @@ class CatalogManager:
         return ObjectPath(rest.pop() if rest else self.catalog, database, name)
 
     def candidates(self, names: Sequence[str]) -> list[ObjectPath]:
-        """The paths to which the names of a table can refer, the likeliest first."""
+        """The paths to which a table's names can refer, the most likely first."""
         return [self.qualify(names)] if len(names) <= 3 else []
 
     def table(self, path: ObjectPath) -> TableLike | None:
@@ -70,7 +70,7 @@ class CatalogManager:
 
     @contextmanager
     def kept_on_failure(self, path: ObjectPath) -> Iterator[None]:
-        """What stands at a path is put back when what is done meanwhile fails."""
+        """Restore the object at a path if the body fails."""
         permanent, temporary = self.permanent_table(path), self.temporary.get(path)
         try:
             yield

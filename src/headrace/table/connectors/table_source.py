@@ -26,7 +26,7 @@ class TableSource(ABC):
 
     @property
     def can_project(self) -> bool:
-        """Return whether it finds its columns by their names, and reads no others (``SupportsProjectionPushDown``)."""
+        """Return whether it can read a subset of the columns (Flink's ``SupportsProjectionPushDown``)."""
         return False
 
     @property
@@ -50,10 +50,10 @@ class TableSource(ABC):
 
 @dataclass(frozen=True)
 class GraphSource(TableSource):
-    """The records of an operator in the graph: a stream.
+    """A source table over a stream: the records of an operator in the graph.
 
     Attributes:
-        edges: the edges that carry them.
+        edges: the edges that carry the records.
         places: the positions of the physical columns among their fields.
         record_type: their type.
         mode: their row kinds.

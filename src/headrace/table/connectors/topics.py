@@ -157,7 +157,7 @@ class TopicTables(TableConnector):
         """A builder of the sink, with the location of the topics set."""
 
     def own(self, options: Mapping[str, str]) -> dict[str, str]:
-        """The options without those of the client."""
+        """The connector's options, without those of the client."""
         return dict(options)
 
     def create_source(self, context: TableContext) -> TableSource:
@@ -183,7 +183,7 @@ class TopicTables(TableConnector):
         """Refuse tables without a required option or key.
 
         Raises:
-            ConfigurationError: saying what.
+            ConfigurationError: when one is missing.
         """
         if bool(options.get(TOPIC)) == bool(options.get(TOPIC_PATTERN)):
             raise ConfigurationError(f"{self} needs one of 'topic' and 'topic-pattern'")

@@ -162,7 +162,7 @@ class _Alteration:
         return binder.table
 
     def make_room(self, elements: list[sql.TableElement | sql.TableDistribution]) -> None:
-        """Remove the key and the watermark that MODIFY redefines."""
+        """Remove the primary key and the watermark that MODIFY redefines."""
         for element in elements:
             if isinstance(element, sql.Constraint):
                 self.expect(element, self.table.primary_key, "primary key")

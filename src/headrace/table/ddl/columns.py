@@ -61,7 +61,7 @@ class TableBinder:
         for name in names:
             column = self._existing(name, "PARTITIONED BY")
             if column.kind is not ColumnKind.PHYSICAL:
-                raise self.context.error(name, f"column '{name}' is no physical one, and cannot part the table")
+                raise self.context.error(name, f"column '{name}' is not physical, and cannot partition the table")
             found.append(column.name)
         return tuple(found)
 
@@ -99,7 +99,7 @@ class TableBinder:
     def column_name(self, node: sql.ColumnDefinition) -> str:
         """The name of a column."""
         if len(node.name.names) != 1:
-            raise self.context.error(node.name, f"'{node.name}' is no name of a column: fields are defined by ROW<...>")
+            raise self.context.error(node.name, f"'{node.name}' is not a column name: fields are defined by ROW<...>")
         return node.name.names[0].text
 
     def _computed(self, node: sql.ComputedColumn, plain: Schema) -> Column:
@@ -183,7 +183,7 @@ class TableBinder:
             raise self.context.error(node, "a column comes twice in the PRIMARY KEY")
         for name, column in zip(names, columns, strict=True):
             if column.kind is not ColumnKind.PHYSICAL:
-                raise self.context.error(name, f"column '{name}' of the PRIMARY KEY is no physical column")
+                raise self.context.error(name, f"column '{name}' of the PRIMARY KEY is not a physical column")
         texts = tuple(column.name for column in columns)
         key = PrimaryKey(node.name.text if node.name is not None else f"PK_{'_'.join(texts)}", texts)
         changed = tuple(

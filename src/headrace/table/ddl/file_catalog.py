@@ -1,4 +1,4 @@
-"""A catalog in a folder, which outlasts the process: a file for each object."""
+"""A persistent catalog in a folder, with a file for each object."""
 
 from __future__ import annotations
 
@@ -55,11 +55,10 @@ class CatalogError(HeadraceError):
 class FileCatalog:
     """A catalog in a folder: ``'type' = 'file', 'path' = '...'``. Processes that share the folder share the objects.
 
-    Each object is one file, which is replaced as a whole. What a process has found missing it creates only if no other
-    process has done so meanwhile.
+    Each object is one file, which is replaced atomically. If two processes create the same object, one of them fails.
 
     Args:
-        path: the folder, which is made.
+        path: the folder, which is created if it does not exist.
         default_database: the name of the first database.
     """
 
@@ -109,10 +108,10 @@ class FileCatalog:
         """Create or replace a table or view.
 
         Raises:
-            CatalogError: when another process has created one meanwhile, or its rows are those of a program.
+            CatalogError: when another process has just created it, or its rows are only in the program's memory.
         """
         if getattr(table, "inline", None) is not None:
-            raise CatalogError(f"{name} has rows that a program holds, which no file can keep: make it temporary")
+            raise CatalogError(f"{name} has rows in the program's memory, which no file can keep: make it temporary")
         self._write(self._file(database, "tables", name), table)
 
     def drop_table(self, database: str, name: str) -> None:
@@ -156,10 +155,10 @@ class FileCatalog:
 
 
 class FileCatalogStore:
-    """What catalogs a session has, in a folder: a file with the options of each (``table.catalog-store.kind``).
+    """A catalog store in a folder, with a file of options for each catalog (``table.catalog-store.kind``).
 
     Args:
-        path: the folder, which is made.
+        path: the folder, which is created if it does not exist.
     """
 
     def __init__(self, path: str) -> None:
@@ -232,10 +231,10 @@ def read_object(file: Path, *kinds: type[T]) -> T | None:
     try:
         document = json.loads(content)
         if document["format"] != _FORMAT:
-            raise CatalogError(f"{file} is of format {document['format']}, and this version reads {_FORMAT}")
+            raise CatalogError(f"{file} has format {document['format']}, and this version reads format {_FORMAT}")
         found = _decoded(document["object"])
         if not isinstance(found, kinds):
-            raise TypeError(f"a {type(found).__name__} is no {' or '.join(kind.__name__ for kind in kinds)}")
+            raise TypeError(f"it holds a {type(found).__name__}, and not a {' or '.join(kind.__name__ for kind in kinds)}")
         return found
     except (ValueError, TypeError, LookupError, RecursionError, HeadraceError) as error:
         if isinstance(error, CatalogError):
@@ -245,22 +244,22 @@ def read_object(file: Path, *kinds: type[T]) -> T | None:
 
 
 def write_object(file: Path, found: Any, *, is_new: bool = False) -> None:
-    """Write the object of a file, as a whole.
+    """Write an object to its file atomically.
 
     Args:
         file: the file.
         found: the object.
-        is_new: whether the file must not be there yet.
+        is_new: whether the file must not exist yet.
 
     Raises:
-        CatalogError: when the file cannot be written, or is there although it must not be.
+        CatalogError: when the file cannot be written, or exists although it must not.
     """
     content = json.dumps({"format": _FORMAT, "object": _encoded(found)}, indent=2).encode()
     with _changing(file):
         if not is_new:
             write_file(file, (content,))
         elif not create_exclusively(file, content):
-            raise CatalogError(f"{unquote(file.stem)} was created by another process just now: {file}")
+            raise CatalogError(f"{unquote(file.stem)} has just been created by another process: {file}")
 
 
 def _encoded(value: Any) -> Any:

@@ -41,7 +41,7 @@ _TYPES: Final[dict[str, Callable[[Mapping[str, str]], Catalog]]] = {
 
 
 def open_catalogs(catalogs: CatalogManager, store: CatalogStore) -> None:
-    """Have a session begin with the catalogs of a store, and keep there what it creates.
+    """Open the catalogs of a store for a session, and keep the session's new catalogs there.
 
     Raises:
         HeadraceError: when a catalog cannot be opened.
@@ -197,12 +197,12 @@ def use_database(context: BindContext, node: st.UseDatabase) -> None:
 
 
 def create_function(context: BindContext, node: sql.CreateFunction, inline: Any = None) -> None:
-    """``CREATE FUNCTION``: what it names is imported when the function is called.
+    """``CREATE FUNCTION``; its Python object is imported when the function is called.
 
     Args:
         context: the context.
         node: the statement.
-        inline: the function, where a program has it.
+        inline: the function itself, if a program has registered it.
     """
     language = node.language.value if node.language is not None else "JAVA"
     function = CatalogFunction(node.class_name, language, inline)

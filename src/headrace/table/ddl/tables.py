@@ -66,7 +66,7 @@ def create_table(context: BindContext, node: sql.CreateTable) -> None:
 
 
 def check_table(context: BindContext, node: sql.CreateTable) -> None:
-    """Validate the definition of ``CREATE TABLE``, wherever the table would be."""
+    """Validate the definition of ``CREATE TABLE``, without its path."""
     if node.query is not None:
         table_of_query(context, node, node.query)
     elif node.like is not None:
@@ -293,5 +293,5 @@ def drop_table(context: BindContext, node: sql.Drop) -> None:
         if catalogs.table(path) is not None:
             other = "TABLE" if wanted is CatalogView else "VIEW"
             kind = f"TEMPORARY {other}" if temporary is not None else other
-            raise context.error(node.path, f"'{path}' is no {word}", f"Write DROP {kind}.")
+            raise context.error(node.path, f"'{path}' is not a {word}", f"Write DROP {kind}.")
         raise context.missing_table(node.path, path, word)

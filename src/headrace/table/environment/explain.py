@@ -1,4 +1,4 @@
-"""``EXPLAIN``: the plans of statements as text, with the details that are asked for."""
+"""``EXPLAIN``: the plans of statements as text, with optional details."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 
 def explained(tables: TableEnvironment, relations: Sequence[Relation], details: Sequence[ExplainDetail] = ()) -> str:
-    """The plans of statements that become one job.
+    """The text of ``EXPLAIN`` for statements that run as one job.
 
     Raises:
         PlanningError: when they cannot be planned.
-        UnsupportedOperationError: when there is no such detail of them.
+        UnsupportedOperationError: when a detail is not supported.
     """
     if ExplainDetail.ESTIMATED_COST in details:
         raise UnsupportedOperationError(
-            "EXPLAIN ESTIMATED_COST is not there yet, as tables have no statistics: leave it out"
+            "EXPLAIN ESTIMATED_COST is not supported yet, since tables have no statistics: leave it out"
         )
     if ExplainDetail.PLAN_ADVICE in details and tables.is_batch:
         raise UnsupportedOperationError("EXPLAIN PLAN_ADVICE is not supported in batch mode: leave it out")

@@ -32,12 +32,12 @@ class EnvironmentSettings:
 
     @staticmethod
     def in_streaming_mode() -> EnvironmentSettings:
-        """Settings of streaming mode: results are updated for ever."""
+        """Settings for streaming mode: results are updated continuously."""
         return EnvironmentSettings()
 
     @staticmethod
     def in_batch_mode() -> EnvironmentSettings:
-        """Settings of batch mode: each statement has one result, and every table is bounded."""
+        """Settings for batch mode: all tables are bounded, and each statement has a final result."""
         return EnvironmentSettings(is_streaming=False)
 
     @staticmethod
@@ -127,8 +127,7 @@ class TableConfig:
         """Set an option.
 
         Raises:
-            ConfigurationError: for a key that begins with ``table.`` or ``sql-client.`` and is not known, or a value
-                that it cannot have.
+            ConfigurationError: for an unknown key with the prefix ``table.`` or ``sql-client.``, or an invalid value.
         """
         check_key(key)
         check_value(key, value)

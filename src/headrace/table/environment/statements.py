@@ -49,11 +49,11 @@ _INSTEAD: Final = {
     "UNLOAD MODULE": ": all functions are in one module; leave it out",
     "STOP JOB": ": stop it with 'headrace stop', or TableResult.get_job_client()",
 }
-"""What to do in place of some statements."""
+"""Alternatives to statements that cannot be executed."""
 
 
 def _words(statement: Statement) -> str:
-    """The keywords of a statement, as ``CREATE MODEL``."""
+    """The keywords of a statement, such as ``CREATE MODEL``."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(statement).__name__).upper()
 
 

@@ -87,7 +87,7 @@ class TableEnvironment:
 
     @property
     def is_batch(self) -> bool:
-        """Return whether statements run in batch mode: as the session was made, or ``execution.runtime-mode`` says."""
+        """Return whether statements run in batch mode, by ``execution.runtime-mode`` or the environment's settings."""
         mode = self._config.get(RUNTIME_MODE.key, "AUTOMATIC").upper()
         return not self._settings.is_streaming if mode == "AUTOMATIC" else mode == "BATCH"
 
@@ -196,10 +196,10 @@ class TableEnvironment:
 
         Args:
             name: the name, in any case.
-            function: one that ``udf``, ``udtf`` or ``udaf`` has made; or one of Python with annotations.
+            function: the result of ``udf``, ``udtf`` or ``udaf``, or a Python function with annotations.
 
         Raises:
-            InvalidProgramError: when it is no function, or there is one of that name.
+            InvalidProgramError: when it is not a function, or the name is taken.
         """
         self._put_function(f"TEMPORARY SYSTEM FUNCTION {quoted(name)}", name, function)
 
@@ -208,10 +208,10 @@ class TableEnvironment:
 
         Args:
             path: its name, with or without those of its database and catalog.
-            function: one that ``udf``, ``udtf`` or ``udaf`` has made; or one of Python with annotations.
+            function: the result of ``udf``, ``udtf`` or ``udaf``, or a Python function with annotations.
 
         Raises:
-            InvalidProgramError: when it is no function, or there is one of that name.
+            InvalidProgramError: when it is not a function, or the name is taken.
         """
         self._put_function(f"TEMPORARY FUNCTION {path}", path, function)
 

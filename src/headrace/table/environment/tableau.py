@@ -57,7 +57,7 @@ def tableau(schema: Schema, changes: Iterator[ResultChanges], *, has_kinds: bool
 
 
 def table_lines(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """The lines of a table with all rows known."""
+    """The lines of a table whose rows are all known."""
     yield from _bordered(names, rows, _widths(names, rows))
     yield f"{len(rows)} row{'' if len(rows) == 1 else 's'} in set"
 
@@ -109,7 +109,7 @@ def _line(values: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _fitted(text: str, width: int) -> str:
-    """The text behind blanks, or its beginning, so that a terminal shows it that wide."""
+    """The text padded on the left, or cut, to a width in a terminal."""
     shown = _display_width(text)
     if shown <= width:
         return " " * (width - shown) + text

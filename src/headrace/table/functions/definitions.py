@@ -24,12 +24,12 @@ class Determinism(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CallShape:
-    """A call as a type rule sees it.
+    """The view that a type rule has of a call.
 
     Attributes:
         operands: the arguments, before any of them is cast.
-        options: as of :class:`~headrace.table.logical.scalars.Call`.
-        is_grouped: of aggregates: whether there are groups, without which the result of no rows is NULL.
+        options: as in :class:`~headrace.table.logical.scalars.Call`.
+        is_grouped: whether an aggregate has groups, without which it is NULL over no rows.
     """
 
     operands: tuple[Scalar, ...]
@@ -62,12 +62,12 @@ class FunctionDefinition:
     """A function by its name.
 
     Attributes:
-        name: in capitals; Calcite's name of an operator.
+        name: its name in upper case; for an operator, Calcite's name.
         types: its type rule.
-        counts: the least and the most arguments; None for no limit.
-        kernel: of a scalar function.
-        usage: what it takes, for messages and the reference page: ``SUBSTRING(text, start[, length])``.
-        user: the function of Python that computes a user-defined one.
+        counts: the minimum and maximum number of arguments; None for no limit.
+        kernel: the kernel of a scalar function.
+        usage: its signature for messages and the reference page: ``SUBSTRING(text, start[, length])``.
+        user: the Python function behind a user-defined one.
     """
 
     name: str
@@ -81,7 +81,7 @@ class FunctionDefinition:
 
     @property
     def options(self) -> Options:
-        """The option of calls that has a user-defined function; a built-in one is found by its name."""
+        """The option that carries a user-defined function in calls; built-in functions are found by name."""
         return () if self.user is None else ((USER_FUNCTION, self),)
 
 

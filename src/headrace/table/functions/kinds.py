@@ -12,4 +12,4 @@ class FunctionKind(Enum):
     GROUP_WINDOW = "group window"
     TABLE = "table"
     PLANNER = "planner"
-    """Known to the binder or the planner only, which replace it: ``PROCTIME()``, ``TUMBLE_START``."""
+    """A function that the binder or the planner replaces: ``PROCTIME()``, ``TUMBLE_START``."""

@@ -73,7 +73,7 @@ def _decimal_of(kind: LogicalType) -> LogicalType:
 
 
 def _modulo(shape: CallShape) -> Signature | None:
-    """The type of a remainder of whole numbers is that of the divisor, whatever the dividend's."""
+    """The type of a remainder: for whole numbers, that of the divisor."""
     if len(shape.operands) != 2 or not all(is_in(kind, EXACTS) for kind in shape.types):
         return None
     one, other = (as_decimal(kind) for kind in shape.types)

@@ -203,7 +203,7 @@ def _widened(left: AtomicType, right: AtomicType) -> AtomicType | None:
 
 
 def _number(left: AtomicType, right: AtomicType, *, prefers_left: bool) -> AtomicType:
-    """The common type of numbers. FLOAT and DOUBLE have one precision for Calcite, which takes the left one then."""
+    """The common type of numbers; of FLOAT and DOUBLE the left one, since their precision is the same in Calcite."""
     roots = {left.root, right.root}
     if roots & APPROXIMATES:
         if R.DECIMAL in roots:

@@ -11,7 +11,7 @@ from headrace.table.logical.schema import Schema
 
 @dataclass(frozen=True)
 class PatternQuantity(Part):
-    """A variable, or parts in parentheses, so many times; ``most`` is None when there is no limit."""
+    """A variable or group with a quantifier; ``most`` is None when there is no limit."""
 
     part: "str | PatternGroup | PatternQuantity"
     least: int = 1
@@ -21,7 +21,7 @@ class PatternQuantity(Part):
 
 @dataclass(frozen=True)
 class PatternGroup(Part):
-    """Parts one after another, or one of them."""
+    """A concatenation of parts, or an alternation."""
 
     parts: tuple["str | PatternGroup | PatternQuantity", ...]
     is_alternatives: bool = False
@@ -29,7 +29,7 @@ class PatternGroup(Part):
 
 @dataclass(frozen=True)
 class PatternRef(Scalar):
-    """A column of a row that a variable stands for: ``PREV(B.price, 1)`` counts rows, ``LAST(A.id, 1)`` matched ones.
+    """A column of a row of a pattern variable: ``PREV(B.price, 1)`` counts rows, ``LAST(A.id, 1)`` matched rows.
 
     Attributes:
         variable: its name; ``*`` stands for all rows of the match.

@@ -8,7 +8,7 @@ _FIELDS: Final[dict[type, tuple[str, ...]]] = {}
 
 
 class HashedOnce:
-    """A frozen dataclass that remembers its hash: a tree's is looked up for each node on the way to its root."""
+    """A frozen dataclass that caches its hash, since hashing a node hashes its whole subtree."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -103,4 +103,4 @@ def _replaced(value: Any, kind: type[N], waiting: Iterator[N]) -> Any:
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a node that is no node itself, and may hold nodes: a branch of ``CASE``, the window of ``OVER``."""
+    """A part of a node that is not a node, but may hold nodes: a branch of ``CASE``, the window of ``OVER``."""

@@ -314,7 +314,7 @@ class TableFunctionScan(Relation):
 
     Attributes:
         operands: scalars of the outer row, of a :class:`Correlate`, or constants.
-        function: its name, or its path where it is a user's.
+        function: its name, or the path of a user-defined one.
     """
 
     function: str
@@ -426,7 +426,7 @@ class Join(Relation):
 
     Attributes:
         hints: hints such as ``BROADCAST``, which name the input they apply to.
-        state_ttl: for how long rows of each input are remembered, where the hint ``STATE_TTL`` says it.
+        state_ttl: the time to live of the state of each input, from the hint ``STATE_TTL``.
     """
 
     left: Relation

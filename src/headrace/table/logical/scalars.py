@@ -200,7 +200,7 @@ class SortKey(Part):
     nulls_first: bool = True
 
     def moved(self, places: Mapping[int, int]) -> "SortKey":
-        """The same order where columns are elsewhere: by index before, the index now."""
+        """The sort key over moved columns, given new indices by old ones."""
         return replace(self, index=places[self.index])
 
 
@@ -288,7 +288,7 @@ class AggregateCall(Part):
         return (*self.operands, *chosen, *(key.index for key in self.order_by))
 
     def moved(self, places: Mapping[int, int]) -> "AggregateCall":
-        """The same call where columns are elsewhere: by index before, the index now."""
+        """The call over moved columns, given new indices by old ones."""
         return replace(
             self,
             operands=tuple(places[index] for index in self.operands),
@@ -303,12 +303,12 @@ def input_refs(scalar: Scalar) -> Iterator[int]:
 
 
 def substituted(scalar: Scalar, columns: Sequence[Scalar]) -> Scalar:
-    """A scalar over what others compute, as one over what these are computed of."""
+    """The scalar with column references replaced by the scalars that compute the columns."""
     return scalar.transform(lambda node: columns[node.index] if isinstance(node, InputRef) else node)
 
 
 def moved(scalar: Scalar, places: Mapping[int, int]) -> Scalar:
-    """The same scalar where columns are elsewhere: by index before, the index now."""
+    """The scalar over moved columns, given new indices by old ones."""
     return scalar.transform(
         lambda node: replace(node, index=places[node.index]) if isinstance(node, InputRef) else node
     )

@@ -189,7 +189,7 @@ class TokenCursor:
         return ()
 
     def fail(self, *kinds: str) -> NoReturn:
-        """Raise the error of a next token that is not of the expected kinds."""
+        """Raise the error for a next token that is not of the expected kinds."""
         previous = self._tokens[self._index - 1] if self._index else None
         following = self._tokens[min(self._index + 1, len(self._tokens) - 1)]
         reason, advice = diagnose([*kinds, *self.expected()], previous, self.token, following)

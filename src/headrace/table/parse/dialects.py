@@ -1,4 +1,4 @@
-"""What other databases call what is here by another name."""
+"""Advice on functions and types of other databases."""
 
 from typing import Final
 
@@ -64,12 +64,12 @@ _TYPES: Final = {
 
 
 def function_advice(name: str) -> str | None:
-    """What to write in place of a function of another database."""
+    """The Flink equivalent of another database's function."""
     return _written(name, _FUNCTIONS)
 
 
 def type_advice(name: str) -> str | None:
-    """What to write in place of a type that is not there."""
+    """The Flink equivalent of another database's type."""
     if advice := _written(name, _TYPES):
         return advice
     close = closest(name, [word.value for word in TypeWord])

@@ -345,7 +345,7 @@ class ExpressionParser(CallParser):
         return ItemAccess(left, index, start=left.start, end=self.end)
 
     def _field(self, left: SqlExpression, _: Infix) -> SqlExpression:
-        """``.name`` after an operand that is no plain name; with parentheses it is a call with the operand first."""
+        """``.name`` after an operand that is not a plain name; with parentheses it is a call with the operand first."""
         self.advance()
         name = self.name()
         if not self.at("("):

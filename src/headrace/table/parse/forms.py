@@ -156,7 +156,7 @@ class FormParser(TypeParser):
         if self.accept("UESCAPE"):
             escape = self.text()
             if len(escape) != 1 or escape in "+\"'" or escape.isspace() or escape.isalnum():
-                self.refuse("the letter behind UESCAPE is one that is no digit, quote or space", token=first)
+                self.refuse("the letter behind UESCAPE is one that is not a digit, quote or space", token=first)
         found = unicode_of(text, escape)
         if found is None:
             self.refuse(f"{escape} in a text U&'...' stands before four hexadecimal digits", token=first)

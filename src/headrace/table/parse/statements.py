@@ -340,7 +340,7 @@ class StatementParser(AlterationParser):
         return UnloadModule(self.name(), start=start, end=self.end)
 
     def set_option(self) -> Statement:
-        """``SET 'key' = 'value'``, and ``SET key = value`` up to the next space, where ``//`` is no comment."""
+        """``SET 'key' = 'value'``, and ``SET key = value`` up to the next space, where ``//`` is not a comment."""
         token = self.advance()
         if self.at_any((END, ";")):
             return SetOption(start=token.start, end=token.end)

@@ -1,4 +1,4 @@
-"""What would make a plan better: ``EXPLAIN PLAN_ADVICE``."""
+"""Advice on improving a plan: ``EXPLAIN PLAN_ADVICE``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BATCHES = (
 
 @dataclass(frozen=True)
 class Advice:
-    """Advice on some nodes of a plan.
+    """Advice on nodes of a plan.
 
     Attributes:
         text: what to do.
@@ -31,7 +31,7 @@ class Advice:
 
 
 def advice_on(roots: Sequence[PhysicalNode], settings: Configuration) -> list[Advice]:
-    """The advice on plans of streaming mode."""
+    """The advice on streaming plans."""
     groups = frozenset(node for root in roots for node in root.walk() if type(node) is GroupAggregate)
     if not groups:
         return []
@@ -43,7 +43,7 @@ def advice_on(roots: Sequence[PhysicalNode], settings: Configuration) -> list[Ad
 
 
 def advice_text(found: Sequence[Advice]) -> str:
-    """The advice below a plan, whose nodes name it by its number."""
+    """The text of the advice below a plan, whose nodes refer to it by number."""
     if not found:
         return "No available advice..."
     return "\n".join(f"advice[{number}]: [ADVICE] {each.text}" for number, each in enumerate(found, 1))

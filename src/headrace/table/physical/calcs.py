@@ -32,5 +32,5 @@ def _over_input(scalars: Sequence[Scalar], calc: Calc) -> list[Scalar] | None:
 
 
 def _is_mergeable(scalar: Scalar) -> bool:
-    """Return whether an expression may be computed by the node above: what is different each time is not."""
+    """Return whether an expression may move to the node above: only if it is deterministic."""
     return is_deterministic(scalar) or (isinstance(scalar, Call) and scalar.function == "PROCTIME")

@@ -64,7 +64,7 @@ class ChangelogNormalize(PhysicalNode):
         return self.input.schema
 
     def without_need(self, wanted: UpdateKind) -> PhysicalNode | None:
-        """The node that replaces it where only upserts are needed; None where it has to stay."""
+        """The node that replaces it if only upserts are needed; None if it has to stay."""
         if wanted is not UpdateKind.ONLY_AFTER or self.condition is not None:
             return None
         return self.input.input if isinstance(self.input, Exchange) else self.input

@@ -58,7 +58,7 @@ class ConversionContext:
         return not self.is_batch and mode.takes_updates and not mode.takes_update_before
 
     def can_project(self, scan: logical.Scan) -> bool:
-        """Return whether a table's source can leave columns out."""
+        """Return whether a table's source can read a subset of its columns."""
         return not scan.metadata and table_source(scan, self).can_project
 
 
@@ -146,7 +146,7 @@ def _check_metadata(
     known: Mapping[str, LogicalType],
     verb: str,
 ) -> None:
-    """Refuse metadata that a connector does not have, or not of a type that fits the column."""
+    """Refuse metadata that a connector does not have, or whose type does not fit the column."""
     for read in reads:
         if read.key not in known:
             told = alike(read.key, known) or f": there are {', '.join(known)}" if known else ", nor any other"

@@ -75,7 +75,7 @@ def collection_kind(kind: LogicalType) -> CollectionKind:
     """The kind of collection that values of a type are.
 
     Raises:
-        PlanningError: when they are none.
+        PlanningError: when they are not collections.
     """
     if isinstance(kind, ArrayType):
         return CollectionKind.ROWS if isinstance(kind.element, RowType) else CollectionKind.ARRAY
@@ -132,7 +132,7 @@ def _of_both(scalar: Scalar, width: int, correlation: str) -> Scalar:
 
 
 def _call_of(scan: logical.TableFunctionScan) -> Scalar:
-    """The call of a table function, whose value is an array of rows."""
+    """A table function's call, as a scalar whose value is an array of rows."""
     rows = ArrayType(RowType(scan.columns.names, scan.columns.types))
     return Call(scan.function, scan.operands, scan.options, type=rows)
 

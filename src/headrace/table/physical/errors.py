@@ -22,7 +22,7 @@ class TableDefinitionError(InvalidProgramError):
 
 
 def refuses_depth(function: Callable[P, R]) -> Callable[P, R]:
-    """Make an error of the planner of a statement that is nested more deeply than Python's functions can be."""
+    """Turn a stack overflow of the planner into an error about a too deeply nested statement."""
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:

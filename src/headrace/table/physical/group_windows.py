@@ -34,12 +34,12 @@ _NAMES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Emission:
-    """When results of windows are emitted besides the end (``table.exec.emit.*``), in milliseconds.
+    """Early and late firings of windows (``table.exec.emit.*``), in milliseconds.
 
     Attributes:
-        early: the interval of results before the end, 0 for each row; None for none.
-        late: the interval of results for late rows; None for none.
-        lateness: for how long late rows change a result.
+        early: the interval of early firings, 0 for each row; None for no early firings.
+        late: the interval of late firings; None for no late firings.
+        lateness: the allowed lateness.
     """
 
     early: int | None = None
@@ -57,7 +57,7 @@ class Emission:
         return self.early is not None or bool(self.late and self.lateness)
 
     def of(self, definition: WindowDefinition, *, is_event_time: bool) -> WindowDefinition:
-        """The windows of a definition, emitted at these times."""
+        """A window definition with these firings."""
         if not self.updates:
             return definition
         late = self.late if self.lateness else None
@@ -78,7 +78,7 @@ class GroupWindowAggregate(PhysicalNode):
         window: the windows.
         time_column: the column of times.
         group: the grouping columns besides the window.
-        emission: when results are emitted besides the end of the window.
+        emission: early and late firings.
     """
 
     name: ClassVar[str] = "GroupWindowAggregate"
@@ -145,7 +145,7 @@ def _group_window(relation: rules.GroupWindowAggregate, context: ConversionConte
     end, row_time, _ = relation.parts_columns
     columns = (end, end, row_time)
     if window.is_session and (context.settings.get(EARLY_FIRE) or context.settings.get(LATE_FIRE)):
-        raise PlanningError("SESSION windows fire at their ends alone: table.exec.emit.* is not supported for them")
+        raise PlanningError("SESSION windows fire only at their end: table.exec.emit.* is not supported for them")
     if context.is_batch:
         return _with_parts(relation, _bounded(source, window, relation, keys, names, columns), len(keys))
     node = GroupWindowAggregate(

@@ -112,7 +112,7 @@ def _aggregate(aggregate: logical.Aggregate, context: ConversionContext) -> Phys
     for call in aggregate.calls:
         _check(call, source, is_batch=context.is_batch)
     if any(len(call.operands) > 1 and call.function == "COUNT" for call in aggregate.calls):
-        raise PlanningError("COUNT of several columns has no plan: count one, or the different ROW(...) of them")
+        raise PlanningError("COUNT of several columns cannot be executed: count one, or DISTINCT ROW(...) of them")
     if has_grouping(aggregate):
         return with_grouping_sets(aggregate, source, make)
     return make(source, aggregate.group, aggregate.calls, aggregate.names)
@@ -135,7 +135,7 @@ def _check(call: AggregateCall, source: PhysicalNode, *, is_batch: bool) -> None
 
 
 def _ttl(hints: Sequence[logical.Hint]) -> int | None:
-    """The time to live that ``STATE_TTL`` says for the only input; None without the hint."""
+    """The time to live from the hint ``STATE_TTL`` of the only input; None without the hint."""
     found = [value for hint in hints if hint.name == "STATE_TTL" for _, value in hint.options]
     return time_to_live(found[-1]) if found else None
 

@@ -26,11 +26,11 @@ from headrace.table.rules.joins import condition_of
 
 @dataclass(frozen=True)
 class TimeBounds:
-    """Where the time of the left row lies, from that of the right one, in milliseconds.
+    """The bounds of the left row's time relative to the right row's, in milliseconds.
 
     Attributes:
-        lower: from where.
-        upper: to where, included.
+        lower: the lower bound, inclusive.
+        upper: the upper bound, inclusive.
         left: the column of times of the left input.
         right: that of the right input.
     """
@@ -55,7 +55,7 @@ class IntervalJoin(AnyJoin):
 
     Attributes:
         bounds: the interval.
-        shown: the whole condition, with that on times.
+        shown: the whole condition for plans, including the one on times.
     """
 
     name: ClassVar[str] = "IntervalJoin"
@@ -82,10 +82,10 @@ class IntervalJoin(AnyJoin):
 
 
 def interval_join(join: logical.Join, left: PhysicalNode, right: PhysicalNode) -> PhysicalNode | None:
-    """The join of rows within an interval; None where the condition bounds no times on both sides.
+    """The interval join; None if the condition does not bound times on both sides.
 
     Raises:
-        PlanningError: when times are those of processing.
+        PlanningError: when the times are processing times.
     """
     if join.kind in (JoinKind.SEMI, JoinKind.ANTI):
         return None
@@ -95,7 +95,7 @@ def interval_join(join: logical.Join, left: PhysicalNode, right: PhysicalNode) -
     if bounds is None:
         return None
     if left.schema[bounds.left].time is TimeAttribute.PROCTIME:
-        raise PlanningError("interval joins of processing times cannot be executed yet: compare rowtimes")
+        raise PlanningError("interval joins on processing time cannot be executed yet: compare rowtimes")
     rest = condition_of([each for each, bound in found if bound is None])
     keys = JoinKeys.of(rest, width)
     exchanges = Exchange(left, keys.left), Exchange(right, keys.right)
@@ -104,13 +104,13 @@ def interval_join(join: logical.Join, left: PhysicalNode, right: PhysicalNode) -
 
 @dataclass(frozen=True)
 class _Bound:
-    """A bound of the time of the left row less that of the right one.
+    """A bound on the left row's time minus the right row's.
 
     Attributes:
         left: the column of times of the left input.
         right: that of the right input.
-        operator: how the difference compares with the value.
-        value: milliseconds.
+        operator: the comparison of the difference with the value.
+        value: the bound in milliseconds.
     """
 
     left: int
@@ -123,7 +123,7 @@ _MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 
 def _bound_of(condition: Scalar, width: int) -> _Bound | None:
-    """The bound that a comparison of two time attributes is; None for other conditions."""
+    """The bound in a comparison of two time attributes; None for other conditions."""
     if not isinstance(condition, Call) or condition.function not in _MIRRORED:
         return None
     one, other = (_time_of(each) for each in condition.operands)
@@ -138,7 +138,7 @@ def _bound_of(condition: Scalar, width: int) -> _Bound | None:
 
 
 def _time_of(scalar: Scalar) -> tuple[InputRef, int] | None:
-    """A time attribute and what is added to it; None for other scalars."""
+    """A time attribute and the constant added to it; None for other scalars."""
     if isinstance(scalar, InputRef):
         return None if scalar.time is None else (scalar, 0)
     if isinstance(scalar, Cast) and scalar.is_implicit:
@@ -156,16 +156,16 @@ def _time_of(scalar: Scalar) -> tuple[InputRef, int] | None:
 
 
 _MICROSECONDS: Final = 1000
-"""In a millisecond."""
+"""The number of microseconds in a millisecond."""
 
 
 def _bounds(found: Sequence[_Bound]) -> TimeBounds | None:
-    """The interval of bounds on both sides, of one pair of columns."""
+    """The interval from bounds on both sides of one pair of columns."""
     lowers = [each.value + (each.operator == ">") for each in found if each.operator in (">", ">=", "=")]
     uppers = [each.value - (each.operator == "<") for each in found if each.operator in ("<", "<=", "=")]
     if not lowers or not uppers or len({(each.left, each.right) for each in found}) != 1:
         return None
     lower, upper = max(lowers), min(uppers)
     if lower > upper:
-        raise PlanningError("no times meet the condition of the join: its lower bound lies above the upper one")
+        raise PlanningError("no times meet the join condition: its lower bound is above its upper bound")
     return TimeBounds(lower, upper, found[0].left, found[0].right)

@@ -1,4 +1,4 @@
-"""The kind of join that computes a logical one."""
+"""The choice of the physical join for a logical one."""
 
 from __future__ import annotations
 

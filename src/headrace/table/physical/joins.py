@@ -41,8 +41,8 @@ class JoinKeys:
 
     Attributes:
         left: columns of the left input.
-        right: those of the right input that they are compared with.
-        null_safe: for which of them NULL equals NULL.
+        right: the columns of the right input, in the same order.
+        null_safe: whether NULL equals NULL, for each pair (``IS NOT DISTINCT FROM``).
         rest: the other conditions, over the columns of both inputs.
     """
 
@@ -53,7 +53,7 @@ class JoinKeys:
 
     @staticmethod
     def of(condition: Scalar, width: int) -> JoinKeys:
-        """The keys in a condition over the columns of both inputs, of which the left one has so many."""
+        """The keys in a condition over the columns of both inputs, given the width of the left one."""
         pairs: list[tuple[int, int, bool]] = []
         rest: list[Scalar] = []
         for each in conjuncts(condition):
@@ -68,18 +68,18 @@ class JoinKeys:
         return JoinKeys(left_keys, right_keys, null_safe, tuple(rest))
 
     def strict(self, keys: Sequence[int]) -> tuple[int, ...]:
-        """Those of the keys of an input for which NULL equals nothing."""
+        """The keys of an input that are compared by ``=``, so that NULL matches nothing."""
         return tuple(key for key, is_safe in zip(keys, self.null_safe, strict=True) if not is_safe)
 
 
 @dataclass(frozen=True)
 class AnyJoin(PhysicalNode):
-    """A join of two inputs by columns that are equal.
+    """The base class of joins on equal columns.
 
     Attributes:
         kind: the kind of join.
         condition: the condition over the columns of both inputs.
-        keys: the columns in it that are compared.
+        keys: the columns that it compares for equality.
     """
 
     left: PhysicalNode
@@ -105,7 +105,7 @@ class AnyJoin(PhysicalNode):
         yield "select", names_text(self.schema.names)
 
     def about(self, builder: GraphBuilder) -> dict[str, Any]:
-        """What specs of all kinds of joins say."""
+        """The arguments that the specs of all joins have in common."""
         keys = self.keys
         return {
             "join_type": JoinType[self.kind.name],
@@ -115,17 +115,17 @@ class AnyJoin(PhysicalNode):
         }
 
     def keyed(self, inputs: Sequence[Edges]) -> tuple[Edges, Edges]:
-        """The edges of both inputs, keyed by the columns that are compared."""
+        """The edges of both inputs, keyed by the join keys."""
         keys = self.keys
         return by_key(inputs[0], self.left.schema, keys.left), by_key(inputs[1], self.right.schema, keys.right)
 
 
 @dataclass(frozen=True)
 class Join(AnyJoin):
-    """A join of two changelogs, of which all rows are remembered.
+    """A regular join of two changelogs, which keeps all rows of both in state.
 
     Attributes:
-        ttl: the time to live of the rows of each input, where a hint says it.
+        ttl: the time to live of each input's rows, from a hint.
     """
 
     name: ClassVar[str] = "Join"
@@ -137,11 +137,11 @@ class Join(AnyJoin):
 
     @property
     def only_forwards(self) -> bool:
-        """Return whether insertions give nothing but insertions."""
+        """Return whether append-only inputs give an append-only result."""
         return self.kind in (JoinKind.INNER, JoinKind.SEMI)
 
     def needed(self, index: int, wanted: UpdateKind) -> UpdateKind | None:
-        """The update kind that it needs of an input."""
+        """The update kind that it requires from an input."""
         if wanted is not UpdateKind.ONLY_AFTER:
             return UpdateKind.BEFORE_AND_AFTER
         own = set(self.keys.right if index else self.keys.left)
@@ -155,7 +155,7 @@ class Join(AnyJoin):
         return node.input.upsert_keys if isinstance(node, Exchange) else node.upsert_keys
 
     def state_of(self, index: int, ttl: int = 0) -> SideState:
-        """How the rows of an input are kept."""
+        """The state of an input's rows."""
         keys, own = self._keys_of(index), set(self.keys.right if index else self.keys.left)
         if any(key <= own for key in keys):
             return SideState(Uniqueness.ONE_ROW, (), ttl)
@@ -213,10 +213,10 @@ def keys_of_join(kind: JoinKind, keys: JoinKeys, given: tuple[Keys, Keys], width
 
 @dataclass(frozen=True)
 class HashJoin(AnyJoin):
-    """A join of two inputs that end.
+    """A join of two bounded inputs.
 
     Attributes:
-        builds_left: whether Flink would put the left input into a hash table, and not the right one.
+        builds_left: whether the left input is the build side in Flink's plan.
     """
 
     name: ClassVar[str] = "HashJoin"
@@ -251,13 +251,13 @@ class AdaptiveJoin(HashJoin):
 
 @dataclass(frozen=True)
 class NestedLoopJoin(HashJoin):
-    """A join of two inputs that end, without columns that are compared."""
+    """A join of two bounded inputs without join keys."""
 
     name: ClassVar[str] = "NestedLoopJoin"
 
 
 def bounded_join(join: logical.Join, left: PhysicalNode, right: PhysicalNode) -> PhysicalNode:
-    """The join of two inputs that end."""
+    """The join of two bounded inputs."""
     keys = JoinKeys.of(join.condition, len(left.schema))
     builds_left = join.kind not in (JoinKind.SEMI, JoinKind.ANTI)
     if keys.left:
@@ -271,7 +271,7 @@ def bounded_join(join: logical.Join, left: PhysicalNode, right: PhysicalNode) ->
 
 
 def regular_join(join: logical.Join, left: PhysicalNode, right: PhysicalNode) -> PhysicalNode:
-    """The join of two changelogs, in whose result times are values like others."""
+    """The regular join of two changelogs, whose result has no time attributes."""
     left, right = _without_times(left), _without_times(right)
     keys = JoinKeys.of(join.condition, len(left.schema))
     exchanges = Exchange(left, keys.left), Exchange(right, keys.right)
@@ -279,7 +279,7 @@ def regular_join(join: logical.Join, left: PhysicalNode, right: PhysicalNode) ->
 
 
 def _without_times(node: PhysicalNode) -> PhysicalNode:
-    """A node whose time attributes are values: rows that wait for others are no longer in the order of time."""
+    """A node with its time attributes materialized: rows that wait for matches are out of time order."""
     if not any(field.time for field in node.schema):
         return node
     return projected(node, [_value(ref) for ref in InputRef.all_of(node.schema)], node.schema.names)

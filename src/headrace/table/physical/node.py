@@ -71,7 +71,7 @@ class PhysicalNode(LogicalNode):
         return self.name
 
     def as_shown(self, *, is_batch: bool) -> PhysicalNode:
-        """The node that plans show for it, above others that are only shown; it itself unless it has phases.
+        """The node that plans show in its place: the last of its phases, or the node itself.
 
         Args:
             is_batch: whether it runs in batch mode.
@@ -88,7 +88,7 @@ class PhysicalNode(LogicalNode):
 
     @property
     def identity(self) -> str:
-        """A text that is another one for a node that computes something else; uids are derived from it."""
+        """A text that identifies its computation, from which uids are derived."""
         terms = [f"{name}=[{value}]" for name, value in self.terms(_plain_text)]
         return f"{self.name}({', '.join(terms)})"
 
@@ -129,7 +129,7 @@ def names_text(names: Sequence[str]) -> str:
 
 
 def order_text(keys: Sequence[SortKey], schema: Schema) -> str:
-    """What rows are ordered by, as plans show it."""
+    """A sort order in the form of plans."""
     return names_text([f"{schema.names[key.index]} {'DESC' if key.descending else 'ASC'}" for key in keys])
 
 

@@ -1,4 +1,4 @@
-"""Aggregation in two phases, as plans show it: of the rows of each sender, then of what they have sent.
+"""Two-phase aggregation in plans: a local aggregate in each sender, then a global one.
 
 Senders sum up rows where the planner of the stream graph finds it useful; plans say so where Flink's do.
 """
@@ -20,15 +20,15 @@ _PARTS: Final = {
     "$SUM0": ("sum",),
     "SUM0": ("sum",),
 }
-"""What partial results are called where that is not the function's name."""
+"""Names of partial results that differ from the function's name."""
 
 _SPLIT_IN_BATCH: Final = frozenset(("COUNT", "SUM", "$SUM0", "MIN", "MAX", "AVG"))
-"""Functions that plans of batch jobs show in two phases."""
+"""Functions that batch plans show in two phases."""
 
 
 @dataclass(frozen=True)
 class Partial:
-    """A call in two phases.
+    """A two-phase call.
 
     Attributes:
         call: the call.
@@ -47,7 +47,7 @@ class Partial:
 
 
 def partials(calls: Sequence[AggregateCall]) -> Iterator[Partial]:
-    """Calls with names of their partial results, which are numbered through."""
+    """Calls with the names of their partial results, which are numbered consecutively."""
     number, sets = 0, dict[tuple[int, ...], int]()
     for call in calls:
         default = ("count1",) if call.function == "COUNT" and not call.operands else (call.function.lower(),)
@@ -88,11 +88,11 @@ class Phase(PhysicalNode):
 
 @dataclass(frozen=True)
 class PartialCalls:
-    """Calls of aggregates in two phases.
+    """Two-phase aggregate calls.
 
     Attributes:
         partial: the calls of the first phase, with the names of their accumulators.
-        final: those of the second.
+        final: the calls of the second phase.
     """
 
     partial: tuple[str, ...]
@@ -100,7 +100,7 @@ class PartialCalls:
 
 
 def partial_calls(calls: Sequence[AggregateCall], results: Sequence[str], names: Sequence[str]) -> PartialCalls | None:
-    """The calls in two phases as plans of batch jobs show them; None where a call is not computed in two phases.
+    """The two-phase calls in batch plans; None if a call is not computed in two phases.
 
     Args:
         calls: the calls.

@@ -102,7 +102,7 @@ class Planner:
 
     @refuses_depth
     def _shown(self, node: PhysicalNode) -> PhysicalNode:
-        """A plan with the nodes that are only shown."""
+        """A plan including the nodes that exist only in its text."""
         below = node.with_inputs([self._shown(child) for child in node.inputs])
         return below.as_shown(is_batch=self.is_batch)
 
@@ -113,7 +113,7 @@ class Planner:
 
 
 def _named(root: PhysicalNode, relation: Relation) -> PhysicalNode:
-    """The plan with the names that the query gives to its columns: plans call the rank of a Top-N otherwise."""
+    """The plan with the query's column names, where plans name the rank of a Top-N differently."""
     names = with_unique_names(relation.schema).names
     if names == root.schema.names:
         return root
@@ -121,7 +121,7 @@ def _named(root: PhysicalNode, relation: Relation) -> PhysicalNode:
 
 
 def with_plain_times(root: PhysicalNode) -> PhysicalNode:
-    """A plan whose rows have the time at which they are processed in place of processing time attributes."""
+    """The plan with processing time attributes materialized."""
     if isinstance(root, Sink):
         return replace(root, input=with_plain_times(root.input))
     fields = list(root.schema)

@@ -278,7 +278,7 @@ def strategy_text(strategy: RankStrategy, unique_key: Sequence[int]) -> str:
 def strategy_of(
     source: PhysicalNode, partition_by: Sequence[int], order_by: Sequence[SortKey], context: ConversionContext
 ) -> tuple[RankStrategy, tuple[int, ...]]:
-    """The cheapest way to rank the rows of a node, and the unique key by which updates replace rows."""
+    """The cheapest strategy for a node's rows, and the unique key by which updates replace rows."""
     if context.is_batch or not context.does(source):
         return RankStrategy.APPEND, ()
     key = _unique_key_that_rises(source, partition_by, order_by, context)
@@ -316,12 +316,12 @@ def _rises(node: GroupAggregate, place: int, *, descending: bool) -> bool:
 
 
 def _window_rank(source: PhysicalNode, rank: rules.Rank) -> PhysicalNode | None:
-    """The plan of a Top-N whose groups are windows, or parts of them; None for one whose groups are not."""
+    """The plan of a window Top-N; None if the rank's partition keys do not include a window."""
     columns = window_columns(source)
     if columns is None or columns.start not in rank.partition_by or columns.end not in rank.partition_by:
         return None
     if rank.end is None or rank.function != "ROW_NUMBER":
-        raise PlanningError("the first rows of windows are found by ROW_NUMBER() and a number")
+        raise PlanningError("a window Top-N needs ROW_NUMBER() with a constant limit")
     keys = tuple(index for index in rank.partition_by if index not in columns.places)
     shown = rank.rank if rank.shows_rank else None
     node = WindowRank(Exchange(source, keys), columns, keys, rank.order_by, rank.start, rank.end, shown)

@@ -1,4 +1,4 @@
-"""Joins with versions of rows, in event time."""
+"""Temporal joins in event time."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from headrace.table.rules.temporal import TemporalJoin as LogicalTemporalJoin
 
 @dataclass(frozen=True)
 class TemporalJoin(AnyJoin):
-    """Each row with the version of a row that is valid at its time.
+    """A join of each row with the version of a row that is valid at its time.
 
     Attributes:
         time: the column of times of the left input.
-        version_time: that of the right one.
+        version_time: the column of version times of the right input.
     """
 
     name: ClassVar[str] = "TemporalJoin"
@@ -73,13 +73,11 @@ def _temporal(join: LogicalTemporalJoin, context: ConversionContext) -> Physical
     left = converted(join.left, context)
     if left.schema[join.time].time is not TimeAttribute.ROWTIME:
         raise PlanningError(
-            "FOR SYSTEM_TIME AS OF a processing time, which looks rows up in another system, cannot be executed yet: "
+            "lookup joins (FOR SYSTEM_TIME AS OF a processing time) cannot be executed yet: "
             "make a stream of the table (StreamTableEnvironment.to_data_stream), and enrich() that"
         )
     if context.is_batch:
-        raise PlanningError(
-            "tables have no versions in batch mode: FOR SYSTEM_TIME AS OF a rowtime needs streaming mode"
-        )
+        raise PlanningError("temporal joins need streaming mode: tables have no versions in batch mode")
     right = converted(join.right, context)
     keys = JoinKeys.of(join.condition, len(left.schema))
     if not any(key <= set(keys.right) for key in right.upsert_keys):

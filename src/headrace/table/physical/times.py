@@ -1,4 +1,4 @@
-"""Functions of the time at which a row is processed, which read columns that an operator adds."""
+"""Functions of the current time, which read columns that an operator adds."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _FUNCTIONS: Final = {
 
 @dataclass(frozen=True)
 class UsedTimes:
-    """The times that some scalars read.
+    """The times that scalars read.
 
     Attributes:
         times: the times.
@@ -69,7 +69,7 @@ class UsedTimes:
         return builder.add(RecordTimesSpec(self.times, names), "RecordTimes", edges), widened
 
     def read(self, scalar: Scalar, schema: Schema) -> Scalar:
-        """A scalar that reads the columns in place of the functions.
+        """A scalar with its functions of time replaced by the columns.
 
         Args:
             scalar: the scalar.
@@ -96,7 +96,7 @@ _OF_TIME: Final = frozenset({"UNIX_TIMESTAMP"})
 
 
 def _read_by(node: Scalar) -> RecordTime | None:
-    """The time, or the random bits, that a call itself reads, not its operands."""
+    """The time, or the random bits, that the call itself reads, apart from its operands."""
     if not isinstance(node, Call) or (node.function in _OF_TIME and node.operands):
         return None
     return _FUNCTIONS.get(node.function)

@@ -1,4 +1,4 @@
-"""Aggregates over windows, which a function before them may have found, or which they find themselves."""
+"""Window aggregates, with windows assigned by a table function below them, or by themselves."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class WindowAggregate(PhysicalNode):
     Attributes:
         group: the columns that rows are grouped by beside their window.
         time_column: the column of times, or of ends of windows.
-        is_attached: whether it is that of ends.
-        shows_time: whether plans show the row time of windows, which is there in any case.
+        is_attached: whether it holds the ends of windows.
+        shows_time: whether plans show the rowtime of windows, which is always present.
     """
 
     name: ClassVar[str] = "WindowAggregate"
@@ -57,7 +57,7 @@ class WindowAggregate(PhysicalNode):
 
     @property
     def windowing(self) -> WindowColumns:
-        """Which columns say the window."""
+        """The window columns of results."""
         width = len(self.group) + len(self.calls)
         return WindowColumns(self.window, width, width + 1, width + 2, tuple(range(len(self.group))))
 
@@ -113,7 +113,7 @@ Arranged = Callable[[WindowAggregate, int | None], WindowAggregate]
 
 
 def in_one_phase(node: WindowAggregate, _: int | None) -> WindowAggregate:
-    """The aggregate as it is."""
+    """The aggregate in one phase."""
     return node
 
 
@@ -124,7 +124,7 @@ def window_aggregate(
     names: tuple[str, ...],
     arranged: Arranged = in_one_phase,
 ) -> PhysicalNode | None:
-    """The plan of an aggregate that groups rows by their window, too; None for one that does not.
+    """The plan of a window aggregate; None if rows are not grouped by a window.
 
     Args:
         source: the rows.
@@ -166,7 +166,7 @@ def _of_times(
     *,
     shows_time: bool,
 ) -> WindowAggregate:
-    """The aggregate that finds the windows of rows itself, of the rows before a function has done so."""
+    """The aggregate that assigns windows itself, over the input of the window table function."""
     below, places, time = _without_function(source, function)
     group = tuple(places[index] for index in keys)
     moved_calls = tuple(call.moved(places) for call in calls)
@@ -183,16 +183,16 @@ def _of_ends(
     calls: tuple[AggregateCall, ...],
     names: tuple[str, ...],
 ) -> WindowAggregate:
-    """The aggregate over the windows that columns of rows say."""
+    """The aggregate over windows in columns."""
     if columns.window.is_session:
-        raise PlanningError("SESSION windows are aggregated by their keys and their window alone")
+        raise PlanningError("SESSION windows can only be aggregated by their partition keys and their window")
     assert columns.end is not None
     fields = _fields(source, columns)
     return WindowAggregate(Exchange(source, keys), columns.window, keys, calls, names, columns.end, True, fields)
 
 
 def _fields(source: PhysicalNode, columns: WindowColumns) -> tuple[Field, ...]:
-    """The columns of the window that an aggregate over windows that are there gives."""
+    """The window columns that an aggregate over windows in columns emits."""
     time_type = replace(columns.window.time_type, nullable=False)
     kept = [None if at is None else source.schema[at] for at in (columns.start, columns.end, columns.time)]
     defaults = (
@@ -210,7 +210,7 @@ def _function_below(node: PhysicalNode) -> WindowTableFunction | None:
 
 
 def _looks_at_window(source: PhysicalNode, function: WindowTableFunction, calls: Sequence[AggregateCall]) -> bool:
-    """Whether anything but the grouping looks at the columns of the window."""
+    """Return whether anything besides the grouping reads the window columns."""
     columns = window_columns(source)
     assert columns is not None
     if any(index in columns.places for call in calls for index in call.columns):
@@ -229,7 +229,7 @@ def _looks_at_window(source: PhysicalNode, function: WindowTableFunction, calls:
 
 
 def _without_function(source: PhysicalNode, function: WindowTableFunction) -> tuple[PhysicalNode, dict[int, int], int]:
-    """The rows before they had windows, where columns are there now, and where their time is."""
+    """The input of the window table function, the new positions of columns, and the time column."""
     if isinstance(source, WindowTableFunction):
         below = function.input.input if isinstance(function.input, Exchange) else function.input
         return below, {index: index for index in range(len(below.schema))}, function.time_column
@@ -260,7 +260,7 @@ def _in_order(
     names: tuple[str, ...],
     columns: WindowColumns,
 ) -> PhysicalNode:
-    """The columns of the aggregate in their order, of which the node has those of the window behind the others."""
+    """The columns in the logical order; the node has the window columns after the others."""
     there, width = node.windowing, len(keys)
     places: dict[int | None, int | None] = {index: at for at, index in enumerate(keys)}
     places |= {columns.start: there.start, columns.end: there.end, columns.time: there.time}

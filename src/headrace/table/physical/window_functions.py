@@ -1,4 +1,4 @@
-"""Conversion of window table-valued functions, and the rows of sessions, which are known only when these end."""
+"""Conversion of window table-valued functions, of which sessions emit rows only when they end."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class SessionTableFunction(WindowTableFunction):
         return WindowAggregate(exchange, self.window, keys, (rows,), names, self.time_column, False, self.columns)
 
     def _unnested(self, collected: WindowAggregate) -> PhysicalNode:
-        """The rows, with the columns of their session behind."""
+        """The rows, with the columns of their session appended."""
         keys, width, given = len(self.partition_by), len(collected.schema), self.input.schema
         nullable = Schema(tuple(field.as_nullable() for field in given))
         node = Correlate(collected, InputRef.of(collected.schema, keys), nullable)

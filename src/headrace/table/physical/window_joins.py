@@ -32,7 +32,7 @@ class WindowJoin(AnyJoin):
 
     @property
     def windowing(self) -> WindowColumns:
-        """The columns that hold the window of each result."""
+        """The window columns of results."""
         left, right = self.windows
         if not self.kind.left_is_optional:
             return left
@@ -60,7 +60,7 @@ class WindowJoin(AnyJoin):
 
 
 def window_join(join: logical.Join, left: PhysicalNode, right: PhysicalNode) -> PhysicalNode | None:
-    """The join of rows of each window; None where the condition does not say that windows are the same."""
+    """The window join; None if the condition does not compare the windows for equality."""
     columns = window_columns(left), window_columns(right)
     if columns[0] is None or columns[1] is None or columns[0].window != columns[1].window:
         return None

@@ -1,4 +1,4 @@
-"""Aggregates over windows in two phases: of the rows of each sender, and of what senders have made of these."""
+"""Two-phase window aggregates: a local one in each sender, and a global one."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from headrace.table.physical.window_aggregates import WindowAggregate
 from headrace.table.physical.windows import WindowingStrategy
 
 _UNMERGED: Final = frozenset(("FIRST_VALUE", "LAST_VALUE", "SINGLE_VALUE", "JSON_ARRAYAGG", "JSON_OBJECTAGG"))
-"""Functions of which partial results cannot be merged."""
+"""Functions whose partial results cannot be merged."""
 
 
 @dataclass(frozen=True)
 class LocalWindowAggregate(PhysicalNode):
     """Partial aggregates of the rows of each sender, by window and group.
 
-    It translates to nothing: the planner of the graph has senders sum records up, or send them as they are where that
-    is cheaper. So its columns are those of its input.
+    It translates to nothing: the planner of the graph decides whether senders pre-aggregate records or send them as
+    they are. So its columns are those of its input.
 
     Attributes:
-        start_column: the column of starts of windows, where rows say their windows.
+        start_column: the column of window starts, if windows are in columns.
     """
 
     name: ClassVar[str] = "LocalWindowAggregate"
@@ -72,7 +72,7 @@ class LocalWindowAggregate(PhysicalNode):
 
 @dataclass(frozen=True)
 class GlobalWindowAggregate(WindowAggregate):
-    """Aggregates of each window and group, from what senders have summed up, and from rows."""
+    """Aggregates of each window and group, from the accumulators of senders and from rows."""
 
     name: ClassVar[str] = "GlobalWindowAggregate"
     has_two_phases: ClassVar[bool] = True
@@ -88,7 +88,7 @@ class GlobalWindowAggregate(WindowAggregate):
 
 
 def in_two_phases(node: WindowAggregate, start_column: int | None) -> WindowAggregate:
-    """The aggregate in two phases where its functions allow that, as Flink's planner decides it."""
+    """The aggregate in two phases if its functions can be merged, as in Flink's planner."""
     if node.window.kind is WindowKind.SESSION or node.window.is_of_clock:
         return node
     if any(call.function in _UNMERGED for call in node.calls):

@@ -144,7 +144,7 @@ class WindowColumns:
     partition_by: tuple[int | None, ...] = ()
 
     def through(self, places: dict[int, int]) -> WindowColumns:
-        """The columns in a node above, given the new positions of the columns."""
+        """The window columns of a node above, given the new positions of columns."""
         start, end, time = (None if at is None else places.get(at) for at in self._all)
         keys = tuple(None if at is None else places.get(at) for at in self.partition_by)
         return WindowColumns(self.window, start, end, time, keys)

@@ -1,4 +1,4 @@
-"""Calls that rules make, with the types that the function table gives them."""
+"""Calls made by rules, typed by the function table as the binder does."""
 
 from __future__ import annotations
 

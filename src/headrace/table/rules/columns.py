@@ -1,4 +1,4 @@
-"""Column pruning: columns that nobody reads are neither computed nor stored.
+"""Column pruning: unused columns are neither computed nor stored.
 
 Projections are pushed down as far as in Flink, so that plans are Flink's. A filter or a watermark directly above a
 table reads all columns of the table, unless its connector can leave some out (:mod:`headrace.table.rules.scans`).
@@ -41,7 +41,7 @@ class Pruned:
 
 
 def pruned(relation: Relation, *, through_watermarks: bool = True) -> Relation:
-    """The relation without columns that nobody reads.
+    """The relation without unused columns.
 
     Args:
         relation: the relation.

@@ -8,7 +8,7 @@ from headrace.table.functions.table import definition_of_call
 from headrace.table.logical.scalars import BOOLEAN, Call, Scalar, conjuncts, substituted
 
 _BLOAT: Final = 100
-"""By how many nodes scalars may grow when they are merged (the default of Calcite's ``bloat``)."""
+"""The maximum number of nodes by which merging may grow scalars (the default of Calcite's ``bloat``)."""
 
 
 def all_of(conditions: Sequence[Scalar]) -> Scalar:
@@ -23,7 +23,7 @@ def all_of(conditions: Sequence[Scalar]) -> Scalar:
 def merged(scalars: Sequence[Scalar], columns: Sequence[Scalar]) -> list[Scalar] | None:
     """Scalars over the columns of a projection, as scalars over its input; None where they would become much larger.
 
-    A column that is used twice is computed twice then. Views over views would make that 4, 8, 16 times.
+    A column that is used twice would then be computed twice, and with views over views 4, 8, 16 times.
     """
     made = [substituted(each, columns) for each in scalars]
     return made if _size(made) <= _size(scalars) + _size(columns) + _BLOAT else None

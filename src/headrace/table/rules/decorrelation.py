@@ -1,4 +1,4 @@
-"""Decorrelation: conditions of a subquery on the outer row move out of it, and become those of a join."""
+"""Decorrelation: correlated conditions move out of a subquery, and become join conditions."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Decorrelated:
     """A relation that no longer refers to the outer row.
 
     Attributes:
-        relation: the relation; columns may have been added behind its own.
-        conditions: those that rows have to meet, over its columns, and over those of the outer row.
+        relation: the relation; columns may be appended to its own.
+        conditions: the correlated conditions, over its columns and those of the outer row.
     """
 
     relation: Relation
@@ -32,7 +32,7 @@ def decorrelated(relation: Relation, correlation: str | None) -> Decorrelated:
     """A relation without references to an outer row.
 
     Raises:
-        PlanningError: when no rule takes them out of it.
+        PlanningError: when it cannot be decorrelated.
     """
     if correlation is None or not refers_to(relation, correlation):
         return Decorrelated(relation)
@@ -95,7 +95,7 @@ def _project(project: Project, correlation: str) -> Decorrelated | None:
 
 
 def _aggregate(aggregate: Aggregate, correlation: str) -> Decorrelated | None:
-    """Groups by the columns that are compared with the outer row; so each of its values finds its own group."""
+    """Adds the columns that are compared with the outer row to the grouping columns."""
     below = decorrelated(aggregate.input, correlation)
     keys = _columns(below.conditions)
     if not aggregate.is_simple or not all(_is_equality(each, correlation) for each in below.conditions):
@@ -114,7 +114,7 @@ def _aggregate(aggregate: Aggregate, correlation: str) -> Decorrelated | None:
         grouping_sets=(group,),
         names=(*aggregate.names[:width], *names, *aggregate.names[width:]),
     )
-    # The columns of the aggregate stay where they were: those that were added come behind them.
+    # The columns of the aggregate keep their places; the added ones follow them.
     order = [*range(width), *range(count, len(made.schema)), *range(width, count)]
     columns = tuple(made.column(index) for index in order)
     relation = Project(made, columns, tuple(made.schema.names[index] for index in order))

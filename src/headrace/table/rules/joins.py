@@ -1,4 +1,4 @@
-"""Joins: conditions of one input move into it, what is compared becomes a column, outer joins become inner ones."""
+"""Join rules: push conditions into inputs, make join keys columns, and simplify outer joins."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TRUE: Final = Literal(True, type=BOOLEAN.not_null())
 """The condition of a cross join."""
 
 EQUALITIES: Final = ("=", "IS NOT DISTINCT FROM")
-"""The functions by which keys of a join are compared."""
+"""The functions that compare join keys."""
 
 
 def is_true(scalar: Scalar) -> bool:
@@ -35,7 +35,7 @@ def is_true(scalar: Scalar) -> bool:
 
 
 def condition_of(parts: Sequence[Scalar]) -> Scalar:
-    """The conjunction of conditions, of which there may be none."""
+    """The conjunction of conditions; TRUE if there are none."""
     kept = [each for each in parts if not is_true(each)]
     return all_of(kept) if kept else TRUE
 
@@ -45,8 +45,8 @@ class _Sides:
     """Conditions by the input whose columns they read.
 
     Attributes:
-        left: those of the left input alone.
-        right: those of the right input alone, over its own columns.
+        left: the conditions on the left input only.
+        right: the conditions on the right input only, over its own columns.
         both: the others.
     """
 
@@ -56,7 +56,7 @@ class _Sides:
 
     @staticmethod
     def of(conditions: Sequence[Scalar], width: int, *, left: bool, right: bool) -> _Sides:
-        """Sorts conditions; of an input that takes none they count as others."""
+        """Sorts conditions; those on an input into which none can be pushed are among the others."""
         found = _Sides([], [], [])
         for each in conditions:
             reads = {index < width for index in input_refs(each)}
@@ -82,7 +82,7 @@ def _filtered(relation: Relation, conditions: Sequence[Scalar]) -> Relation:
 
 
 def filter_below_join(condition: Scalar, join: Join) -> Relation | None:
-    """A filter pushed into a join; None where all of it has to stay."""
+    """A filter pushed into a join; None if all of it has to stay."""
     conditions, width = conjuncts(condition), len(join.left.schema)
     kind = _without_nulls(join.kind, conditions, width)
     inner = kind is JoinKind.INNER
@@ -96,7 +96,7 @@ def filter_below_join(condition: Scalar, join: Join) -> Relation | None:
 
 
 def with_condition_below(join: Join) -> Join:
-    """The join with conditions on one input pushed into it, where that drops no row that has to be shown."""
+    """The join with conditions on one input pushed into that input, unless it is the outer side."""
     takes_left = join.kind in (JoinKind.INNER, JoinKind.RIGHT, JoinKind.SEMI)
     takes_right = join.kind not in (JoinKind.RIGHT, JoinKind.FULL)
     width = len(join.left.schema)
@@ -105,7 +105,7 @@ def with_condition_below(join: Join) -> Join:
 
 
 def _without_nulls(kind: JoinKind, conditions: Sequence[Scalar], width: int) -> JoinKind:
-    """The kind of a join below conditions of which some are never true for rows without a partner."""
+    """The join type below conditions that reject NULLs of unmatched rows (Calcite's ``simplifyOuterJoin``)."""
     keeps_left, keeps_right = kind.right_is_optional, kind.left_is_optional
     if kind.right_is_optional and any(_rejects_nulls(each, range(width, 1 << 30)) for each in conditions):
         keeps_left = False
@@ -152,7 +152,7 @@ def is_equality(condition: Scalar, width: int) -> bool:
 
 
 def with_columns_of_keys(relation: Relation) -> Relation:
-    """The relation in which the keys of joins are columns: other values are computed in the inputs."""
+    """The relation with columns as join keys: other expressions are computed in the inputs."""
     return relation.transform(lambda node: _with_columns(node) if isinstance(node, Join) else node)
 
 
@@ -177,7 +177,7 @@ def _with_columns(join: Join) -> Relation:
 
 @dataclass(frozen=True)
 class _AddedColumns:
-    """Values that are compared, and become columns of the inputs.
+    """Join keys that are expressions, and become columns of the inputs.
 
     Attributes:
         width: the number of columns of the left input before.
@@ -205,7 +205,7 @@ class _AddedColumns:
 
 
 def _placed(condition: Scalar, kept: dict[int, int], width: int) -> Scalar:
-    """A condition in which new columns have their places behind those of their input."""
+    """A condition with the new columns at their places after those of their input."""
     shift = kept[width] - width if width in kept else 0
 
     def place(index: int) -> int:
@@ -227,7 +227,7 @@ def _extended(relation: Relation, columns: Sequence[Scalar]) -> Relation:
 
 
 def _name_of(column: Scalar, relation: Relation, index: int) -> str:
-    """The name of a column that is computed for a join: a cast keeps that of what is cast."""
+    """The name of a computed join key: a cast keeps its operand's name."""
     if isinstance(column, Cast) and isinstance(column.operand, InputRef):
         return relation.schema.names[column.operand.index]
     return f"$f{index}"

@@ -84,7 +84,7 @@ def _replaced(scalar: Scalar, places: dict[OverCall, InputRef]) -> Scalar:
 
 
 class _Below:
-    """The projection below: the columns of the input, and then arguments of calls that are no columns."""
+    """The projection below: the columns of the input, and then arguments of calls that are not columns."""
 
     def __init__(self, given: Relation) -> None:
         self._given = given

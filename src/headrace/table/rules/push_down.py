@@ -99,7 +99,7 @@ _RULES: Final[dict[type[Relation], Callable[[Scalar, Any], Relation | None]]] = 
 
 
 def with_sorts_below(relation: Relation) -> Relation:
-    """The relation with its sorts below projections, so that columns are computed of fewer rows."""
+    """The relation with its sorts below projections, which then compute fewer rows."""
     return relation.transform(_sort_below)
 
 

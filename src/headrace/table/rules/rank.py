@@ -46,7 +46,7 @@ def with_ranks(relation: Relation) -> Relation:
 
 
 def _named(relation: Relation) -> Relation:
-    """Give the rank the name of its own node wherever it is forwarded, as Flink does, unless it is always 1."""
+    """Give the rank its node's column name wherever it is forwarded, as in Flink, unless it is always 1."""
     if not isinstance(relation, Project) or (rank := _below(relation.input)) is None:
         return relation
     if (rank.start, rank.end) == (1, 1):

@@ -1,4 +1,4 @@
-"""Projection push-down into tables: connectors that can leave columns out read those alone that are needed."""
+"""Projection push-down: connectors that can read a subset of columns read only those that are used."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from headrace.table.rules.columns import Needed, Pruned, Pruner
 def with_projected_scans(relations: Sequence[Relation], can_project: Callable[[Scan], bool]) -> list[Relation]:
     """The relations with scans of fewer columns.
 
-    A table that they read several times is read with the same columns everywhere, so that it is read once.
+    A table that is scanned several times is scanned with the same columns everywhere, so that it is read once.
 
     Args:
-        relations: those of the statements of a job.
-        can_project: whether the connector of a table can leave columns out.
+        relations: the relations of a job's statements.
+        can_project: whether a table's connector can read a subset of the columns.
     """
     scans = {scan for relation in relations for scan in relation.walk() if isinstance(scan, Scan) and can_project(scan)}
     if not scans:
@@ -31,14 +31,14 @@ def with_projected_scans(relations: Sequence[Relation], can_project: Callable[[S
 
 
 def _kept(scan: Scan, read: set[int]) -> tuple[int, ...]:
-    """The columns to read, one of which has to be in the files."""
+    """The columns to read, at least one of which is stored in the files."""
     stored = [index for index, name in enumerate(scan.columns.names) if name not in scan.partition_keys]
     return tuple(sorted(read if read.intersection(stored) else {*read, *stored[:1]}))
 
 
 @dataclass(frozen=True)
 class _Scans(Pruner):
-    """Goes down to the scans of some tables, through a watermark right above them.
+    """Visits the scans of some tables, through a watermark right above them.
 
     Attributes:
         scans: the scans, with columns.
@@ -55,7 +55,7 @@ class _Scans(Pruner):
         return self.scanned(scan, needed) if scan in self.scans else self.opaque(scan)
 
     def scanned(self, scan: Scan, needed: Needed) -> Pruned:
-        """One of the scans, of which these columns are needed."""
+        """Replaces a scan, given the columns that are used."""
         raise NotImplementedError
 
     _RULES: ClassVar[dict[type[Relation], Callable[[Any, Any, Needed], Pruned]]] = {
@@ -74,7 +74,7 @@ class _Reads(_Scans):
 
 
 class _Projection(_Scans):
-    """Leaves the other columns out."""
+    """Replaces scans by scans of the columns that are read."""
 
     def scanned(self, scan: Scan, needed: Needed) -> Pruned:
         kept: tuple[int, ...] = self.scans[scan]

@@ -1,4 +1,4 @@
-"""Subqueries become joins, as in Flink: ``EXISTS`` and ``IN`` semi and anti joins, values columns of outer joins."""
+"""Subqueries become joins, as in Flink: ``EXISTS`` and ``IN`` semi or anti joins, scalar subqueries left joins."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ _UNKNOWN: Final = Literal(None, type=BOOLEAN)
 
 
 def with_joins_for_subqueries(relation: Relation) -> Relation:
-    """The relation without subqueries in expressions, and without lateral ones.
+    """The relation with joins in place of subqueries, lateral ones included.
 
     Raises:
-        PlanningError: when no rule makes a join of one.
+        PlanningError: when a subquery cannot become a join.
     """
     return relation.transform(_rewritten)
 
@@ -89,7 +89,7 @@ def _projected(project: Project) -> Relation:
 
 
 def _lateral(correlate: Correlate) -> Relation:
-    """A join with a subquery that is computed for each row."""
+    """A lateral join as a plain join with the decorrelated subquery."""
     node = correlate.right
     while isinstance(node, Project | Filter):
         node = node.input
@@ -107,10 +107,10 @@ def _lateral(correlate: Correlate) -> Relation:
 
 @dataclass
 class _Rewriting:
-    """A relation to which the rows of subqueries are joined.
+    """Joins subqueries to a relation.
 
     Attributes:
-        relation: the relation with what has been joined to it.
+        relation: the relation with the joins so far.
         correlation: the name by which subqueries refer to its row.
     """
 
@@ -119,7 +119,7 @@ class _Rewriting:
     known: list[tuple[Subquery, Scalar]] = field(default_factory=list)
 
     def match(self, condition: Scalar) -> bool:
-        """Joins a condition that is ``[NOT] EXISTS`` or ``[NOT] IN``; tells whether it is."""
+        """Joins a condition that is ``[NOT] EXISTS`` or ``[NOT] IN``; returns whether it is one."""
         is_negated = isinstance(condition, Call) and condition.function == "NOT"
         subquery = condition.children[0] if is_negated else condition
         if not isinstance(subquery, Subquery) or any(map(_has_subquery, subquery.operands)):
@@ -135,7 +135,7 @@ class _Rewriting:
         return True
 
     def value(self, scalar: Scalar, *, is_filter: bool) -> Scalar:
-        """An expression in which columns stand in place of subqueries."""
+        """An expression with columns in place of its subqueries."""
         if is_filter and isinstance(scalar, Call) and scalar.function in ("AND", "OR"):
             return replace(scalar, operands=tuple(self.value(each, is_filter=True) for each in scalar.operands))
         if isinstance(scalar, Subquery):
@@ -156,7 +156,7 @@ class _Rewriting:
         return decorrelated(with_joins_for_subqueries(subquery.relation), self.correlation)
 
     def _join(self, found: Decorrelated, kind: JoinKind, conditions: Sequence[Scalar] = ()) -> int:
-        """Joins a relation; gives the index of its first column."""
+        """Joins a relation, and returns the index of its first column."""
         width = len(self.relation.schema)
         given = [over_both(each, self.correlation or "", width) for each in found.conditions]
         self.relation = Join(self.relation, found.relation, kind, condition_of([*conditions, *given]))
@@ -182,7 +182,7 @@ class _Rewriting:
     # --- values ------------------------------------------------------------------------------------------------------
 
     def scalar(self, subquery: Subquery, _: bool) -> Scalar:
-        """The value of a query with one row at most."""
+        """The value of a scalar subquery."""
         relation = subquery.relation
         if not _has_one_row(relation):
             kind = relation.schema[0].type.as_nullable()
@@ -197,11 +197,11 @@ class _Rewriting:
         return column
 
     def relation_column(self, index: int) -> Scalar:
-        """A column of what has been joined so far."""
+        """A column of the relation with the joins so far."""
         return self.relation.column(index)
 
     def exists(self, subquery: Subquery, _: bool) -> Scalar:
-        """Whether a query has rows, as a value."""
+        """``EXISTS`` as a value."""
         found = self._inner(subquery)
         keys = tuple(dict.fromkeys(index for each in found.conditions for index in _refs(each)))
         true = Literal(True, type=BOOLEAN.not_null())
@@ -215,7 +215,7 @@ class _Rewriting:
         return call("IS NOT NULL", self.relation_column(first + len(keys)))
 
     def is_in(self, subquery: Subquery, is_filter: bool) -> Scalar:
-        """Whether values are among the rows of a query, as a value that may be unknown."""
+        """``IN`` as a value of three-valued logic."""
         found = self._inner(subquery)
         if found.conditions:
             raise PlanningError("a correlated IN within an expression cannot be executed yet: write EXISTS")
@@ -238,7 +238,7 @@ class _Rewriting:
         return is_there if is_known else _is_in(is_there, operands, counts, is_filter)
 
     def some(self, subquery: Subquery, is_filter: bool) -> Scalar:
-        """A comparison with some row of a query, or with all of them."""
+        """A quantified comparison (``SOME``, ``ALL``) as a value."""
         found = self._inner(subquery)
         if found.conditions:
             raise PlanningError(f"a correlated {subquery.kind.name} cannot be executed yet: write EXISTS")
@@ -282,7 +282,7 @@ _VALUES: Final[dict[SubqueryKind, Callable[[_Rewriting, Subquery, bool], Scalar]
 
 
 def _is_in(is_there: Scalar, operands: Sequence[Scalar], counts: Sequence[Scalar], is_filter: bool) -> Scalar:
-    """``IN`` in three-valued logic, given whether an equal row is there, and how many rows there are in all."""
+    """``IN`` in three-valued logic, from whether there is an equal row and the counts of rows."""
     count, known = counts
     is_some = call("<>", count, _ZERO)
     nullable = [each for each in operands if each.type.nullable]
@@ -296,7 +296,7 @@ def _is_in(is_there: Scalar, operands: Sequence[Scalar], counts: Sequence[Scalar
 
 
 def _outer_first(condition: Scalar) -> Scalar:
-    """An equality with the value of the outer row on its left."""
+    """An equality with the outer row's value on the left."""
     if isinstance(condition, Call) and condition.function == "=" and isinstance(condition.operands[0], InputRef):
         return replace(condition, operands=condition.operands[::-1])
     return condition
@@ -342,7 +342,7 @@ def _has_one_row(relation: Relation) -> bool:
 
 
 def _counts(relation: Relation) -> bool:
-    """Return whether the value of a query is a count, which is 0 over no rows, and not NULL."""
+    """Return whether a scalar subquery is a count, which is 0 over no rows, not NULL."""
     while isinstance(relation, Project) and isinstance(relation.expressions[0], InputRef):
         index = relation.expressions[0].index
         relation = relation.input

@@ -1,4 +1,4 @@
-"""Joins with the versions of a table (``FOR SYSTEM_TIME AS OF``)."""
+"""Temporal joins: joins with versions of a table (``FOR SYSTEM_TIME AS OF``)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from headrace.table.rules.joins import condition_of
 
 @dataclass(frozen=True)
 class TemporalJoin(Relation):
-    """Each row with the version of a row of another relation that is valid at its time.
+    """A join of each row with the version of another relation's row that is valid at its time.
 
     Attributes:
         kind: inner, or left.
         condition: the condition over the columns of both.
-        time: the column of the left relation with the time.
+        time: the time column of the left relation.
     """
 
     left: Relation
@@ -50,7 +50,7 @@ class TemporalJoin(Relation):
 
 
 def with_temporal_joins(relation: Relation) -> Relation:
-    """The relation with joins in place of snapshots for each row."""
+    """The relation with temporal joins in place of correlated snapshots."""
     return relation.transform(lambda node: _temporal(node) if isinstance(node, Correlate) else node)
 
 

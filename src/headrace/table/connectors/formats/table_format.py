@@ -27,7 +27,7 @@ class TableFormat(Plugin):
 
     @property
     def is_columnar(self) -> bool:
-        """Return whether its files can be read without some of their columns."""
+        """Return whether its files can be read column by column, so that columns can be left out."""
         return False
 
     def file_reader(self, record_type: TypeInformation, options: Configuration) -> FileFormat:

@@ -1,4 +1,4 @@
-"""Comparisons, the logic of three values, and what chooses among values by them."""
+"""Comparisons, three-valued logic, and conditional functions."""
 
 from collections.abc import Callable, Sequence
 from functools import reduce

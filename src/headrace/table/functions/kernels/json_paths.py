@@ -34,7 +34,7 @@ class Reach(Enum):
     ONE = "one value"
     """One value or none; none is an error of strict paths."""
     OF_LIST = "elements"
-    """Some elements of a list; a value that is no list is an error of strict paths."""
+    """Some elements of a list; a value that is not a list is an error of strict paths."""
     ANY = "any number of values"
 
 

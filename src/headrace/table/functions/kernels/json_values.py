@@ -20,13 +20,13 @@ def parsed(text: str) -> Any:
     """The value that JSON says; numbers with a point keep their digits.
 
     Raises:
-        ValueError: when the text is no JSON.
+        ValueError: when the text is not JSON.
     """
     return json.loads(text, parse_float=Decimal, parse_constant=_no_constant)
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def written(value: Any) -> str:
@@ -60,7 +60,7 @@ def _parsed_once(text: str) -> Any:
 
 
 def _found(text: str, path: JsonPath) -> Any:
-    """The value at a path; nothing for a lax path over text that is no JSON."""
+    """The value at a path; nothing for a lax path over text that is not JSON."""
     try:
         return path.find(_parsed_once(text))
     except ValueError:
@@ -122,16 +122,16 @@ def _converter(storage: pa.DataType) -> Callable[[Any], Any]:
 
     def convert(found: Any) -> Any:
         if type(found) is not kind or (kind is int and not -(1 << 31) <= found < 1 << 31):
-            raise ValueError(f"JSON_VALUE found {written(found)}, which is no {name}")
+            raise ValueError(f"JSON_VALUE found {written(found)}, which is not {name}")
         return float(found) if kind is Decimal else found
 
     return convert
 
 
 _RETURNED: Final[dict[pa.DataType, tuple[type[Any], str]]] = {
-    pa.bool_(): (bool, "BOOLEAN"),
-    pa.int32(): (int, "INTEGER"),
-    pa.float64(): (Decimal, "number with a point, as DOUBLE wants it"),
+    pa.bool_(): (bool, "a BOOLEAN"),
+    pa.int32(): (int, "an INTEGER"),
+    pa.float64(): (Decimal, "a number with a decimal point, as DOUBLE requires"),
 }
 """Python's type and the name of the JSON value that each type of ``RETURNING`` needs, since no value is converted."""
 

@@ -21,12 +21,12 @@ Numbers: TypeAlias = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """A call as its kernel sees it.
+    """The view that a kernel has of a call.
 
     Attributes:
         operands: the types of the operands.
         result: the type of the result.
-        options: what the call says beside values: the unit of ``EXTRACT``.
+        options: the constant arguments that are not values, such as the unit of ``EXTRACT``.
         time_zone: ``table.local-time-zone``.
     """
 

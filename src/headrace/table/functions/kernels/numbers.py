@@ -200,7 +200,7 @@ _LAST_BITS: Final = 2.0**-50
 
 
 def scaled(values: Numbers, places: int, to_whole: Callable[[Numbers], Numbers]) -> tuple[Numbers, Numbers]:
-    """Doubles times a power of ten, as whole numbers, and for which of them it is not certain which one.
+    """Doubles times a power of ten as whole numbers, and a mask of those that are uncertain.
 
     A double and its shortest text differ by less than its last bits, which matters beside a border only: one half where
     numbers are rounded, a whole number where they are cut.

@@ -71,7 +71,7 @@ _PLAIN_SCALE: Final = 6
 
 
 def _spelled_floats(column: pa.Array) -> pa.Array:
-    """Write with Arrow where Java writes no exponent: both texts are then the same but for whole numbers."""
+    """Format with Arrow where Java writes no exponent: the texts then differ for whole numbers only."""
     size = pc.abs(column)
     one = float_text if pa.types.is_float32(column.type) else double_text
     is_plain = pc.and_(pc.less(size, _PLAIN_BELOW), pc.greater_equal(size, constant(_PLAIN_FROM, pa.float64())))

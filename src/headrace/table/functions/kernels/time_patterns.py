@@ -98,7 +98,7 @@ def written(at: Moments, pattern: str, offsets: Numbers | None = None, dialect: 
 
 
 def _written_once(at: Moments, pattern: str, dialect: Dialect | None) -> pa.Array | None:
-    """The same where many times have one text, as event times by the minute have; None where few have."""
+    """Formats each distinct text once, if many times share a text, as times do by the minute; None otherwise."""
     unit = _finest_unit(pattern)
     valid = at.micros if at.mask is None else at.micros[~at.mask]
     if not unit or not len(valid):
@@ -116,7 +116,7 @@ _FEWEST_EACH: Final = 4
 
 @lru_cache(maxsize=256)
 def _finest_unit(pattern: str) -> int:
-    """The longest unit, in microseconds, within which all times have the same text; 0 where there is none."""
+    """The largest unit, in microseconds, within which all times have the same text; 0 if there is none."""
     letters = {piece.letter for piece in _pieces(pattern)}
     if letters & set("SnAN"):
         return 0

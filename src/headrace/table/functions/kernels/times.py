@@ -282,7 +282,7 @@ def _ltz_of_text(call: Invocation, text: Datum, *more: Datum) -> Datum:
     def of_row(value: str, pattern: str = DEFAULT, zone: str = "UTC") -> int:
         micros = _by_pattern(value, pattern)
         if micros is None:
-            raise ValueError(f"{value!r} is no time of the pattern {pattern!r}")
+            raise ValueError(f"{value!r} is not a time of the pattern {pattern!r}")
         return int(to_utc(np.array([micros]), zone)[0])
 
     return map_rows(of_row, pa.int64(), text, *more).cast(call.storage)

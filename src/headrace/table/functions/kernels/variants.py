@@ -37,7 +37,7 @@ def _object_of_different_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _number(text: str) -> Decimal | float | int:
@@ -60,7 +60,7 @@ def _parse(text: str, allows_duplicates: bool = False) -> str:
     try:
         return _variant(text, allows_duplicates=allows_duplicates)
     except ValueError as error:
-        raise ValueError(f"{text!r} is no JSON: {error}") from None
+        raise ValueError(f"{text!r} is not JSON: {error}") from None
 
 
 parse_json: Final = by_row(_parse)
@@ -71,10 +71,10 @@ def _item(variant: str, key: int | str) -> str | None:
     value = parsed(variant)
     if isinstance(key, int):
         if not isinstance(value, list):
-            raise ValueError(f"the variant {variant} is no array, so it has no element {key}")
+            raise ValueError(f"the variant {variant} is not an array, so it has no element {key}")
         return written(value[key - 1]) if 0 < key <= len(value) else None
     if not isinstance(value, dict):
-        raise ValueError(f"the variant {variant} is no object, so it has no field {key!r}")
+        raise ValueError(f"the variant {variant} is not an object, so it has no field {key!r}")
     return written(value[key]) if key in value else None
 
 

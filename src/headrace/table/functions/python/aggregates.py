@@ -37,10 +37,10 @@ class UserAggregate:
     accumulator: TypeInformation
 
     def __call__(self, of: CallBinding) -> Remembered:
-        """What is remembered for a call.
+        """The aggregators of a call, and the function of their results.
 
         Raises:
-            UnsupportedOperationError: when the function cannot do what the call needs.
+            UnsupportedOperationError: when the function lacks a method that the call needs.
         """
         if of.call.is_distinct:
             raise UnsupportedOperationError(
@@ -55,7 +55,7 @@ class UserAggregate:
     def _by_record(self, of: CallBinding) -> Remembered:
         function, call = self.user.function, of.call
         if of.retracts and not has_own(function, "retract"):
-            raise UnsupportedOperationError(f"{self.user.name} has no retract(), and its rows may be retracted")
+            raise UnsupportedOperationError(f"{self.user.name} has no retract(), but its rows may be retracted")
         aggregator = RecordAggregator(
             of.name(f"{self.user.name}:"),
             4,
@@ -72,7 +72,7 @@ class UserAggregate:
 
 @dataclass(frozen=True)
 class ValuesOfColumns:
-    """The value of each group, of a function that is called with a column for each argument.
+    """Calls a vectorized aggregate function with a column for each argument, once per group.
 
     Attributes:
         user: the function.
@@ -102,7 +102,7 @@ class ValuesOfColumns:
 
 
 def user_aggregate(options: Options) -> UserAggregate | None:
-    """The user-defined function among the options of a call; None of a built-in one."""
+    """The user-defined function in a call's options; None for a built-in one."""
     definition: FunctionDefinition | None = dict(options).get(USER_FUNCTION)
     return None if definition is None or definition.user is None else _aggregate(definition.user)
 

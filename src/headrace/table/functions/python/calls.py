@@ -84,7 +84,7 @@ class UserCall(Bound):
             return values_to_array(kind, values)
         except InvalidTypeError as error:
             raise EvaluationError(
-                f"{self.text}: {self.user.name}() is of type {self.result}, and gave {error}"
+                f"{self.text}: {self.user.name}() has type {self.result}, but returned {error}"
             ) from error
 
     def _by_column(self, columns: Sequence[pa.Array], count: int) -> pa.Array:
@@ -96,7 +96,7 @@ class UserCall(Bound):
         try:
             return column_of(made, self.result.arrow_type, count)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise EvaluationError(f"{self.text}: {self.user.name}() gave what is no {self.result}: {error}") from error
+            raise EvaluationError(f"{self.text}: {self.user.name}() returned no {self.result}: {error}") from error
 
     def _failure(self, error: BaseException, called_with: str) -> BaseException:
         if is_interruption(error):
@@ -107,7 +107,7 @@ class UserCall(Bound):
 
 
 def column_of(made: Any, storage: pa.DataType, count: int) -> pa.Array:
-    """A column that a function has given as an array, a series or a list; or one value for all rows.
+    """The column that a function returned: an array, a series, a list, or one value for all rows.
 
     Raises:
         ValueError: when it has another length.
@@ -132,7 +132,7 @@ def _rows(made: Iterable[Any] | None) -> list[Any]:
 
 
 def _with_one_column(rows: list[Any], kind: TypeInformation) -> list[Any]:
-    """Rows of one column, of which a function may give the value alone."""
+    """Rows with one column, where a function may return the bare value."""
     if len(kind.field_types) > 1:
         return rows
     return [row if isinstance(row, Row) or (type(row) is tuple and len(row) == 1) else (row,) for row in rows]

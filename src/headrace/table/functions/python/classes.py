@@ -30,12 +30,12 @@ class UserDefinedFunction(ABC):  # noqa: B024 - its subclasses say what is calle
         """Called after all other methods."""
 
     def is_deterministic(self) -> bool:
-        """Return whether equal arguments always give the same result; others are called for each row once."""
+        """Return whether equal arguments always give the same result; others are called once for each row."""
         return True
 
 
 class ScalarFunction(UserDefinedFunction):
-    """A function with a value for each row.
+    """A function that returns a value for each row.
 
     Examples:
         >>> from headrace.table import TableEnvironment
@@ -62,7 +62,7 @@ class ScalarFunction(UserDefinedFunction):
 
 
 class TableFunction(UserDefinedFunction):
-    """A function with any number of rows for each row.
+    """A function that returns any number of rows for each row.
 
     Examples:
         >>> from headrace.table import TableEnvironment
@@ -84,7 +84,7 @@ class TableFunction(UserDefinedFunction):
 
 
 class ImperativeAggregateFunction(UserDefinedFunction):
-    """A function of an accumulator, which it changes row by row.
+    """A function that updates an accumulator row by row.
 
     Examples:
         >>> from headrace.table.udf import AggregateFunction, ImperativeAggregateFunction
@@ -102,25 +102,25 @@ class ImperativeAggregateFunction(UserDefinedFunction):
 
     @does_nothing
     def retract(self, accumulator: Any, *args: Any) -> None:
-        """Take a row from an accumulator, in place; needed where rows may be retracted."""
+        """Retract a row from an accumulator, in place; required if rows may be retracted."""
         raise UnsupportedOperationError(f"{type(self).__name__} has no retract()")
 
     @does_nothing
     def merge(self, accumulator: Any, accumulators: Iterable[Any]) -> None:
-        """Add other accumulators to one, in place; windows that merge need it."""
+        """Merge other accumulators into one, in place; required by merging windows."""
         raise UnsupportedOperationError(f"{type(self).__name__} has no merge()")
 
     def get_result_type(self) -> Any:
-        """The type of the result, where ``udaf`` is given none."""
+        """The type of the result, if ``udaf`` is given none."""
         return None
 
     def get_accumulator_type(self) -> Any:
-        """The type of the accumulator, where ``udaf`` is given none."""
+        """The type of the accumulator, if ``udaf`` is given none."""
         return None
 
 
 class AggregateFunction(ImperativeAggregateFunction):
-    """A function with a value for each group of rows.
+    """A function that returns a value for each group of rows.
 
     Examples:
         >>> from headrace.table import TableEnvironment

@@ -1,4 +1,4 @@
-"""``udf``, ``udtf`` and ``udaf``: what a program registers as a function of SQL."""
+"""``udf``, ``udtf`` and ``udaf``: declarations of user-defined functions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headrace.table.functions.python.classes import (
 )
 
 DataType = Any
-"""A type as programs say it: text of SQL, one of ``Types``, or a class."""
+"""A type in a declaration: SQL text, one of ``Types``, or a class."""
 
 _FORMS: Final = ("general", "pandas", "arrow")
 _CLASSES: Final = {
@@ -31,14 +31,14 @@ _MAKERS: Final = {FunctionKind.SCALAR: "udf", FunctionKind.TABLE: "udtf", Functi
 
 @dataclass(frozen=True, eq=False)
 class UserFunction:
-    """A function of Python with what SQL has to know of it.
+    """A Python function with its SQL declaration.
 
     Attributes:
         function: the function, or an object of a class that extends ``ScalarFunction`` and its like.
-        kind: where it is called.
+        kind: scalar, table or aggregate.
         input_types: the types that arguments are cast to; None to take any.
         result_type: the type of the result; of a table function the type of the rows, or those of the columns.
-        form: what it is called with: ``general`` for the values of a row, ``arrow`` or ``pandas`` for columns.
+        form: the form of its arguments: ``general`` for the values of a row, ``arrow`` or ``pandas`` for columns.
         is_deterministic: whether equal arguments always give the same result.
         name: its name in messages.
         accumulator_type: the type of the accumulator of an aggregate function.
@@ -54,7 +54,7 @@ class UserFunction:
     accumulator_type: DataType = None
 
     def __call__(self, *args: Any) -> NoReturn:
-        """Refused: expressions of the Table API are not there yet.
+        """Refused, since the Table API has no expressions yet.
 
         Raises:
             UnsupportedOperationError: always.
@@ -73,11 +73,11 @@ def udf(
     name: str | None = None,
     func_type: str = "general",
 ) -> Any:
-    """A scalar function of SQL: a decorator, or a function of a function.
+    """Declare a scalar function, as a decorator or by a call.
 
     Args:
         f: a function of the arguments, or a ``ScalarFunction``.
-        input_types: the types that arguments are cast to; any are taken by default.
+        input_types: the types to which arguments are cast; by default any types are accepted.
         result_type: the type of the result: text of SQL, one of ``Types``, or a class; by default the annotation.
         deterministic: whether equal arguments always give the same result; by default they do.
         name: the name in messages.
@@ -111,11 +111,11 @@ def udtf(
     deterministic: bool | None = None,
     name: str | None = None,
 ) -> Any:
-    """A table function of SQL: a decorator, or a function of a function.
+    """Declare a table function, as a decorator or by a call.
 
     Args:
         f: a generator of rows, or a ``TableFunction``.
-        input_types: the types that arguments are cast to; any are taken by default.
+        input_types: the types to which arguments are cast; by default any types are accepted.
         result_types: the type of each column, or of the rows: ``"ROW<word STRING, size INT>"``.
         deterministic: whether equal arguments always give the same result; by default they do.
         name: the name in messages.
@@ -145,11 +145,11 @@ def udaf(
     name: str | None = None,
     func_type: str = "general",
 ) -> Any:
-    """An aggregate function of SQL: a decorator, or a function of a function.
+    """Declare an aggregate function, as a decorator or by a call.
 
     Args:
         f: an ``AggregateFunction``; or, with another ``func_type``, a function of columns.
-        input_types: the types that arguments are cast to; any are taken by default.
+        input_types: the types to which arguments are cast; by default any types are accepted.
         result_type: the type of the result.
         accumulator_type: the type that accumulators have in state; they are pickled where there is none.
         deterministic: whether equal arguments always give the same result; by default they do.
@@ -175,7 +175,7 @@ def udaf(
 
 
 def udtaf(*_: Any, **__: Any) -> NoReturn:
-    """Refused: table aggregate functions are called by the fluent Table API, which is not there yet.
+    """Refused, since table aggregate functions are called by the fluent Table API, which does not exist yet.
 
     Raises:
         UnsupportedOperationError: always.
@@ -193,7 +193,7 @@ def udtaf(*_: Any, **__: Any) -> NoReturn:
 
 
 def as_user_function(given: Any, name: str) -> UserFunction:
-    """What a program registers as a function: one that is decorated, or a function or a class that says its types.
+    """The user-defined function that a program registers: declared, or a function or object with its own types.
 
     Raises:
         InvalidProgramError: when it is none of these.
@@ -205,13 +205,13 @@ def as_user_function(given: Any, name: str) -> UserFunction:
     kinds = (kind for kind, base in _CLASSES.items() if isinstance(given, base))
     kind = next(kinds, FunctionKind.SCALAR)
     if not callable(given) and not isinstance(given, UserDefinedFunction):
-        raise InvalidProgramError(f"{name} is no function: {given!r}; give one that udf(), udtf() or udaf() has made")
+        raise InvalidProgramError(f"{name} is not a function: {given!r}; declare one with udf(), udtf() or udaf()")
     return _Declaration(kind).made(given)
 
 
 @dataclass(frozen=True)
 class _Declaration:
-    """What ``udf`` and its like are given beside the function."""
+    """The arguments of ``udf``, ``udtf`` or ``udaf`` besides the function."""
 
     kind: FunctionKind
     input_types: DataType | Sequence[DataType] = None
@@ -222,16 +222,16 @@ class _Declaration:
     accumulator_type: DataType = None
 
     def of(self, function: Any) -> UserFunction | Callable[[Any], UserFunction]:
-        """The function; a decorator of one where there is none yet."""
+        """The declared function; a decorator if no function is given."""
         if self.form not in _FORMS:
-            raise InvalidProgramError(f"func_type is one of {', '.join(_FORMS)}, and not {self.form!r}")
+            raise InvalidProgramError(f"func_type must be one of {', '.join(_FORMS)}, not {self.form!r}")
         return self.made if function is None else self.made(function)
 
     def made(self, function: Any) -> UserFunction:
-        """The function.
+        """The declared function.
 
         Raises:
-            InvalidProgramError: when it is no function of the kind, or its types are not known.
+            InvalidProgramError: when it is not a function of the kind, or its types are unknown.
         """
         _check_function(self.kind, function, self.form)
         name = self.name or str(getattr(function, "__name__", type(function).__name__))
@@ -264,17 +264,17 @@ def _check_function(kind: FunctionKind, function: Any, form: str) -> None:
     if inspect.isclass(function):
         raise InvalidProgramError(f"{maker}() takes an object, not a class: write {function.__name__}()")
     if isinstance(function, UserDefinedFunction) and not isinstance(function, wanted):
-        raise InvalidProgramError(f"{maker}() takes a {wanted.__name__}, and {type(function).__name__} is none")
+        raise InvalidProgramError(f"{maker}() takes a {wanted.__name__}, not a {type(function).__name__}")
     if not isinstance(function, UserDefinedFunction) and not callable(function):
         raise InvalidProgramError(f"{maker}() takes a function, or a {wanted.__name__}, not {function!r}")
     if inspect.iscoroutinefunction(getattr(function, "eval", function)):
-        raise UnsupportedOperationError(f"{maker}() takes no async function: ask a service with AsyncDataStream")
+        raise UnsupportedOperationError(f"{maker}() does not take async functions: call services with AsyncDataStream")
     if kind is FunctionKind.AGGREGATE and form == "general" and not isinstance(function, AggregateFunction):
         raise InvalidProgramError('udaf() takes an AggregateFunction, or a function of columns with func_type="arrow"')
 
 
 def _result_type_of(function: Any) -> DataType:
-    """The type that a function says itself: by ``get_result_type``, or by an annotation."""
+    """The type that a function itself declares, by ``get_result_type`` or an annotation."""
     if isinstance(function, AggregateFunction) and (told := function.get_result_type()) is not None:
         return told
     method: Callable[..., Any] = function
