@@ -13,8 +13,8 @@ from headrace.graph.specs import InputKind, InputSchema, OperatorParameters, Ope
 from headrace.graph.window_specs import of_sides
 from headrace.operators.base import Operator
 from headrace.operators.join.find_pairs import JoinInterval
-from headrace.operators.join.join_type import JoinType
 from headrace.operators.join.regular.stored_rows import SideState
+from headrace.operators.join.results import JoinType
 from headrace.state.protocols import KEYED, StateKinds
 
 if TYPE_CHECKING:

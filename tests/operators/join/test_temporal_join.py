@@ -12,7 +12,7 @@ from headrace.common.logical_types import AtomicType, TypeRoot
 from headrace.common.typeinfo import RowTypeInfo
 from headrace.common.typeinfo.types import type_of_logical
 from headrace.graph.join_specs import TemporalJoinSpec
-from headrace.operators.join.join_type import JoinType
+from headrace.operators.join.results import JoinType
 from tests.operators.changelog.driven import Event, run
 
 TIME = type_of_logical(AtomicType(TypeRoot.BIGINT))

@@ -16,9 +16,9 @@ from headrace.common.logical_types import LogicalType
 from headrace.common.types import RowKind
 from headrace.table import EnvironmentSettings, TableEnvironment
 from headrace.table.bind.errors import SqlPlanError
+from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.schema import Schema
 from headrace.table.parse import SqlParseError
-from headrace.table.physical.errors import PlanningError
 from tests.table.conformance import oracle
 from tests.table.conformance.values import Json, json_of, sort_text
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace.common.errors import ConfigurationError, HeadraceError, InvalidTypeError
-from headrace.table.physical.errors import PlanningError
+from headrace.table.logical.errors import PlanningError
 from tests.table.connectors.session import rows, run, session
 
 COLUMNS = "id BIGINT, name STRING, price DECIMAL(8, 2), bought TIMESTAMP(3), is_paid BOOLEAN, dt STRING"

@@ -12,7 +12,7 @@ from headrace.broker import KafkaCluster
 from headrace.common.errors import ConfigurationError, HeadraceError, InvalidTypeError
 from headrace.log import Consumer
 from headrace.table import TableEnvironment
-from headrace.table.physical.errors import TableDefinitionError
+from headrace.table.logical.errors import TableDefinitionError
 from tests.connectors.kafka.topics import Topic
 from tests.table.connectors.session import rows, run, session
 

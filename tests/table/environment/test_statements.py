@@ -8,7 +8,7 @@ import pytest
 from headrace.common import Row, RowKind
 from headrace.common.errors import InvalidProgramError, UnsupportedOperationError
 from headrace.table import EnvironmentSettings, ResultKind, TableEnvironment
-from headrace.table.physical.errors import PlanningError
+from headrace.table.logical.errors import PlanningError
 
 NUMBERS = "(VALUES ('a', 1), ('b', 2), ('a', 3)) AS t (k, n)"
 

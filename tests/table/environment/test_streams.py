@@ -10,7 +10,7 @@ from headrace.common import Configuration, Row, RowKind, Types
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.table import ChangelogMode, Schema, StreamTableEnvironment, TableEnvironment
-from headrace.table.physical.errors import PlanningError
+from headrace.table.logical.errors import PlanningError
 from headrace.testing import JobHarness
 
 PAYMENT = Types.ROW_NAMED(["card", "amount", "ts"], [Types.STRING(), Types.INT(), Types.LONG()])

@@ -17,9 +17,8 @@ from headrace.operators.arrays import fixed_width
 from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext
 from headrace.operators.changelog.rows_of_keys import check_stores
 from headrace.operators.join.find_pairs import LEFT, RIGHT
-from headrace.operators.join.join_type import NOBODY, JoinType
 from headrace.operators.join.regular.definition import JoinCondition, JoinDefinition
-from headrace.operators.join.results import INNER
+from headrace.operators.join.results import INNER, NOBODY, JoinType
 from headrace.operators.join.window_join import pairs_of_groups
 from headrace.operators.window.columnar.accumulators import Arrivals
 from headrace.state.key_sorted_table import KeySortedTable, key_sorted, register_key_sorted_merger

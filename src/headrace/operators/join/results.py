@@ -1,7 +1,8 @@
-"""Results of joins: from pairs, by expressions column by column, or by a ``ProcessJoinFunction``."""
+"""The kinds of joins, and their results: from pairs, by expressions over columns, or by a ``ProcessJoinFunction``."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -31,11 +32,11 @@ Longs = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Outer:
-    """Of which streams records without a partner are shown as well.
+    """The outer sides of a join, whose records are emitted without a match as well.
 
     Attributes:
-        left: whether those of the left stream are.
-        right: whether those of the right stream are.
+        left: whether the left stream is one.
+        right: whether the right stream is one.
     """
 
     left: bool
@@ -43,7 +44,31 @@ class Outer:
 
 
 INNER: Final = Outer(left=False, right=False)
-"""Of none."""
+"""Neither side is outer."""
+
+NOBODY: Final = -1
+"""The position of a missing match."""
+
+
+class JoinType(Enum):
+    """The kinds of joins."""
+
+    INNER = "inner"
+    LEFT = "left"
+    RIGHT = "right"
+    FULL = "full"
+    SEMI = "semi"
+    ANTI = "anti"
+
+    @property
+    def outer(self) -> Outer:
+        """The outer sides, whose rows are emitted with NULLs if they have no match."""
+        return Outer(self in (JoinType.LEFT, JoinType.FULL), self in (JoinType.RIGHT, JoinType.FULL))
+
+    @property
+    def gives_left_rows(self) -> bool:
+        """Whether results are rows of the left input, not pairs."""
+        return self in (JoinType.SEMI, JoinType.ANTI)
 
 
 def tagged_type(left: TypeInformation, right: TypeInformation) -> TypeInformation:

@@ -15,9 +15,9 @@ from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext, con
 from headrace.operators.changelog.event_time import EventTimeOperator
 from headrace.operators.changelog.order import millis_of
 from headrace.operators.join.find_pairs import LEFT, RIGHT
-from headrace.operators.join.join_type import NOBODY, JoinType
 from headrace.operators.join.regular.definition import JoinCondition, JoinDefinition
 from headrace.operators.join.regular.stored_rows import FoundRows, SideState, StoredSide, concat_rows
+from headrace.operators.join.results import NOBODY, JoinType
 from headrace.operators.window.columnar.accumulators import Arrivals
 from headrace.state.keys import KeyColumn
 from headrace.state.runs.grouping import group_rows, in_order

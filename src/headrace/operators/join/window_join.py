@@ -12,8 +12,7 @@ from headrace.common.typeinfo import TypeInformation
 from headrace.operators.arrays import gather
 from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext, Output
 from headrace.operators.join.find_pairs import LEFT, RIGHT, SIDES, Pairs, portions
-from headrace.operators.join.join_type import NOBODY
-from headrace.operators.join.results import JoinResults, Outer, tagged, tagged_types, untagged
+from headrace.operators.join.results import NOBODY, JoinResults, Outer, tagged, tagged_types, untagged
 from headrace.operators.waiting import WaitingBatches
 from headrace.operators.window.general.ordered_contents import (
     ColumnPieces,

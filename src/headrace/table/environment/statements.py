@@ -13,12 +13,12 @@ from headrace.table.ddl.result import OK
 from headrace.table.environment.explain import explained
 from headrace.table.environment.static import STRING, done, static_result, text_result
 from headrace.table.environment.table_result import ResultKind, TableResult
+from headrace.table.logical.errors import refuses_depth
 from headrace.table.logical.relations import Relation
 from headrace.table.options import check_key
 from headrace.table.parse.source import SqlSource
 from headrace.table.parse.tree import statements as sql
 from headrace.table.parse.tree.definitions import CreateTable, Statement
-from headrace.table.physical.errors import refuses_depth
 
 if TYPE_CHECKING:
     from headrace.table.environment.table_environment import TableEnvironment

@@ -1,7 +1,38 @@
 """Errors of rules and of the planner."""
 
+import functools
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
 from headrace.common.errors import InvalidProgramError
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class PlanningError(InvalidProgramError):
     """A valid statement cannot be planned, or not in this mode (Flink's ``TableException``)."""
+
+
+class SinkConflictError(InvalidProgramError):
+    """Rows with different keys may have one key in the table, and the statement has no ``ON CONFLICT``."""
+
+
+class TableDefinitionError(InvalidProgramError):
+    """The definition of a table does not fit what its connector reads or writes."""
+
+
+def refuses_depth(function: Callable[P, R]) -> Callable[P, R]:
+    """Turn a stack overflow of the planner into an error about a too deeply nested statement."""
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except RecursionError:
+            raise PlanningError(
+                "the statement is nested too deeply, as a chain of hundreds of operators is, too: bracket parts "
+                "of a chain, as in (a + b) + (c + d), or split the statement"
+            ) from None
+
+    return call

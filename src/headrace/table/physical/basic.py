@@ -18,12 +18,12 @@ from headrace.graph.specs import ColumnFilterSpec, RecordTimesSpec, SelectSpec, 
 from headrace.operators.record_times import RecordTime
 from headrace.table.connectors.picked_columns import PickedColumns
 from headrace.table.connectors.table_source import GraphSource, TableSource
+from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.relations import Scan
 from headrace.table.logical.scalars import Call, Cast, InputRef, Literal, Scalar, input_refs
 from headrace.table.logical.schema import Field, Schema, TimeAttribute
 from headrace.table.physical.changelog_rules import ChangelogRule, UpdateKind, forwarded, modify_of
 from headrace.table.physical.compilation import compiled
-from headrace.table.physical.errors import PlanningError
 from headrace.table.physical.keys import NO_KEYS, Keys, one_key, places_of, renamed_keys
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text, with_unique_names
 from headrace.table.physical.scalar_text import record_type_text

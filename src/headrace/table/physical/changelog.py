@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from headrace.common.types import RowKind
 from headrace.table.connectors.changelog_mode import ChangelogMode
+from headrace.table.logical.errors import PlanningError
 from headrace.table.physical.changelog_rules import PASSING, Modify, UpdateKind, mode_of
-from headrace.table.physical.errors import PlanningError
 from headrace.table.physical.node import PhysicalNode
 
 

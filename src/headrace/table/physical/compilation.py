@@ -9,10 +9,10 @@ from headrace.common.configuration import Configuration
 from headrace.common.errors import InvalidProgramError
 from headrace.expressions.evaluation import Bound
 from headrace.table.evaluation import ExpressionCompiler
+from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.scalars import Scalar
 from headrace.table.logical.schema import Schema
 from headrace.table.options import LOCAL_TIME_ZONE
-from headrace.table.physical.errors import PlanningError
 from headrace.table.physical.scalar_text import infix_text
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from headrace.table.connectors import TABLE_CONNECTORS, TableContext
 from headrace.table.connectors.table_source import TableSource
 from headrace.table.functions.casts import is_castable
 from headrace.table.logical import relations as logical
+from headrace.table.logical.errors import PlanningError, TableDefinitionError
 from headrace.table.logical.match import Match
 from headrace.table.logical.relations import Relation
 from headrace.table.logical.scalars import Scalar, Subquery
@@ -22,7 +23,6 @@ from headrace.table.options import LOCAL_TIME_ZONE
 from headrace.table.physical.basic import TableSourceScan, Union, ValuesScan, WatermarkAssigner
 from headrace.table.physical.calcs import filtered, projected
 from headrace.table.physical.changelog_rules import Modify, modify_kinds
-from headrace.table.physical.errors import PlanningError, TableDefinitionError
 from headrace.table.physical.node import PhysicalNode, with_unique_names
 from headrace.table.physical.sinks import Sink
 

@@ -12,6 +12,7 @@ from headrace.graph.row_specs import ReplicateRowsSpec, UnnestSpec
 from headrace.operators.unnest import CollectionKind
 from headrace.table.functions.definitions import USER_FUNCTION
 from headrace.table.logical import relations as logical
+from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.relations import Relation
 from headrace.table.logical.scalars import BOOLEAN, Call, CorrelatedRef, InputRef, Literal, Scalar, input_refs, moved
 from headrace.table.logical.schema import Field, Schema
@@ -19,7 +20,6 @@ from headrace.table.physical.basic import ValuesScan
 from headrace.table.physical.calcs import filtered, projected
 from headrace.table.physical.compilation import compiled
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
-from headrace.table.physical.errors import PlanningError
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, with_unique_names
 from headrace.table.physical.scalar_text import record_type_text
 from headrace.table.physical.translation import GraphBuilder, record_type

@@ -12,12 +12,12 @@ from headrace.common.logical_types import IntervalType
 from headrace.graph.join_specs import TableIntervalJoinSpec
 from headrace.operators.join.find_pairs import JoinInterval
 from headrace.table.logical import relations as logical
+from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.relations import JoinKind
 from headrace.table.logical.scalars import Call, Cast, InputRef, Literal, Scalar, conjuncts
 from headrace.table.logical.schema import TimeAttribute
 from headrace.table.physical.basic import Exchange
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, never
-from headrace.table.physical.errors import PlanningError
 from headrace.table.physical.joins import AnyJoin, JoinKeys
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms
 from headrace.table.physical.translation import GraphBuilder

@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Any, ClassVar, Final
 
 from headrace.graph.join_specs import BoundedJoinSpec, RegularJoinSpec
-from headrace.operators.join.join_type import JoinType
 from headrace.operators.join.regular.stored_rows import SideState, Uniqueness
+from headrace.operators.join.results import JoinType
 from headrace.table.bind.hints import time_to_live
 from headrace.table.logical import relations as logical
 from headrace.table.logical.relations import JoinKind, joined_schema

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from headrace.common.configuration import Configuration
 from headrace.graph.stream_graph import StreamGraph
+from headrace.table.logical.errors import refuses_depth
 from headrace.table.logical.relations import Relation
 from headrace.table.logical.scalars import Cast, InputRef
 from headrace.table.logical.schema import TimeAttribute
@@ -16,21 +17,19 @@ from headrace.table.physical import (  # noqa: F401 - their conversions
     correlates,
     group_windows,
     grouping,
-    join_conversion,
     over,
     ranks,
     sorts,
     temporal_joins,
     window_functions,
+    window_joins,
 )
-from headrace.table.physical.advice import advice_on, advice_text
 from headrace.table.physical.calcs import projected
 from headrace.table.physical.changelog import ChangelogInference
 from headrace.table.physical.changelog_rules import UpdateKind
 from headrace.table.physical.changes import DropUpdateBefore
 from headrace.table.physical.conversion import ConversionContext, converted
-from headrace.table.physical.errors import refuses_depth
-from headrace.table.physical.explain import execution_text, node_line, physical_text
+from headrace.table.physical.explain import advice_on, advice_text, execution_text, node_line, physical_text
 from headrace.table.physical.logical_text import logical_text
 from headrace.table.physical.node import Edges, PhysicalNode, with_unique_names
 from headrace.table.physical.scalar_text import calcite_text, infix_text

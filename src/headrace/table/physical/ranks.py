@@ -11,13 +11,13 @@ from headrace.common.logical_types import bigint
 from headrace.graph.changelog_specs import DeduplicateSpec, RankSpec
 from headrace.graph.table_window_specs import WindowRankSpec
 from headrace.operators.changelog.rank import RankRange, RankStrategy
+from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.scalars import InputRef, Literal, Scalar, SortKey
 from headrace.table.logical.schema import Field, Schema, TimeAttribute
 from headrace.table.physical.aggregates import GroupAggregate
 from headrace.table.physical.basic import Calc, Exchange
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, UpdateKind, never
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
-from headrace.table.physical.errors import PlanningError
 from headrace.table.physical.keys import Keys, one_key
 from headrace.table.physical.node import (
     Edges,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headrace.common.configuration import Configuration
+from headrace.table.logical.errors import SinkConflictError
 from headrace.table.logical.relations import Relation, Scan, WatermarkAssigner
 from headrace.table.options import REQUIRE_ON_CONFLICT, UPSERT_MATERIALIZE
 from headrace.table.physical.changelog import ChangelogInference
 from headrace.table.physical.changelog_rules import Modify, UpdateKind, mode_of, modify_of
-from headrace.table.physical.errors import SinkConflictError
 from headrace.table.physical.node import PhysicalNode
 from headrace.table.physical.sinks import Sink
 

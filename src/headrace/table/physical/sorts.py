@@ -9,12 +9,12 @@ from typing import ClassVar
 from headrace.graph.changelog_specs import RankSpec, SortSpec, TemporalSortSpec
 from headrace.operators.changelog.rank import RankRange, RankStrategy
 from headrace.table.logical import relations as logical
+from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.scalars import SortKey
 from headrace.table.logical.schema import Schema, TimeAttribute
 from headrace.table.physical.basic import Exchange, ValuesScan
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, UpdateKind, never
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
-from headrace.table.physical.errors import PlanningError
 from headrace.table.physical.keys import Keys
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, order_text, with_unique_names
 from headrace.table.physical.ranks import needed_by, strategy_of, strategy_text

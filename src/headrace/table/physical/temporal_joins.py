@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from headrace.graph.join_specs import TemporalJoinSpec
+from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.scalars import BOOLEAN, Call, InputRef, Scalar, conjuncts
 from headrace.table.logical.schema import TimeAttribute
 from headrace.table.physical.basic import Exchange
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, UpdateKind, never
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
-from headrace.table.physical.errors import PlanningError
 from headrace.table.physical.joins import AnyJoin, JoinKeys
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms
 from headrace.table.physical.translation import GraphBuilder

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from headrace.common.logical_types import ArrayType, RowType
 from headrace.table.logical import relations as logical
+from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.relations import WindowKind
 from headrace.table.logical.scalars import AggregateCall, Call, InputRef
 from headrace.table.logical.schema import Schema, TimeAttribute
@@ -14,7 +15,6 @@ from headrace.table.physical.basic import Calc, Exchange
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, never
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
 from headrace.table.physical.correlates import Correlate
-from headrace.table.physical.errors import PlanningError
 from headrace.table.physical.node import Edges, PhysicalNode
 from headrace.table.physical.translation import GraphBuilder
 from headrace.table.physical.window_aggregates import WindowAggregate

@@ -1,4 +1,4 @@
-"""Joins of rows in the same window."""
+"""Window joins, and the conversion of joins: to a window join, an interval join, or a regular join."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from headrace.table.logical import relations as logical
 from headrace.table.logical.scalars import Call, InputRef, Scalar, conjuncts
 from headrace.table.physical.basic import Exchange
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, never
-from headrace.table.physical.joins import AnyJoin, JoinKeys
+from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
+from headrace.table.physical.interval_joins import interval_join
+from headrace.table.physical.joins import AnyJoin, JoinKeys, bounded_join, regular_join
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms
 from headrace.table.physical.translation import GraphBuilder
 from headrace.table.physical.windows import WindowColumns, window_columns
@@ -85,3 +87,12 @@ def _compared(condition: Scalar) -> tuple[int, int] | None:
         return None
     columns = sorted(each.index for each in condition.operands if isinstance(each, InputRef))
     return (columns[0], columns[1]) if len(columns) == len(condition.operands) else None
+
+
+@conversion_rule(logical.Join)
+def _join(join: logical.Join, context: ConversionContext) -> PhysicalNode:
+    left, right = converted(join.left, context), converted(join.right, context)
+    if context.is_batch:
+        return bounded_join(join, left, right)
+    found = window_join(join, left, right) or interval_join(join, left, right)
+    return found or regular_join(join, left, right)

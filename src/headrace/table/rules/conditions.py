@@ -1,14 +1,29 @@
-"""Conditions, and the scalars in them."""
+"""Scalars that rules make and compare: calls, conjunctions and disjunctions, merged projections."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from headrace.table.functions.definitions import Determinism
-from headrace.table.functions.table import definition_of_call
-from headrace.table.logical.scalars import BOOLEAN, Call, Scalar, conjuncts, substituted
+from headrace.table.functions.definitions import CallShape, Determinism
+from headrace.table.functions.table import FUNCTIONS, definition_of_call
+from headrace.table.functions.types import with_nullability
+from headrace.table.logical.scalars import BOOLEAN, Call, Cast, Scalar, conjuncts, substituted
 
 _BLOAT: Final = 100
 """The maximum number of nodes by which merging may grow scalars (the default of Calcite's ``bloat``)."""
+
+
+def call(name: str, *operands: Scalar) -> Call:
+    """A call of a function, whose operands are cast as the binder would."""
+    signature = FUNCTIONS[name].types(CallShape(operands, ()))
+    assert signature is not None, f"{name} takes {', '.join(str(each.type) for each in operands)}"
+    pairs = zip(operands, signature.operands, strict=True)
+    cast = tuple(
+        each
+        if with_nullability(kind, each.type.nullable) == each.type
+        else Cast(each, type=with_nullability(kind, each.type.nullable), is_implicit=True)
+        for each, kind in pairs
+    )
+    return Call(name, cast, type=signature.result)
 
 
 def all_of(conditions: Sequence[Scalar]) -> Scalar:
@@ -18,6 +33,11 @@ def all_of(conditions: Sequence[Scalar]) -> Scalar:
         return parts[0]
     nullable = any(part.type.nullable for part in parts)
     return Call("AND", parts, type=BOOLEAN if nullable else BOOLEAN.not_null())
+
+
+def either(conditions: Sequence[Scalar]) -> Scalar:
+    """The disjunction of one or more conditions."""
+    return conditions[0] if len(conditions) == 1 else call("OR", *conditions)
 
 
 def merged(scalars: Sequence[Scalar], columns: Sequence[Scalar]) -> list[Scalar] | None:

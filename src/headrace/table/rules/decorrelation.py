@@ -10,8 +10,7 @@ from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.node import LogicalNode
 from headrace.table.logical.relations import Aggregate, Filter, Join, JoinKind, Project, Relation, Sort
 from headrace.table.logical.scalars import Call, CorrelatedRef, InputRef, Scalar, Subquery, conjuncts, input_refs, moved
-from headrace.table.rules.calls import call
-from headrace.table.rules.conditions import all_of
+from headrace.table.rules.conditions import all_of, call
 from headrace.table.rules.joins import condition_of
 
 

@@ -35,8 +35,7 @@ from headrace.table.logical.scalars import (
     SubqueryKind,
     conjuncts,
 )
-from headrace.table.rules.calls import call, either
-from headrace.table.rules.conditions import all_of
+from headrace.table.rules.conditions import all_of, call, either
 from headrace.table.rules.decorrelation import Decorrelated, decorrelated, over_both
 from headrace.table.rules.joins import condition_of
 

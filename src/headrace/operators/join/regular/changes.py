@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from headrace.common.types import RowKind
 from headrace.operators.join.find_pairs import LEFT, RIGHT
-from headrace.operators.join.join_type import NOBODY, JoinType
+from headrace.operators.join.results import NOBODY, JoinType
 
 if TYPE_CHECKING:
     from headrace.common.batch import Kinds

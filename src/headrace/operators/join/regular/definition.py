@@ -14,7 +14,7 @@ from headrace.common.batch import Batch
 from headrace.common.columns import schema_of
 from headrace.operators.arrays import gather
 from headrace.operators.join.find_pairs import LEFT, RIGHT
-from headrace.operators.join.join_type import NOBODY, JoinType
+from headrace.operators.join.results import NOBODY, JoinType
 from headrace.operators.stateless import computed
 
 if TYPE_CHECKING:

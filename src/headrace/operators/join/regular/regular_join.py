@@ -15,7 +15,6 @@ from headrace.common.columns import schema_of
 from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext
 from headrace.operators.changelog.rows_of_keys import check_stores
 from headrace.operators.join.find_pairs import LEFT, RIGHT
-from headrace.operators.join.join_type import NOBODY
 from headrace.operators.join.regular.changes import JoinChanges, changes_of
 from headrace.operators.join.regular.definition import JoinCondition, JoinDefinition
 from headrace.operators.join.regular.lifetimes import STORED, Entries
@@ -28,6 +27,7 @@ from headrace.operators.join.regular.stored_rows import (
     concat_rows,
     no_rows,
 )
+from headrace.operators.join.results import NOBODY
 from headrace.operators.waiting import TakenBatches, WaitingBatches
 from headrace.operators.window.columnar.accumulators import Arrivals as Numbers
 from headrace.state.keys import KeyColumn

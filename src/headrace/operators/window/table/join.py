@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -13,26 +13,26 @@ import pyarrow.compute as pc
 
 from headrace.common.batch import Batch
 from headrace.common.columns import schema_of
-from headrace.operators.base import OperatorContext
+from headrace.common.typeinfo import RowTypeInfo, Types
+from headrace.operators.base import KeyedBatch, OperatorContext
 from headrace.operators.changelog.event_time import EventTimeOperator
 from headrace.operators.changelog.order import millis_of
-from headrace.operators.join.find_pairs import PAIRS
-from headrace.operators.join.join_type import NOBODY, JoinType
+from headrace.operators.join.find_pairs import LEFT, PAIRS
 from headrace.operators.join.regular.definition import JoinCondition, JoinDefinition
-from headrace.operators.join.results import INNER
-from headrace.operators.join.two_inputs import TaggedRows
+from headrace.operators.join.results import INNER, NOBODY, JoinType
 from headrace.operators.join.window_join import pairs_of_groups
 from headrace.operators.window.table.firing_order import TIMERS_OF_ENDED_WINDOWS
 from headrace.operators.window.table.local_time import LocalTime
 from headrace.state.runs.grouping import Groups, Segments
 
 if TYPE_CHECKING:
-    from headrace.operators.base import KeyedBatch
     from headrace.operators.changelog.pending_rows import DueRows
     from headrace.state.keys import KeyCodec
 
 Longs = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+
+_TAGS: Final = 2
 
 
 class TableWindowJoinOperator(EventTimeOperator):
@@ -50,7 +50,7 @@ class TableWindowJoinOperator(EventTimeOperator):
     def __init__(
         self, definition: JoinDefinition, codec: KeyCodec, *, end_fields: tuple[int, int], clock: LocalTime
     ) -> None:
-        self._tagged = TaggedRows(definition)
+        self._tagged = _TaggedRows(definition)
         super().__init__(self._tagged.type, codec, 0)
         self._definition, self._end_fields, self._clock = definition, end_fields, clock
 
@@ -153,3 +153,47 @@ class _Windows:
         is_last = first == NOBODY
         order = np.lexsort((second, first, is_last, windows))
         return found_left[order], found_right[order]
+
+
+@dataclass(frozen=True)
+class _TaggedRows:
+    """A common form of the records of both inputs: the columns of both, with nulls for those of the other input.
+
+    Attributes:
+        definition: the join.
+    """
+
+    definition: JoinDefinition
+
+    @property
+    def type(self) -> RowTypeInfo:
+        """The type: whether a record is of the left input, whether its key can match, and the columns of both."""
+        pairs = self.definition.pair_type
+        types = (Types.BOOLEAN(), Types.BOOLEAN(), *pairs.field_types)
+        return RowTypeInfo(types, ("$is_left", "$may_match", *pairs.field_names))
+
+    def tagged(self, side: int, batch: KeyedBatch) -> KeyedBatch:
+        """The records of one input in this form."""
+        schema, own = schema_of(self.type), batch.columns.columns
+        may_match = self.definition.has_matches(side, batch)
+        others = [pa.nulls(len(batch), field.type) for field in self._columns(schema, 1 - side)]
+        columns = own + others if side == LEFT else others + own
+        tags = [pa.array(np.full(len(batch), side == LEFT)), pa.array(may_match)]
+        made = pa.RecordBatch.from_arrays([*tags, *columns], schema=schema)
+        plain = Batch(self.type, batch.timestamps, batch.watermarks, columns=made, ordinals=batch.ordinals)
+        return KeyedBatch.of(plain, batch.keys)
+
+    def sides(self, rows: pa.RecordBatch) -> tuple[Mask, Mask, tuple[pa.RecordBatch, pa.RecordBatch]]:
+        """Which rows are of the left input, which can match, and the columns of each input, over all rows."""
+        is_left, may_match = (np.asarray(rows.column(place)) for place in range(_TAGS))
+        width = len(self.definition.input_types[LEFT].field_types)
+        columns = rows.columns[_TAGS:]
+        left, right = (
+            pa.RecordBatch.from_arrays(part, schema=schema_of(type_))
+            for part, type_ in zip((columns[:width], columns[width:]), self.definition.input_types, strict=True)
+        )
+        return is_left, may_match, (left, right)
+
+    def _columns(self, schema: pa.Schema, side: int) -> list[pa.Field]:
+        width = len(self.definition.input_types[LEFT].field_types)
+        return list(schema)[_TAGS : _TAGS + width] if side == LEFT else list(schema)[_TAGS + width :]
