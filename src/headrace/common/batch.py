@@ -209,6 +209,12 @@ class Batch:
         return layout_of(self.type).kinds_in(self._columns) if declares_changes(self.type) else self._kinds
 
     @property
+    def row_kinds(self) -> Kinds:
+        """Return the kind of each record, also where all are insertions."""
+        kinds = self.kinds
+        return np.zeros(len(self), np.int8) if kinds is None else kinds
+
+    @property
     def kinds_beside_columns(self) -> Kinds | None:
         """Return the same, but None also where the columns say it; not to be asked for before the columns."""
         return self._kinds

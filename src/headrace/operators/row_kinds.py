@@ -54,7 +54,7 @@ class KindsToColumnOperator(Operator):
         self._output_type = output_type
 
     def process(self, input_index: int, batch: Batch) -> None:
-        kinds = np.zeros(len(batch), np.int8) if batch.kinds is None else batch.kinds
+        kinds = batch.row_kinds
         names = _NAMES.take(pa.array(kinds))
         made = pa.RecordBatch.from_arrays([names, *batch.columns.columns], schema=layout_of(self._output_type).schema)
         self.output.emit(_with_kinds(batch, self._output_type, made, None))

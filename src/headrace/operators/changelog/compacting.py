@@ -76,7 +76,7 @@ class WatermarkCompactingOperator(EventTimeOperator):
         self._current.begin_epoch(scope.processing_time)
 
     def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
-        retracts = np.zeros(len(batch), np.bool_) if batch.kinds is None else take_back(batch.kinds)
+        retracts = take_back(batch.row_kinds)
         columns = [*batch.columns.columns, pa.array(retracts), pa.array(batch.timestamps)]
         made = pa.RecordBatch.from_arrays(columns, schema=schema_of(self._type))
         buffered = Batch(self._type, batch.timestamps, batch.watermarks, columns=made)

@@ -19,7 +19,7 @@ from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, Opera
 from headrace.operators.changelog.rows_of_keys import RowsOfKeys, StoredRows, check_stores
 from headrace.operators.waiting import WaitingBatches
 from headrace.state.keys import KeyColumn
-from headrace.state.runs.grouping import Groups, Segments, group_rows, in_order
+from headrace.state.runs.grouping import Groups, Segments, group_keys, in_order
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
@@ -193,7 +193,7 @@ class KeyedChangesOperator(KeyedOperator):
 
     def _arrived(self, batch: KeyedBatch) -> Arrived:
         keys = batch.keys
-        groups = group_rows(np.broadcast_to(np.int64(0), len(batch)), keys.hashes, keys.values)
+        groups = group_keys(keys.hashes, keys.values)
         different = keys.take(groups.first_rows)
         return Arrived(batch, groups, different, self._rows.find(different))
 

@@ -15,8 +15,8 @@ from headrace.operators.arrays import Picked, fixed_width, gather
 from headrace.operators.base import KeyedBatch, OperatorContext, concat_keyed
 from headrace.operators.window.columnar.accumulators import Arrivals
 from headrace.state.keys import KeyColumn
-from headrace.state.runs.grouping import group_rows, in_order
-from headrace.state.runs.layout import HASH, KEY
+from headrace.state.runs.grouping import group_keys, group_rows, in_order
+from headrace.state.runs.layout import HASH, KEY, fields_of_rows
 from headrace.state.runs.merge_input import all_rows, concat
 from headrace.state.runs.merging import register_ordered_merger
 from headrace.state.sorted_table import TimeSortedTable
@@ -89,7 +89,7 @@ class PendingRows:
 
     def __init__(self, context: OperatorContext, name: str, codec: KeyCodec, schema: pa.Schema) -> None:
         self._row_schema = schema
-        columns = [pa.field(f"{place}.{field.name}", field.type) for place, field in enumerate(schema)]
+        columns = fields_of_rows(schema)
         order = [pa.field("time", pa.int64()), pa.field(HASH, pa.uint64()), pa.field(KEY, codec.arrow_type)]
         self._schema = pa.schema([*order, pa.field("arrival", pa.int64()), *columns])
         about = {"keys": codec.to_json(), "rows": [str(field.type) for field in schema]}
@@ -139,7 +139,7 @@ class PendingRows:
         if (np.diff(fixed_width(arrivals)[rows]) < 0).any():
             rows = rows[in_order(fixed_width(arrivals)[rows])]
         hashes, values = fixed_width(hashes)[rows], gather(values, rows)
-        groups = group_rows(np.broadcast_to(np.int64(0), len(rows)), hashes, values)
+        groups = group_keys(hashes, values)
         order, ids = groups.order, groups.segments.ids
         own = fixed_width(times)[rows[order]]
         if ((own[1:] < own[:-1]) & (ids[1:] == ids[:-1])).any():

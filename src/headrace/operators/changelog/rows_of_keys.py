@@ -15,7 +15,7 @@ from headrace.state.evolution import OTHER_UID
 from headrace.state.key_sorted_table import KeySortedTable, register_key_sorted_merger
 from headrace.state.keys import KeyCodec, KeyColumn
 from headrace.state.runs.grouping import in_order
-from headrace.state.runs.layout import HASH, KEY, LIVE, RETAINED_UNTIL
+from headrace.state.runs.layout import HASH, KEY, LIVE, RETAINED_UNTIL, fields_of_rows
 from headrace.state.table_layout import TableLayout
 
 Longs = npt.NDArray[np.int64]
@@ -62,7 +62,7 @@ class RowsOfKeys:
         self._ttl, self._now = ttl, 0
         self._row_schema = schema
         fields = [pa.field(HASH, pa.uint64()), pa.field(KEY, codec.arrow_type), pa.field(LIVE, pa.bool_())]
-        fields += [pa.field(f"{place}.{field.name}", field.type) for place, field in enumerate(schema)]
+        fields += fields_of_rows(schema)
         if ttl:
             fields.append(pa.field(RETAINED_UNTIL, pa.int64()))
         self._schema = pa.schema(fields)

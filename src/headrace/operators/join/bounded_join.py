@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.common.batch import Batch
 from headrace.common.columns import schema_of
 from headrace.common.constants import MAX_WATERMARK, NO_TIMESTAMP
 from headrace.operators.arrays import fixed_width
@@ -23,8 +22,8 @@ from headrace.operators.join.window_join import pairs_of_groups
 from headrace.operators.window.columnar.accumulators import Arrivals
 from headrace.state.key_sorted_table import KeySortedTable, key_sorted, register_key_sorted_merger
 from headrace.state.runs import ALL_HASHES
-from headrace.state.runs.grouping import group_rows
-from headrace.state.runs.layout import HASH, KEY
+from headrace.state.runs.grouping import group_keys
+from headrace.state.runs.layout import HASH, KEY, fields_of_rows
 from headrace.state.runs.merge_input import concat
 from headrace.state.runs.merging import equal_ranges
 from headrace.state.table_layout import TableLayout
@@ -65,7 +64,7 @@ class BoundedJoinOperator(KeyedOperator):
         for name, type_ in zip(_STORES, self._definition.input_types, strict=True):
             fields = [pa.field(HASH, pa.uint64()), pa.field(KEY, self._codec.arrow_type)]
             fields += [pa.field("arrival", pa.int64()), pa.field("may_match", pa.bool_())]
-            fields += [pa.field(f"{place}.{each.name}", each.type) for place, each in enumerate(schema_of(type_))]
+            fields += fields_of_rows(schema_of(type_))
             about = {"keys": self._codec.to_json(), "rows": [str(each.type) for each in schema_of(type_)]}
             self._schemas.append(pa.schema(fields))
             layout = TableLayout("the rows of a join", _KIND, self._schemas[-1], 3, about, _WORDS)
@@ -80,7 +79,7 @@ class BoundedJoinOperator(KeyedOperator):
     def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
         keys, arrivals = batch.keys, self._arrivals.next(len(batch))
         order, _ = key_sorted(keys.hashes, keys.values, arrivals)
-        may_match = self._definition.has_matches(input_index, batch)
+        may_match = self._definition.has_matches(input_index, batch.columns)
         arrays = [pa.array(keys.hashes), keys.values, pa.array(arrivals), pa.array(may_match), *batch.columns.columns]
         rows = pa.RecordBatch.from_arrays(arrays, schema=self._schemas[input_index])
         self._tables[input_index].append(rows.take(pa.array(order)))
@@ -105,7 +104,7 @@ class BoundedJoinOperator(KeyedOperator):
         rows = sum(section.rows for each in sections for section in each)
         for hashes in equal_ranges(ALL_HASHES, 1 + rows // _PIECE_ROWS):
             left, right = (
-                concat([_no_rows(schema), *(section.between(hashes) for section in own)])
+                concat([pa.RecordBatch.from_pylist([], schema), *(section.between(hashes) for section in own)])
                 for schema, own in zip(self._schemas, sections, strict=True)
             )
             yield left, right
@@ -131,15 +130,8 @@ class BoundedJoinOperator(KeyedOperator):
 
     def _emit(self, rows: _Rows, lefts: Longs, rights: Longs) -> None:
         if len(lefts):
-            type_ = self._definition.output_type
-            columns = self._definition.emitted(lefts, rights, (rows.left, rows.right))
-            made = pa.RecordBatch.from_arrays(columns, schema=schema_of(type_))
-            times, stamps = np.full(len(lefts), NO_TIMESTAMP), np.full(len(lefts), self._watermark)
-            self.output.emit(Batch(type_, times, stamps, columns=made))
-
-
-def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
+            times = np.full(len(lefts), NO_TIMESTAMP), np.full(len(lefts), self._watermark)
+            self.output.emit(self._definition.results(lefts, rights, (rows.left, rows.right), times))
 
 
 @dataclass(frozen=True)
@@ -174,6 +166,6 @@ class _Rows:
         ]
         hashes = np.concatenate([fixed_width(each.column(0)) for each in parts])
         keys = pa.concat_arrays([each.column(1) for each in parts])
-        groups = group_rows(np.broadcast_to(np.int64(0), len(hashes)), hashes, keys)
+        groups = group_keys(hashes, keys)
         for some, others in pairs_of_groups(groups, len(lefts), INNER):
             yield lefts[some], rights[others]

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headrace.common.batch import Batch
 from headrace.common.columns import schema_of
@@ -78,10 +77,7 @@ class _MatchesOfRows:
 
     def __call__(self, pairs: Pairs) -> Mask:
         sides = _columns(pairs, self._definition.input_types)
-        found = np.ones(len(pairs), np.bool_)
-        for side in (LEFT, RIGHT):
-            for index in self._definition.strict_keys[side]:
-                found &= np.asarray(pc.is_valid(sides[side].column(index)))
+        found = self._definition.has_matches(LEFT, sides[LEFT]) & self._definition.has_matches(RIGHT, sides[RIGHT])
         if not self._condition.is_always_true and len(pairs):
             rows = np.arange(len(pairs))
             found &= self._condition.holds(*sides, rows, rows)

@@ -9,18 +9,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.common.batch import Batch, take_back
+from headrace.common.batch import take_back
 from headrace.common.columns import schema_of
 from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext, concat_keyed
 from headrace.operators.changelog.event_time import EventTimeOperator
 from headrace.operators.changelog.order import millis_of
 from headrace.operators.join.find_pairs import LEFT, RIGHT
 from headrace.operators.join.regular.definition import JoinCondition, JoinDefinition
-from headrace.operators.join.regular.stored_rows import FoundRows, SideState, StoredSide, concat_rows
+from headrace.operators.join.regular.stored_rows import FoundRows, SideState, StoredSide
 from headrace.operators.join.results import NOBODY, JoinType
 from headrace.operators.window.columnar.accumulators import Arrivals
 from headrace.state.keys import KeyColumn
-from headrace.state.runs.grouping import group_rows, in_order
+from headrace.state.runs.grouping import group_keys, in_order
+from headrace.state.runs.merge_input import concat
 
 if TYPE_CHECKING:
     from headrace.operators.changelog.pending_rows import DueRows
@@ -91,9 +92,8 @@ class TemporalJoinOperator(EventTimeOperator):
         self._arrived = []
         parts = [each.keys for each in (due, arrived) if each is not None]
         keys = KeyColumn.concat(parts)
-        groups = group_rows(np.broadcast_to(np.int64(0), len(keys)), keys.hashes, keys.values)
-        of_keys = np.empty(len(keys), np.int64)
-        of_keys[groups.order] = groups.segments.ids
+        groups = group_keys(keys.hashes, keys.values)
+        of_keys = groups.numbers
         different = keys.take(groups.first_rows)
         rows = 0 if due is None else len(due)
         versions = self._versions(different, arrived, of_keys[rows:])
@@ -107,10 +107,13 @@ class TemporalJoinOperator(EventTimeOperator):
         if arrived is None:
             return _Versions.of(found.of_keys, found.numbers, found.rows, len(found.of_keys))
         name = self._definition.input_types[RIGHT].field_names[self._version_time]
-        kinds = np.zeros(len(arrived), np.int8) if arrived.kinds is None else arrived.kinds
-        numbers = [millis_of(arrived.columns.column(self._version_time), name), arrived.watermarks, take_back(kinds)]
+        numbers = [
+            millis_of(arrived.columns.column(self._version_time), name),
+            arrived.watermarks,
+            take_back(arrived.row_kinds),
+        ]
         columns = [*(pa.array(each) for each in numbers), *arrived.columns.columns]
-        rows = concat_rows([found.rows, pa.RecordBatch.from_arrays(columns, schema=self._schema)])
+        rows = concat([found.rows, pa.RecordBatch.from_arrays(columns, schema=self._schema)])
         of_keys = np.concatenate((found.of_keys, of_arrived))
         return _Versions.of(
             of_keys, np.concatenate((found.numbers, self._numbers.next(len(arrived)))), rows, len(found.of_keys)
@@ -119,7 +122,7 @@ class TemporalJoinOperator(EventTimeOperator):
     def _emit_joined(self, due: DueRows, versions: _Versions, of_keys: Longs) -> None:
         times = self._times_of(due.rows)
         found = versions.valid(of_keys, times, due.times - 1, due.watermarks)
-        may_match = self._definition.has_matches_in(LEFT, due.rows)
+        may_match = self._definition.has_matches(LEFT, due.rows)
         found = np.where(may_match, found, NOBODY)
         sides = due.whole(), versions.records
         at = np.flatnonzero(found != NOBODY)
@@ -131,10 +134,8 @@ class TemporalJoinOperator(EventTimeOperator):
         if self._definition.join_type is not JoinType.LEFT:
             order = order[matched[order]]
         if len(order):
-            type_ = self._definition.output_type
-            columns = self._definition.emitted(order, found[order], sides)
-            made = pa.RecordBatch.from_arrays(columns, schema=schema_of(type_))
-            self.output.emit(Batch(type_, times[order], due.stamps[order], columns=made))
+            stamps = times[order], due.stamps[order]
+            self.output.emit(self._definition.results(order, found[order], sides, stamps))
 
 
 def _in_order(due: DueRows, times: Longs, of_keys: Longs) -> Longs:

@@ -106,6 +106,13 @@ class Groups:
         """The earliest row of each group."""
         return self.order[self.segments.starts]
 
+    @property
+    def numbers(self) -> Longs:
+        """The number of each row's group."""
+        found = np.empty(len(self.order), np.int64)
+        found[self.order] = self.segments.ids
+        return found
+
     def blocks(self, rows: int = BLOCK_ROWS) -> "Iterator[Groups]":
         """The groups in stretches of about ``rows`` rows, so that the arrays of a calculation stay in the cache."""
         starts, total = self.segments.starts, self.segments.total
@@ -149,6 +156,11 @@ def group_rows(times: Longs, hashes: Hashes, *identity: pa.Array) -> Groups:
             _resort(order, changes, differs, value_ranks(column))
             changes |= _value_changes(column, order)
     return Groups(order, Segments(_starts(changes), total))
+
+
+def group_keys(hashes: Hashes, keys: pa.Array) -> Groups:
+    """Groups rows by key alone, in the order (hash, key, arrival)."""
+    return group_rows(np.broadcast_to(np.int64(0), len(hashes)), hashes, keys)
 
 
 def group_times(times: Longs) -> tuple[Longs, Longs]:

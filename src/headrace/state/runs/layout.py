@@ -97,6 +97,11 @@ REINSERTED: Final = 2
 """The entry was removed, then put again: it goes to the end."""
 
 
+def fields_of_rows(schema: pa.Schema) -> list[pa.Field]:
+    """The columns of rows that are stored with others, under names that differ from theirs."""
+    return [pa.field(f"{place}.{field.name}", field.type) for place, field in enumerate(schema)]
+
+
 def list_columns(lengths: Lengths, columns: dict[str, pa.Array]) -> dict[str, pa.Array]:
     """List columns from flat ones, with so many elements in each row."""
     offsets = np.zeros(len(lengths) + 1, dtype=np.int32)

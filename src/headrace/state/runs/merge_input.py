@@ -144,10 +144,11 @@ def _with_expiries(run: Run, scale: TtlScale | None) -> pa.RecordBatch:
 
 def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     """One batch of the rows of several, which have the same columns."""
-    if len(batches) == 1:
-        return batches[0]
-    schema = batches[0].schema
-    arrays = [pa.concat_arrays([batch.column(index) for batch in batches]) for index in range(len(schema))]
+    some = [batch for batch in batches if batch.num_rows] or batches[:1]
+    if len(some) == 1:
+        return some[0]
+    schema = some[0].schema
+    arrays = [pa.concat_arrays([batch.column(index) for batch in some]) for index in range(len(schema))]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

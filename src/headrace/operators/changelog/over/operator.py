@@ -25,7 +25,7 @@ from headrace.operators.changelog.rows_of_keys import RowsOfKeys, StoredRows, ch
 from headrace.operators.waiting import WaitingBatches
 from headrace.operators.window.columnar.accumulators import Arrivals
 from headrace.state.keys import KeyColumn
-from headrace.state.runs.grouping import Segments, group_rows, in_order
+from headrace.state.runs.grouping import Segments, group_keys, in_order
 from headrace.state.runs.layout import rows_of_ranges
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ class EventTimeOverOperator(EventTimeOperator):
 
     def accepts(self, batch: KeyedBatch, times: Longs) -> npt.NDArray[np.bool_]:
         keys = batch.keys
-        groups = group_rows(np.broadcast_to(np.int64(0), len(batch)), keys.hashes, keys.values)
+        groups = group_keys(keys.hashes, keys.values)
         last = np.empty(len(batch), np.int64)
         last[groups.order] = self._before.last_times(keys.take(groups.first_rows))[groups.segments.ids]
         return times > last
@@ -322,7 +322,7 @@ class ProcessingTimeOverOperator(KeyedOperator):
             return
         batch = concat_keyed(taken.batches)
         keys = batch.keys
-        groups = group_rows(np.broadcast_to(np.int64(0), len(batch)), keys.hashes, keys.values)
+        groups = group_keys(keys.hashes, keys.values)
         order = groups.order
         arrivals = self._arrivals.next(len(batch))[order]
         times, everything = np.full(len(batch), self._now), np.ones(len(batch), np.bool_)
@@ -387,7 +387,7 @@ class BoundedOverOperator(KeyedOperator):
             return
         batch = concat_keyed(self._arrived)
         self._arrived = []
-        groups = group_rows(np.broadcast_to(np.int64(0), len(batch)), batch.keys.hashes, batch.keys.values)
+        groups = group_keys(batch.keys.hashes, batch.keys.values)
         keys = batch.keys.take(groups.first_rows)
         before = self._stored.find(keys)
         of_keys = np.concatenate((before.of_keys, groups.segments.ids))
@@ -398,9 +398,8 @@ class BoundedOverOperator(KeyedOperator):
 
     def _emit(self, keys: KeyColumn, rows: pa.RecordBatch) -> None:
         hashes, values = keys.hashes, keys.values
-        groups = group_rows(np.broadcast_to(np.int64(0), len(keys)), hashes, values)
-        ids = np.empty(len(keys), np.int64)
-        ids[groups.order] = groups.segments.ids
+        groups = group_keys(hashes, values)
+        ids = groups.numbers
         codes = order_codes(rows, self._order)
         order = in_order(ids, *codes)
         rows = rows.take(pa.array(order))

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.common.batch import Batch
+from headrace.common.batch import Batch, Kinds
 from headrace.common.columns import schema_of
 from headrace.operators.arrays import gather
 from headrace.operators.join.find_pairs import LEFT, RIGHT
@@ -57,12 +57,8 @@ class JoinDefinition:
     condition: Bound | None
     strict_keys: tuple[tuple[int, ...], tuple[int, ...]]
 
-    def has_matches(self, side: int, batch: Batch) -> Mask:
-        """True for each record whose key can match: no strict key column is NULL."""
-        return self.has_matches_in(side, batch.columns)
-
-    def has_matches_in(self, side: int, rows: Rows) -> Mask:
-        """True for each row of an input whose key can match."""
+    def has_matches(self, side: int, rows: Rows) -> Mask:
+        """True for each row of an input whose key can match: no strict key column is NULL."""
         found = np.ones(rows.num_rows, np.bool_)
         for index in self.strict_keys[side]:
             column = rows.column(index)
@@ -70,10 +66,28 @@ class JoinDefinition:
                 found &= np.asarray(pc.is_valid(column))
         return found
 
-    def emitted(self, lefts: Longs, rights: Longs, sides: tuple[pa.RecordBatch, pa.RecordBatch]) -> list[pa.Array]:
-        """The columns of results, given the row of each input in them; ``NOBODY`` for a missing partner."""
+    def results(
+        self,
+        lefts: Longs,
+        rights: Longs,
+        sides: tuple[pa.RecordBatch, pa.RecordBatch],
+        times: tuple[Longs, Longs],
+        kinds: Kinds | None = None,
+    ) -> Batch:
+        """The rows to emit.
+
+        Args:
+            lefts: the row of the left input in each; ``NOBODY`` for a missing partner.
+            rights: the row of the right input.
+            sides: the rows of both inputs.
+            times: the timestamps and the watermarks.
+            kinds: the row kinds; None for insertions.
+        """
         columns = _taken(sides[LEFT], lefts)
-        return columns if self.join_type.gives_left_rows else columns + _taken(sides[RIGHT], rights)
+        if not self.join_type.gives_left_rows:
+            columns += _taken(sides[RIGHT], rights)
+        made = pa.RecordBatch.from_arrays(columns, schema=schema_of(self.output_type))
+        return Batch(self.output_type, *times, columns=made, kinds=kinds)
 
 
 def _taken(rows: pa.RecordBatch, places: Longs) -> list[pa.Array]:

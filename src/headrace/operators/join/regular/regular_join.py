@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.common.batch import Batch, Kinds, take_back
+from headrace.common.batch import Kinds, take_back
 from headrace.common.columns import schema_of
 from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext
 from headrace.operators.changelog.rows_of_keys import check_stores
@@ -24,14 +24,14 @@ from headrace.operators.join.regular.stored_rows import (
     SideState,
     StoredSide,
     Uniqueness,
-    concat_rows,
     no_rows,
 )
 from headrace.operators.join.results import NOBODY
 from headrace.operators.waiting import TakenBatches, WaitingBatches
 from headrace.operators.window.columnar.accumulators import Arrivals as Numbers
 from headrace.state.keys import KeyColumn
-from headrace.state.runs.grouping import group_rows, sorted_by
+from headrace.state.runs.grouping import group_keys, sorted_by
+from headrace.state.runs.merge_input import concat
 
 if TYPE_CHECKING:
     from headrace.state.keys import KeyCodec
@@ -123,7 +123,7 @@ class RegularJoinOperator(KeyedOperator):
             np.concatenate((np.full(stored, STORED), own)),
             np.concatenate((np.zeros(stored, np.bool_), takes_back)),
             np.concatenate((found.numbers, self._numbers.next(len(own)))),
-            concat_rows([found.rows, *([] if batch is None else [batch.columns])]),
+            concat([found.rows, *([] if batch is None else [batch.columns])]),
             len(records.sides),
         )
         return _RowsOfSide(entries, found, np.concatenate((found.partners, np.zeros(len(own), np.int64))))
@@ -131,12 +131,10 @@ class RegularJoinOperator(KeyedOperator):
     def _emit(self, arrivals: Arrivals, changes: JoinChanges, sides: tuple[Entries, Entries]) -> None:
         if not len(changes):
             return
-        type_ = self._definition.output_type
-        columns = self._definition.emitted(changes.lefts, changes.rights, (sides[LEFT].rows, sides[RIGHT].rows))
-        made = pa.RecordBatch.from_arrays(columns, schema=schema_of(type_))
+        rows = sides[LEFT].rows, sides[RIGHT].rows
         times = arrivals.timestamps[changes.records], arrivals.watermarks[changes.records]
         kinds = changes.kinds if changes.kinds.any() else None
-        self.output.emit(Batch(type_, *times, columns=made, kinds=kinds))
+        self.output.emit(self._definition.results(changes.lefts, changes.rights, rows, times, kinds))
 
 
 @dataclass(frozen=True)
@@ -165,16 +163,14 @@ class _Records:
     def of(taken: TakenBatches[KeyedBatch]) -> _Records:
         """The records of batches."""
         keys = KeyColumn.concat([batch.keys for batch in taken.batches])
-        groups = group_rows(np.broadcast_to(np.int64(0), len(taken.sides)), keys.hashes, keys.values)
-        of_keys = np.empty(len(taken.sides), np.int64)
-        of_keys[groups.order] = groups.segments.ids
-        kinds = [np.zeros(len(each), np.int8) if each.kinds is None else each.kinds for each in taken.batches]
+        groups = group_keys(keys.hashes, keys.values)
+        of_keys = groups.numbers
         return _Records(
             (taken.of(LEFT), taken.of(RIGHT)),
             taken.sides,
             keys.take(groups.first_rows),
             of_keys,
-            np.concatenate(kinds),
+            np.concatenate([batch.row_kinds for batch in taken.batches]),
             taken.timestamps,
             taken.watermarks,
         )
@@ -191,7 +187,7 @@ class _Records:
             if batch is not None:
                 own = np.flatnonzero(self.sides == side)
                 entries[own] = len(sides[side]) - len(own) + np.arange(len(own))
-                has_matches[own] = definition.has_matches(side, batch)
+                has_matches[own] = definition.has_matches(side, batch.columns)
         return Arrivals(
             self.sides, entries, self.of_keys, self.takes_back, has_matches, self.timestamps, self.watermarks
         )

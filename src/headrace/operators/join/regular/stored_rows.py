@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
@@ -16,7 +15,7 @@ from headrace.operators.arrays import fixed_width
 from headrace.operators.base import OperatorContext
 from headrace.state.key_sorted_table import KeySortedTable, register_key_sorted_merger
 from headrace.state.keys import KeyCodec, KeyColumn
-from headrace.state.runs.layout import HASH, KEY, LIVE, RETAINED_UNTIL
+from headrace.state.runs.layout import HASH, KEY, LIVE, RETAINED_UNTIL, fields_of_rows
 from headrace.state.table_layout import TableLayout
 
 Longs = npt.NDArray[np.int64]
@@ -104,7 +103,7 @@ class StoredSide:
         fields += [pa.field(LIVE, pa.bool_())]
         fields += [pa.field(_PARTNERS, pa.int64())] if counts_partners else []
         self._first = len(fields)
-        fields += [pa.field(f"{place}.{field.name}", field.type) for place, field in enumerate(schema)]
+        fields += fields_of_rows(schema)
         fields += [pa.field(RETAINED_UNTIL, pa.int64())] if state.ttl else []
         self._schema = pa.schema(fields)
         about: dict[str, Any] = {
@@ -153,17 +152,4 @@ class StoredSide:
 def no_rows(schema: pa.Schema) -> FoundRows:
     """No rows of any key."""
     nothing = np.empty(0, np.int64)
-    return FoundRows(nothing, nothing, nothing, _empty(schema))
-
-
-def _empty(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
-
-
-def concat_rows(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """The rows of several batches with the same columns."""
-    some = [part for part in parts if part.num_rows] or [parts[0]]
-    if len(some) == 1:
-        return some[0]
-    columns = [pa.concat_arrays(list(each)) for each in zip(*(part.columns for part in some), strict=True)]
-    return pa.RecordBatch.from_arrays(columns, schema=some[0].schema)
+    return FoundRows(nothing, nothing, nothing, pa.RecordBatch.from_pylist([], schema))

@@ -30,7 +30,7 @@ from headrace.operators.window.columnar.windows_by_key import (
 )
 from headrace.operators.window.stored_windows import StoredWindow, held_in_columns
 from headrace.state.keys import KeyColumn
-from headrace.state.runs.grouping import Groups, Segments, group_rows, sorted_by
+from headrace.state.runs.grouping import Groups, Segments, group_keys, group_rows, sorted_by
 from headrace.windowing.intervals import CountPanes
 from headrace.windowing.windows import CountWindow
 
@@ -63,7 +63,7 @@ class CountWindowOperator(KeyedWindowOperator):
     def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[StoredWindow]:
         """What windows hold that are not full; see :class:`.WindowStateReader`."""
         kept = self._open_table(context).stored()
-        groups = group_rows(np.zeros(len(kept), np.int64), kept.keys.hashes, kept.keys.values)
+        groups = group_keys(kept.keys.hashes, kept.keys.values)
         kept_panes, kept_records = kept.numbers
         firsts, counts = groups.segments.starts, groups.segments.counts
         records = kept_records[firsts]

@@ -410,8 +410,7 @@ def late_emission(
     held = find(late.ends, late.hashes) if keeps_contents(mode) else nothing
     keys = concat([held.keys, late.keys])
     groups = group_rows(np.concatenate((held.ends, late.ends)), np.concatenate((held.hashes, late.hashes)), keys)
-    windows = np.empty(len(keys), np.int64)
-    windows[groups.order] = groups.segments.ids
+    windows = groups.numbers
     of_held, order = windows[: len(held)], np.argsort(windows[len(held) :], kind="stable")
     of_firings = windows[len(held) :][order]
     counts = np.bincount(of_firings, minlength=len(groups.segments))

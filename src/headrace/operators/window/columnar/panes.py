@@ -17,7 +17,7 @@ import pyarrow as pa
 from headrace.operators.aggregates.aggregator import AggregatorList
 from headrace.operators.arrays import concat, fixed_width, gather, is_fixed_width, of_fixed_width, replaced, validity
 from headrace.operators.window.columnar.accumulators import Accumulators
-from headrace.state.runs.grouping import group_rows
+from headrace.state.runs.grouping import group_keys
 from headrace.windowing.intervals import AlignedWindows, Assignment, RegularWindows
 
 if TYPE_CHECKING:
@@ -119,10 +119,9 @@ def _places_of_colliding(rows: Accumulators, hashes: Hashes, keys: pa.Array) -> 
     """The same where different keys have one hash, by sorting all of them."""
     total = len(hashes)
     all_hashes, all_keys = np.concatenate((hashes, rows.hashes)), concat([keys, rows.keys])
-    groups = group_rows(np.zeros(len(all_hashes), np.int64), all_hashes, all_keys)
+    groups = group_keys(all_hashes, all_keys)
     is_there = groups.first_rows < total
-    of_rows = np.empty(len(all_hashes), np.int64)
-    of_rows[groups.order] = groups.segments.ids
+    of_rows = groups.numbers
     places: Longs = np.cumsum(is_there) - is_there
     return places[of_rows[total:]], is_there[of_rows[total:]]
 

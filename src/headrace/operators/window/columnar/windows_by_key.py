@@ -32,7 +32,7 @@ from headrace.operators.window.stored_windows import (
 )
 from headrace.state.key_sorted_table import KeySortedTable, register_key_sorted_merger
 from headrace.state.keys import KeyColumn
-from headrace.state.runs.grouping import group_rows, sorted_by
+from headrace.state.runs.grouping import group_keys, sorted_by
 from headrace.state.runs.layout import HASH, KEY, LIVE
 from headrace.state.runs.merge_input import by_key, newest
 from headrace.state.runs.merge_input import concat as concat_batches
@@ -281,11 +281,9 @@ class ActiveKeys:
         if not parts:
             return None
         keys = KeyColumn.concat(parts)
-        groups = group_rows(np.zeros(len(keys), np.int64), keys.hashes, keys.values)
-        numbers = np.empty(len(keys), np.int64)
-        numbers[groups.order] = groups.segments.ids
+        groups = group_keys(keys.hashes, keys.values)
         records = 0 if chunk is None else len(chunk)
-        return ActiveKeys(chunk, keys.take(groups.first_rows), numbers[:records])
+        return ActiveKeys(chunk, keys.take(groups.first_rows), groups.numbers[:records])
 
 
 register_key_sorted_merger(_KIND, latest_only=True)

@@ -40,7 +40,7 @@ from headrace.state.evolution import RenamedFields
 from headrace.state.keyed.namespaces import GivenNamespace
 from headrace.state.keys import KeyColumn
 from headrace.state.protocols import KeyedStates
-from headrace.state.runs.grouping import Groups, group_rows
+from headrace.state.runs.grouping import Groups, group_keys, group_rows
 from headrace.state.runs.layout import HASH, KEY, VALUE
 from headrace.state.runs.merge_input import Combine, all_rows, newest
 from headrace.state.runs.merging import register_ordered_merger
@@ -274,7 +274,7 @@ class FoldedValues(ContentsTable):
             self._gather(found, batch, None)
         window = {**found.get(end, {}), **self._windows.get(end, {})}
         keys = KeyColumn.of(pa.array(list(window), self._keyed.codec.arrow_type))
-        keys = keys.take(group_rows(np.zeros(len(keys), np.int64), keys.hashes, keys.values).order)
+        keys = keys.take(group_keys(keys.hashes, keys.values).order)
         return KeysOfWindow(keys, [window[key] for key in keys.values.to_pylist()], self._shown)
 
     def _shown(self, held: object) -> Sequence[Any]:
@@ -548,7 +548,7 @@ def keys_of_window(rows: Sequence[pa.RecordBatch], values: ElementColumn) -> Key
     """
     hashes = np.concatenate([batch.column(HASH).to_numpy() for batch in rows])
     keys = concat([batch.column(KEY) for batch in rows])
-    groups = group_rows(np.zeros(len(keys), np.int64), hashes, keys)
+    groups = group_keys(hashes, keys)
     firsts = groups.first_rows
     return KeysOfWindow(KeyColumn(gather(keys, firsts), hashes[firsts]), ElementsOfKeys(values, groups), _all_of)
 

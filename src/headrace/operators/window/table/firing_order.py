@@ -22,7 +22,7 @@ from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
 from headrace.operators.changelog.rows_of_keys import RowsOfKeys, StoredRows
 from headrace.operators.window.table.timers import TimerHeap
 from headrace.state.keys import KeyColumn
-from headrace.state.runs.grouping import group_rows
+from headrace.state.runs.grouping import group_keys, group_rows
 from headrace.windowing.intervals import AlignedWindows, GrowingWindows, RegularWindows
 
 if TYPE_CHECKING:
@@ -259,8 +259,7 @@ class TimerFiringOrder:
         is_new = np.append(True, steps[1:] != steps[:-1])
         stretches = np.cumsum(is_new) - 1
         groups = group_rows(ends, keys.hashes, keys.values)
-        numbers = np.empty(len(ends), np.int64)
-        numbers[groups.order] = groups.segments.ids
+        numbers = groups.numbers
         firsts = np.sort(np.unique(stretches * (len(groups.segments) + 1) + numbers, return_index=True)[1])
         starts = np.flatnonzero(is_new)
         bounds = np.searchsorted(firsts, np.append(starts, len(ends)))
@@ -338,9 +337,8 @@ class TimerFiringOrder:
             rows.append((0, self._quiet_until, _QUIET, self._any_key))
         canonical = self._codec.arrow_type
         keys = KeyColumn(pa.concat_arrays([pa.array([row[3] for row in rows], canonical), self._stored.values]))
-        groups = group_rows(np.zeros(len(keys), np.int64), keys.hashes, keys.values)
-        numbers = np.empty(len(keys), np.int64)
-        numbers[groups.order] = groups.segments.ids
+        groups = group_keys(keys.hashes, keys.values)
+        numbers = groups.numbers
         mine = numbers[: len(rows)]
         order = np.argsort(mine, kind="stable")
         columns = [pa.array([row[at] for row in rows], field.type) for at, field in enumerate(_SCHEMA)]

@@ -90,10 +90,8 @@ class TableWindowJoinOperator(EventTimeOperator):
     def _emit_some(
         self, due: DueRows, sides: tuple[pa.RecordBatch, pa.RecordBatch], lefts: Longs, rights: Longs
     ) -> None:
-        type_ = self._definition.output_type
-        made = pa.RecordBatch.from_arrays(self._definition.emitted(lefts, rights, sides), schema=schema_of(type_))
         rows = np.maximum(lefts, rights)
-        self.output.emit(Batch(type_, due.times[rows], due.stamps[rows], columns=made))
+        self.output.emit(self._definition.results(lefts, rights, sides, (due.times[rows], due.stamps[rows])))
 
 
 def _are_first(due: DueRows) -> Mask:
@@ -175,7 +173,7 @@ class _TaggedRows:
     def tagged(self, side: int, batch: KeyedBatch) -> KeyedBatch:
         """The records of one input in this form."""
         schema, own = schema_of(self.type), batch.columns.columns
-        may_match = self.definition.has_matches(side, batch)
+        may_match = self.definition.has_matches(side, batch.columns)
         others = [pa.nulls(len(batch), field.type) for field in self._columns(schema, 1 - side)]
         columns = own + others if side == LEFT else others + own
         tags = [pa.array(np.full(len(batch), side == LEFT)), pa.array(may_match)]
