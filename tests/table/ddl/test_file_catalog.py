@@ -77,7 +77,10 @@ def test_of_two_that_create_a_table_one_is_refused(tmp_path: Path) -> None:
         (b"\xff\xfe\0", "is damaged"),
         (b"[" * 100_000, "is damaged"),
         (b'{"format": 1, "object": {"is": "CatalogTable"}}', "is damaged"),
-        (b'{"format": 1, "object": {"is": "Database"}}', "is damaged .*holds a Database, and not a CatalogTable or CatalogView"),
+        (
+            b'{"format": 1, "object": {"is": "Database"}}',
+            "is damaged .*a Database, and not a CatalogTable or CatalogView",
+        ),
         (b'{"format": 2}', "has format 2, and this version reads format 1"),
     ],
 )

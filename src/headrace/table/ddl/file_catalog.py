@@ -234,7 +234,8 @@ def read_object(file: Path, *kinds: type[T]) -> T | None:
             raise CatalogError(f"{file} has format {document['format']}, and this version reads format {_FORMAT}")
         found = _decoded(document["object"])
         if not isinstance(found, kinds):
-            raise TypeError(f"it holds a {type(found).__name__}, and not a {' or '.join(kind.__name__ for kind in kinds)}")
+            wanted = " or ".join(kind.__name__ for kind in kinds)
+            raise TypeError(f"it holds a {type(found).__name__}, and not a {wanted}")
         return found
     except (ValueError, TypeError, LookupError, RecursionError, HeadraceError) as error:
         if isinstance(error, CatalogError):
