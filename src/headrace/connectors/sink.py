@@ -19,7 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from headrace.common.batch import Batch
 from headrace.common.columns import layout_of
@@ -484,7 +484,14 @@ class PreCommitted:
 
 
 class PreCommit(ABC):
-    """Decides what of a sink's committables is committed now and what stays in progress; keeps nothing itself."""
+    """Decides what of a sink's committables is committed now and what stays in progress; keeps nothing itself.
+
+    Attributes:
+        needs_whole_input: whether what it holds back is right only when the input has ended. No savepoint can be taken
+            of such a job once it has written, and it cannot be drained.
+    """
+
+    needs_whole_input: ClassVar[bool] = False
 
     @abstractmethod
     def prepare(

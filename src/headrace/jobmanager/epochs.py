@@ -120,6 +120,7 @@ class EpochPlanner:
 
     def last(self) -> EpochPlan:
         """The next epoch when all sources are to end where they are."""
+        self._job.sinks.check_early_end()
         splits = {source.planned.uid: source.ending() for source in self._sources}
         return self._planned(self._job.checkpoints.known(), self._job.now(), splits, time.monotonic(), is_last=True)
 
@@ -528,6 +529,7 @@ class JobExecution:
         """Have sinks publish what they hold back, to wait for more; returns a manifest that has none of it."""
         job, known = self.job, self.job.checkpoints.known()
         if known.in_progress:
+            job.sinks.check_early_end()
             epoch, now = known.epoch + 1, job.now()
             commits, in_progress = job.sinks.pre_commit(known, epoch, now, {}, is_last=True)
             pending = self.commits.pending(commits)

@@ -372,6 +372,19 @@ class JobSinks:
                 commits.append(PendingCommit(epoch, uid, now, tuple(ready)))
         return tuple(commits), in_progress
 
+    def check_early_end(self) -> None:
+        """Refuse to publish output before the input has ended.
+
+        Raises:
+            InvalidProgramError: naming a sink whose output is right only then.
+        """
+        for uid, pre_commit in self._pre_commits.items():
+            if pre_commit is not None and pre_commit.needs_whole_input:
+                raise InvalidProgramError(
+                    f"{label_of(self.names[uid], uid)} replaces what is there by the whole output of the job, and the "
+                    "input has not ended: let the job run to its end, or cancel it, which leaves what is there"
+                )
+
     def next_due(self, manifest: Manifest) -> int | None:
         """When something in progress becomes ready by itself, in milliseconds; None for never."""
         times: list[int] = []

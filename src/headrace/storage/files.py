@@ -92,7 +92,7 @@ class FileStore:
             InfrastructureError: naming a folder or a file that cannot be looked at.
             OSError: likewise.
         """
-        within = self._within(path)
+        within = self.within(path)
         if self.file_system.is_flat:
             yield from self._find_by_prefix(path, within)
         elif self.is_pattern(path):
@@ -103,16 +103,16 @@ class FileStore:
 
     def exists(self, path: str) -> bool:
         """Tell whether there is a file or a folder."""
-        within = self._within(path)
+        within = self.within(path)
         return self.file_system.stat(within) is not None or self._is_prefix(within)
 
     def is_lost(self, folder: str) -> bool:
         """Tell whether a folder that was there is gone; false where a folder without files is none."""
-        return not self.file_system.is_flat and self._stat(self._within(folder)) is None
+        return not self.file_system.is_flat and self._stat(self.within(folder)) is None
 
     def missing(self, path: str) -> str | None:
         """Say what is wrong with a path that is no pattern; None when there is something to read."""
-        within = self._within(path)
+        within = self.within(path)
         found = self.file_system.stat(within)
         if found is not None:
             return f"{shown(path)} is neither a file nor a folder" if found.kind is EntryKind.OTHER else None
@@ -124,7 +124,7 @@ class FileStore:
         Raises:
             OSError: when that cannot be told.
         """
-        within = self._within(path)
+        within = self.within(path)
         return self._status(within, self.file_system.stat(within))
 
     def open(self, path: str) -> io.RawIOBase:
@@ -133,11 +133,11 @@ class FileStore:
         Raises:
             OSError: when there is none, or it cannot be read.
         """
-        return self.file_system.open(self._within(path))
+        return self.file_system.open(self.within(path))
 
     def open_for_arrow(self, path: str) -> pa.NativeFile:
         """The same for Arrow."""
-        return self.file_system.open_for_arrow(self._within(path))
+        return self.file_system.open_for_arrow(self.within(path))
 
     def is_pattern(self, path: str) -> bool:
         """Tell whether a path is a pattern, and not the name of something that exists."""
@@ -253,7 +253,7 @@ class FileStore:
             return None
         return FileStatus(self.file_system.locate(path), found.size or 0, found.mtime_ns)
 
-    def _within(self, path: str) -> str:
+    def within(self, path: str) -> str:
         """A path without what comes before it in a URI.
 
         Raises:

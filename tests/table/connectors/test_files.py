@@ -134,5 +134,40 @@ def test_updates_have_no_place_in_files(tmp_path: Path) -> None:
     )
     with pytest.raises(HeadraceError, match="doesn't support consuming update changes"):
         tables.execute_sql("INSERT INTO t SELECT COUNT(*) FROM g")
-    with pytest.raises(PlanningError, match="cannot be overwritten"):
-        tables.execute_sql("INSERT OVERWRITE t SELECT a FROM g")
+
+
+@pytest.mark.parametrize("fmt", ["csv", "parquet"])
+def test_rows_are_overwritten(tmp_path: Path, fmt: str) -> None:
+    """What real Flink does to the same tables."""
+    options = f"WITH ('connector'='filesystem', 'format'='{fmt}', 'path'='{tmp_path}"
+    tables = session(
+        f"CREATE TABLE whole (a INT, b STRING) {options}/whole')",
+        f"CREATE TABLE parts (a INT, d STRING, h INT) PARTITIONED BY (d, h) {options}/parts')",
+        is_streaming=False,
+    )
+    run(tables, "INSERT INTO whole VALUES (1, 'x'), (5, 'y')")
+    run(tables, "INSERT OVERWRITE whole SELECT a + 1, b FROM whole")
+    assert sorted(rows(tables, "SELECT * FROM whole")) == [(2, "x"), (6, "y")]
+    with pytest.raises(HeadraceError, match="division by zero"):
+        run(tables, "INSERT OVERWRITE whole SELECT a / (a - 6), b FROM whole")
+    assert sorted(rows(tables, "SELECT * FROM whole")) == [(2, "x"), (6, "y")]
+    run(tables, "INSERT OVERWRITE whole SELECT * FROM whole WHERE a > 100")
+    assert rows(tables, "SELECT * FROM whole") == []
+    run(tables, "INSERT INTO parts VALUES (1, 'p', 1), (2, 'p', 2), (3, 'q', 1)")
+    run(tables, "INSERT OVERWRITE parts PARTITION (d = 'p') VALUES (9, 1)")
+    assert sorted(rows(tables, "SELECT * FROM parts")) == [(2, "p", 2), (3, "q", 1), (9, "p", 1)]
+    run(tables, "INSERT OVERWRITE parts PARTITION (d = 'q', h = 1) SELECT a FROM parts WHERE a > 100")
+    assert sorted(rows(tables, "SELECT * FROM parts")) == [(2, "p", 2), (3, "q", 1), (9, "p", 1)]
+
+
+@pytest.mark.parametrize(
+    ("connector", "is_streaming", "said"),
+    [
+        ("'filesystem', 'path'='x', 'format'='csv'", True, "INSERT OVERWRITE runs in batch mode alone"),
+        ("'print'", False, "the connector of table default_catalog.default_database.t only adds to them"),
+    ],
+)
+def test_rows_that_cannot_be_overwritten(connector: str, is_streaming: bool, said: str) -> None:
+    tables = session(f"CREATE TABLE t (a INT) WITH ('connector'={connector})", is_streaming=is_streaming)
+    with pytest.raises(PlanningError, match=said):
+        tables.execute_sql("INSERT OVERWRITE t VALUES (1)")

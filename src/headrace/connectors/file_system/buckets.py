@@ -87,7 +87,7 @@ HIDDEN_FOLDER: Final = ".headrace-"
 _LONGEST_NAME: Final = 255
 """Bytes; the limit of all usual file systems."""
 
-_NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
+NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 """The folder of a field without value, as Hive and Spark call it."""
 
 _ESCAPED: Final = str.maketrans({char: f"%{ord(char):02X}" for char in [*map(chr, range(32)), *"\"#%'*/:=?\\{[]^\x7f"]})
@@ -199,19 +199,20 @@ class BucketAssigner:
         return _ByTime(_template_of(format_str), timezone_id, is_event_time=True)
 
     @staticmethod
-    def field_bucket_assigner(*fields: str | Expression) -> BucketAssigner:
+    def field_bucket_assigner(*fields: str | Expression, no_value: str = NO_VALUE) -> BucketAssigner:
         """Folders ``field=value``, one in the other, as Hive and Spark lay out partitions and read them.
 
         Values are spelled and escaped as there; a missing value and an empty text have the folder
-        ``field=__HIVE_DEFAULT_PARTITION__``. The fields stay in the files as well.
+        ``field=__HIVE_DEFAULT_PARTITION__``, unless told otherwise. The fields stay in the files as well.
 
         Args:
             fields: names of fields, and expressions, which need a name: ``col("paid").year().alias("year")``.
+            no_value: stands for a value that is missing, and for an empty text.
 
         Raises:
             InvalidProgramError: when there is no field, or an expression has no name, or one that begins with a dot.
         """
-        return _Fields(tuple(col(field) if isinstance(field, str) else field for field in fields))
+        return _Fields(tuple(col(field) if isinstance(field, str) else field for field in fields), no_value)
 
     @staticmethod
     def function_bucket_assigner(function: Callable[[Any], str]) -> BucketAssigner:
@@ -294,6 +295,7 @@ class _Function(BucketAssigner):
 @dataclass(frozen=True, slots=True, eq=False)
 class _Fields(BucketAssigner):
     fields: tuple[Expression, ...]
+    no_value: str
 
     def __post_init__(self) -> None:
         if not self.fields:
@@ -313,7 +315,7 @@ class _Fields(BucketAssigner):
         which = np.zeros(len(batch), dtype=np.int64)
         for field, bound in self._bound(batch.type):
             values, positions = _distinct(bound.type, bound.column(batch.columns))
-            folders = [f"{field}={_escaped(value)}" for value in values]
+            folders = [f"{field}={_escaped(value or self.no_value)}" for value in values]
             pairs, which = np.unique(which * len(folders) + positions, return_inverse=True)
             joined = [divmod(pair, len(folders)) for pair in pairs.tolist()]
             names = np.array([f"{names[outer]}/{folders[inner]}".lstrip("/") for outer, inner in joined], dtype=object)
@@ -321,7 +323,7 @@ class _Fields(BucketAssigner):
         return found
 
     def _bound(self, record_type: TypeInformation) -> list[tuple[str, Bound]]:
-        return [(_escaped(field.name), bind(field, record_type)) for field in self.fields]
+        return [(_escaped(field.name or ""), bind(field, record_type)) for field in self.fields]
 
 
 def _distinct(kind: TypeInformation, column: pa.Array) -> tuple[list[str | None], npt.NDArray[np.int64]]:
@@ -332,8 +334,8 @@ def _distinct(kind: TypeInformation, column: pa.Array) -> tuple[list[str | None]
     return [None if value is None else text(value) for value in values], encoded.indices.to_numpy().astype(np.int64)
 
 
-def _escaped(text: str | None) -> str:
-    return text.translate(_ESCAPED) if text else _NO_VALUE
+def _escaped(text: str) -> str:
+    return text.translate(_ESCAPED)
 
 
 def time_zone(name: str) -> datetime.tzinfo:

@@ -28,11 +28,12 @@ def assemble(staging: Staging, area: str, part: Part) -> str:
         CommitRefusedError: when a chunk is damaged.
     """
     name = uuid.uuid4().hex
-    staging.write_for_publishing(area, name, _content(staging, part))
+    staging.write_for_publishing(area, name, assembled_content(staging, part))
     return f"{area}/{name}"
 
 
-def _content(staging: Staging, part: Part) -> Iterator[bytes]:
+def assembled_content(staging: Staging, part: Part) -> Iterator[bytes]:
+    """The bytes of a part that is put together."""
     if part.is_rewritten:
         assert part.form.kind is not None, "it is joined by its format"
         yield from joined(part.form.kind, _files(staging, part))

@@ -21,6 +21,7 @@ from headrace.common.errors import (
     refused,
 )
 from headrace.common.logs import get_logger
+from headrace.connectors.file_system.overwrite_log import OverwriteLog
 from headrace.connectors.source import SourceRecords
 from headrace.metrics.registry import FILES_CORRUPT, FILES_MISSING
 from headrace.storage.files import FileStatus, FileStore, has_wildcards, is_hidden, matches, shown
@@ -107,9 +108,22 @@ class InputPaths:
         """
         found: dict[str, FileStatus] = {}
         for path in self._paths:
-            for status in self.store_of(path).find(path):
+            for status in self._files(path):
                 found.setdefault(status.path, status)
         return [found[path] for path in sorted(found)]
+
+    def _files(self, path: str) -> list[FileStatus]:
+        """The files that a path stands for, not some of before an overwrite and some of after it."""
+        store = self.store_of(path)
+        if store.is_pattern(path):
+            return list(store.find(path))
+        log = OverwriteLog(store.file_system, store.within(path))
+        newest = log.complete()
+        while True:
+            found = list(store.find(path))
+            before, newest = newest, log.complete()
+            if newest == before:
+                return found
 
     def names(self, file: str) -> bool:
         """Tell whether a file is itself one of the paths, not something in a folder or behind a pattern."""
@@ -154,7 +168,7 @@ class InputPaths:
             literal = self._checked(store, path, for_ever=for_ever)
             if for_ever and literal is None:
                 continue
-            files = {status.path: status for status in store.find(path)}
+            files = {status.path: status for status in self._files(path)}
             if not files:
                 _tell_of_nothing(path, literal)
             found |= files if not for_ever else {}

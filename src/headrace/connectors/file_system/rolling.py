@@ -252,6 +252,27 @@ class FileCompactor:
 Compaction = tuple[FileCompactStrategy, FileCompactor]
 """A strategy, which tells when to compact, and a compactor, which does it."""
 
+
+@dataclass(frozen=True)
+class Publishing:
+    """When the files of a sink become visible, and what they replace.
+
+    Attributes:
+        policy: decides when a file is complete.
+        compaction: when and how files are compacted.
+        overwrites: None where files are only added. Else they replace those of the same buckets, and of these buckets.
+    """
+
+    policy: RollingPolicy
+    compaction: Compaction | None = None
+    overwrites: tuple[str, ...] | None = None
+
+    @property
+    def joins_chunks(self) -> bool:
+        """Return whether a file may be made of several chunks."""
+        return self.policy.merges or self.compaction is not None
+
+
 _QUIET_MILLIS: Final = 1_000
 """Epochs are counted so often while nothing comes."""
 
@@ -309,7 +330,9 @@ class FilePreCommit(PreCommit):
                 before = waiting[key].chunks if key in waiting else ()
                 waiting[key] = part._replace(chunks=before + part.chunks)  # the form is that of the program now
         for _, part in sorted(waiting.items(), key=itemgetter(0)):
-            runs, rest = ([list(part.chunks)], []) if is_last else self._runs(part.chunks, now)
+            runs, rest = self._runs(part.chunks, now)
+            if rest and is_last:
+                runs, rest = [*runs, rest], []
             complete += [part._replace(chunks=tuple(chunks), is_complete=True) for chunks in runs]
             if rest:
                 still.append(part._replace(chunks=tuple(rest)))

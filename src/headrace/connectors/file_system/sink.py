@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Generic, Self
 
 from headrace.common.builder import Builder
@@ -17,15 +17,16 @@ from headrace.common.typeinfo import TypeInformation
 from headrace.connectors.connector import FORMAT, Connector, ConnectorContext
 from headrace.connectors.file_system.buckets import BucketAssigner
 from headrace.connectors.file_system.committer import FileCommitter, refuse_future
+from headrace.connectors.file_system.overwriting import OverwritingCommitter, OverwritingPreCommit
 from headrace.connectors.file_system.paths import resolved
 from headrace.connectors.file_system.rolling import (
     DEFAULT_INTERVAL,
     DEFAULT_PART_SIZE,
-    Compaction,
     FileCompactor,
     FileCompactStrategy,
     FilePreCommit,
     OnCheckpointRollingPolicy,
+    Publishing,
     RollingPolicy,
 )
 from headrace.connectors.file_system.source import FileSourceBuilder
@@ -132,23 +133,21 @@ class FileSink(Sink[T_contra]):
         self,
         base: str,
         factory: BulkWriterFactory,
-        policy: RollingPolicy,
+        publishing: Publishing,
         assigner: BucketAssigner | None = None,
         config: OutputFileConfig = OutputFileConfig(),
-        compaction: Compaction | None = None,
         dead_letter: OutputTag | None = None,
     ) -> None:
         if base.startswith(f"{HDFS}://") and ":" in config.part_prefix + config.get_part_suffix():
             raise InvalidProgramError("the prefix and the suffix of part files on HDFS cannot contain ':'")
         self._base = base
         self._assigner = assigner or BucketAssigner.date_time_bucket_assigner()
-        self._joins_chunks = policy.merges or compaction is not None
+        self._joins_chunks = publishing.joins_chunks
         if self._joins_chunks and isinstance(factory, EncodedFiles):
             factory = factory.without_header()
         self._factory = factory
         self._config = config.with_default_suffix(factory.suffix)
-        self._policy = policy
-        self._compaction = compaction
+        self._publishing = publishing
         self.dead_letter = dead_letter
 
     @staticmethod
@@ -180,7 +179,10 @@ class FileSink(Sink[T_contra]):
 
     def create_committer(self, context: CommitterContext) -> Committer:
         staging = self._staging(context)
-        tasks = 1 if self._compaction is None else self._compaction[0].num_compact_threads
+        if self._publishing.overwrites is not None:
+            return OverwritingCommitter(staging, context.generation, context.run_in_tasks)
+        compaction = self._publishing.compaction
+        tasks = 1 if compaction is None else compaction[0].num_compact_threads
         return FileCommitter(staging, context.generation, context.run_in_tasks, tasks=tasks)
 
     def check_output(self, context: CommitterContext) -> None:
@@ -188,7 +190,9 @@ class FileSink(Sink[T_contra]):
 
     @property
     def pre_commit(self) -> PreCommit | None:
-        return FilePreCommit(self._policy, self._compaction)
+        pre_commit = FilePreCommit(self._publishing.policy, self._publishing.compaction)
+        overwrites = self._publishing.overwrites
+        return pre_commit if overwrites is None else OverwritingPreCommit(pre_commit, overwrites)
 
     def _staging(self, context: WriterContext | CommitterContext) -> Staging:
         file_system, base = open_path(self._base, context.storage_options)
@@ -233,9 +237,19 @@ class _FileSinkBuilder(Builder, Generic[T]):
         """Show files as they are; those that still wait to be put together become visible with the next epoch."""
         return self._set(compaction=None)
 
+    def with_overwrite(self, *buckets: str) -> Self:
+        """Replace the files that are there, all in one step, when the input has ended; else they stay.
+
+        Those of the buckets that are written are replaced, and those of further ``buckets``: the empty text stands for
+        the path itself.
+        """
+        return self._set(overwrites=buckets)
+
     def build(self) -> FileSink[T]:
         """The sink."""
-        return FileSink(**self._given)
+        told = {field.name for field in fields(Publishing)}
+        publishing = Publishing(**{name: value for name, value in self._given.items() if name in told})
+        return FileSink(publishing=publishing, **{key: self._given[key] for key in self._given.keys() - told})
 
 
 class RowFormatBuilder(_FileSinkBuilder[T]):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, BinaryIO, Final
+from dataclasses import dataclass, field, replace
+from typing import Any, BinaryIO, Final, TypeVar
 
 from headrace.common.batch import Batch
 from headrace.common.config_options import ConfigOption, boolean, memory_size, positive_duration
@@ -14,7 +14,7 @@ from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot, big
 from headrace.common.output_tag import OutputTag
 from headrace.common.serialization import Encoder
 from headrace.common.typeinfo import CompositeTypeInfo, RowTypeInfo, TypeInformation
-from headrace.connectors.file_system.buckets import BucketAssigner
+from headrace.connectors.file_system.buckets import NO_VALUE, BucketAssigner
 from headrace.connectors.file_system.rolling import (
     DEFAULT_INTERVAL,
     DEFAULT_PART_SIZE,
@@ -22,7 +22,7 @@ from headrace.connectors.file_system.rolling import (
     FileCompactStrategy,
     RollingPolicy,
 )
-from headrace.connectors.file_system.sink import FileSink
+from headrace.connectors.file_system.sink import BulkFormatBuilder, FileSink, RowFormatBuilder
 from headrace.connectors.file_system.source import FileSourceBuilder
 from headrace.connectors.sink import Sink
 from headrace.connectors.source import Source
@@ -42,9 +42,7 @@ MONITOR_INTERVAL: Final = ConfigOption[int | None](
     None,
     "How often to look for new files; without it those are read that are there when the job first starts.",
 )
-NO_PARTITION: Final = ConfigOption(
-    "partition.default-name", str, "__HIVE_DEFAULT_PARTITION__", "The folder of rows without a value."
-)
+NO_PARTITION: Final = ConfigOption("partition.default-name", str, NO_VALUE, "The folder of rows without a value.")
 ROLLING_SIZE: Final = ConfigOption(
     "sink.rolling-policy.file-size", memory_size, DEFAULT_PART_SIZE, "From which size on a file is complete."
 )
@@ -63,6 +61,8 @@ AUTO_COMPACTION: Final = ConfigOption(
 COMPACTION_SIZE: Final = ConfigOption[int | None](
     "compaction.file-size", memory_size, None, "From which size on files are not put together any more."
 )
+
+BuilderT = TypeVar("BuilderT", BulkFormatBuilder, RowFormatBuilder[Any])
 
 _METADATA: Final[Mapping[str, LogicalType]] = {
     "file.path": string().not_null(),
@@ -165,9 +165,13 @@ class FileTableSink(TableSink):
     context: TableContext
     format: BoundFormat = field(compare=False)
     options: Configuration = field(compare=False)
+    is_overwrite: bool = False
 
     def changelog_mode(self, requested: ChangelogMode) -> ChangelogMode:
         return ChangelogMode.INSERT
+
+    def overwriting(self) -> TableSink:
+        return replace(self, is_overwrite=True)
 
     @property
     def summary(self) -> str:
@@ -183,7 +187,7 @@ class FileTableSink(TableSink):
                 places = [self.context.columns.names.index(name) for name in stored]
                 writer = _without_partitions(writer, kind, places)
             assigner = (
-                BucketAssigner.field_bucket_assigner(*partitions)
+                BucketAssigner.field_bucket_assigner(*partitions, no_value=self.options.get(NO_PARTITION))
                 if partitions
                 else BucketAssigner.base_path_bucket_assigner()
             )
@@ -195,13 +199,19 @@ class FileTableSink(TableSink):
             bulk = FileSink.for_bulk_format(path, writer).with_bucket_assigner(assigner)
             if self.options.get(AUTO_COMPACTION):
                 bulk.enable_compact(self._strategy(), FileCompactor.record_wise_file_compactor())
-            return bulk.build()
+            return self._overwritten(bulk).build()
         rolling = (ROLLING_SIZE, ROLLOVER_INTERVAL, INACTIVITY_INTERVAL)
         policy = RollingPolicy.default_rolling_policy(*(self.options.get(option) for option in rolling))
         rows = FileSink.for_row_format(path, writer).with_bucket_assigner(assigner).with_rolling_policy(policy)
         if self.options.get(AUTO_COMPACTION):
             rows.enable_compact(self._strategy(), FileCompactor.concat_file_compactor())
-        return rows.build()
+        return self._overwritten(rows).build()
+
+    def _overwritten(self, builder: BuilderT) -> BuilderT:
+        """The builder, for a sink that replaces the whole table, or the partitions that rows come for."""
+        if not self.is_overwrite:
+            return builder
+        return builder.with_overwrite(*([] if self.context.partition_keys else [""]))
 
     def _strategy(self) -> FileCompactStrategy:
         size = self.options.get(COMPACTION_SIZE) or self.options.get(ROLLING_SIZE)

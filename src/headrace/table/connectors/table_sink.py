@@ -1,5 +1,7 @@
 """The sink that a connector makes for a table."""
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
@@ -26,6 +28,14 @@ class TableSink(ABC):
         Args:
             metadata: the keys of the metadata to write.
         """
+
+    def overwriting(self) -> TableSink | None:
+        """The sink that replaces the rows of the table, or of the partitions that are written, by those of a query.
+
+        It takes the place of this one in ``INSERT OVERWRITE`` (Flink's ``SupportsOverwrite``). None, the default: rows
+        can only be added.
+        """
+        return None
 
     @property
     def writable_metadata(self) -> Mapping[str, LogicalType]:

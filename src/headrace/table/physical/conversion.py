@@ -11,6 +11,7 @@ from headrace.common.configuration import Configuration
 from headrace.common.logical_types import LogicalType
 from headrace.common.other_names import alike
 from headrace.table.connectors import TABLE_CONNECTORS, TableContext
+from headrace.table.connectors.table_sink import TableSink
 from headrace.table.connectors.table_source import TableSource
 from headrace.table.functions.casts import is_castable
 from headrace.table.logical import relations as logical
@@ -219,6 +220,20 @@ def _set_operation(operation: logical.SetOperation, context: ConversionContext) 
     return Union(arms, with_unique_names(operation.columns))
 
 
+def _overwriting(target: TableSink, table: TableContext, context: ConversionContext) -> TableSink:
+    if (found := target.overwriting()) is None:
+        raise PlanningError(
+            f"INSERT OVERWRITE replaces rows, and the connector of table {table.name} only adds to them: write INSERT "
+            "INTO"
+        )
+    if not context.is_batch:
+        raise PlanningError(
+            "INSERT OVERWRITE runs in batch mode alone, since it replaces rows when the query has ended: set "
+            "'execution.runtime-mode' = 'BATCH', or create the environment with EnvironmentSettings.in_batch_mode()"
+        )
+    return found
+
+
 @conversion_rule(logical.Sink)
 def _sink(sink: logical.Sink, context: ConversionContext) -> PhysicalNode:
     table = _context(sink.path, sink, context)
@@ -226,6 +241,6 @@ def _sink(sink: logical.Sink, context: ConversionContext) -> PhysicalNode:
     if target is None:
         target = TABLE_CONNECTORS.load(_connector(table, sink.options)).create_sink(table)
     if sink.is_overwrite:
-        raise PlanningError(f"table {table.name} cannot be overwritten, only added to: write INSERT INTO")
+        target = _overwriting(target, table, context)
     _check_metadata(table, sink.columns, sink.metadata, target.writable_metadata, "writes")
     return Sink(converted(sink.input, context), sink, target)
