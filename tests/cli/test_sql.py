@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from headrace.cli.sql.client import SqlClient, tables_with
-from headrace.common.errors import ConfigurationError, HeadraceError
+from headrace.cli.sql.prompt_client import PromptClient
+from headrace.common.errors import ConfigurationError, HeadraceError, JobExecutionError
 
 pytest.importorskip("prompt_toolkit")
 
@@ -74,6 +81,10 @@ def test_settings_of_tables_are_checked(tmp_path: Path) -> None:
         run_sql(tmp_path / "job.sql", None, LOCAL, ["table.local-timezone=UTC"])
 
 
+COUNTER = (
+    "CREATE TABLE counter (n BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '50', 'fields.n.kind' = "
+    "'sequence', 'fields.n.start' = '1', 'fields.n.end' = '100000');\n"
+)
 COUNTS = "SELECT COUNT(*) AS c FROM numbers"
 
 
@@ -164,6 +175,40 @@ def test_ctrl_c_stops_a_query_and_not_the_client(monkeypatch: pytest.MonkeyPatch
         typed("SELECT 1;\rSHOW CATALOGS;\r", session)
         assert lines[0] == "[INFO] The query was stopped."
         assert "| default_catalog |" in lines
+
+
+@contextmanager
+def terminal_client(height: int = 25, **settings: str) -> Iterator[tuple[PromptClient, list[str], StringIO]]:
+    lines: list[str] = []
+    screen = StringIO()
+    console = Console(file=screen, force_terminal=True, width=80, height=height)
+    made = PromptClient(tables_with({**LOCAL, **settings}), lines.append, console)
+    yield made, lines, screen
+    made.cancel()
+
+
+def test_a_table_is_redrawn_while_its_query_runs() -> None:
+    with terminal_client(height=8) as (session, lines, screen):
+        session.run(f"{COUNTER} SET 'sql-client.execution.result-mode' = 'table';")
+        threading.Timer(1.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            session.run("SELECT n FROM counter;")
+        drawn = re.findall(r"(\d+) rows, the last 2 of them, (running|stopped)", screen.getvalue())
+        assert (drawn[0][1], drawn[-1][1]) == ("running", "stopped")
+        assert int(drawn[0][0]) < int(drawn[-1][0])
+        del lines[:]
+        session.run(f"{NUMBERS} {COUNTS};")
+        assert lines[1:] == ["+---+", "| c |", "+---+", "| 2 |", "+---+", "1 row"]
+
+
+def test_the_end_of_a_job_in_the_background_is_told() -> None:
+    with terminal_client() as (session, lines, _):
+        session.run(f"{COUNTER} CREATE TABLE hole (n BIGINT) WITH ('connector' = 'blackhole');")
+        session.run("INSERT INTO hole SELECT 1 / (n - 3) FROM counter; INSERT INTO hole VALUES (1);")
+        with pytest.raises(JobExecutionError):
+            session.wait()
+        assert any(re.match(r"\[INFO\] Job \w+ has finished\.$", line) for line in lines)
+        assert any(re.match(r"\[ERROR\] Job \w+ has failed: .*\n.*division by zero", line) for line in lines)
 
 
 def test_what_was_typed_is_remembered() -> None:

@@ -20,6 +20,7 @@ from headrace.common.public_module import public
 from headrace.common.typeinfo import DeclaredType
 from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.savepoints import EMPTY_PLACE, NO_PLACE, SavepointRequest
+from headrace.jobmanager.status import JobSnapshot
 from headrace.savepoint.metadata import SavepointFormat, savepoint_format
 from headrace.savepoint.stored_job import query, read_with_retries
 from headrace.state.descriptors import StateDescriptor
@@ -74,6 +75,10 @@ class JobClient:
     def get_job_status(self) -> CompletableFuture[JobStatus]:
         """How the job fares now."""
         return CompletableFuture.completed(self._manager.status().status)
+
+    def snapshot(self) -> JobSnapshot:
+        """All that is known of this run of the job at this moment."""
+        return self._manager.status()
 
     def cancel(self) -> CompletableFuture[None]:
         """Give up the epoch that runs and end the job; what was committed stays committed.

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from headrace.common.call_site import warn_caller
 from headrace.common.config_options import ConfigOption, boolean, choice, duration, integer, location
+from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError
 from headrace.common.options import RUNTIME_MODE
 from headrace.table.functions.kernels.zones import zone_of
@@ -204,8 +205,11 @@ def check_value(key: str, value: str) -> None:
     """Refuse an invalid value of a setting.
 
     Raises:
-        ConfigurationError: with the valid values.
+        ConfigurationError: with the valid values; or with similar keys, when it is an unknown setting of jobs.
     """
+    if not is_of_tables(key) and key != RUNTIME_MODE.key:
+        Configuration.from_dict({key: value}).validate()
+        return
     option = RUNTIME_MODE if key == RUNTIME_MODE.key else _OPTIONS.get(key)
     if option is None:
         return

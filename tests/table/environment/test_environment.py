@@ -81,9 +81,8 @@ def test_settings_that_are_not_there_are_told() -> None:
         tables.execute_sql("SET 'table.exec.stat.ttl' = '1 h'")
     with pytest.raises(ConfigurationError, match=r"table\.optimiser\.x is not a table option"):
         tables.get_config().set("table.optimiser.x", "1")
-    tables.get_config().set("paralelism.default", "1")
     with pytest.raises(ConfigurationError, match=r"did you mean parallelism\.default"):
-        rows(tables, "SELECT 1")
+        tables.get_config().set("paralelism.default", "1")
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 from headrace.common import Row, RowKind
 from headrace.common.errors import InvalidProgramError, UnsupportedOperationError
 from headrace.table import EnvironmentSettings, ResultKind, TableEnvironment
+from headrace.table.bind.errors import SqlPlanError
 from headrace.table.logical.errors import PlanningError
 
 NUMBERS = "(VALUES ('a', 1), ('b', 2), ('a', 3)) AS t (k, n)"
@@ -78,10 +79,38 @@ def test_what_cannot_be_planned_is_refused_by_name(tables: TableEnvironment) -> 
     with pytest.raises(PlanningError, match="TABLESAMPLE of less than 100 percent cannot be executed yet"):
         tables.execute_sql(f"SELECT n FROM (SELECT n FROM {NUMBERS}) TABLESAMPLE BERNOULLI (50)")
     tables.execute_sql("CREATE TABLE t (a INT) WITH ('connector' = 'blackhole')")
-    with pytest.raises(UnsupportedOperationError, match=r"^DELETE cannot be executed yet"):
+    with pytest.raises(SqlPlanError, match=r"^connector 'blackhole' of table 't' does not support DELETE at line 1"):
         tables.execute_sql("DELETE FROM t")
-    with pytest.raises(UnsupportedOperationError, match=r"^CALL PROCEDURE cannot .*: no catalog has procedures"):
+    with pytest.raises(UnsupportedOperationError, match=r"^CALL PROCEDURE is not .*: no catalog has procedures"):
         tables.execute_sql("CALL p(1)")
+
+
+def test_definitions_are_shown_as_they_are_long(tables: TableEnvironment, capsys: pytest.CaptureFixture[str]) -> None:
+    kind = "ROW<`a_rather_long_name` BIGINT, `b` STRING>"
+    tables.execute_sql(f"CREATE TABLE t (r {kind}) WITH ('connector' = 'blackhole')").print()
+    tables.execute_sql("DESCRIBE t").print()
+    tables.execute_sql("SHOW CREATE TABLE t").print()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "OK"
+    assert lines[4].split("|")[2].strip() == kind
+    assert lines[7] == "CREATE TABLE `default_catalog`.`default_database`.`t` ("
+
+
+def test_jobs_are_listed_and_stopped() -> None:
+    tables = TableEnvironment.create()
+    tables.get_config().set("headrace.runtime", "local").set("parallelism.default", "1")
+    tables.execute_sql("CREATE TABLE numbers (n INT) WITH ('connector' = 'datagen', 'rows-per-second' = '10')")
+    tables.execute_sql("CREATE TABLE hole (n INT) WITH ('connector' = 'blackhole')")
+    client = tables.execute_sql("INSERT INTO hole SELECT n FROM numbers").get_job_client()
+    assert client is not None
+    job = str(client.get_job_id())
+    for statement in ("SHOW JOBS", f"DESCRIBE JOB '{job}'"):
+        with tables.execute_sql(statement).collect() as rows:
+            assert [tuple(row)[:2] for row in rows if row[0] == job] == [(job, "insert-into_hole")]
+    tables.execute_sql(f"STOP JOB '{job}'")
+    assert client.get_job_execution_result().done()
+    with pytest.raises(InvalidProgramError, match="SHOW JOBS lists"):
+        tables.execute_sql(f"STOP JOB '{job}' WITH SAVEPOINT")
 
 
 def test_functions_are_listed_without_operators(tables: TableEnvironment) -> None:

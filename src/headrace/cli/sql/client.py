@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
-from itertools import islice
 from typing import TYPE_CHECKING
 
+from headrace.cli.sql.current_rows import RemainingRows
 from headrace.common.call_site import CallSite, asked_for_at
 from headrace.common.configuration import Configuration
 from headrace.common.errors import InvalidProgramError
@@ -152,10 +151,6 @@ class SqlClient:
             self._started(job)
         elif result.get_result_kind() is ResultKind.SUCCESS:
             self.write("[INFO] Execute statement succeeded.")
-        elif [field.name for field in result.get_resolved_schema()] == ["result"]:
-            with result.collect() as rows:
-                for row in rows:
-                    self.write(row[0])
         else:
             self._write_all(result.lines())
 
@@ -177,36 +172,20 @@ class SqlClient:
                 case ResultMode.CHANGELOG:
                     self._write_all(_changelog(result.text_rows()))
                 case ResultMode.TABLE:
-                    self._write_all(_table(result, self._settings.get(MOST_ROWS)))
+                    self._show_table(result)
         except BaseException:
             result.close()
             raise
 
+    def _show_table(self, result: TableResult) -> None:
+        rows = RemainingRows()
+        for change in result.text_rows():
+            rows.apply(change)
+        self._write_all(table_lines(result.get_resolved_schema().names, rows.last(self._settings.get(MOST_ROWS))))
+
     def _write_all(self, lines: Iterable[str]) -> None:
         for line in lines:
             self.write(line)
-
-
-class RemainingRows:
-    """The current rows of a changelog, in the order in which they arrived."""
-
-    def __init__(self) -> None:
-        self._counts: Counter[tuple[str, ...]] = Counter()
-
-    def apply(self, change: Sequence[str]) -> None:
-        """Apply a change: its kind, and the values of the row."""
-        kind, row = change[0], tuple(change[1:])
-        self._counts[row] += 1 if kind in ("+I", "+U") else -1
-        if not self._counts[row]:
-            del self._counts[row]
-
-    def __len__(self) -> int:
-        return sum(count for count in self._counts.values() if count > 0)
-
-    def last(self, most: int) -> list[list[str]]:
-        """The last of the current rows, up to a maximum."""
-        newest = (row for row, count in reversed(self._counts.items()) for _ in range(max(count, 0)))
-        return [list(row) for row in islice(newest, most)][::-1]
 
 
 def _place(statement: Statement, source: SqlSource) -> CallSite:
@@ -217,11 +196,3 @@ def _place(statement: Statement, source: SqlSource) -> CallSite:
 def _changelog(rows: Iterator[list[str]]) -> Iterator[str]:
     for kind, *values in rows:
         yield f"{kind}[{', '.join(values)}]"
-
-
-def _table(result: TableResult, most: int) -> Iterator[str]:
-    """The lines of a table of the final rows, the last ones up to a maximum."""
-    left = RemainingRows()
-    for change in result.text_rows():
-        left.apply(change)
-    return table_lines(result.get_resolved_schema().names, left.last(most))

@@ -9,7 +9,10 @@ from pathlib import Path
 from headrace.cli.output import FAILED, OK, report
 from headrace.cli.run import importing_from, run_program
 from headrace.cli.sql.client import SqlClient, tables_with
+from headrace.cli.sql.prompt_client import PromptClient
+from headrace.client.defaults import submission_defaults
 from headrace.common.errors import ConfigurationError, HeadraceError
+from headrace.table import TableEnvironment
 
 
 def run_sql(
@@ -37,9 +40,10 @@ def run_sql(
     Raises:
         ConfigurationError: when a table option is malformed or unknown.
     """
-    client = SqlClient(tables_with({**settings, **dict(map(_setting, of_tables))}), _write)
+    tables = tables_with({**settings, **dict(map(_setting, of_tables))})
     if file is None and sys.stdin.isatty():
-        return _at_prompt(client, init)
+        return _at_prompt(tables, init)
+    client = SqlClient(tables, _write)
 
     def body() -> None:
         with importing_from(Path() if file is None else file.parent):
@@ -54,7 +58,7 @@ def run_sql(
     return run_program(first, [], settings, progress=progress, full_traceback=full_traceback, body=body)
 
 
-def _at_prompt(client: SqlClient, init: Path | None) -> int:
+def _at_prompt(tables: TableEnvironment, init: Path | None) -> int:
     from rich.console import Console
 
     try:
@@ -63,8 +67,9 @@ def _at_prompt(client: SqlClient, init: Path | None) -> int:
         raise ConfigurationError(
             "the prompt needs prompt_toolkit: pip install 'headrace[sql]'; or give statements with -f"
         ) from None
+    client = PromptClient(tables, _write)
     try:
-        with importing_from(Path()):
+        with importing_from(Path()), submission_defaults({}, client.notice, whole_process=True):
             _run_file(client, init)
             SqlPrompt(client).run()
     except HeadraceError as error:
@@ -85,4 +90,5 @@ def _setting(definition: str) -> tuple[str, str]:
 
 
 def _write(line: str) -> None:
-    print(line, flush=True)
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from html import escape
-from threading import Lock
 from typing import Any, Final
 
-from headrace.cli.sql.client import RemainingRows, SqlClient
+from headrace.cli.sql.client import SqlClient
+from headrace.cli.sql.current_rows import CurrentRows
 from headrace.common.notebooks import framed
 from headrace.table import TableEnvironment, TableResult
-from headrace.table.environment.tableau import table_lines
 
-_REDRAW_SECONDS: Final = 0.5
 _SHOWN: Final = 100
 """The maximum number of rows to show; the last ones are shown."""
 
@@ -85,18 +83,12 @@ class _NotebookClient(SqlClient):
 class GrowingTable:
     """A table of a query's current rows below a cell.
 
-    A thread reads the rows, so that the cell can be interrupted and the table redrawn while no rows arrive.
-
     Args:
         result: the result of the query.
     """
 
     def __init__(self, result: TableResult) -> None:
-        self._result = result
-        self._names = result.get_resolved_schema().names
-        self._rows = RemainingRows()
-        self._lock = Lock()
-        self._state = ", running"
+        self._rows = CurrentRows(result)
 
     def show(self) -> None:
         """Show the table below the cell and redraw it, until the query has ended or the cell is interrupted.
@@ -107,39 +99,17 @@ class GrowingTable:
         from IPython.display import display
 
         handle = display(self, display_id=True)
-        with ThreadPoolExecutor(1) as pool:
-            reading = pool.submit(self._read)
-            try:
-                while wait([reading], timeout=_REDRAW_SECONDS).not_done:
-                    handle.update(self)
-                self._state = ", failed" if reading.exception() else ""
-            except KeyboardInterrupt:
-                self._state = ", stopped"
-            finally:
-                self._result.close()
-        handle.update(self)
-        if self._state != ", stopped":
-            reading.result()
-
-    def _read(self) -> None:
-        for change in self._result.text_rows():
-            with self._lock:
-                self._rows.apply(change)
-
-    def _last(self) -> tuple[str, list[list[str]]]:
-        with self._lock:
-            count, rows = len(self._rows), self._rows.last(_SHOWN)
-        last = f", the last {_SHOWN} of them" if count > _SHOWN else ""
-        return f"{count} row{'' if count == 1 else 's'}{last}{self._state}", rows
+        with suppress(KeyboardInterrupt):
+            self._rows.follow(lambda: handle.update(self))
 
     def __repr__(self) -> str:
-        heading, rows = self._last()
-        return "\n".join([*[*table_lines(self._names, rows)][:-1], heading])
+        return "\n".join(self._rows.lines(_SHOWN))
 
     def _repr_html_(self) -> str:
-        heading, rows = self._last()
+        heading, rows = self._rows.last(_SHOWN)
         body = "".join(_line("td", row) for row in rows)
-        return framed(heading, {}, f"<table><thead>{_line('th', self._names)}</thead><tbody>{body}</tbody></table>")
+        head = _line("th", self._rows.names)
+        return framed(heading, {}, f"<table><thead>{head}</thead><tbody>{body}</tbody></table>")
 
 
 def _line(tag: str, values: Any) -> str:

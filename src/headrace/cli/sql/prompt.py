@@ -15,6 +15,7 @@ from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.lexers import Lexer
 from prompt_toolkit.output import Output
+from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.styles import Style
 
 from headrace.cli.sql.client import SqlClient
@@ -80,7 +81,8 @@ class SqlPrompt:
         """Read and execute statements until Ctrl-D, or QUIT."""
         while True:
             try:
-                text = self._session.prompt()
+                with patch_stdout(raw=True):  # what background jobs print appears above the prompt
+                    text = self._session.prompt()
             except KeyboardInterrupt:
                 continue
             except EOFError:

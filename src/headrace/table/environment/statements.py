@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from headrace.common.errors import UnsupportedOperationError
 from headrace.table.bind.statements import bind_change, bind_insert, bind_query
+from headrace.table.catalog.objects import CatalogTable
 from headrace.table.ddl import create_table_as, execute_ddl, validate_ddl
 from headrace.table.ddl.result import OK
 from headrace.table.environment.explain import explained
+from headrace.table.environment.jobs import describe_job, show_jobs, stop_job
 from headrace.table.environment.static import STRING, done, static_result, text_result
 from headrace.table.environment.table_result import ResultKind, TableResult
 from headrace.table.logical.errors import refuses_depth
@@ -32,6 +34,8 @@ def execute_statement(tables: TableEnvironment, statement: Statement, source: Sq
     Raises:
         UnsupportedOperationError: when statements of its kind cannot be executed.
     """
+    if isinstance(statement, sql.Show) and statement.kind is sql.ShowKind.JOBS:
+        return show_jobs()
     answer = execute_ddl(tables.bind_context(source), statement)
     if answer is not None:
         kind = ResultKind.SUCCESS if answer is OK else ResultKind.SUCCESS_WITH_CONTENT
@@ -39,21 +43,29 @@ def execute_statement(tables: TableEnvironment, statement: Statement, source: Sq
     execution = _EXECUTIONS.get(type(statement))
     if execution is None:
         words = _words(statement)
-        raise UnsupportedOperationError(f"{words} cannot be executed yet{_INSTEAD.get(words, '')}")
+        raise UnsupportedOperationError(f"{words} is not supported{_INSTEAD.get(words, '')}")
     return execution(tables, statement, source)
 
 
+_NO_PLANS: Final = ": keep the statements, whose operators have the same uids whenever they are planned"
+_NO_MODULES: Final = ": all functions are in one module, core; leave it out"
 _INSTEAD: Final = {
+    "ANALYZE TABLE": ": plans do not depend on statistics; leave it out",
     "CALL PROCEDURE": ": no catalog has procedures; call a function of Python before the statements",
-    "LOAD MODULE": ": all functions are in one module; leave it out",
-    "UNLOAD MODULE": ": all functions are in one module; leave it out",
-    "STOP JOB": ": stop it with 'headrace stop', or TableResult.get_job_client()",
+    "COMPILE PLAN": _NO_PLANS,
+    "EXECUTE PLAN": _NO_PLANS,
+    "ADD JAR": ": functions and connectors are written in Python, and installed by pip",
+    "LOAD MODULE": _NO_MODULES,
+    "UNLOAD MODULE": _NO_MODULES,
+    "USE MODULES": _NO_MODULES,
 }
-"""Alternatives to statements that cannot be executed."""
+"""Alternatives to statements that are not supported."""
 
 
 def _words(statement: Statement) -> str:
     """The keywords of a statement, such as ``CREATE MODEL``."""
+    if isinstance(statement, sql.Jar):
+        return "ADD JAR" if statement.is_add else "REMOVE JAR"
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(statement).__name__).upper()
 
 
@@ -125,6 +137,16 @@ def _explain(tables: TableEnvironment, statement: sql.Explain, source: SqlSource
     return text_result(explained(tables, relations, statement.details))
 
 
+def _change(tables: TableEnvironment, statement: sql.Delete | sql.Update | sql.Truncate, source: SqlSource) -> NoReturn:
+    context = tables.bind_context(source)
+    bind_change(context, statement)
+    table = tables.catalogs.table(tables.catalogs.qualify(statement.table.texts))
+    connector = dict(table.options).get("connector", "") if isinstance(table, CatalogTable) else ""
+    what = f"connector '{connector}' of table" if connector else "view"
+    advice = "Write a query with the rows that should remain into another table, or changes into an upsert table."
+    raise context.unplanned(statement.table, f"{what} '{statement.table}' does not support {_words(statement)}", advice)
+
+
 def _set(tables: TableEnvironment, statement: sql.SetOption, _: SqlSource) -> TableResult:
     config = tables.get_config()
     if statement.option is None:
@@ -150,5 +172,10 @@ _EXECUTIONS: Final[dict[type[Statement], Execution]] = {
     sql.Execute: _execute,
     sql.SetOption: _set,
     sql.ResetOption: _reset,
+    sql.Delete: _change,
+    sql.Update: _change,
+    sql.Truncate: _change,
+    sql.DescribeJob: lambda _, statement, __: describe_job(statement),
+    sql.StopJob: lambda _, statement, __: stop_job(statement),
     CreateTable: _create_table_as,
 }

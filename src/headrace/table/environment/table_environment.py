@@ -9,7 +9,7 @@ from typing import Any
 from headrace.client.submission import submit
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, InvalidProgramError
-from headrace.common.options import RUNTIME_MODE, RuntimeExecutionMode
+from headrace.common.options import PIPELINE_NAME, RUNTIME_MODE, RuntimeExecutionMode
 from headrace.datastream.streams.sinks import CloseableIterator, Handover
 from headrace.graph.specs import SinkSpec
 from headrace.graph.stream_graph import StreamGraph
@@ -361,7 +361,7 @@ class TableEnvironment:
         spec = SinkSpec(ResultSink(handover, kind.field_names))
         (sink,) = builder.add(spec, "Collect", with_constraints(builder, edges, relation.schema))
         rows: CloseableIterator[ResultChanges] = CloseableIterator(handover)
-        client = submit(graph.subgraph([sink.source]), self.job_configuration(), None)
+        client = submit(graph.subgraph([sink.source]), self.job_configuration(), self._job_name(["collect"]))
         rows.begin(client, is_alone=True)
         return TableResult(
             result_schema(relation),
@@ -384,10 +384,14 @@ class TableEnvironment:
         return self._started(graph.subgraph([edge.source for edges in ends for edge in edges]))
 
     def _started(self, graph: StreamGraph) -> TableResult:
-        client = submit(graph, self.job_configuration(), None)
-        sinks = [node.name for node in graph if isinstance(node.spec, SinkSpec)]
-        columns = [(name.removeprefix("Sink: "), BIGINT.not_null()) for name in sinks]
+        sinks = [node.name.removeprefix("Sink: ") for node in graph if isinstance(node.spec, SinkSpec)]
+        client = submit(graph, self.job_configuration(), self._job_name(["insert-into", *sinks]))
+        columns = [(name, BIGINT.not_null()) for name in sinks]
         return static_result(columns, [[-1] * len(sinks)], client=client)
+
+    def _job_name(self, words: Sequence[str]) -> str | None:
+        """Flink's name for the job of a statement; None if ``pipeline.name`` is set."""
+        return None if PIPELINE_NAME.key in self.session_settings() else "_".join(words)
 
     def session_settings(self) -> dict[str, Any]:
         """The settings of the session."""

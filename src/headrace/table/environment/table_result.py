@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from headrace.common.typeinfo import TypeInformation
 from headrace.connectors.driver_sink import DriverSink, EncodedRecords
 from headrace.datastream.streams.sinks import CloseableIterator, Handover
 from headrace.table.environment.changes import ResultChanges
-from headrace.table.environment.tableau import tableau, text_rows
+from headrace.table.environment.tableau import WIDEST, tableau, text_rows
 from headrace.table.logical.schema import Schema
 
 if TYPE_CHECKING:
@@ -179,8 +180,11 @@ class TableResult:
         return self._handover is not None
 
     def lines(self) -> Iterator[str]:
-        """The lines that :meth:`print` prints, as they come."""
-        return tableau(self._schema, self._changes, has_kinds=self._is_changelog)
+        """The lines that :meth:`print` prints, as they come; a plan or a definition is text without a table."""
+        if not self.is_query and self._schema.names == ("result",):
+            return (row[0] for row in self.collect())
+        widest = WIDEST if self.is_query else sys.maxsize
+        return tableau(self._schema, self._changes, has_kinds=self._is_changelog, widest=widest)
 
     def text_rows(self) -> Iterator[list[str]]:
         """The values of the rows as texts, after ``+I``, ``-U``, ``+U`` or ``-D``."""

@@ -16,7 +16,7 @@ from headrace.table.logical.scalars import Cast, InputRef
 from headrace.table.logical.schema import Schema
 
 _NULL: Final = "<NULL>"
-_WIDEST: Final = 30
+WIDEST: Final = 30
 """The maximum width of a column of texts (Flink's ``table.display.max-column-width``)."""
 
 _WIDTHS: Final = {
@@ -35,17 +35,20 @@ _WIDTHS: Final = {
 _WITH_FRACTIONS: Final = frozenset((TypeRoot.TIME, TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ))
 
 
-def tableau(schema: Schema, changes: Iterator[ResultChanges], *, has_kinds: bool) -> Iterator[str]:
+def tableau(
+    schema: Schema, changes: Iterator[ResultChanges], *, has_kinds: bool, widest: int = WIDEST
+) -> Iterator[str]:
     """The lines of the table.
 
     Args:
         schema: the columns.
         changes: the rows.
         has_kinds: whether to show the kinds of rows, in streaming mode; column widths then depend on types alone.
+        widest: the maximum width of columns whose widths depend on their values.
     """
     rows = text_rows(schema, changes, has_kinds=has_kinds)
     if not has_kinds:
-        yield from table_lines(schema.names, list(rows))
+        yield from table_lines(schema.names, list(rows), widest)
         return
     types = zip(schema.names, schema.types, strict=True)
     widths = [2, *(max(_display_width(name), len(_NULL), _width_of(kind)) for name, kind in types)]
@@ -56,9 +59,9 @@ def tableau(schema: Schema, changes: Iterator[ResultChanges], *, has_kinds: bool
     yield f"Received a total of {max(count - 4, 0)} rows"
 
 
-def table_lines(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+def table_lines(names: Sequence[str], rows: Sequence[Sequence[str]], widest: int = WIDEST) -> Iterator[str]:
     """The lines of a table whose rows are all known."""
-    yield from _bordered(names, rows, _widths(names, rows))
+    yield from _bordered(names, rows, _widths(names, rows, widest))
     yield f"{len(rows)} row{'' if len(rows) == 1 else 's'} in set"
 
 
@@ -76,18 +79,18 @@ def _bordered(names: Sequence[str], rows: Iterable[Sequence[str]], widths: Seque
 def _width_of(kind: LogicalType) -> int:
     """The width of a column whose values are not known yet: that of the longest value of the type."""
     if not isinstance(kind, AtomicType):
-        return _WIDEST
+        return WIDEST
     size = kind.size or 0
     if kind.root is TypeRoot.DECIMAL:
         return size + len("-0.")
-    width = _WIDTHS.get(kind.root, _WIDEST)
+    width = _WIDTHS.get(kind.root, WIDEST)
     return width + 1 + size if kind.root in _WITH_FRACTIONS and size else width
 
 
-def _widths(names: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
+def _widths(names: Sequence[str], rows: Sequence[Sequence[str]], widest: int) -> list[int]:
     """The width of each column: that of its longest value, up to a limit unless it is the only column."""
     widths = [max(map(_display_width, column)) for column in zip(names, *rows, strict=True)]
-    return widths if len(names) == 1 else [min(width, _WIDEST) for width in widths]
+    return widths if len(names) == 1 else [min(width, widest) for width in widths]
 
 
 def text_rows(schema: Schema, changes: Iterator[ResultChanges], *, has_kinds: bool) -> Iterator[list[str]]:
