@@ -22,7 +22,8 @@ from headrace.common.values import handler_of
 from headrace.expressions import Bound, Expression, bind, col
 from headrace.storage.files import is_hidden
 
-_TOKEN = re.compile(r"''|'((?:[^']|'')+)'|([A-Za-z])\2*|[^A-Za-z']+")
+DATE_PATTERN_TOKEN = re.compile(r"''|'((?:[^']|'')+)'|([A-Za-z])\2*|[^A-Za-z']+")
+"""The next part of a pattern of Java's ``DateTimeFormatter``: group 1 is quoted text, group 2 a letter of a field."""
 
 _FIELDS = {
     "yyyy": "{0.year:04}",
@@ -54,7 +55,7 @@ def _template_of(pattern: str) -> str:
     """
     parts, position = [], 0
     while position < len(pattern):
-        token = _TOKEN.match(pattern, position)
+        token = DATE_PATTERN_TOKEN.match(pattern, position)
         if token is None:
             raise InvalidProgramError(f"the date pattern {pattern!r} has a quote that is not closed")
         parts.append(_template_part(token, pattern))

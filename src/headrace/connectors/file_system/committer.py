@@ -4,12 +4,13 @@ import errno
 import os
 import tempfile
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import BinaryIO, Final, cast
 
 from headrace.common.errors import CheckpointError, CommitRefusedError, InfrastructureError
 from headrace.common.json_values import from_json
+from headrace.connectors.file_system.partition_policies import PartitionCommitPolicy
 from headrace.connectors.file_system.rolling import PartsInProgress
 from headrace.connectors.file_system.staging import Part, PartChunk, Staging
 from headrace.connectors.sink import Committer, Json, RunInTasks, run_here
@@ -104,11 +105,19 @@ class FileCommitter(Committer):
         generation: that of the job manager.
         run_in_tasks: has several tasks at once assemble files.
         tasks: how many tasks do so; with one the driver does it.
+        policies: what the commit of a partition does.
     """
 
     def __init__(
-        self, staging: Staging, generation: int, run_in_tasks: RunInTasks = run_here, *, tasks: int = 1
+        self,
+        staging: Staging,
+        generation: int,
+        run_in_tasks: RunInTasks = run_here,
+        *,
+        tasks: int = 1,
+        policies: Sequence[PartitionCommitPolicy] = (),
     ) -> None:
+        self._policies = policies
         self._run_in_tasks = run_in_tasks
         self._tasks = tasks
         self._staging = staging.for_committing()
@@ -130,8 +139,18 @@ class FileCommitter(Committer):
             for chunk in part.chunks:
                 self._file_system.remove(self._staging.hidden(part.bucket, chunk))
 
+    def commit_partitions(self, buckets: Iterable[str]) -> None:
+        """Commit partitions all of whose files are visible."""
+        for bucket in buckets:
+            for policy in self._policies:
+                policy.commit(self._file_system, f"{self._staging.base}/{bucket}".rstrip("/"))
+
+    def waiting_parts(self, in_progress: Json | None) -> PartsInProgress:
+        """The parts in progress, as the pre-commit of this committer keeps them."""
+        return PartsInProgress.of(in_progress)
+
     def recover(self, in_progress: Json | None) -> None:
-        waiting = PartsInProgress.of(in_progress)
+        waiting = self.waiting_parts(in_progress)
         _refuse_visible(self._staging, waiting)
         needed = {self._staging.hidden(bucket, chunk): chunk for bucket, chunk in waiting.chunks()}
         for path, chunk in needed.items():

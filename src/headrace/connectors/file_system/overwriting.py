@@ -21,11 +21,11 @@ from headrace.storage.files import is_hidden
 
 
 class NewFiles(NamedTuple):
-    """The output of a whole job, as a committable.
+    """Files that become visible with an epoch, as a committable.
 
     Attributes:
         parts: the files that become visible.
-        buckets: the folders below the sink's path whose files they replace.
+        buckets: the folders below the sink's path whose files they replace, or that are complete with them.
     """
 
     parts: list[Part]
@@ -74,6 +74,10 @@ class OverwritingCommitter(FileCommitter):
             for part in files.parts:
                 for chunk in part.chunks:
                     self._file_system.remove(self._staging.hidden(part.bucket, chunk))
+
+    def post_commit(self, epoch: int, committables: Sequence[Json], processing_time: int) -> None:
+        for files in from_json(list[NewFiles], committables):
+            self.commit_partitions(sorted({part.bucket for part in files.parts}))
 
     def finish(self) -> None:
         for path, _ in self._file_system.walk(self._assembled, lambda _: True):

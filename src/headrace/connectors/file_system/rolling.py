@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, groupby
 from operator import itemgetter
@@ -252,27 +252,6 @@ class FileCompactor:
 Compaction = tuple[FileCompactStrategy, FileCompactor]
 """A strategy, which tells when to compact, and a compactor, which does it."""
 
-
-@dataclass(frozen=True)
-class Publishing:
-    """When the files of a sink become visible, and what they replace.
-
-    Attributes:
-        policy: decides when a file is complete.
-        compaction: when and how files are compacted.
-        overwrites: None where files are only added. Else they replace those of the same buckets, and of these buckets.
-    """
-
-    policy: RollingPolicy
-    compaction: Compaction | None = None
-    overwrites: tuple[str, ...] | None = None
-
-    @property
-    def joins_chunks(self) -> bool:
-        """Return whether a file may be made of several chunks."""
-        return self.policy.merges or self.compaction is not None
-
-
 _QUIET_MILLIS: Final = 1_000
 """Epochs are counted so often while nothing comes."""
 
@@ -296,14 +275,26 @@ class FilePreCommit(PreCommit):
         self._compaction = compaction
 
     def prepare(
-        self, in_progress: Json | None, committables: Sequence[Json], processing_time: int, *, is_last: bool
+        self,
+        in_progress: Json | None,
+        committables: Sequence[Json],
+        processing_time: int,
+        *,
+        is_last: bool,
+        complete: Collection[str] = (),
     ) -> PreCommitted:
+        """As in the base class; the files of complete buckets do not wait for more, either."""
         before = PartsInProgress.of(in_progress)
-        complete, growing = self._rolled(before.growing, from_json(list[Part], committables), processing_time, is_last)
+        written = from_json(list[Part], committables)
+
+        def ends(bucket: str) -> bool:
+            return is_last or bucket in complete
+
+        rolled, growing = self._rolled(before.growing, written, processing_time, ends)
         waiting = {bucket: (epochs, list(parts)) for bucket, (epochs, parts) in before.compacting.items()}
-        for part in complete:
+        for part in rolled:
             waiting.setdefault(part.bucket, (0, []))[1].append(part)
-        compacted = {bucket: self._compacted(*waiting[bucket], is_last) for bucket in sorted(waiting)}
+        compacted = {bucket: self._compacted(*waiting[bucket], ends(bucket)) for bucket in sorted(waiting)}
         ready = [part for parts, _, _ in compacted.values() for part in parts]
         left = {bucket: (epochs, parts) for bucket, (_, epochs, parts) in compacted.items() if parts}
         return PreCommitted(tuple(ready), PartsInProgress(growing, left, processing_time) if growing or left else None)
@@ -317,7 +308,7 @@ class FilePreCommit(PreCommit):
         return min(times, default=None)
 
     def _rolled(
-        self, growing: Sequence[Part], written: Iterable[Part], now: int, is_last: bool
+        self, growing: Sequence[Part], written: Iterable[Part], now: int, ends: Callable[[str], bool]
     ) -> tuple[list[Part], list[Part]]:
         """Add what an epoch has written to the parts that grow; gives those that are complete, and those that grow."""
         waiting = {(part.bucket, part.chunks[0].subtask): part for part in growing}
@@ -331,7 +322,7 @@ class FilePreCommit(PreCommit):
                 waiting[key] = part._replace(chunks=before + part.chunks)  # the form is that of the program now
         for _, part in sorted(waiting.items(), key=itemgetter(0)):
             runs, rest = self._runs(part.chunks, now)
-            if rest and is_last:
+            if rest and ends(part.bucket):
                 runs, rest = [*runs, rest], []
             complete += [part._replace(chunks=tuple(chunks), is_complete=True) for chunks in runs]
             if rest:

@@ -18,15 +18,21 @@ from headrace.connectors.connector import FORMAT, Connector, ConnectorContext
 from headrace.connectors.file_system.buckets import BucketAssigner
 from headrace.connectors.file_system.committer import FileCommitter, refuse_future
 from headrace.connectors.file_system.overwriting import OverwritingCommitter, OverwritingPreCommit
+from headrace.connectors.file_system.partition_commit import (
+    PartitionCommit,
+    PartitionCommitter,
+    PartitionPreCommit,
+    PartitionWriter,
+)
 from headrace.connectors.file_system.paths import resolved
 from headrace.connectors.file_system.rolling import (
     DEFAULT_INTERVAL,
     DEFAULT_PART_SIZE,
+    Compaction,
     FileCompactor,
     FileCompactStrategy,
     FilePreCommit,
     OnCheckpointRollingPolicy,
-    Publishing,
     RollingPolicy,
 )
 from headrace.connectors.file_system.source import FileSourceBuilder
@@ -96,6 +102,28 @@ class OutputFileConfig:
     def with_default_suffix(self, suffix: str) -> OutputFileConfig:
         """This configuration, with a suffix where none was chosen."""
         return replace(self, part_suffix=suffix) if self.part_suffix is None else self
+
+
+@dataclass(frozen=True)
+class Publishing:
+    """When the files of a sink become visible, and what they replace.
+
+    Attributes:
+        policy: decides when a file is complete.
+        compaction: when and how files are compacted.
+        overwrites: None where files are only added. Else they replace those of the same buckets, and of these buckets.
+        partitions: when and how buckets are committed as partitions; None where they are not.
+    """
+
+    policy: RollingPolicy
+    compaction: Compaction | None = None
+    overwrites: tuple[str, ...] | None = None
+    partitions: PartitionCommit | None = None
+
+    @property
+    def joins_chunks(self) -> bool:
+        """Return whether a file may be made of several chunks."""
+        return self.policy.merges or self.compaction is not None
 
 
 class FileSink(Sink[T_contra]):
@@ -175,15 +203,17 @@ class FileSink(Sink[T_contra]):
         config = self._config
         form = PartForm(config.part_prefix, config.get_part_suffix(), (header or b"").decode("latin-1"), kind)
         staging = self._staging(context)
-        return FileSinkWriter(context, staging, self._assigner, self._factory, form, are_complete=header is None)
+        writer = PartitionWriter if self.takes_watermarks else FileSinkWriter
+        return writer(context, staging, self._assigner, self._factory, form, are_complete=header is None)
 
     def create_committer(self, context: CommitterContext) -> Committer:
         staging = self._staging(context)
-        if self._publishing.overwrites is not None:
-            return OverwritingCommitter(staging, context.generation, context.run_in_tasks)
-        compaction = self._publishing.compaction
+        compaction, partitions = self._publishing.compaction, self._publishing.partitions
         tasks = 1 if compaction is None else compaction[0].num_compact_threads
-        return FileCommitter(staging, context.generation, context.run_in_tasks, tasks=tasks)
+        policies = () if partitions is None else partitions.policies
+        kind = FileCommitter if partitions is None else PartitionCommitter
+        kind = kind if self._publishing.overwrites is None else OverwritingCommitter
+        return kind(staging, context.generation, context.run_in_tasks, tasks=tasks, policies=policies)
 
     def check_output(self, context: CommitterContext) -> None:
         refuse_future(self._staging(context), context.restored_epoch)
@@ -191,8 +221,15 @@ class FileSink(Sink[T_contra]):
     @property
     def pre_commit(self) -> PreCommit | None:
         pre_commit = FilePreCommit(self._publishing.policy, self._publishing.compaction)
-        overwrites = self._publishing.overwrites
-        return pre_commit if overwrites is None else OverwritingPreCommit(pre_commit, overwrites)
+        overwrites, partitions = self._publishing.overwrites, self._publishing.partitions
+        if overwrites is not None:
+            return OverwritingPreCommit(pre_commit, overwrites)
+        return pre_commit if partitions is None else PartitionPreCommit(pre_commit, partitions.trigger)
+
+    @property
+    def takes_watermarks(self) -> bool:
+        partitions = self._publishing.partitions
+        return partitions is not None and self._publishing.overwrites is None and partitions.trigger.takes_watermarks
 
     def _staging(self, context: WriterContext | CommitterContext) -> Staging:
         file_system, base = open_path(self._base, context.storage_options)
@@ -244,6 +281,10 @@ class _FileSinkBuilder(Builder, Generic[T]):
         the path itself.
         """
         return self._set(overwrites=buckets)
+
+    def with_partition_commit(self, partition_commit: PartitionCommit) -> Self:
+        """Tell readers of buckets that are complete."""
+        return self._set_a(PartitionCommit, "with_partition_commit", partitions=partition_commit)
 
     def build(self) -> FileSink[T]:
         """The sink."""

@@ -33,6 +33,7 @@ class TableContext:
         partition_keys: the columns that partition it.
         options: the options of ``WITH``, without ``connector``.
         settings: the configuration of the session.
+        is_batch: whether the statement runs in batch mode.
     """
 
     path: tuple[str, str, str]
@@ -41,6 +42,7 @@ class TableContext:
     partition_keys: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
     settings: Configuration = field(default_factory=Configuration, compare=False)
+    is_batch: bool = False
 
     def __hash__(self) -> int:
         return hash(self.path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, BinaryIO, Final, TypeVar
+from typing import Any, BinaryIO, Final
 
 from headrace.common.batch import Batch
 from headrace.common.config_options import ConfigOption, boolean, memory_size, positive_duration
@@ -30,6 +30,7 @@ from headrace.formats.file_format import BatchEncoder, BulkWriter, BulkWriterFac
 from headrace.table.connectors.changelog_mode import ChangelogMode
 from headrace.table.connectors.factory import TableConnector, TableContext, told_of
 from headrace.table.connectors.formats import BoundFormat, formats_in
+from headrace.table.connectors.partitions import COMMIT_OPTIONS, partition_commit
 from headrace.table.connectors.picked_columns import PartitionOfPath, Pick, PickedColumns
 from headrace.table.connectors.table_sink import TableSink
 from headrace.table.connectors.table_source import TableSource
@@ -62,8 +63,6 @@ COMPACTION_SIZE: Final = ConfigOption[int | None](
     "compaction.file-size", memory_size, None, "From which size on files are not put together any more."
 )
 
-BuilderT = TypeVar("BuilderT", BulkFormatBuilder, RowFormatBuilder[Any])
-
 _METADATA: Final[Mapping[str, LogicalType]] = {
     "file.path": string().not_null(),
     "file.name": string().not_null(),
@@ -79,6 +78,7 @@ class FileSystemTables(TableConnector):
     optional_options = (
         *(MONITOR_INTERVAL, NO_PARTITION, ROLLING_SIZE, ROLLOVER_INTERVAL, INACTIVITY_INTERVAL, CHECK_INTERVAL),
         *(AUTO_COMPACTION, COMPACTION_SIZE),
+        *COMMIT_OPTIONS,
     )
 
     def create_source(self, context: TableContext) -> TableSource:
@@ -199,19 +199,20 @@ class FileTableSink(TableSink):
             bulk = FileSink.for_bulk_format(path, writer).with_bucket_assigner(assigner)
             if self.options.get(AUTO_COMPACTION):
                 bulk.enable_compact(self._strategy(), FileCompactor.record_wise_file_compactor())
-            return self._overwritten(bulk).build()
+            return self._finished(bulk)
         rolling = (ROLLING_SIZE, ROLLOVER_INTERVAL, INACTIVITY_INTERVAL)
         policy = RollingPolicy.default_rolling_policy(*(self.options.get(option) for option in rolling))
         rows = FileSink.for_row_format(path, writer).with_bucket_assigner(assigner).with_rolling_policy(policy)
         if self.options.get(AUTO_COMPACTION):
             rows.enable_compact(self._strategy(), FileCompactor.concat_file_compactor())
-        return self._overwritten(rows).build()
+        return self._finished(rows)
 
-    def _overwritten(self, builder: BuilderT) -> BuilderT:
-        """The builder, for a sink that replaces the whole table, or the partitions that rows come for."""
-        if not self.is_overwrite:
-            return builder
-        return builder.with_overwrite(*([] if self.context.partition_keys else [""]))
+    def _finished(self, builder: BulkFormatBuilder | RowFormatBuilder[Any]) -> Sink[Any]:
+        """The sink, which replaces the whole table or the partitions that rows come for, if it is to overwrite them."""
+        if self.is_overwrite:
+            builder.with_overwrite(*([] if self.context.partition_keys else [""]))
+        commit = partition_commit(self.context, self.options)
+        return (builder if commit is None else builder.with_partition_commit(commit)).build()
 
     def _strategy(self) -> FileCompactStrategy:
         size = self.options.get(COMPACTION_SIZE) or self.options.get(ROLLING_SIZE)

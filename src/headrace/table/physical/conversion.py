@@ -174,6 +174,7 @@ def _context(
         partition_keys=table.partition_keys,
         options={key: value for key, value in table.options if key != "connector"},
         settings=context.settings,
+        is_batch=context.is_batch,
     )
 
 
