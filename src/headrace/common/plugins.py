@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from headrace.common.config_options import ConfigOption
 from headrace.common.configuration import Configuration
-from headrace.common.errors import ConfigurationError, InvalidProgramError
+from headrace.common.errors import ConfigurationError, HeadraceError, InvalidProgramError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint, EntryPoints
@@ -148,6 +148,23 @@ def _entry_points(group: str, _: tuple[tuple[str, int], ...]) -> EntryPoints:
 
     importlib.invalidate_caches()  # a folder may have come onto the path after the program had begun
     return entry_points(group=group)
+
+
+def imported(class_name: str) -> Any:
+    """The object at ``module.name``.
+
+    Raises:
+        InvalidProgramError: when it cannot be imported.
+    """
+    module, _, name = class_name.rpartition(".")
+    if not module:
+        raise InvalidProgramError(f"'{class_name}' names no module: write 'module.{class_name}'")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except HeadraceError:
+        raise
+    except Exception as error:
+        raise InvalidProgramError(f"'{class_name}' cannot be imported: {type(error).__name__}: {error}") from error
 
 
 def _modified(place: str) -> int:

@@ -16,8 +16,11 @@ from headrace.state.protocols import KEYED, NO_STATE, StateKind, StateKinds
 
 if TYPE_CHECKING:
     from headrace.operators.asynchronous.requests import Grouping, RequestSettings
-    from headrace.operators.lookup.lookup_operator import LookupSettings
+    from headrace.operators.lookup.lookup_joins import LookupJoinDefinition
+    from headrace.operators.lookup.lookup_operator import LookupRequests, LookupSettings
     from headrace.operators.lookup.readers import LookupReader
+    from headrace.operators.lookup.refresh import Refresh
+    from headrace.operators.lookup.table_readers import TableReader
 
 
 _LIST: Final = frozenset({StateKind.LIST})
@@ -262,3 +265,64 @@ class LookupSpec(OperatorSpec):
         from headrace.operators.lookup.lookup_operator import LookupOperator
 
         return LookupOperator(self.reader, self.key_of, self.output_type(parameters.inputs), self.settings)
+
+
+@dataclass(frozen=True, slots=True)
+class LookupJoinSpec(OperatorSpec):
+    """A lookup join of SQL: rows with the rows of a table that have the same key at that time.
+
+    Attributes:
+        definition: the join.
+    """
+
+    ignores_event_time: ClassVar[bool] = True
+    definition: LookupJoinDefinition
+
+    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation:
+        return self.definition.result.output_type
+
+    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        return inputs[0].has_changes
+
+
+@dataclass(frozen=True, slots=True)
+class TableLookupSpec(LookupJoinSpec):
+    """With a table that is read as a whole.
+
+    Attributes:
+        reader: reads it.
+        refresh: when it is read again.
+    """
+
+    kind: ClassVar[str] = "TableLookup"
+    reader: TableReader
+    refresh: Refresh
+
+    @property
+    def is_deterministic(self) -> bool:
+        return self.reader.never_changes
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.lookup.lookup_joins import TableLookupOperator
+
+        return TableLookupOperator(self.definition, self.reader, self.refresh)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedLookupSpec(LookupJoinSpec):
+    """With a table that is asked for keys.
+
+    Attributes:
+        reader: what is asked.
+        requests: how.
+    """
+
+    kind: ClassVar[str] = "RequestedLookup"
+    is_deterministic: ClassVar[bool] = False
+    reader: LookupReader
+    requests: LookupRequests
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.lookup.lookup_joins import RequestedLookupOperator
+
+        return RequestedLookupOperator(self.definition, self.reader, self.requests)

@@ -15,7 +15,7 @@ from headrace.common.typeinfo import TypeInformation
 from headrace.common.types import symbols_of
 from headrace.expressions import Bound, evaluate
 from headrace.expressions.evaluation import user_code_in
-from headrace.operators.base import Operator, OperatorContext
+from headrace.operators.base import Operator, OperatorContext, UserCode
 from headrace.operators.collector import ONE_RECORD, refuse_one_record
 from headrace.operators.functions import FunctionOperator, method_of
 from headrace.operators.user_code import UserCodeGuard, user_error
@@ -30,7 +30,12 @@ class ExpressionOperator(Operator):
 
     def __init__(self, *expressions: Bound | None) -> None:
         super().__init__()
-        self.user_code = tuple(each for found in expressions if found is not None for each in user_code_in(found))
+        self.user_code = user_code_of(expressions)
+
+
+def user_code_of(expressions: Sequence[Bound | None]) -> tuple[UserCode, ...]:
+    """The callers of user functions in expressions."""
+    return tuple(each for found in expressions if found is not None for each in user_code_in(found))
 
 
 class ColumnFilterOperator(ExpressionOperator):

@@ -15,7 +15,7 @@ from headrace.common.batch import Batch
 from headrace.common.columns import layout_of
 from headrace.common.typeinfo import TypeInformation
 from headrace.expressions import Bound
-from headrace.operators.base import Operator
+from headrace.operators.base import Operator, OperatorContext
 from headrace.operators.stateless import ExpressionOperator, computed
 
 Longs = npt.NDArray[np.int64]
@@ -107,33 +107,56 @@ class UnnestOperator(ExpressionOperator):
         self._collection = collection
         self._kind = kind
         self._with_ordinality = with_ordinality
-        self._keeps_empty = keeps_empty
-        self._output_type = output_type
-        self._condition = condition
+        self._rows = ExpandedRows(output_type, condition, keeps_empty)
 
     def process(self, input_index: int, batch: Batch) -> None:
         (collections,) = computed((self._collection,), batch, self.context)
         found = _elements(collections, self._kind)
         added = [*found.columns, *([pa.array(found.ordinals)] if self._with_ordinality else [])]
-        parents = found.parents
-        if self._condition is not None and len(parents):
+        made = self._rows.expanded(batch, found.parents, added, self.context)
+        if made is not None:
+            self.output.emit(made)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpandedRows:
+    """Rows with what belongs to each, an element or a row of another table, in columns behind their own.
+
+    Attributes:
+        output_type: the type of the rows.
+        condition: which rows are there: where it is not true, it is as if nothing belonged to the row.
+        keeps_empty: whether a row to which nothing belongs is kept, with nulls in the columns.
+    """
+
+    output_type: TypeInformation
+    condition: Bound | None
+    keeps_empty: bool
+
+    def expanded(self, batch: Batch, parents: Longs, added: list[pa.Array], context: OperatorContext) -> Batch | None:
+        """The rows; None if there are none.
+
+        Args:
+            batch: the rows that come.
+            parents: the row to which each thing belongs, in ascending order.
+            added: the columns of these things.
+            context: the operator.
+        """
+        if self.condition is not None and len(parents):
             made = self._made(batch, parents, added)
-            (mask,) = computed((self._condition,), made, self.context)
+            (mask,) = computed((self.condition,), made, context)
             kept = np.flatnonzero(np.asarray(mask.fill_null(False)))
             parents, added = parents[kept], [column.take(pa.array(kept)) for column in added]
-        if self._keeps_empty:
+        if self.keeps_empty:
             parents, added = _with_empty(parents, added, len(batch))
-        if len(parents):
-            self.output.emit(self._made(batch, parents, added))
+        return self._made(batch, parents, added) if len(parents) else None
 
     def _made(self, batch: Batch, parents: Longs, added: list[pa.Array]) -> Batch:
-        """Rows with elements behind them."""
-        schema = layout_of(self._output_type).schema
+        schema = layout_of(self.output_type).schema
         given = batch.columns.take(pa.array(parents)).columns
         fields = list(schema)[len(given) :]
         columns = [*given, *(column.cast(field.type) for column, field in zip(added, fields, strict=True))]
         made = pa.RecordBatch.from_arrays(columns, schema=schema)
-        return batch.replaced(self._output_type, columns=made, sources=parents)
+        return batch.replaced(self.output_type, columns=made, sources=parents)
 
 
 def _with_empty(parents: Longs, columns: list[pa.Array], count: int) -> tuple[Longs, list[pa.Array]]:

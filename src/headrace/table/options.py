@@ -71,6 +71,21 @@ UPSERT_MATERIALIZE: Final = ConfigOption(
 REQUIRE_ON_CONFLICT: Final = ConfigOption(
     "table.exec.sink.require-on-conflict", boolean, True, "Whether INSERT has to say what becomes of such rows."
 )
+ASYNC_CAPACITY: Final = ConfigOption(
+    "table.exec.async-lookup.buffer-capacity", integer(1, 2**31 - 1), 100, "How many lookups are made at a time."
+)
+ASYNC_TIMEOUT: Final = ConfigOption(
+    "table.exec.async-lookup.timeout", duration, 180_000, "How long a lookup may take, with all its attempts."
+)
+ASYNC_MODE: Final = ConfigOption(
+    "table.exec.async-lookup.output-mode",
+    choice("ORDERED", "ALLOW_UNORDERED"),
+    "ORDERED",
+    "In which order rows may leave; they leave in theirs.",
+)
+ASYNC_KEY_ORDERED: Final = ConfigOption(
+    "table.exec.async-lookup.key-ordered-enabled", boolean, False, "Whether rows of a key have to leave in order."
+)
 
 CATALOG_STORE: Final = ConfigOption(
     "table.catalog-store.kind",
@@ -112,6 +127,10 @@ _OPTIONS: Final[dict[str, ConfigOption[Any]]] = {
         TYPE_LENGTH_ENFORCER,
         UPSERT_MATERIALIZE,
         REQUIRE_ON_CONFLICT,
+        ASYNC_CAPACITY,
+        ASYNC_TIMEOUT,
+        ASYNC_MODE,
+        ASYNC_KEY_ORDERED,
         ConfigOption("table.exec.mini-batch.allow-latency", duration, 0, "For how long rows are gathered."),
         ConfigOption("table.sql-dialect", choice("default"), "default", "The dialect of SQL."),
         CATALOG_STORE,
@@ -131,7 +150,6 @@ _OPTIMIZER: Final = (
     "source.report-statistics-enabled union-all-as-breakpoint-enabled delta-join.strategy"
 )
 _EXECUTION: Final = (
-    "async-lookup.buffer-capacity async-lookup.key-ordered-enabled async-lookup.output-mode async-lookup.timeout "
     "async-state.enabled deduplicate.insert-update-after-sensitive-enabled "
     "deduplicate.mini-batch.compact-changes-enabled disabled-operators interval-join.min-cleanup-interval "
     "legacy-cast-behaviour local-hash-agg.adaptive.enabled operator-fusion-codegen.enabled rank.topn-cache-size "

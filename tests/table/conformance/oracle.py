@@ -29,7 +29,9 @@ from headrace.connectors.source import (
     SplitEnumerator,
     SplitRead,
 )
+from headrace.operators.lookup.table_readers import StaticTable
 from headrace.table.connectors import ChangelogMode, TableConnector, TableContext, TableSink, TableSource
+from headrace.table.connectors.table_lookup import TableLookup
 from tests.table.conformance.values import array_of
 
 KINDS: Final = {"+I": 0, "-U": 1, "+U": 2, "-D": 3}
@@ -107,8 +109,9 @@ class OracleConnector(TableConnector):
     optional_options = (CHANGELOG_MODE, SINK_MODE, LOOKUP)
 
     def create_source(self, context: TableContext) -> TableSource:
-        mode = ChangelogMode.parse(self.options_of(context).get(CHANGELOG_MODE))
-        return OracleTableSource(context.path[-1], context.columns, mode)
+        options = self.options_of(context)
+        mode = ChangelogMode.parse(options.get(CHANGELOG_MODE))
+        return OracleTableSource(context.path[-1], context.columns, mode, options.get(LOOKUP))
 
     def create_sink(self, context: TableContext) -> TableSink:
         mode = self.options_of(context).get(SINK_MODE)
@@ -122,6 +125,7 @@ class OracleTableSource(TableSource):
     table: str
     columns: RowType
     mode: ChangelogMode
+    can_look_up: bool = False
     summary = "oracle"
     is_bounded = True
 
@@ -135,6 +139,11 @@ class OracleTableSource(TableSource):
 
     def create_source(self, metadata: Sequence[str]) -> Source:
         return OracleSource(self.table, self.columns, tuple(metadata))
+
+    def create_lookup(self, keys: Sequence[str]) -> TableLookup:
+        source = OracleSource(self.table, self.columns, ())
+        (records,) = source.create_reader().read([0, None])
+        return TableLookup(StaticTable(records.columns), tuple(keys))
 
 
 @dataclass(frozen=True)

@@ -48,3 +48,22 @@ def test_what_spark_reads_is_a_table(spark: Any, tmp_path: Path) -> None:
         "CREATE TABLE t (name STRING, id INT) WITH ('connector'='spark', 'table'='numbers_of_spark')", **settings
     )
     assert sorted(rows(tables, "SELECT * FROM t WHERE id > 0")) == [("n1", 1), ("n2", 2)]
+
+
+def test_rows_of_spark_and_of_files_are_looked_up(spark: Any, tmp_path: Path) -> None:
+    spark.range(3).selectExpr("id", "concat('n', id) as name").createOrReplaceTempView("names_of_spark")
+    (tmp_path / "ages.csv").write_text("1,30\n2,40\n")
+    settings = {"headrace.runtime": "spark", "execution.checkpointing.dir": str(tmp_path / "ck")}
+    tables = session(
+        "CREATE TABLE names (name STRING, id INT) WITH ('connector'='spark', 'table'='names_of_spark')",
+        "CREATE TABLE ages (id INT, age INT) "
+        f"WITH ('connector'='filesystem', 'path'='{tmp_path}/ages.csv', 'format'='csv')",
+        "CREATE VIEW ids AS SELECT id, PROCTIME() AS pt FROM (VALUES (0), (1), (2), (7)) AS t(id)",
+        **settings,
+    )
+    found = rows(
+        tables,
+        "SELECT i.id, n.name, a.age FROM ids i JOIN names FOR SYSTEM_TIME AS OF i.pt AS n ON i.id = n.id "
+        "LEFT JOIN ages FOR SYSTEM_TIME AS OF i.pt AS a ON i.id = a.id",
+    )
+    assert sorted(found, key=str) == [(0, "n0", None), (1, "n1", 30), (2, "n2", 40)]

@@ -52,19 +52,25 @@ class Answers:
 
     Attributes:
         batch: the records.
-        rows: the same, as Python objects: made here, as records that do not fit their type fail the task.
-        results: for each record, the list of its results.
-        are_whole: set when there are results of all records.
+        rows: what is asked about, as Python objects.
+        results: for each of these, the list of its results.
+        are_whole: set when there are results of all of them.
+
+    Args:
+        batch: the records.
+        rows: what is asked about; by default the records: made here, as those that do not fit their type fail the task.
     """
 
     __slots__ = ("_missing", "are_whole", "batch", "results", "rows")
 
-    def __init__(self, batch: Batch) -> None:
+    def __init__(self, batch: Batch, rows: list[Any] | None = None) -> None:
         self.batch = batch
-        self.rows = batch.rows
-        self.results: list[Any] = [None] * len(batch)
+        self.rows = batch.rows if rows is None else rows
+        self.results: list[Any] = [None] * len(self.rows)
         self.are_whole = threading.Event()
-        self._missing = len(batch)
+        self._missing = len(self.rows)
+        if not self._missing:
+            self.are_whole.set()
 
     def put(self, index: int, results: list[Any]) -> None:
         """There are results of one record."""

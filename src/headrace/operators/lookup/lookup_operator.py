@@ -21,32 +21,29 @@ from headrace.operators.asynchronous.requests import (
     Requests,
     RequestSettings,
 )
-from headrace.operators.base import EpochScope, OperatorContext
+from headrace.operators.base import EpochScope
 from headrace.operators.lookup.readers import CacheSettings, Found, LookupCache, LookupReader, found_key
 from headrace.operators.user_code import user_error
 from headrace.state.copying import copier
 
 
 class KeyedAnswers(Answers):
-    """A batch of records with their keys, and what is found of these.
+    """A batch of records, and what is found of their keys.
 
     Attributes:
-        keys: the key of each record.
+        keys: the keys.
+
+    Args:
+        batch: the records.
+        keys: the keys.
+        rows: what has each of the keys, for messages; by default the keys themselves.
     """
 
     __slots__ = ("keys",)
 
-    def __init__(self, batch: Batch, key_of: Callable[[Any], object], context: OperatorContext) -> None:
-        super().__init__(batch)
-        self.keys: list[Any] = []
-        row = None
-        try:
-            for row in self.rows:
-                key = found_key(key_of(row))
-                hash(key)
-                self.keys.append(key)
-        except BaseException as error:
-            raise user_error(error, context, row, function=key_of) from error
+    def __init__(self, batch: Batch, keys: list[Any], rows: list[Any] | None = None) -> None:
+        super().__init__(batch, keys if rows is None else rows)
+        self.keys = keys
 
 
 class LookupIntake:
@@ -56,20 +53,22 @@ class LookupIntake:
         requests: makes them.
         size: how many keys a request is for.
         cache: what is known of keys.
-        value_type: the type of what is found. A value that several records get is copied, since functions may change
-            what they are given.
+        value_type: the type of what is found.
+        copies: whether a value that several records get is copied, since functions may change what they are given.
 
     Attributes:
         hits: how many records had a key that was known.
         misses: how many records had a key of which nothing was found.
     """
 
-    def __init__(self, requests: Requests, size: int, cache: LookupCache, value_type: TypeInformation) -> None:
+    def __init__(
+        self, requests: Requests, size: int, cache: LookupCache, value_type: TypeInformation, *, copies: bool
+    ) -> None:
         self._requests = requests
         self._size = size
         self._cache = cache
         self._coerce = handler_of(value_type).coerce
-        self._copy = copier(value_type)
+        self._copy = copier(value_type) if copies else _same
         self._waiting: dict[Any, list[tuple[KeyedAnswers, int]]] = {}
         self._keys: list[Any] = []
         self.hits = 0
@@ -156,26 +155,78 @@ class _KeysRequest(Request):
 
 
 @dataclass(frozen=True, slots=True)
-class LookupSettings:
-    """How records are joined.
+class LookupRequests:
+    """How keys are requested.
 
     Attributes:
         requests: how requests are made.
         cache: what is kept of what was found; None for nothing.
+    """
+
+    requests: RequestSettings
+    cache: CacheSettings | None
+
+
+@dataclass(frozen=True, slots=True)
+class LookupSettings(LookupRequests):
+    """How records are joined.
+
+    Attributes:
         refresh: after how many milliseconds a whole table is read again, by the clock of the job; None for never.
         keeps_misses: whether records whose key is missing leave in a pair with None.
         miss_tag: the side output that they leave by; None where they do not.
     """
 
-    requests: RequestSettings
-    cache: CacheSettings | None
     refresh: int | None
     keeps_misses: bool
     miss_tag: OutputTag | None
 
 
-class LookupOperator(RequestingOperator):
-    """Asks a reader about the keys of records, unless it knows them.
+class KeyRequestingOperator(RequestingOperator):
+    """Asks a reader about keys, unless it knows them.
+
+    Args:
+        reader: what is asked.
+        output_type: the type of the results.
+        found_type: the type of what is found.
+        settings: how.
+        copies: as for :class:`LookupIntake`.
+    """
+
+    def __init__(
+        self,
+        reader: LookupReader,
+        output_type: TypeInformation,
+        found_type: TypeInformation,
+        settings: LookupRequests,
+        *,
+        copies: bool = True,
+    ) -> None:
+        called = RequestFunction(reader.read, _out_of_time, reader.asked)
+        super().__init__(reader, called, output_type, settings.requests, reader.keys_per_request)
+        self._reader = reader
+        self._found_type = found_type
+        self._copies = copies
+        self._cache = LookupCache(settings.cache)
+
+    def begin_epoch(self, scope: EpochScope) -> None:
+        self._cache.now = scope.processing_time
+
+    def end_epoch(self) -> None:
+        super().end_epoch()
+        intake = self._lookup_intake
+        self.count(LOOKUP_CACHE_HITS, intake.hits)
+        intake.hits = 0
+
+    def _make_intake(self) -> Intake:
+        size = self._reader.keys_per_request
+        made = LookupIntake(self._requests, size, self._cache, self._found_type, copies=self._copies)
+        self._lookup_intake = made
+        return made
+
+
+class LookupOperator(KeyRequestingOperator):
+    """Each record in a pair with what is found of its key.
 
     Args:
         reader: who is asked.
@@ -191,20 +242,17 @@ class LookupOperator(RequestingOperator):
         output_type: TypeInformation,
         settings: LookupSettings,
     ) -> None:
-        called = RequestFunction(reader.read, _out_of_time, reader.asked)
-        super().__init__(reader, called, output_type, settings.requests, reader.keys_per_request)
-        self._reader = reader
-        self._key_of = key_of
         assert isinstance(output_type, TupleTypeInfo)
-        record_type, self._found_type = output_type.field_types
+        record_type, found_type = output_type.field_types
+        super().__init__(reader, output_type, found_type, settings)
+        self._key_of = key_of
         self._copy_record = copier(record_type)
         self._lookup = settings
-        self._cache = LookupCache(settings.cache)
         self._read_at: int | None = None
 
     def begin_epoch(self, scope: EpochScope) -> None:
+        super().begin_epoch(scope)
         now = scope.processing_time
-        self._cache.now = now
         refresh = self._lookup.refresh
         is_old = self._read_at is None or (refresh is not None and now - self._read_at >= refresh)
         if self._reader.reads_all and is_old:
@@ -213,18 +261,20 @@ class LookupOperator(RequestingOperator):
 
     def end_epoch(self) -> None:
         super().end_epoch()
-        intake = self._lookup_intake
-        self.count(LOOKUP_CACHE_HITS, intake.hits)
-        self.count(LOOKUP_MISSES, intake.misses)
-        intake.hits = intake.misses = 0
-
-    def _make_intake(self) -> Intake:
-        size = self._reader.keys_per_request
-        self._lookup_intake = LookupIntake(self._requests, size, self._cache, self._found_type)
-        return self._lookup_intake
+        self.count(LOOKUP_MISSES, self._lookup_intake.misses)
+        self._lookup_intake.misses = 0
 
     def _asked(self, batch: Batch) -> Answers:
-        return KeyedAnswers(batch, self._key_of, self.context)
+        keys: list[Any] = []
+        rows, row = batch.rows, None
+        try:
+            for row in rows:
+                key = found_key(self._key_of(row))
+                hash(key)
+                keys.append(key)
+        except BaseException as error:
+            raise user_error(error, self.context, row, function=self._key_of) from error
+        return KeyedAnswers(batch, keys, rows)
 
     def _emit(self, answers: Answers) -> None:
         found = answers.results
@@ -256,3 +306,7 @@ class LookupOperator(RequestingOperator):
 
 def _out_of_time(keys: list[Any]) -> Any:
     raise TimeoutError(f"nothing is known of {keys[0]!r} in time: give more time, or look at why it takes so long")
+
+
+def _same(value: Any) -> Any:
+    return value

@@ -60,11 +60,13 @@ class CacheSettings:
         max_keys: of how many keys at most; those that were not asked for the longest go first.
         expires_after: how many milliseconds after it was found, by the clock of the job; None for never.
         keeps_misses: whether it is kept that nothing was found.
+        expires_unused: how many milliseconds after it was asked for last; None for never.
     """
 
     max_keys: int
     expires_after: int | None
     keeps_misses: bool
+    expires_unused: int | None = None
 
 
 class LookupCache:
@@ -79,7 +81,7 @@ class LookupCache:
 
     def __init__(self, settings: CacheSettings | None) -> None:
         self._settings = settings
-        self._found: OrderedDict[Any, tuple[int, Found]] = OrderedDict()
+        self._found: OrderedDict[Any, tuple[int, int, Found]] = OrderedDict()
         self._table: Mapping[Any, Found] | None = None
         self._is_checked = False
         self.now = 0
@@ -95,11 +97,13 @@ class LookupCache:
         entry = self._found.get(key)
         if entry is None or self._settings is None:
             return None
-        since, found = entry
-        limit = self._settings.expires_after
-        if limit is not None and self.now - since >= limit:
+        since, used, found = entry
+        limit, unused = self._settings.expires_after, self._settings.expires_unused
+        if (limit is not None and self.now - since >= limit) or (unused is not None and self.now - used >= unused):
             del self._found[key]
             return None
+        if unused is not None:
+            self._found[key] = since, self.now, found
         self._found.move_to_end(key)
         return found
 
@@ -108,7 +112,7 @@ class LookupCache:
         settings = self._settings
         if settings is None or not (found or settings.keeps_misses):
             return False
-        self._found[key] = self.now, found
+        self._found[key] = self.now, self.now, found
         self._found.move_to_end(key)
         if len(self._found) > settings.max_keys:
             self._found.popitem(last=False)

@@ -6,11 +6,12 @@ from itertools import count
 from typing import Final
 
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, UnsupportedOperationError
+from headrace.common.plugins import imported
 from headrace.table.bind.errors import SqlPlanError, SqlValidationError, invalid, misspelt
 from headrace.table.bind.expansion import Expansions
 from headrace.table.bind.scopes import Correlation
 from headrace.table.bind.types import TypeBinder
-from headrace.table.bind.user_functions import definition_of, imported
+from headrace.table.bind.user_functions import definition_of
 from headrace.table.catalog.manager import CatalogManager
 from headrace.table.catalog.objects import CatalogFunction, ObjectPath
 from headrace.table.functions.definitions import FunctionDefinition

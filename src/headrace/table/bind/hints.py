@@ -46,18 +46,30 @@ def _check_ttl(context: BindContext, node: sql.Hint) -> None:
             raise context.unplanned(node, reason, "Write '1d', or '12h'.") from None
 
 
-def check_state_ttl(context: BindContext, nodes: Sequence[sql.Hint], sources: Sequence[NamedRelation]) -> None:
-    """Refuse a hint ``STATE_TTL`` of SELECT that names no relation of its FROM.
+def check_names(context: BindContext, nodes: Sequence[sql.Hint], sources: Sequence[NamedRelation]) -> None:
+    """Refuse hints ``STATE_TTL`` and ``LOOKUP`` of SELECT that name no relation of its FROM.
 
     Raises:
-        SqlPlanError: when it does.
+        SqlPlanError: when one does.
     """
     names = [source.alias for source in sources if source.alias is not None]
     for node in nodes:
-        for key, _ in node.options if node.name.text.upper() == "STATE_TTL" else ():
+        hint = node.name.text.upper()
+        for key in _names_in(hint, node.options):
             if key.rpartition(".")[2] not in names:
-                reason = f"the hint STATE_TTL names '{key}', which FROM does not have"
+                reason = f"the hint {hint} names '{key}', which FROM does not have"
                 raise context.unplanned(node, reason, misspelt(key, names) or f"There is {', '.join(names)}.")
+
+
+def _names_in(hint: str, options: Sequence[tuple[str, str]]) -> list[str]:
+    if hint == "LOOKUP":
+        return [dict(options)["table"]]
+    return [key for key, _ in options] if hint == "STATE_TTL" else []
+
+
+def lookup_hints(hints: Sequence[Hint], table: str | None) -> tuple[Hint, ...]:
+    """The hints ``LOOKUP`` for a table."""
+    return tuple(hint for hint in hints if hint.name == "LOOKUP" and dict(hint.options)["table"] == table)
 
 
 _ISO: Final = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.0*)?S)?)?", re.IGNORECASE)

@@ -9,7 +9,7 @@ from headrace.table.bind.aggregates import GroupBinder, has_aggregate, unique_na
 from headrace.table.bind.context import BindContext
 from headrace.table.bind.expansion import place
 from headrace.table.bind.expressions import ExpressionBinder
-from headrace.table.bind.hints import bound_hints, check_state_ttl
+from headrace.table.bind.hints import bound_hints, check_names
 from headrace.table.bind.relations import FromItem, RelationBinder, renamed
 from headrace.table.bind.scopes import Correlation, NamedRelation, Scope, missing_alias
 from headrace.table.catalog.objects import CatalogView, ObjectPath
@@ -112,7 +112,7 @@ class QueryBinder:
         """Bind SELECT, with the columns that its ORDER BY needs."""
         hints = bound_hints(self.context, node.hints)
         item = self._from(node.relation, parent, hints)
-        check_state_ttl(self.context, node.hints, item.sources)
+        check_names(self.context, node.hints, item.sources)
         correlation = self.context.correlation()
         aliases = frozenset(each.alias.text for each in node.items if each.alias is not None)
         scope = Scope(item.sources, item.relation.schema, correlation, parent, item.shared, aliases)

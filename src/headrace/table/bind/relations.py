@@ -8,7 +8,7 @@ from headrace.table.bind.context import BindContext
 from headrace.table.bind.errors import misspelt
 from headrace.table.bind.expansion import place
 from headrace.table.bind.expressions import ExpressionBinder
-from headrace.table.bind.hints import JOIN_HINTS, bound_hints, refuse_options
+from headrace.table.bind.hints import JOIN_HINTS, bound_hints, lookup_hints, refuse_options
 from headrace.table.bind.match import MatchBinder
 from headrace.table.bind.scopes import Correlation, NamedRelation, Scope, Shared
 from headrace.table.bind.table_functions import TableFunctionBinder, unnested
@@ -202,7 +202,7 @@ class RelationBinder:
         shared, condition = self._join_condition(node, left, right, scope)
         if correlation.is_used:
             self._check_temporal(node, right.relation, condition, width)
-            relation = self._correlated(node, left.relation, right.relation, kind, correlation, condition)
+            relation = self._correlated(node, left.relation, right, kind, correlation, condition)
         else:
             ttl = self._state_ttl(left), self._state_ttl(right)
             relation = Join(left.relation, right.relation, kind, condition, self.hints, ttl)
@@ -251,20 +251,22 @@ class RelationBinder:
         self,
         node: sql.JoinRelation,
         left: Relation,
-        right: Relation,
+        item: FromItem,
         kind: JoinKind,
         correlation: Correlation,
         condition: Scalar,
     ) -> Relation:
+        right = item.relation
         if kind not in (JoinKind.INNER, JoinKind.LEFT):
             raise self.context.unplanned(node, f"a lateral relation cannot be on the right of a {node.kind.value} JOIN")
+        hints = lookup_hints(self.hints, item.sources[0].alias) if isinstance(right, Snapshot) else self.hints
         if condition != TRUE:
             right = Filter(right, _inside(condition, left, correlation))
-        return Correlate(left, right, correlation.name, kind, tuple(sorted(correlation.columns)), self.hints)
+        return Correlate(left, right, correlation.name, kind, tuple(sorted(correlation.columns)), hints)
 
     def _check_temporal(self, node: sql.JoinRelation, right: Relation, condition: Scalar, width: int) -> None:
-        """Check that a temporal join has an equality condition; with versions, on the primary key of the table."""
-        if not isinstance(right, Snapshot):
+        """Check that an event-time temporal join compares the primary key of the table."""
+        if not isinstance(right, Snapshot) or right.period.time is not TimeAttribute.ROWTIME:
             return
         equalities = [each for each in conjuncts(condition) if _is_equality(each, width)]
         if not equalities:
@@ -272,7 +274,7 @@ class RelationBinder:
                 node, "a temporal join needs columns of both sides that are equal", "Write ON left.key = right.key."
             )
         scan = _scan_below(right.input)
-        if scan is None or right.period.time is not TimeAttribute.ROWTIME:
+        if scan is None:
             return
         names = right.schema.names
         key = {scan.columns.names[index] for index in scan.primary_key}

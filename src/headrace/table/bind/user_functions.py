@@ -6,10 +6,8 @@ import inspect
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from importlib import import_module
 from typing import Any
 
-from headrace.common.errors import HeadraceError, InvalidProgramError
 from headrace.common.logical_types import ArrayType, AtomicType, LogicalType, RowType
 from headrace.common.typeinfo import Types
 from headrace.table.bind.types import TypeBinder
@@ -21,23 +19,6 @@ from headrace.table.functions.rules import exactly
 from headrace.table.functions.types import with_nullability
 from headrace.table.parse import parse_type
 from headrace.table.parse.source import SqlSource
-
-
-def imported(class_name: str) -> Any:
-    """The object at ``module.name``.
-
-    Raises:
-        InvalidProgramError: when it cannot be imported.
-    """
-    module, _, name = class_name.rpartition(".")
-    if not module:
-        raise InvalidProgramError(f"'{class_name}' names no module: write 'module.{class_name}'")
-    try:
-        return getattr(import_module(module), name)
-    except HeadraceError:
-        raise
-    except Exception as error:
-        raise InvalidProgramError(f"'{class_name}' cannot be imported: {type(error).__name__}: {error}") from error
 
 
 @lru_cache(maxsize=1024)

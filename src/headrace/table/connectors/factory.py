@@ -133,10 +133,12 @@ TABLE_CONNECTORS: Final = PluginGroup(
         "kafka": f"{_HERE}.kafka:KafkaTables",
         "upsert-kafka": f"{_HERE}.kafka:UpsertKafkaTables",
         "spark": f"{_HERE}.spark:SparkTables",
+        "function": f"{_HERE}.lookups:FunctionTables",
+        "database": f"{_HERE}.lookups:DatabaseTables",
     },
     {
         **dict.fromkeys(("file", "files", "filesystems"), "it is 'filesystem'"),
-        "jdbc": "read and write it by Spark: 'connector' = 'spark' gives its rows",
+        "jdbc": "'connector' = 'database' looks rows up, and 'connector' = 'spark' reads them all",
     },
 )
 """All connectors of tables."""

@@ -27,11 +27,13 @@ from headrace.connectors.file_system.source import FileSourceBuilder
 from headrace.connectors.sink import Sink
 from headrace.connectors.source import Source
 from headrace.formats.file_format import BatchEncoder, BulkWriter, BulkWriterFactory, FileKind
+from headrace.operators.lookup.table_readers import SourceTable
 from headrace.table.connectors.changelog_mode import ChangelogMode
 from headrace.table.connectors.factory import TableConnector, TableContext, told_of
 from headrace.table.connectors.formats import BoundFormat, formats_in
 from headrace.table.connectors.partitions import COMMIT_OPTIONS, partition_commit
 from headrace.table.connectors.picked_columns import PartitionOfPath, Pick, PickedColumns
+from headrace.table.connectors.table_lookup import CACHE, FULL_OPTIONS, TableLookup, refresh_of, refuse_partial
 from headrace.table.connectors.table_sink import TableSink
 from headrace.table.connectors.table_source import TableSource
 
@@ -78,7 +80,7 @@ class FileSystemTables(TableConnector):
     optional_options = (
         *(MONITOR_INTERVAL, NO_PARTITION, ROLLING_SIZE, ROLLOVER_INTERVAL, INACTIVITY_INTERVAL, CHECK_INTERVAL),
         *(AUTO_COMPACTION, COMPACTION_SIZE),
-        *COMMIT_OPTIONS,
+        *(CACHE, *FULL_OPTIONS, *COMMIT_OPTIONS),
     )
 
     def create_source(self, context: TableContext) -> TableSource:
@@ -144,6 +146,17 @@ class FileTableSource(TableSource):
         kinds = tuple(known.types) + tuple(given.field_types[places[name]] for name in metadata)
         names = known.field_names + tuple(f"metadata {number}" for number in range(len(metadata)))
         return PickedColumns(inner, RowTypeInfo(kinds, names), picks)
+
+    can_look_up = True
+
+    def create_lookup(self, keys: Sequence[str]) -> TableLookup:
+        with told_of(self.context):
+            refuse_partial(self.options, "a table of files")
+            options = Configuration(self.options)
+            options.remove_config(MONITOR_INTERVAL.key)
+            source = replace(self, options=options).create_source(())
+            storage = tuple(self.context.settings.storage_options().items())
+            return TableLookup(SourceTable(source, storage), tuple(keys), refresh=refresh_of(options))
 
     def _files(self, stored: Sequence[str], metadata: Mapping[str, None]) -> Source[Any]:
         reader = self.format.file_reader(self.context.type_of(stored))

@@ -6,25 +6,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import pyarrow as pa
+
+from headrace.common.columns import layout_of
 from headrace.common.config_options import ConfigOption
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, InvalidTypeError, UnsupportedOperationError
 from headrace.common.typeinfo import CompositeTypeInfo
 from headrace.connectors.source import Source
+from headrace.operators.lookup.table_readers import StaticTable
 from headrace.table.connectors.factory import TableConnector, TableContext, told_of
 from headrace.table.connectors.picked_columns import PickedColumns
+from headrace.table.connectors.table_lookup import CACHE, TableLookup, refuse_partial
 from headrace.table.connectors.table_source import TableSource
 
 TABLE: Final = ConfigOption("table", str, "", "The name of a table or a view of Spark.")
 PATH: Final = ConfigOption("path", str, "", "A path that Spark reads.")
 FORMAT: Final = ConfigOption("format", str, "parquet", "How it reads the path.")
 _OPTION: Final = "option."
+_MOST_BYTES: Final = 256 << 20
 
 
 class SparkTables(TableConnector):
     """Tables that Spark reads once, when a job starts for the first time."""
 
-    optional_options = (TABLE, PATH, FORMAT)
+    optional_options = (TABLE, PATH, FORMAT, CACHE)
 
     def create_source(self, context: TableContext) -> TableSource:
         with told_of(context):
@@ -43,21 +49,43 @@ class SparkTable(TableSource):
     options: Configuration = field(compare=False)
     is_bounded = True
 
+    can_look_up = True
+
     @property
     def summary(self) -> str:
         return f"spark({self.options.get(TABLE) or self.options.get(PATH)})"
 
     def create_source(self, metadata: Sequence[str]) -> Source[Any]:
         with told_of(self.context):
-            try:
-                from headrace.runtime.spark.dataframe import DataFrameSource, read_table
-            except ModuleNotFoundError as error:
-                raise UnsupportedOperationError("connector 'spark' needs pyspark: pip install pyspark") from error
-            given = self.context.options.items()
-            extra = {key.removeprefix(_OPTION): value for key, value in given if key.startswith(_OPTION)}
-            table, path = self.options.get(TABLE), self.options.get(PATH)
-            source = DataFrameSource(read_table(table, path, self.options.get(FORMAT), extra))
-            return columns_by_name(source, self.context)
+            dataframe = self._dataframe()
+            from headrace.runtime.spark.dataframe import DataFrameSource
+
+            return columns_by_name(DataFrameSource(dataframe), self.context)
+
+    def _dataframe(self) -> Any:
+        try:
+            from headrace.runtime.spark.dataframe import read_table
+        except ModuleNotFoundError as error:
+            raise UnsupportedOperationError("connector 'spark' needs pyspark: pip install pyspark") from error
+        given = self.context.options.items()
+        extra = {key.removeprefix(_OPTION): value for key, value in given if key.startswith(_OPTION)}
+        return read_table(self.options.get(TABLE), self.options.get(PATH), self.options.get(FORMAT), extra)
+
+    def create_lookup(self, keys: Sequence[str]) -> TableLookup:
+        with told_of(self.context):
+            refuse_partial(self.options, "a table of Spark")
+            rows, known = self._dataframe().toArrow(), self.context.record_type
+            names = self.context.columns.names
+            if missing := [name for name in names if name not in rows.column_names]:
+                raise InvalidTypeError(f"there is no column {missing[0]!r}: there are {', '.join(rows.column_names)}")
+            if rows.nbytes > _MOST_BYTES:
+                raise UnsupportedOperationError(
+                    f"its rows take {rows.nbytes >> 20} MiB, and would travel with the job to each task"
+                )
+            schema = layout_of(known).schema
+            pairs = zip(names, schema, strict=True)
+            arrays = [rows.column(name).combine_chunks().cast(column.type) for name, column in pairs]
+            return TableLookup(StaticTable(pa.RecordBatch.from_arrays(arrays, schema=schema)), tuple(keys))
 
 
 def columns_by_name(source: Source[Any], context: TableContext) -> Source[Any]:

@@ -9,6 +9,7 @@ from headrace.common.typeinfo import TypeInformation
 from headrace.connectors.source import Source
 from headrace.graph.stream_graph import Edge
 from headrace.table.connectors.changelog_mode import ChangelogMode
+from headrace.table.connectors.table_lookup import TableLookup
 
 
 class TableSource(ABC):
@@ -28,6 +29,22 @@ class TableSource(ABC):
     def can_project(self) -> bool:
         """Return whether it can read a subset of the columns (Flink's ``SupportsProjectionPushDown``)."""
         return False
+
+    @property
+    def can_look_up(self) -> bool:
+        """Return whether rows can be looked up by a key (Flink's ``LookupTableSource``)."""
+        return False
+
+    def create_lookup(self, keys: Sequence[str]) -> TableLookup:
+        """How rows are looked up.
+
+        Args:
+            keys: the columns whose values are known.
+
+        Raises:
+            ConfigurationError: when options are wrong, or more columns have to be known.
+        """
+        raise AssertionError("it cannot be looked up")
 
     @property
     @abstractmethod

@@ -50,7 +50,7 @@ def node_line(
     if with_mode:
         terms.append(f"changelogMode=[{node.mode}]")
     terms += [f"{name}=[{value}]" for name, value in node.hint_terms()] if with_hints else []
-    return f"{node.title}({', '.join(terms)})"
+    return f"{node.title}({', '.join(terms)})" if terms else node.title
 
 
 def execution_text(roots: Sequence[PhysicalNode], text: ScalarText) -> str:

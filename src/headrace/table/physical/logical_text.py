@@ -166,9 +166,17 @@ def _join(join: logical.Join) -> Terms:
 
 
 def _hint(hint: logical.Hint, path: str) -> str:
-    pairs = ", ".join(f"{key}={value}" for key, value in sorted(hint.options))
+    pairs = ", ".join(f"{key}={value}" for key, value in sorted(hint.options, key=_place_in_map))
     given = f"{{{pairs}}}" if hint.options else f"[{', '.join(hint.items)}]"
     return f"[{hint.name} inheritPath:{path} options:{given}]"
+
+
+def _place_in_map(option: tuple[str, str]) -> int:
+    """The place of a hint's option among the others: that of its key in a ``HashMap`` of Java."""
+    code = 0
+    for letter in option[0]:
+        code = (31 * code + ord(letter)) & 0xFFFFFFFF
+    return (code ^ code >> 16) & 15
 
 
 def _to_changelog(node: logical.ToChangelog) -> Terms:
@@ -196,6 +204,8 @@ def _correlate(correlate: logical.Correlate) -> Terms:
     yield "correlation", correlate.correlation
     yield "joinType", correlate.kind.value
     yield "requiredColumns", _braces(correlate.required)
+    if correlate.hints:
+        yield "joinHints", f"[{''.join(_hint(hint, '[0]') for hint in correlate.hints)}]"
 
 
 def _sink(sink: logical.Sink) -> Terms:

@@ -17,6 +17,7 @@ from headrace.table.physical import (  # noqa: F401 - their conversions
     correlates,
     group_windows,
     grouping,
+    lookup_joins,
     over,
     ranks,
     sorts,

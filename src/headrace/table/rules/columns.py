@@ -16,7 +16,7 @@ from headrace.table.logical.scalars import InputRef, OverCall, Scalar, Subquery,
 from headrace.table.logical.schema import Schema, TimeAttribute
 from headrace.table.rules.normalize import Normalize
 from headrace.table.rules.rank import Rank
-from headrace.table.rules.temporal import TemporalJoin
+from headrace.table.rules.temporal import LookupJoin, TemporalJoin
 
 Needed = tuple[int, ...]
 """Columns that are needed, each once, in order."""
@@ -262,6 +262,7 @@ class Pruner:
         logical.SetOperation: _set_operation,
         logical.WindowTableFunction: _window,
         logical.Join: _join,
+        LookupJoin: _join,
         TemporalJoin: _temporal,
         logical.OverAggregate: _over,
         Normalize: _normalize,

@@ -13,9 +13,10 @@ from headrace.common.logical_types import AtomicType, IntervalType, TypeRoot
 from headrace.table.evaluation import ExpressionCompiler
 from headrace.table.functions.definitions import Determinism
 from headrace.table.functions.table import definition_of_call
-from headrace.table.logical.relations import Filter, Project, Relation, Values
+from headrace.table.logical.relations import Filter, Join, Project, Relation, Values
 from headrace.table.logical.scalars import Call, Case, Cast, Literal, Scalar, conjuncts
 from headrace.table.rules.conditions import all_of
+from headrace.table.rules.joins import condition_of
 
 _ONE_ROW: Final = pa.record_batch([pa.nulls(1, pa.int8())], names=["row"])  # pa.array() would import pandas
 _INTEGERS: Final = (TypeRoot.DATE, TypeRoot.TIME, TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
@@ -35,6 +36,9 @@ def with_constants(relation: Relation, time_zone: str) -> Relation:
             return Values((), node.schema)
         if isinstance(node, Project):
             return replace(node, expressions=tuple(_folded(each, compiler) for each in node.expressions))
+        if isinstance(node, Join):
+            parts = [_folded(each, compiler) for each in conjuncts(node.condition)]
+            return replace(node, condition=condition_of(parts))
         return _filtered(node, compiler) if isinstance(node, Filter) else node
 
     return relation.transform(fold)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.table.logical.relations import Project, Relation, Scan, WatermarkAssigner
 from headrace.table.logical.scalars import InputRef, Scalar
 from headrace.table.logical.schema import Schema
+from headrace.table.rules.temporal import LookupJoin
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,8 @@ def with_normalized_sources(relation: Relation, is_upsert: Callable[[Scan], bool
     key = _key_of_table(relation, is_upsert)
     if key is not None:
         return Normalize(relation, key)
+    if isinstance(relation, LookupJoin):  # the rows of the right table are not scanned
+        return replace(relation, left=with_normalized_sources(relation.left, is_upsert))
     inputs = [with_normalized_sources(each, is_upsert) for each in relation.inputs]
     return relation.with_parts(Relation, inputs)
 

@@ -21,6 +21,7 @@ from headrace.table.logical.scalars import (
 from headrace.table.rules.conditions import all_of, is_deterministic, merged
 from headrace.table.rules.joins import filter_below_join, with_condition_below
 from headrace.table.rules.normalize import Normalize
+from headrace.table.rules.temporal import LookupJoin
 
 
 def with_filters_below(relation: Relation) -> Relation:
@@ -94,6 +95,7 @@ _RULES: Final[dict[type[Relation], Callable[[Scalar, Any], Relation | None]]] = 
     logical.SetOperation: _below_union,
     logical.Aggregate: _below_aggregate,
     logical.Join: filter_below_join,
+    LookupJoin: filter_below_join,
     Normalize: _below_normalize,
 }
 

@@ -1,12 +1,23 @@
-"""Temporal joins: joins with versions of a table (``FOR SYSTEM_TIME AS OF``)."""
+"""Temporal joins, with versions of a table, and lookup joins (``FOR SYSTEM_TIME AS OF``)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
 
-from headrace.table.logical.errors import PlanningError
-from headrace.table.logical.relations import Correlate, Filter, JoinKind, Project, Relation, Snapshot, joined_schema
+from headrace.table.logical.errors import PlanningError, TableDefinitionError
+from headrace.table.logical.relations import (
+    Correlate,
+    Filter,
+    Join,
+    JoinKind,
+    Project,
+    Relation,
+    Scan,
+    Snapshot,
+    WatermarkAssigner,
+    joined_schema,
+)
 from headrace.table.logical.scalars import CorrelatedRef, Scalar, conjuncts
 from headrace.table.logical.schema import Schema, TimeAttribute
 from headrace.table.rules.decorrelation import over_both, refers_to
@@ -49,8 +60,28 @@ class TemporalJoin(Relation):
         )
 
 
+@dataclass(frozen=True)
+class LookupJoin(Join):
+    """A join of each row with the rows of a table at that moment, which are looked up by a key."""
+
+
+def _check_table(relation: Relation) -> None:
+    """Refuse views and queries, whose rows cannot be looked up.
+
+    Raises:
+        TableDefinitionError: when it is one.
+    """
+    while isinstance(relation, WatermarkAssigner) or (isinstance(relation, Project) and relation.is_of_table):
+        relation = relation.input
+    if not isinstance(relation, Scan):
+        raise TableDefinitionError(
+            "FOR SYSTEM_TIME AS OF a processing time looks rows up in a table, and not in a view or a query: name the "
+            "table, and write conditions and calculations into the query"
+        )
+
+
 def with_temporal_joins(relation: Relation) -> Relation:
-    """The relation with temporal joins in place of correlated snapshots."""
+    """The relation with temporal joins and lookup joins in place of correlated snapshots."""
     return relation.transform(lambda node: _temporal(node) if isinstance(node, Correlate) else node)
 
 
@@ -74,4 +105,7 @@ def _temporal(correlate: Correlate) -> Relation:
         right = Project(right, columns.expressions, columns.names)
     width = len(correlate.left.schema)
     found = condition_of([over_both(each, correlate.correlation, width) for each in conditions])
+    if node.period.time is TimeAttribute.PROCTIME:
+        _check_table(node.input)
+        return LookupJoin(correlate.left, right, correlate.kind, found, correlate.hints)
     return TemporalJoin(correlate.left, right, correlate.kind, found, node.period.index)

@@ -1,0 +1,243 @@
+"""Lookup joins: joins with the rows that a table has at the moment, looked up by a key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+from headrace.common.logical_types import AtomicType
+from headrace.graph.process_specs import LookupJoinSpec, RequestedLookupSpec, TableLookupSpec
+from headrace.operators.unnest import ExpandedRows
+from headrace.table.connectors.table_lookup import TableLookup
+from headrace.table.logical.errors import PlanningError, TableDefinitionError
+from headrace.table.logical.relations import Filter, JoinKind, Project, Relation, Scan, WatermarkAssigner, joined_schema
+from headrace.table.logical.scalars import Call, InputRef, Literal, Scalar, conjuncts
+from headrace.table.logical.schema import Schema
+from headrace.table.physical.basic import Calc, Exchange, TableSourceScan
+from headrace.table.physical.calcs import filtered, projected
+from headrace.table.physical.compilation import compiled, compiled_all
+from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted, table_source
+from headrace.table.physical.joins import JOIN_NAMES, JoinKeys
+from headrace.table.physical.keys import NO_KEYS, Keys
+from headrace.table.physical.lookup_requests import LookupHint
+from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text, unique_names
+from headrace.table.physical.scalar_text import literal_text
+from headrace.table.physical.translation import GraphBuilder, by_key, record_type
+from headrace.table.rules.conditions import all_of, call
+from headrace.table.rules.temporal import LookupJoin as LogicalLookupJoin
+
+
+@dataclass(frozen=True)
+class LookupJoin(PhysicalNode):
+    """A join of each row with rows of a table that are looked up.
+
+    Attributes:
+        table: the table, or columns computed from its rows; not an input, since it is not scanned.
+        kind: inner, or left.
+        keys: the values that are looked up, over the columns of the input, by column of the table.
+        condition: the other conditions over the columns of both.
+        hint: the hint ``LOOKUP``.
+    """
+
+    name: ClassVar[str] = "LookupJoin"
+    input: PhysicalNode
+    table: LookedUp
+    kind: JoinKind
+    keys: tuple[tuple[int, Scalar], ...]
+    condition: Scalar | None
+    hint: LookupHint
+
+    @cached_property
+    def schema(self) -> Schema:
+        both = joined_schema(self.input.schema, self.table.schema, self.kind)
+        return both.renamed(unique_names(both.names))
+
+    @property
+    def upsert_keys(self) -> Keys:
+        key = self.table.scan.scan.primary_key
+        return self.input.upsert_keys if key and {*key} <= {field for field, _ in self.keys} else NO_KEYS
+
+    def terms(self, text: ScalarText) -> Terms:
+        given, names = self.input.schema.names, self.schema.names
+        columns = self.table.scan.schema.names
+        yield "table", ".".join(self.table.scan.scan.path)
+        yield "joinType", JOIN_NAMES[self.kind]
+        values = (literal_text(each) if isinstance(each, Literal) else text(each, given) for _, each in self.keys)
+        pairs = [f"{columns[key]}={value}" for (key, _), value in zip(self.keys, values, strict=True)]
+        yield "lookup", names_text(pairs)
+        if self.table.condition is not None:
+            yield "where", text(self.table.condition, columns)
+        if self.condition is not None:
+            yield "joinCondition", text(self.condition, names)
+        yield "select", names_text([*given, *self.table.shown(text)] if self.table.is_computed else names)
+        yield from self.hint.terms(self._lookup, has_changes=not self.mode.is_insert_only)
+        if self.upsert_keys:
+            yield "upsertKey", names_text([str(sorted(key)) for key in sorted(self.upsert_keys, key=sorted)])
+
+    @cached_property
+    def _lookup(self) -> TableLookup:
+        names = self.table.scan.schema.names
+        return self.table.scan.source.create_lookup([names[field] for field, _ in self.keys])
+
+    def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
+        given, names = self.input.schema, self.table.scan.schema.names
+        used = {field: value for field, value in self.keys if names[field] in self._lookup.keys}
+        definition = self._definition(builder, used)
+        edges = inputs[0]
+        if isinstance(self.input, Exchange):
+            edges = by_key(edges, given, self.input.keys or ())
+        return builder.add(self._spec(definition, builder), self.name, edges)
+
+    def _definition(self, builder: GraphBuilder, used: dict[int, Scalar]) -> Any:
+        from headrace.operators.lookup.lookup_joins import LookupJoinDefinition
+
+        table, rows = self.table, self.table.scan.schema
+        others = [call("=", self._column(field), value) for field, value in self.keys if field not in used]
+        conditions = [*others, *([] if self.condition is None else [self.condition])]
+        condition = compiled(all_of(conditions), self.schema, builder) if conditions else None
+        return LookupJoinDefinition(
+            record_type(rows),
+            tuple(compiled_all(list(used.values()), self.input.schema, builder.settings)),
+            tuple(used),
+            None if table.condition is None else compiled(table.condition, rows, builder),
+            tuple(compiled_all(table.expressions, rows, builder.settings)),
+            ExpandedRows(record_type(self.schema), condition, self.kind is JoinKind.LEFT),
+        )
+
+    def _column(self, field: int) -> Scalar:
+        """A column of the table among those of the result."""
+        place = next(
+            place
+            for place, each in enumerate(self.table.expressions)
+            if isinstance(each, InputRef) and each.index == field
+        )
+        return self.schema_column(len(self.input.schema) + place)
+
+    def schema_column(self, index: int) -> Scalar:
+        """A column of the result."""
+        return InputRef.all_of(self.schema)[index]
+
+    def _spec(self, definition: Any, builder: GraphBuilder) -> LookupJoinSpec:
+        from headrace.operators.lookup.lookup_operator import LookupRequests
+        from headrace.operators.lookup.refresh import NEVER
+        from headrace.operators.lookup.table_readers import TableReader
+
+        lookup = self._lookup
+        if isinstance(lookup.reader, TableReader):
+            return TableLookupSpec(definition, lookup.reader, lookup.refresh or NEVER)
+        requests = self.hint.requests(lookup)
+        return RequestedLookupSpec(definition, lookup.reader, LookupRequests(requests, lookup.cache))
+
+
+@dataclass(frozen=True)
+class LookedUp:
+    """A table that is looked up, and the columns that are computed from its rows.
+
+    Attributes:
+        scan: the table.
+        expressions: the columns.
+        names: their names.
+        condition: which of its rows count; None for all.
+        is_computed: whether the columns differ from those of the table.
+    """
+
+    scan: TableSourceScan
+    expressions: tuple[Scalar, ...]
+    names: tuple[str, ...]
+    condition: Scalar | None
+    is_computed: bool
+
+    @staticmethod
+    def of(relation: Relation, context: ConversionContext) -> LookedUp:
+        """The table below projections and filters.
+
+        Raises:
+            PlanningError: when it cannot be looked up.
+        """
+        node = _over_scan(relation, context)
+        if isinstance(node, Calc) and isinstance(node.input, TableSourceScan):
+            return LookedUp(node.input, node.expressions, node.names, node.condition, True)
+        if not isinstance(node, TableSourceScan):
+            raise PlanningError("a table that is looked up cannot compute non-deterministic columns: the query can")
+        return LookedUp(node, tuple(InputRef.all_of(node.schema)), node.schema.names, None, False)
+
+    @cached_property
+    def schema(self) -> Schema:
+        """The columns."""
+        return Schema(tuple(map(Scalar.as_field, self.expressions, self.names)))
+
+    def shown(self, text: ScalarText) -> list[str]:
+        """The columns in the form of plans."""
+        shown = [text(each, self.scan.schema.names) for each in self.expressions]
+        return [each if each == name else f"{each} AS {name}" for each, name in zip(shown, self.names, strict=True)]
+
+
+def _over_scan(relation: Relation, context: ConversionContext) -> PhysicalNode:
+    """Projections and filters over the scan of a table, which is not executed."""
+    if isinstance(relation, Project):
+        return projected(_over_scan(relation.input, context), relation.expressions, relation.names)
+    if isinstance(relation, Filter):
+        return filtered(_over_scan(relation.input, context), relation.condition)
+    if isinstance(relation, WatermarkAssigner):
+        return _over_scan(relation.input, context)
+    assert isinstance(relation, Scan), "only tables are looked up"
+    source = table_source(relation, context)
+    if not source.can_look_up:
+        error = PlanningError if relation.primary_key else TableDefinitionError
+        raise error(
+            f"table {'.'.join(relation.path)} cannot be looked up, only scanned: FOR SYSTEM_TIME AS OF a processing "
+            "time needs a table of a connector such as 'filesystem', 'spark', 'database' or 'function'"
+        )
+    return TableSourceScan(relation, source)
+
+
+@conversion_rule(LogicalLookupJoin)
+def _lookup(join: LogicalLookupJoin, context: ConversionContext) -> PhysicalNode:
+    left, table = converted(join.left, context), LookedUp.of(join.right, context)
+    found = JoinKeys.of(join.condition, len(left.schema))
+    if any(found.null_safe):
+        raise PlanningError("a lookup join compares keys by =, and not by IS NOT DISTINCT FROM: NULL is never found")
+    keys, rest = _keys(table, found, left.schema)
+    if not keys:
+        path = ".".join(table.scan.scan.path)
+        raise PlanningError(
+            f"a lookup join needs an equality on columns of table {path}, whose types are those of the other side: "
+            "write ON left.key = right.key, and cast the left side where types differ"
+        )
+    hint = LookupHint.of(join.hints, context.settings)
+    if hint.shuffles:
+        columns = [each.index for each in keys.values() if isinstance(each, InputRef)]
+        left = Exchange(left, tuple(columns))
+    condition = all_of([*found.rest, *rest]) if found.rest or rest else None
+    return LookupJoin(left, table, join.kind, tuple(keys.items()), condition, hint)
+
+
+def _keys(table: LookedUp, found: JoinKeys, left: Schema) -> tuple[dict[int, Scalar], list[Scalar]]:
+    """The values to look up by column of the table, and the equalities that are checked afterwards."""
+    keys, rest = _constants(table), list[Scalar]()
+    constant = set(keys)
+    for one, other in zip(found.left, found.right, strict=True):
+        column, value = table.expressions[other], InputRef.all_of(left)[one]
+        right = InputRef(len(left) + other, type=column.type)
+        is_key = isinstance(column, InputRef) and isinstance(column.type, AtomicType) and column.index not in constant
+        if not is_key:
+            rest.append(call("=", value, right))
+            continue
+        assert isinstance(column, InputRef)
+        if column.index in keys:  # as in Flink, the last one counts
+            rest.append(call("=", keys[column.index], right))
+        keys[column.index] = value
+    return keys, rest
+
+
+def _constants(table: LookedUp) -> dict[int, Scalar]:
+    """The columns of a table that have to equal constants."""
+    found: dict[int, Scalar] = {}
+    for each in [] if table.condition is None else conjuncts(table.condition):
+        if isinstance(each, Call) and each.function == "=":
+            for column, value in (each.operands, each.operands[::-1]):
+                if isinstance(column, InputRef) and isinstance(value, Literal):
+                    found[column.index] = value
+    return found
