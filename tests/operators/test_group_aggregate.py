@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,16 +20,21 @@ from headrace.common import Configuration, Row, RowKind, Types
 from headrace.common.batch import Batch
 from headrace.common.call_site import UNKNOWN_CALL_SITE
 from headrace.common.errors import InvalidProgramError, StateMigrationError
+from headrace.common.logical_types import AtomicType, RowType, TypeRoot, bigint, decimal, string
+from headrace.common.typeinfo.types import type_of_logical
 from headrace.datastream import DataStream, StreamExecutionEnvironment
 from headrace.datastream import aggregates as agg
 from headrace.expressions import left
+from headrace.operators import distinct_values
 from headrace.operators.aggregates import aggregator
-from headrace.operators.aggregates.aggregate import Aggregate
+from headrace.operators.aggregates.aggregate import Aggregate, BindableAggregate
+from headrace.operators.aggregates.calls import AggregateOperation
 from headrace.operators.arrays import differ
 from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
 from headrace.operators.group_aggregate import GroupAggregateOperator
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.state.keys import KeyCodec
+from headrace.state.keys.hashing import hash_array
 from headrace.state.runs import ALL_HASHES, RunStore
 from headrace.testing import JobHarness
 from tests.draws import draws
@@ -109,15 +116,16 @@ class Model:
 class Driven:
     """The operator on stores of its own; a new one for each epoch."""
 
-    aggregates: tuple[Aggregate, ...]
+    aggregates: tuple[BindableAggregate, ...]
     retracts: bool = True
     update_before: bool = True
+    input: Any = INPUT
     stores: dict[str, RunStore] = field(default_factory=dict)
     batches: list[Batch] = field(default_factory=list)
     epochs: int = 0
 
     def open(self, *, is_batch: bool = False) -> GroupAggregateOperator:
-        layout = ColumnarWindowLayout.of(INPUT, CODEC, self.aggregates, ["key"], None, (), retracts=self.retracts)
+        layout = ColumnarWindowLayout.of(self.input, CODEC, self.aggregates, ["key"], None, (), retracts=self.retracts)
         operator = GroupAggregateOperator(layout, update_before=self.update_before, is_batch=is_batch)
         self.stores = {name: RunStore(name, ALL_HASHES, store.runs) for name, store in self.stores.items()}
         state = SimpleNamespace(stored=lambda: list(self.stores), store=self._store)
@@ -130,7 +138,7 @@ class Driven:
         operator.begin_epoch(EpochScope(self.epochs, 0, self.epochs))
         for changes in filter(None, pieces):
             rows = [Row.of_kind(change[0], *change[1:]) for change in changes]
-            batch = Batch.of_rows(INPUT, rows, range(len(rows)), [self.epochs] * len(rows))
+            batch = Batch.of_rows(self.input, rows, range(len(rows)), [self.epochs] * len(rows))
             keys = CODEC.encode([change[1] for change in changes])
             operator.process(0, KeyedBatch.of(batch, keys))
         operator.advance_watermark(self.epochs)
@@ -190,6 +198,53 @@ def test_insertions_alone_are_taken_by_every_aggregate(changes: list[Change], cu
     driven.epoch(inserted[:cut])
     driven.epoch(inserted[cut:])
     assert driven.changes() == [found for change in inserted for found in model.changes(*change)]
+
+
+INTEGER, DOUBLE, BOOLEAN = (AtomicType(root) for root in (TypeRoot.INTEGER, TypeRoot.DOUBLE, TypeRoot.BOOLEAN))
+VALUES: Any = type_of_logical(
+    RowType(("key", "t", "n", "x", "d", "f"), (bigint(), string(), INTEGER, DOUBLE, decimal(5, 2), BOOLEAN))
+)
+DISTINCT = tuple(
+    AggregateOperation("COUNT", (column,), bigint(), f"c{column}{passing}", is_distinct=True, filter=passing)
+    for column in (1, 2, 3, 4)
+    for passing in (None, 5)
+)
+SUMS = tuple(
+    AggregateOperation(function, (2,), INTEGER, function, is_distinct=True, filter=5) for function in ("SUM", "AVG")
+)
+
+
+@pytest.mark.parametrize("has_few_hashes", [False, True])
+@settings(max_examples=draws(10), deadline=None)
+@given(
+    rows=st.lists(
+        st.tuples(
+            st.integers(0, 1),
+            st.none() | st.sampled_from("abcde"),
+            st.none() | st.integers(-2, 2),
+            st.none() | st.sampled_from([0.0, -0.0, 1.5, math.nan]),
+            st.none() | st.sampled_from([Decimal("1.50"), Decimal("-3.00"), Decimal("0.00")]),
+            st.none() | st.booleans(),
+        ),
+        max_size=20,
+    ),
+    cuts=st.tuples(st.integers(0, 20), st.integers(0, 20)),
+)
+def test_distinct_values_that_are_kept_one_by_one(has_few_hashes: bool, rows: list[Any], cuts: tuple[int, int]) -> None:
+    """They give what those in the accumulators of groups give, and values with equal hashes are told apart."""
+    first, second = sorted(cuts)
+    results = []
+    for keeps_values in (False, True):
+        calls = tuple(replace(call, keeps_values=keeps_values) for call in (*DISTINCT, *SUMS))
+        driven = Driven(calls, retracts=False, input=VALUES)
+        with pytest.MonkeyPatch.context() as patch:
+            if has_few_hashes:
+                patch.setattr(distinct_values, "hash_array", lambda values: (hash_array(values) % 2).astype(np.uint64))
+            changes = [(INSERT, *row) for row in rows]
+            driven.epoch(changes[:first], changes[first:second])
+            driven.epoch(changes[second:])
+        results.append(driven.changes())
+    assert results[0] == results[1]
 
 
 def test_sums_may_leave_64_bits_and_return() -> None:

@@ -16,6 +16,7 @@ from headrace.common.types import RowKind
 from headrace.operators.aggregates.aggregator import Aggregator, GroupedRows, running_sums
 from headrace.operators.arrays import concat, differ, fixed_width, gather
 from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext
+from headrace.operators.distinct_values import distinct_values, store_names
 from headrace.operators.waiting import WaitingBatches
 from headrace.operators.window.columnar.accumulators import Arrivals, Chunk
 from headrace.operators.window.columnar.windows_by_key import ArrivedRecords
@@ -90,10 +91,11 @@ class GroupAggregateOperator(KeyedOperator):
         self._waiting: WaitingBatches[KeyedBatch] = WaitingBatches(_WAITING_ROWS, are_stored=True)
 
     def restore_state(self, context: OperatorContext) -> None:
-        others = [name for name in context.state.stored() if name != _STORE]
+        layout = self._layout
+        known = (_STORE, *store_names(layout.aggregators))
+        others = [name for name in context.state.stored() if name not in known]
         if others:
             raise StateMigrationError(f"there is state of another kind of operator ({', '.join(others)}); {OTHER_UID}")
-        layout = self._layout
         _, key, *accumulators = layout.accumulator_schema
         live = pa.field(LIVE, pa.bool_())
         fields = [pa.field(HASH, pa.uint64()), key.with_name(KEY), live, *accumulators]
@@ -102,6 +104,7 @@ class GroupAggregateOperator(KeyedOperator):
         what, kind = "the aggregates of keys", _KIND_THAT_EXPIRES if self._ttl else _KIND
         table = TableLayout(what, kind, self._schema, 2, about, _WORDS, named_now=layout.named_now)
         self._table = KeySortedTable(context.state.store(_STORE), table, latest_only=True)
+        self._distinct = distinct_values(context, layout.codec, layout.aggregators)
 
     def begin_epoch(self, scope: EpochScope) -> None:
         self._watermark = scope.watermark
@@ -109,6 +112,8 @@ class GroupAggregateOperator(KeyedOperator):
         self._arrivals = Arrivals(scope.epoch)
         self._now = scope.processing_time if self._ttl else MIN_WATERMARK
         self._table.begin_epoch(self._now)
+        for values in self._distinct:
+            values.begin_epoch()
 
     def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
         if self._waiting.add(0, batch):
@@ -123,6 +128,8 @@ class GroupAggregateOperator(KeyedOperator):
 
     def end_epoch(self) -> None:
         self._table.end_epoch(self._now)
+        for values in self._distinct:
+            values.end_epoch()
 
     def _add_waiting(self) -> None:
         arrived = ArrivedRecords.taken(self._waiting, self._layout, self._arrivals, self.context)
@@ -138,6 +145,8 @@ class GroupAggregateOperator(KeyedOperator):
         chunk = arrived.chunk
         groups = group_rows(chunk.ends, chunk.hashes, chunk.keys)
         keys = KeyColumn(gather(chunk.keys, groups.first_rows), chunk.hashes[groups.first_rows])
+        for values in self._distinct:
+            chunk = values.first_only(chunk, groups, keys)
         of_stored, stored = self._table.find(keys)
         is_live = fixed_width(stored.column(LIVE)) != 0
         if not is_live.all():

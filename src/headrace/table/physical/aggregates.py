@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from headrace.graph.window_specs import GroupAggregateSpec
 from headrace.operators.aggregates.calls import AggregateOperation
+from headrace.operators.distinct_values import has_places
 from headrace.operators.mini_batch import MiniBatch
 from headrace.table.functions.python.aggregates import user_aggregate
 from headrace.table.logical.errors import PlanningError
@@ -76,17 +77,28 @@ class GroupAggregate(PhysicalNode):
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
         given = self.input.schema
+        ttl = builder.state_ttl if self.ttl is None or builder.is_batch else self.ttl
+        calls = operations(self.calls, self.schema.names[len(self.group) :], self.input)
+        if self.input.mode.is_insert_only and not ttl:
+            calls = tuple(replace(call, keeps_values=_keeps_values(call, given)) for call in calls)
         spec = GroupAggregateSpec(
-            operations(self.calls, self.schema.names[len(self.group) :], self.input),
+            calls,
             update_before=self.mode.takes_update_before,
             retracts=not self.input.mode.is_insert_only,
-            ttl=builder.state_ttl if self.ttl is None or builder.is_batch else self.ttl,
+            ttl=ttl,
             allows_none=True,
             is_whole=not self.group,
             mini_batch=mini_batch(builder, self.group),
             is_final=builder.is_batch,
         )
         return builder.add(spec, self.name, by_key(inputs[0], given, self.group, self.schema.names[: len(self.group)]))
+
+
+def _keeps_values(call: AggregateOperation, given: Schema) -> bool:
+    """Whether the distinct values that a call aggregates are kept one by one, in state of their own."""
+    if not call.is_distinct or call.function not in ("COUNT", "SUM", "AVG") or len(call.arguments) != 1:
+        return False
+    return has_places(given[call.arguments[0]].type.arrow_type)
 
 
 def mini_batch(builder: GraphBuilder, group: tuple[int, ...]) -> MiniBatch | None:

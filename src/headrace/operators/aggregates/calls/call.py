@@ -13,7 +13,7 @@ from headrace.common.typeinfo import TypeInformation
 from headrace.common.typeinfo.types import type_of_logical
 from headrace.operators.aggregates.aggregator import Aggregator, BoundAggregate, Emit, Input, Running, only_result
 from headrace.operators.aggregates.calls import bitmaps, json_text, multisets, numbers, ordered
-from headrace.operators.aggregates.calls.inputs import Boxed, Doubles, Filtered, Present
+from headrace.operators.aggregates.calls.inputs import Boxed, Doubles, Filtered, FirstOfValue, Present
 from headrace.operators.aggregates.calls.numbers import DecimalSum, WrappingSum
 from headrace.operators.aggregates.calls.ordered import OrderedValues
 from headrace.operators.aggregates.distinct import (
@@ -41,6 +41,8 @@ class AggregateOperation:
         constants: the values of arguments that are literals, by their position among the arguments.
         options: ``on_null`` (``NULL`` or ``ABSENT``) and ``ignores_nulls``.
         user: the user-defined aggregate function, which chooses its own aggregators.
+        keeps_values: whether the operator has the distinct values of groups in state of its own, so that ``DISTINCT``
+            aggregates the first record of each value.
     """
 
     function: str
@@ -52,6 +54,7 @@ class AggregateOperation:
     constants: tuple[tuple[int, Any], ...] = ()
     options: tuple[tuple[str, Any], ...] = ()
     user: Callable[["CallBinding"], "Remembered"] | None = None
+    keeps_values: bool = False
 
     def bind(self, input_type: TypeInformation, *, retracts: bool = False) -> BoundAggregate:
         """The aggregate over records of a type; see ``Aggregate.bind``."""
@@ -90,6 +93,8 @@ class CallBinding:
     def column(self, place: int = 0) -> Input:
         """An argument, null where the filter does not hold."""
         index = self.call.arguments[place]
+        if self.call.keeps_values:
+            return FirstOfValue(index, self.call.filter, self.type(place).arrow_type)
         return index if self.call.filter is None else Filtered(index, self.call.filter)
 
     def type(self, place: int = 0) -> LogicalType:
@@ -103,6 +108,7 @@ class CallBinding:
     def name(self, what: str = "") -> str:
         """The name of an accumulator, made from the arguments and the filter, so that equal ones are kept once."""
         text = ",".join(map(str, self.call.arguments))
+        text = f"distinct:{text}" if self.call.keeps_values else text
         return f"{what}{text}" if self.call.filter is None else f"{what}{text}|{self.call.filter}"
 
     def constant(self, place: int, default: Any = None) -> Any:
@@ -148,8 +154,9 @@ def bind_call(call: AggregateOperation, input_type: TypeInformation, *, retracts
 
 
 def _maker(call: AggregateOperation) -> "_Make":
-    make = (_DISTINCT if call.is_distinct else _FUNCTIONS).get(call.function) or _FUNCTIONS.get(call.function)
-    if make is None or (call.is_distinct and call.function not in _DISTINCT and call.function not in _IDEMPOTENT):
+    is_distinct = call.is_distinct and not call.keeps_values
+    make = (_DISTINCT if is_distinct else _FUNCTIONS).get(call.function) or _FUNCTIONS.get(call.function)
+    if make is None or (is_distinct and call.function not in _DISTINCT and call.function not in _IDEMPOTENT):
         distinct = "(DISTINCT ...)" if call.is_distinct and call.function in _FUNCTIONS else ""
         raise UnsupportedOperationError(f"there is no aggregate function {call.function}{distinct} yet")
     return make

@@ -28,6 +28,26 @@ class Filtered(DerivedColumn):
 
 
 @dataclass(frozen=True, slots=True)
+class FirstOfValue(DerivedColumn):
+    """A column, null where the filter is not true, and where the group of the record has had the value.
+
+    What groups have had is state of the operator, which sees to it; here are all values that may be the first ones.
+
+    Attributes:
+        column: its position.
+        filter: the position of the boolean column; None for no filter.
+        type: its type.
+    """
+
+    column: int
+    filter: int | None
+    type: pa.DataType
+
+    def of(self, columns: pa.RecordBatch) -> pa.Array:
+        return columns.column(self.column) if self.filter is None else Filtered(self.column, self.filter).of(columns)
+
+
+@dataclass(frozen=True, slots=True)
 class Present(DerivedColumn):
     """True where all of some columns have a value and the filter holds.
 
