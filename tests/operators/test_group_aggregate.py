@@ -32,7 +32,9 @@ from headrace.operators.aggregates.calls import AggregateOperation
 from headrace.operators.arrays import differ
 from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
 from headrace.operators.group_aggregate import GroupAggregateOperator
+from headrace.operators.mini_batch import LocalGroupAggregate, MiniBatch
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+from headrace.operators.window.columnar.local_aggregate import ACCUMULATORS_INPUT, RECORDS_INPUT
 from headrace.state.keys import KeyCodec
 from headrace.state.keys.hashing import hash_array
 from headrace.state.runs import ALL_HASHES, RunStore
@@ -86,6 +88,21 @@ class Model:
     update_before: bool = True
     held: dict[int, list[tuple[Any, Any]]] = field(default_factory=dict)
 
+    def of_mini_batch(self, changes: list[Change]) -> list[tuple[RowKind, tuple[Any, ...]]]:
+        """The changes that come of many records together."""
+        keys = sorted({change[1] for change in changes})
+        before = {key: self.result(key) for key in keys if key in self.held}
+        for change in changes:
+            self.changes(*change)
+        found: list[tuple[RowKind, tuple[Any, ...]]] = []
+        for key in keys:
+            old, new = before.get(key), self.result(key) if key in self.held else None
+            if old is not None and old != new:
+                found += [] if new is not None and not self.update_before else [(BEFORE if new else DELETE, old)]
+            if new is not None and old != new:
+                found.append((AFTER if old else INSERT, new))
+        return found
+
     def changes(self, kind: RowKind, key: int, *values: Any) -> list[tuple[RowKind, tuple[Any, ...]]]:
         held = self.held.get(key)
         if held is None and kind in TAKES_BACK:
@@ -120,17 +137,28 @@ class Driven:
     retracts: bool = True
     update_before: bool = True
     input: Any = INPUT
+    mini_batch: MiniBatch | None = None
     stores: dict[str, RunStore] = field(default_factory=dict)
     batches: list[Batch] = field(default_factory=list)
     epochs: int = 0
 
     def open(self, *, is_batch: bool = False) -> GroupAggregateOperator:
         layout = ColumnarWindowLayout.of(self.input, CODEC, self.aggregates, ["key"], None, (), retracts=self.retracts)
-        operator = GroupAggregateOperator(layout, update_before=self.update_before, is_batch=is_batch)
+        operator = GroupAggregateOperator(
+            layout, update_before=self.update_before, is_batch=is_batch, mini_batch=self.mini_batch
+        )
+        self.local = LocalGroupAggregate(layout, self.mini_batch) if self.mini_batch is not None else None
         self.stores = {name: RunStore(name, ALL_HASHES, store.runs) for name, store in self.stores.items()}
         state = SimpleNamespace(stored=lambda: list(self.stores), store=self._store)
         context = OperatorContext("group", "uid", 0, 1, 128, UNKNOWN_CALL_SITE, cast("Any", state))
         operator.open(context, cast("Any", SimpleNamespace(emit=self.batches.append, advance_watermark=lambda _: None)))
+        if self.local is not None:
+            sent = SimpleNamespace(
+                emit=lambda batch: operator.process(RECORDS_INPUT, batch),
+                emit_side=lambda _, batch: operator.process(ACCUMULATORS_INPUT, batch),
+                advance_watermark=lambda _: None,
+            )
+            self.local.open(context, cast("Any", sent))
         return operator
 
     def epoch(self, *pieces: list[Change]) -> None:
@@ -139,8 +167,13 @@ class Driven:
         for changes in filter(None, pieces):
             rows = [Row.of_kind(change[0], *change[1:]) for change in changes]
             batch = Batch.of_rows(self.input, rows, range(len(rows)), [self.epochs] * len(rows))
-            keys = CODEC.encode([change[1] for change in changes])
-            operator.process(0, KeyedBatch.of(batch, keys))
+            keyed = KeyedBatch.of(batch, CODEC.encode([change[1] for change in changes]))
+            if self.local is not None and self.mini_batch is not None and self.mini_batch.has_two_phases:
+                self.local.process(0, keyed)
+            else:
+                operator.process(0, keyed)
+        if self.local is not None:
+            self.local.advance_watermark(self.epochs)
         operator.advance_watermark(self.epochs)
         operator.end_epoch()
         self.epochs += 1
@@ -153,14 +186,14 @@ class Driven:
 
 
 @st.composite
-def changelogs(draw: st.DrawFn) -> list[Change]:
-    """Records that come and are taken back, and some that take back what a key without records never had."""
+def changelogs(draw: st.DrawFn, *, is_valid: bool = False) -> list[Change]:
+    """Records that come and are taken back, and unless all are valid some that a key without records never had."""
     held: dict[int, list[tuple[Any, Any]]] = {}
     changes: list[Change] = []
     values = st.tuples(st.none() | st.integers(-3, 3), st.none() | st.sampled_from([-1.5, 0.0, 0.25, 2.0]))
     for key in draw(st.lists(st.integers(0, 2), max_size=30)):
         own = held.setdefault(key, [])
-        if draw(st.booleans()) and (own or draw(st.booleans())):
+        if draw(st.booleans()) and (own or (not is_valid and draw(st.booleans()))):
             taken = own.pop(draw(st.integers(0, len(own) - 1))) if own else draw(values)
             changes.append((draw(st.sampled_from([BEFORE, DELETE])), key, *taken))
         else:
@@ -188,6 +221,27 @@ def test_changes_are_those_of_one_record_at_a_time(
         for number in range(0, len(pieces), each):
             driven.epoch(*pieces[number : number + each])
     assert driven.changes() == [found for change in changes for found in model.changes(*change)]
+
+
+@pytest.mark.parametrize("has_two_phases", [False, True])
+@settings(max_examples=draws(8), deadline=None)
+@given(changes=changelogs(is_valid=True), cut=st.integers(0, 30), size=st.integers(1, 9), update_before=st.booleans())
+def test_records_of_a_mini_batch_make_one_change_of_a_key(
+    has_two_phases: bool, changes: list[Change], cut: int, size: int, update_before: bool
+) -> None:
+    model = Model(RETRACTABLE, update_before)
+    driven = Driven(RETRACTABLE, update_before=update_before, mini_batch=MiniBatch(size, has_two_phases))
+    expected: list[tuple[RowKind, tuple[Any, ...]]] = []
+    for part in (changes[:cut], changes[cut:]):
+        driven.epoch(part[:3], part[3:])
+        for start in range(0, len(part), size):
+            expected += model.of_mini_batch(part[start : start + size])
+    if has_two_phases:  # receivers have fewer mini-batches, since accumulators are fewer than records
+        left = {row[0]: row for kind, row in driven.changes() if kind in (INSERT, AFTER)}
+        assert {key: left[key] for key in model.held} == {key: model.result(key) for key in model.held}
+        assert len(driven.changes()) <= len(expected)
+    else:
+        assert sorted(driven.changes(), key=repr) == sorted(expected, key=repr)
 
 
 @settings(max_examples=draws(10), deadline=None)

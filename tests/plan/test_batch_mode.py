@@ -12,7 +12,7 @@ from headrace.connectors.driver_sink import CollectSink
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.aggregates import count
 from headrace.datastream.streams.windowed_stream import WindowedStream
-from headrace.graph.window_specs import ColumnarWindowSpec, GlobalWindowSpec, RowWindowSpec
+from headrace.graph.window_specs import ColumnarWindowSpec, GlobalAggregateSpec, RowWindowSpec
 from headrace.plan.job_plan import JobPlan, PlanSettings
 from headrace.plan.planner import plan_job
 from headrace.time.watermark_strategy import WatermarkStrategy
@@ -88,7 +88,7 @@ def test_triggers_that_only_show_windows_early_give_way(
 
 def test_aggregates_are_split_in_two_whatever_is_said_of_late_records(windows: WindowedStream) -> None:
     windows.aggregate(count()).sink_to(CollectSink(list))
-    kept = spec_of(plan(windows), GlobalWindowSpec).window.definition
+    kept = spec_of(plan(windows), GlobalAggregateSpec).aggregate.definition
     assert (kept.allowed_lateness, kept.late_tag) == (0, None)
 
 

@@ -10,7 +10,14 @@ from tests.table.connectors.session import session
 ROWS = "(VALUES 1, 2, 2, 3, 3, 3) AS t(k)"
 
 
-@pytest.mark.parametrize("is_streaming", [True, False])
+MINI_BATCHES = {
+    "table.exec.mini-batch.enabled": "true",
+    "table.exec.mini-batch.allow-latency": "5 s",
+    "table.exec.mini-batch.size": "2",
+}
+
+
+@pytest.mark.parametrize(("is_streaming", "settings"), [(True, {}), (True, MINI_BATCHES), (False, {})])
 @pytest.mark.parametrize(
     ("query", "rows"),
     [
@@ -19,8 +26,10 @@ ROWS = "(VALUES 1, 2, 2, 3, 3, 3) AS t(k)"
         (f"SELECT k FROM {ROWS} EXCEPT SELECT 3 EXCEPT SELECT 1", [(2,)]),
     ],
 )
-def test_queries_read_what_queries_compute(query: str, rows: list[tuple[int, ...]], *, is_streaming: bool) -> None:
-    tables = session(is_streaming=is_streaming, **{"parallelism.default": "2"})
+def test_queries_read_what_queries_compute(
+    query: str, rows: list[tuple[int, ...]], *, is_streaming: bool, settings: dict[str, str]
+) -> None:
+    tables = session(is_streaming=is_streaming, **settings, **{"parallelism.default": "2"})
     left: list[tuple[int, ...]] = []
     for row in tables.execute_sql(query).collect():
         if row.get_row_kind() in (RowKind.INSERT, RowKind.UPDATE_AFTER):

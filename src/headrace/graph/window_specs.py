@@ -16,7 +16,7 @@ from headrace.operators.base import Operator
 from headrace.operators.join.find_pairs import SIDES, JoinInterval
 from headrace.operators.join.results import INNER, Outer, tagged_type
 from headrace.state.evolution import RenamedFields
-from headrace.state.protocols import KEYED, NO_STATE, StateKinds
+from headrace.state.protocols import KEYED, StateKinds
 from headrace.windowing.definition import RESULT, WindowDefinition, WindowFunctions
 from headrace.windowing.intervals import ColumnarWindows, FiringInterval, OneWindow, RegularWindows
 from headrace.windowing.windows import window_serializer
@@ -152,7 +152,8 @@ class GroupAggregateSpec(OperatorSpec):
         retracts: whether records may take former ones back.
         ttl: after how many milliseconds of processing time without records a key is forgotten; 0 for never.
         allows_none: whether there may be no aggregate, where only the different keys are wanted.
-        mini_batch: how records are put together, so that those of a key make one change; None where each makes one.
+        mini_batch: the settings of mini-batches, of which all records of a key make one change; None where each record
+            makes one.
         is_whole: whether all records have one key, so that in batch mode there is a result of no records, too.
         is_final: whether the job runs in batch mode for certain, in which each key has one result, at the end.
     """
@@ -224,6 +225,19 @@ class GroupAggregateSpec(OperatorSpec):
             nothing=nothing,
         )
 
+    @property
+    def can_be_split(self) -> bool:
+        """Return whether senders may aggregate records as well, for aggregates that do not depend on their order."""
+        return self.mini_batch is not None and self.mini_batch.has_two_phases
+
+    def create_local_operator(self, parameters: OperatorParameters) -> Operator:
+        """The operator for the sender's half; only where there are two phases."""
+        from headrace.operators.mini_batch import LocalGroupAggregate
+
+        assert self.mini_batch is not None
+        layout = self.layout(parameters.inputs[0]).of_operator(parameters.place, parameters.renamed_fields)
+        return LocalGroupAggregate(layout, self.mini_batch)
+
 
 @dataclass(frozen=True, slots=True)
 class RowWindowSpec(TriggeredWindowSpec):
@@ -282,6 +296,12 @@ class ColumnarWindowSpec(AggregatedWindowSpec):
         """The windows that senders may know as well, and that are not shown before their end; None for all others."""
         return self.windows if isinstance(self.windows, RegularWindows) and self.interval is None else None
 
+    @property
+    def can_be_split(self) -> bool:
+        """Return whether senders may aggregate records as well, for aggregates that do not depend on their order."""
+        windows = self.definition
+        return self.regular_windows is not None and windows.late_tag is None and windows.allowed_lateness == 0
+
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         from headrace.operators.window.columnar.time_windows import columnar_operator
 
@@ -297,47 +317,58 @@ class ColumnarWindowSpec(AggregatedWindowSpec):
 
 
 @dataclass(frozen=True, slots=True)
-class LocalWindowSpec(WindowSpec, PassingSpec):
-    """The sender's half of a two-phase window aggregation; put in by the planner.
+class LocalAggregateSpec(PassingSpec):
+    """The sender's half of a two-phase aggregation; put in by the planner.
 
     Records that it does not sum up leave by the main output, accumulators by a side output.
 
     Attributes:
-        window: the window as it is without halves.
+        aggregate: the aggregation as it is without halves.
     """
 
-    kind: ClassVar[str] = "LocalWindow"
-    state_kinds: ClassVar[StateKinds] = NO_STATE
-    window: ColumnarWindowSpec
+    kind: ClassVar[str] = "LocalAggregate"
+    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED,)
+    aggregate: ColumnarWindowSpec | GroupAggregateSpec
+
+    def why_insertions_only(self, inputs: Sequence[InputSchema]) -> str:
+        return self.aggregate.why_insertions_only(inputs)
 
     def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
         from headrace.operators.window.columnar.local_aggregate import ACCUMULATORS_TAG
 
-        return {ACCUMULATORS_TAG: self.window.layout(inputs[0]).accumulator_type}
+        return {ACCUMULATORS_TAG: self.aggregate.layout(inputs[0]).accumulator_type}
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
-        return self.window.create_local_operator(parameters)
+        return self.aggregate.create_local_operator(parameters)
 
 
 @dataclass(frozen=True, slots=True)
-class GlobalWindowSpec(WindowSpec):
+class GlobalAggregateSpec(OperatorSpec):
     """The receiver's half: records on the first input, accumulators on the second.
 
     Attributes:
-        window: the window as it is without halves.
+        aggregate: the aggregation as it is without halves.
     """
 
+    kind: ClassVar[str] = "GlobalAggregate"
     inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED, InputKind.KEYED)
-    window: ColumnarWindowSpec
+    state_kinds: ClassVar[StateKinds] = KEYED
+    aggregate: ColumnarWindowSpec | GroupAggregateSpec
+
+    def why_insertions_only(self, inputs: Sequence[InputSchema]) -> str:
+        return self.aggregate.why_insertions_only(inputs)
+
+    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        return self.aggregate.has_changes(inputs)
 
     def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
-        return self.window.output_type(inputs)
+        return self.aggregate.output_type(inputs)
 
     def kept_records(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
-        return self.window.kept_records(inputs)
+        return self.aggregate.kept_records(inputs)
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
-        return self.window.create_operator(parameters)
+        return self.aggregate.create_operator(parameters)
 
 
 _SIDES_OF_TAGGED: Final = {"f1": SIDES[0], "f2": SIDES[1]}

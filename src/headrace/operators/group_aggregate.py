@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -13,29 +14,31 @@ from headrace.common.batch import Batch, Kinds, take_back
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import StateMigrationError
 from headrace.common.types import RowKind
-from headrace.operators.aggregates.aggregator import Aggregator, GroupedRows, running_sums
+from headrace.operators.aggregates.aggregator import Aggregator, AggregatorList, GroupedRows, running_sums
+from headrace.operators.aggregates.simple import KeyField
 from headrace.operators.arrays import concat, differ, fixed_width, gather
 from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext
 from headrace.operators.distinct_values import distinct_values, store_names
+from headrace.operators.mini_batch import accumulators_of_records, in_order_of_leaving, parts_of
 from headrace.operators.waiting import WaitingBatches
-from headrace.operators.window.columnar.accumulators import Arrivals, Chunk
-from headrace.operators.window.columnar.windows_by_key import ArrivedRecords
+from headrace.operators.window.columnar.accumulators import Accumulators, Arrivals, Chunk, accumulators_of
+from headrace.operators.window.columnar.local_aggregate import ACCUMULATORS_INPUT
 from headrace.state.evolution import OTHER_UID
 from headrace.state.key_sorted_table import KeySortedTable, register_key_sorted_merger
 from headrace.state.keys import KeyColumn
 from headrace.state.keys.hashing import hash_array, partitions_of_hashes
-from headrace.state.runs.grouping import Groups, Segments, group_rows
+from headrace.state.runs.grouping import Groups, Segments, group_keys
 from headrace.state.runs.layout import HASH, KEY, LIVE, RETAINED_UNTIL
 from headrace.state.table_layout import TableLayout
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from headrace.operators.mini_batch import Bundle, MiniBatch
+    from headrace.operators.mini_batch import MiniBatch
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 
     Longs = npt.NDArray[np.int64]
-    _OfKeys = tuple[Longs, list[pa.Array]]
+    _Part = tuple[Longs, list[pa.Array]]
     Mask = npt.NDArray[np.bool_]
 
 _STORE: Final = "group-aggregates"
@@ -56,6 +59,8 @@ class GroupAggregateOperator(KeyedOperator):
     The first record of a key makes an insertion, each one after it an update, unless the result stays the same, and the
     one that takes the last one back makes a deletion. What takes back something of a key without records is dropped.
 
+    With mini-batches, all records of a key in one make a change together.
+
     Here records wait until the stretch of input ends, or until there are many, and the results of all of them are
     computed at once: those of a key are sorted into *lives*, which begin at an insertion and end at a deletion, and the
     accumulators of a life, of which the first is the one in state, are merged each with all before it.
@@ -66,7 +71,7 @@ class GroupAggregateOperator(KeyedOperator):
         is_batch: whether only the last result of each key is emitted.
         ttl: how many milliseconds of processing time after its last record a key is forgotten; 0 for never. Updates
             are emitted then also where the result stays the same, so that what reads them forgets no earlier.
-        mini_batch: how records are put together, so that those of a key make one change; None where each makes one.
+        mini_batch: the settings of mini-batches; None where each record makes a change.
         nothing: the accumulators whose result is emitted at the end where there was no record; None for no result.
     """
 
@@ -88,7 +93,7 @@ class GroupAggregateOperator(KeyedOperator):
         self._is_batch, self._nothing = is_batch, nothing
         self._mini_batch = None if is_batch else mini_batch
         self._ttl, self._now = ttl, MIN_WATERMARK
-        self._waiting: WaitingBatches[KeyedBatch] = WaitingBatches(_WAITING_ROWS, are_stored=True)
+        self._waiting: WaitingBatches[Any] = WaitingBatches(_WAITING_ROWS, are_stored=True)
 
     def restore_state(self, context: OperatorContext) -> None:
         layout = self._layout
@@ -115,8 +120,14 @@ class GroupAggregateOperator(KeyedOperator):
         for values in self._distinct:
             values.begin_epoch()
 
+    def process(self, input_index: int, batch: Batch) -> None:
+        if input_index != ACCUMULATORS_INPUT:
+            super().process(input_index, batch)
+        elif len(batch) and self._waiting.add(input_index, batch):
+            self._add_waiting()
+
     def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
-        if self._waiting.add(0, batch):
+        if self._waiting.add(input_index, batch):
             self._add_waiting()
 
     def advance_watermark(self, watermark: int) -> None:
@@ -132,59 +143,64 @@ class GroupAggregateOperator(KeyedOperator):
             values.end_epoch()
 
     def _add_waiting(self) -> None:
-        arrived = ArrivedRecords.taken(self._waiting, self._layout, self._arrivals, self.context)
-        if arrived is None:
+        taken = self._waiting.take()
+        if not taken.batches:
             return
         if self._mini_batch is None:
-            self._add(arrived)
+            (batch,) = (batch for _, batch in taken.in_stretches())
+            self._add(_Records(self._aggregators, batch, self._chunk(batch)))
             return
-        for bundle in self._mini_batch.bundles(arrived.batch.columns):
-            self._add(arrived.take(bundle.records), bundle)
+        self._watermark = max(self._watermark, int(taken.watermarks[-1]))
+        parts, start = [], 0
+        for input_index, batch in taken.in_stretches():
+            bundles = self._mini_batch.numbers(start, len(batch))
+            parts.append(self._accumulators(input_index, batch, bundles))
+            start += len(batch)
+        rows = in_order_of_leaving(self._layout, Accumulators.concat(parts))
+        self._add(_MiniBatches(self._aggregators, rows, int(taken.timestamps[-1]), self._watermark))
 
-    def _add(self, arrived: ArrivedRecords, bundle: Bundle | None = None) -> None:
-        chunk = arrived.chunk
-        groups = group_rows(chunk.ends, chunk.hashes, chunk.keys)
-        keys = KeyColumn(gather(chunk.keys, groups.first_rows), chunk.hashes[groups.first_rows])
-        for values in self._distinct:
-            chunk = values.first_only(chunk, groups, keys)
+    def _chunk(self, batch: KeyedBatch) -> Chunk:
+        chunk = Chunk.of(batch, self._layout.inputs_of(batch, self.context), self._arrivals.next(len(batch)))
+        if self._distinct:
+            groups = group_keys(chunk.hashes, chunk.keys)
+            keys = batch.keys.take(groups.first_rows)
+            for values in self._distinct:
+                chunk = values.first_only(chunk, groups, keys)
+        return chunk
+
+    def _accumulators(self, input_index: int, batch: Batch, bundles: Longs) -> Accumulators:
+        """The accumulators of records, by mini-batch and key, or those that senders have made."""
+        if input_index == ACCUMULATORS_INPUT:
+            rows = accumulators_of(batch)
+            return Accumulators(bundles, rows.hashes, rows.keys, rows.columns)
+        assert isinstance(batch, KeyedBatch)
+        chunk = replace(self._chunk(batch), ends=bundles)
+        return accumulators_of_records(self._layout, *zip(*parts_of(chunk, batch.kinds), strict=True))
+
+    def _add(self, added: _Records | _MiniBatches) -> None:
+        groups = group_keys(added.keys.hashes, added.keys.values)
+        keys = added.keys.take(groups.first_rows)
+        of_stored, stored = self._find(keys)
+        steps = added.steps
+        lives = _Lives.of(
+            groups.segments, None if steps is None else steps[groups.order], of_stored, fixed_width(stored[0])
+        )
+        columns = _elements(lives, stored, added.accumulators(groups.order, lives.rows))
+        if not self._is_batch:
+            self._emit_changes(added, groups.order, lives, columns)
+        self._write(keys, of_stored[~lives.is_left[of_stored]], lives, columns)
+
+    def _find(self, keys: KeyColumn) -> tuple[Longs, list[pa.Array]]:
+        """Which of some different keys have accumulators in state, and these."""
         of_stored, stored = self._table.find(keys)
         is_live = fixed_width(stored.column(LIVE)) != 0
         if not is_live.all():
             of_stored, stored = of_stored[is_live], stored.filter(pa.array(is_live))
-        columns = stored.columns[3 : 3 + self._layout.width]
-        steps = _steps(arrived.batch.kinds, groups.order)
-        lives, held = _Lives.of(groups.segments, steps, of_stored, fixed_width(columns[0])), columns
-        columns = self._accumulators(chunk, groups.order, steps, lives, columns)
-        if not self._is_batch and bundle is None:
-            self._emit_changes(arrived, groups.order, lives, columns)
-        left, merged = self._write(keys, of_stored[~lives.is_left[of_stored]], lives, columns)
-        if bundle is not None:
-            places = bundle.places[groups.first_rows]
-            self._emit_net(arrived, keys, (of_stored, held), (left, merged), places)
+        return of_stored, stored.columns[3 : 3 + self._layout.width]
 
-    def _accumulators(
-        self, chunk: Chunk, order: Longs, steps: Longs | None, lives: _Lives, stored: list[pa.Array]
-    ) -> list[pa.Array]:
-        """The columns of the accumulator of each element: that in state, or what a record adds or takes back."""
-        parts, numbers = [stored], [np.flatnonzero(lives.rows < 0)]
-        for step, make in ((1, self._aggregators.accumulate), (-1, self._aggregators.retract)):
-            if steps is None and step < 0:
-                continue
-            is_chosen = lives.rows >= 0
-            if steps is not None:
-                is_chosen &= steps[lives.rows] == step
-            chosen = np.flatnonzero(is_chosen)
-            if len(chosen):
-                each = Groups(order[lives.rows[chosen]], Segments(np.arange(len(chosen)), len(chosen)))
-                parts.append(make(GroupedRows(chunk.columns, chunk.arrivals, each)))
-                numbers.append(chosen)
-        if not len(numbers[0]) and len(parts) == 2:
-            return parts[1]
-        places = np.empty(len(lives.rows), np.int64)
-        places[np.concatenate(numbers)] = np.arange(len(places))
-        return [gather(concat(list(pieces)), places) for pieces in zip(*parts, strict=True)]
-
-    def _emit_changes(self, arrived: ArrivedRecords, order: Longs, lives: _Lives, columns: list[pa.Array]) -> None:
+    def _emit_changes(
+        self, added: _Records | _MiniBatches, order: Longs, lives: _Lives, columns: list[pa.Array]
+    ) -> None:
         if not len(lives.rows):
             return
         layout, segments = self._layout, lives.segments
@@ -192,13 +208,12 @@ class GroupAggregateOperator(KeyedOperator):
         changes = _Changes.of(order, lives, self._changed(values, segments), with_before=self._update_before)
         if not len(changes.kinds):
             return
-        chunk = arrived.chunk
         fields: dict[Aggregator, pa.Array] = {
-            field: field.result([changes.of_records(chunk.columns[field.column])]) for field in layout.key_fields
+            field: field.result([changes.of_records(added.field(field))]) for field in layout.key_fields
         }
         made = [gather(value, changes.elements) for value in values]
-        results = layout.rows(changes.of_records(chunk.keys), (), fields, made)
-        times = arrived.timestamps, arrived.watermarks
+        results = layout.rows(changes.of_records(added.keys.values), (), fields, made)
+        times = added.timestamps, added.watermarks
         if not changes.are_of_all:
             times = times[0][changes.records], times[1][changes.records]
         found = changes.kinds if changes.kinds.any() else None
@@ -214,36 +229,8 @@ class GroupAggregateOperator(KeyedOperator):
             is_changed[1:] |= differ(column.slice(1), column.slice(0, len(column) - 1))
         return is_changed
 
-    def _emit_net(
-        self, arrived: ArrivedRecords, keys: KeyColumn, before: _OfKeys, after: _OfKeys, places: Longs
-    ) -> None:
-        """Emits what has become of each key, in the order of places."""
-        (old_keys, old), (new_keys, new) = before, after
-        finish, values = self._layout.finish, keys.values
-        rows = pa.concat_batches([finish(gather(values, old_keys), (), old), finish(gather(values, new_keys), (), new)])
-        of_keys = np.concatenate((old_keys, new_keys))
-        has_old, has_new = (np.isin(np.arange(len(keys)), each) for each in (old_keys, new_keys))
-        both = np.flatnonzero(has_old & has_new)
-        same = [np.searchsorted(old_keys, both), len(old_keys) + np.searchsorted(new_keys, both)]
-        is_changed = np.full(len(keys), self._ttl > 0)
-        for column in rows.columns:
-            is_changed[both] |= differ(gather(column, same[0]), gather(column, same[1]))
-        is_update = (has_old & has_new)[of_keys]
-        is_new = np.arange(len(of_keys)) >= len(old_keys)
-        kinds = np.where(is_update, np.where(is_new, _UPDATE_AFTER, _UPDATE_BEFORE), np.where(is_new, _INSERT, _DELETE))
-        kept = ~is_update | is_changed[of_keys]
-        if not self._update_before:
-            kept &= kinds != _UPDATE_BEFORE
-        chosen = np.flatnonzero(kept)
-        chosen = chosen[np.argsort(places[of_keys[chosen]], kind="stable")]
-        if len(chosen):
-            times = (np.full(len(chosen), each[-1]) for each in (arrived.timestamps, arrived.watermarks))
-            found = kinds[chosen] if kinds[chosen].any() else None
-            made = rows.take(pa.array(chosen))
-            self.output.emit(Batch(self._layout.output_type, *times, columns=made, kinds=found))
-
-    def _write(self, keys: KeyColumn, gone: Longs, lives: _Lives, columns: list[pa.Array]) -> _OfKeys:
-        """Writes the accumulators of keys that are left, and that others are gone; gives those that are left."""
+    def _write(self, keys: KeyColumn, gone: Longs, lives: _Lives, columns: list[pa.Array]) -> None:
+        """Writes the accumulators of keys that are left, and that others are gone."""
         segments = lives.segments
         of_keys = lives.of_keys[segments.starts]
         is_last = np.diff(of_keys, append=-1) != 0
@@ -254,7 +241,6 @@ class GroupAggregateOperator(KeyedOperator):
             counts, of_keys = segments.counts[left], of_keys[left]
             segments = Segments(np.cumsum(counts) - counts, len(elements))
         merged = self._aggregators.settle(self._aggregators.merge(columns, segments))
-        found = of_keys, merged
         if len(gone):
             columns = [pa.concat_arrays([column, pa.nulls(len(gone), column.type)]) for column in merged]
             of_keys = np.concatenate((of_keys, gone))
@@ -268,7 +254,6 @@ class GroupAggregateOperator(KeyedOperator):
         if self._ttl:
             arrays.append(pa.array(np.full(len(written), self._now + self._ttl)))
         self._table.append(pa.RecordBatch.from_arrays(arrays, schema=self._schema), self._now)
-        return found
 
     def _is_owner(self, key: pa.Array) -> bool:
         """Return whether the records of a key come to this subtask."""
@@ -291,9 +276,116 @@ class GroupAggregateOperator(KeyedOperator):
             self.output.emit(Batch(self._layout.output_type, *times, columns=results))
 
 
-def _steps(kinds: Kinds | None, order: Longs) -> Longs | None:
-    """1 for each record that adds a row to its key, -1 for each that retracts one; None if all add."""
-    return None if kinds is None else np.where(take_back(kinds[order]), -1, 1)
+@dataclass(frozen=True)
+class _Records:
+    """Records, each of which adds a row to its key or retracts one.
+
+    Attributes:
+        aggregators: the aggregators.
+        batch: the records.
+        chunk: what the aggregates need of them.
+    """
+
+    aggregators: AggregatorList
+    batch: KeyedBatch
+    chunk: Chunk
+
+    @property
+    def keys(self) -> KeyColumn:
+        """Their keys."""
+        return self.batch.keys
+
+    @property
+    def timestamps(self) -> Longs:
+        """Their timestamps."""
+        return self.batch.timestamps
+
+    @property
+    def watermarks(self) -> Longs:
+        """The watermark that each meets."""
+        return self.batch.watermarks
+
+    @cached_property
+    def steps(self) -> Longs | None:
+        """By how much each changes the number of rows of its key; None if all add one."""
+        kinds = self.batch.kinds
+        return None if kinds is None else np.where(take_back(kinds), -1, 1)
+
+    def field(self, field: KeyField) -> pa.Array:
+        """A field of their keys."""
+        return self.chunk.columns[field.column]
+
+    def accumulators(self, order: Longs, rows: Longs) -> Iterator[_Part]:
+        """The accumulators of some of them, in parts: which these are, and the columns.
+
+        Args:
+            order: an order of all.
+            rows: their positions in it; negative for none.
+        """
+        steps = None if self.steps is None else self.steps[order[rows]]
+        for step, make in ((1, self.aggregators.accumulate), (-1, self.aggregators.retract)):
+            if steps is None and step < 0:
+                continue
+            chosen = np.flatnonzero(rows >= 0 if steps is None else (rows >= 0) & (steps == step))
+            if len(chosen):
+                each = Groups(order[rows[chosen]], Segments(np.arange(len(chosen)), len(chosen)))
+                yield chosen, make(GroupedRows(self.chunk.columns, self.chunk.arrivals, each))
+
+
+@dataclass(frozen=True)
+class _MiniBatches:
+    """The accumulators of mini-batches, each of all records of a key in one; otherwise as ``_Records``.
+
+    Attributes:
+        aggregators: the aggregators.
+        rows: the accumulators, in the order in which keys leave the mini-batches.
+        time: the timestamp of all.
+        watermark: the watermark that all meet.
+    """
+
+    aggregators: AggregatorList
+    rows: Accumulators
+    time: int
+    watermark: int
+
+    @property
+    def keys(self) -> KeyColumn:
+        """The key of each."""
+        return KeyColumn(self.rows.keys, self.rows.hashes)
+
+    @property
+    def timestamps(self) -> Longs:
+        """The timestamp of each."""
+        return np.full(len(self.rows), self.time)
+
+    @property
+    def watermarks(self) -> Longs:
+        """The watermark that each meets."""
+        return np.full(len(self.rows), self.watermark)
+
+    @property
+    def steps(self) -> Longs:
+        """By how much each changes the number of rows of its key."""
+        return fixed_width(self.rows.columns[0])
+
+    def field(self, field: KeyField) -> pa.Array:
+        """A field of the keys."""
+        return self.rows.columns[self.aggregators.bounds[self.aggregators.aggregators.index(field)][0]]
+
+    def accumulators(self, order: Longs, rows: Longs) -> Iterator[_Part]:
+        """Some of the accumulators."""
+        chosen = np.flatnonzero(rows >= 0)
+        yield chosen, [gather(column, order[rows[chosen]]) for column in self.rows.columns]
+
+
+def _elements(lives: _Lives, stored: list[pa.Array], parts: Iterable[_Part]) -> list[pa.Array]:
+    """The accumulator of each element of lives: that in state, or what is added or retracted."""
+    found = [(np.flatnonzero(lives.rows < 0), stored), *parts]
+    if not len(found[0][0]) and len(found) == 2:
+        return found[1][1]
+    places = np.empty(len(lives.rows), np.int64)
+    places[np.concatenate([rows for rows, _ in found])] = np.arange(len(places))
+    return [gather(concat(list(pieces)), places) for pieces in zip(*(columns for _, columns in found), strict=True)]
 
 
 @dataclass(frozen=True)
@@ -374,7 +466,7 @@ class _Lives:
 
         Args:
             keys: the records of each key, in the order in which they came.
-            steps: 1 for each record that adds a row to its key, -1 for each that retracts one; None if all add.
+            steps: by how much each changes the number of rows of its key; None if all add one.
             of_stored: the keys that have state, ascending.
             stored: the number of their records.
         """
@@ -390,7 +482,7 @@ class _Lives:
             return _Lives(rows, segments.ids, segments, none, none, np.ones(len(keys), np.bool_))
         counts, is_kept = counts_after(keys, steps, of_stored, stored)
         kept = np.flatnonzero(is_kept & (counts > 0))
-        is_deletion = is_kept & (counts == 0)
+        is_deletion = is_kept & (counts == 0) & (steps < 0)  # a mini-batch may retract all that it has added
         lives = keys.ids + np.cumsum(is_deletion) - is_deletion  # they rise with each key, and behind each deletion
         rows = np.full(len(kept) + len(of_stored), -1)
         rows[np.arange(len(kept)) + before[keys.ids[kept]]] = kept

@@ -6,90 +6,137 @@ which records of two phases meet in one mini-batch, are those of Flink.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from headrace.operators.arrays import codes_of
-from headrace.operators.binary_rows import Words, buckets, hashes_of
+from headrace.common.batch import Kinds, take_back
+from headrace.operators.aggregates.aggregator import GroupedRows
+from headrace.operators.arrays import gather
+from headrace.operators.base import KeyedBatch
+from headrace.operators.binary_rows import buckets, hashes_of
+from headrace.operators.window.columnar.accumulators import Accumulators, Chunk
+from headrace.operators.window.columnar.local_aggregate import FEWEST_SAMPLED, LocalWindowAggregate
+from headrace.state.keys import KeyColumn
+from headrace.state.runs.grouping import group_rows, in_order
+from headrace.windowing.intervals import Assignment, OneWindow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 
 Longs = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Bundle:
-    """One mini-batch.
-
-    Attributes:
-        records: the records, key after key in parts as they are sent.
-        places: at which place the key of each leaves.
-    """
-
-    records: Longs
-    places: Longs
-
-
-@dataclass(frozen=True, slots=True)
 class MiniBatch:
-    """Settings of a mini-batch: the records that are bundled before they are aggregated.
+    """Settings of mini-batches.
 
     Attributes:
-        size: the maximum number of records in a bundle.
-        has_two_phases: whether senders aggregate bundles first, and receivers merge the accumulators.
-        key_columns: the positions of the columns of the key.
+        size: the maximum number of records, or of accumulators, in one.
+        has_two_phases: whether senders aggregate mini-batches of records, and receivers mini-batches of accumulators.
     """
 
     size: int
     has_two_phases: bool
-    key_columns: tuple[int, ...]
 
-    def bundles(self, columns: pa.RecordBatch) -> list[Bundle]:
-        """The mini-batches of records."""
-        keys = [columns.column(index) for index in self.key_columns]
-        names = [str(place) for place in range(len(keys))]
-        count = columns.num_rows
-        numbers = codes_of(pa.StructArray.from_arrays(keys, names)) if keys else np.zeros(count, np.int64)
-        hashes = _hashes_by_number(keys, numbers)
-        groups = [np.arange(count)[start : start + self.size] for start in range(0, count, self.size)]
-        if self.has_two_phases:
-            groups = self._of_receivers(groups, numbers, hashes)
-        return [Bundle(group, _places(numbers[group], hashes)) for group in groups]
-
-    def _of_receivers(self, groups: list[Longs], numbers: Longs, hashes: Words) -> list[Longs]:
-        sent: list[Longs] = []
-        for group in groups:
-            mine = numbers[group]
-            sent += [group[mine == key] for key in ordered_keys(mine, hashes).tolist()]
-        return [np.concatenate(sent[start : start + self.size]) for start in range(0, len(sent), self.size)]
+    def numbers(self, start: int, count: int) -> Longs:
+        """The mini-batch of each of some consecutive records, of which the first has this place."""
+        found: Longs = np.arange(start, start + count) // self.size
+        return found
 
 
-def ordered_keys(keys: Longs, hashes: Words) -> Longs:
-    """The different keys of a mini-batch in the order in which they leave a hash map.
+def parts_of(chunk: Chunk, kinds: Kinds | None) -> Iterator[tuple[Chunk, bool]]:
+    """The records that are added and those that are taken back, and whether they are the latter."""
+    if kinds is None:
+        yield chunk, False
+        return
+    are_taken_back = take_back(kinds)
+    for is_taken_back in (False, True):
+        rows = np.flatnonzero(are_taken_back == is_taken_back)
+        if len(rows):
+            yield chunk.take(rows), is_taken_back
+
+
+def accumulators_of_records(
+    layout: ColumnarWindowLayout, parts: Sequence[Chunk], are_taken_back: Sequence[bool]
+) -> Accumulators:
+    """The accumulators of records by mini-batch and key, in the order of their first records.
 
     Args:
-        keys: the key of each record, as a number.
-        hashes: the hash of each number.
+        layout: the aggregates and the columns.
+        parts: the records, of which there is one at least.
+        are_taken_back: whether those of each part are taken back.
     """
-    different, firsts = np.unique(keys, return_index=True)
-    places = buckets(hashes[different], np.array([len(different)]))
-    found: Longs = different[np.lexsort((firsts, places))]
-    return found
+    found, firsts, aggregators = [], [], layout.aggregators
+    for is_taken_back, make in ((False, aggregators.accumulate), (True, aggregators.retract)):
+        chunks = [part for part, each in zip(parts, are_taken_back, strict=True) if each is is_taken_back]
+        if not chunks:
+            continue
+        chunk = Chunk.concat(chunks)
+        groups = group_rows(chunk.ends, chunk.hashes, chunk.keys)
+        rows = groups.first_rows
+        columns = make(GroupedRows(chunk.columns, chunk.arrivals, groups))
+        found.append(Accumulators(chunk.ends[rows], chunk.hashes[rows], gather(chunk.keys, rows), columns))
+        firsts.append(chunk.arrivals[rows])
+    return Accumulators.concat(found).take(in_order(np.concatenate(firsts)))
 
 
-def _places(keys: Longs, hashes: Words) -> Longs:
-    """The position of each record's key in the order in which keys are emitted."""
-    places = np.zeros(len(hashes), np.int64)
-    ordered = ordered_keys(keys, hashes)
-    places[ordered] = np.arange(len(ordered))
-    found: Longs = places[keys]
-    return found
+def in_order_of_leaving(layout: ColumnarWindowLayout, rows: Accumulators) -> Accumulators:
+    """One row for each mini-batch and key, in the order in which keys leave the mini-batch.
+
+    Args:
+        layout: the aggregates and the columns.
+        rows: rows of mini-batches, in the order of arrival.
+    """
+    groups = group_rows(rows.ends, rows.hashes, rows.keys)
+    firsts = groups.first_rows
+    columns = [gather(column, groups.order) for column in rows.columns]
+    bundles, keys = rows.ends[firsts], KeyColumn(gather(rows.keys, firsts), rows.hashes[firsts])
+    merged = Accumulators(bundles, keys.hashes, keys.values, layout.aggregators.merge(columns, groups.segments))
+    fields = layout.aggregators.results(merged.columns, layout.key_fields)
+    hashes = hashes_of(layout.key_columns(merged.keys, fields), len(merged))
+    _, numbers, sizes = np.unique(bundles, return_inverse=True, return_counts=True)
+    return merged.take(in_order(bundles, buckets(hashes, sizes[numbers]), firsts))
 
 
-def _hashes_by_number(keys: Sequence[pa.Array], numbers: Longs) -> Words:
-    different, firsts = np.unique(numbers, return_index=True)
-    found = np.zeros(int(numbers.max(initial=0)) + 1, np.uint32)
-    found[different] = hashes_of([key.take(pa.array(firsts)) for key in keys], len(firsts))
-    return found
+class LocalGroupAggregate(LocalWindowAggregate):
+    """Aggregates mini-batches of records before the shuffle: the windows are mini-batches.
+
+    Args:
+        layout: the aggregates and the columns.
+        mini_batch: the settings.
+    """
+
+    def __init__(self, layout: ColumnarWindowLayout, mini_batch: MiniBatch) -> None:
+        super().__init__(layout, OneWindow())
+        self._mini_batch = mini_batch
+
+    def _pairs(self, batch: KeyedBatch) -> Assignment:
+        count = len(batch)
+        return Assignment(np.arange(count), self._mini_batch.numbers(self._held_rows, count), True)
+
+    def _is_worthwhile(self, batch: KeyedBatch, pairs: Assignment, records: int) -> bool:
+        return records <= FEWEST_SAMPLED or super()._is_worthwhile(batch, pairs, records)
+
+    def _arrivals(self, batch: KeyedBatch) -> Longs:
+        self._last_time = int(batch.timestamps[-1])
+        return np.arange(self._held_rows, self._held_rows + len(batch))
+
+    def _append(self, batch: KeyedBatch, chunk: Chunk) -> None:
+        kinds = batch.kinds if self._layout.retracts else None
+        for part, is_taken_back in parts_of(chunk, kinds):
+            self._held.append(part)
+            self._are_taken_back.append(is_taken_back)
+
+    def _accumulators(self, held: Sequence[Chunk]) -> KeyedBatch:
+        rows = in_order_of_leaving(self._layout, accumulators_of_records(self._layout, held, self._are_taken_back))
+        times = np.full(len(rows), self._last_time)
+        return self._sent(rows.ends, KeyColumn(rows.keys, rows.hashes), rows.columns, times)
+
+    def _forget(self) -> None:
+        super()._forget()
+        self._are_taken_back: list[bool] = []

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, islice
+from itertools import chain, groupby, islice
 from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
@@ -82,6 +82,12 @@ class TakenBatches(Generic[_AnyBatch]):
     def watermarks(self) -> Longs:
         """The watermark that each record meets."""
         return np.concatenate([np.empty(0, np.int64), *(batch.watermarks for batch in self.batches)])
+
+    def in_stretches(self) -> Iterator[tuple[int, _AnyBatch]]:
+        """The input and the records of each stretch of records of one input, in the order in which they came."""
+        batches = iter(self.batches)
+        for index, stretch in groupby(self._indices):
+            yield index, concat_keyed(list(islice(batches, sum(1 for _ in stretch))))
 
     def of(self, side: int) -> _AnyBatch | None:
         """The records of one input; None if there are none."""

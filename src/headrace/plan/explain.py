@@ -31,7 +31,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from headrace.graph.diagram import Arrow, Box, Diagram, Frame, count_of, node_document, ship_label
-from headrace.graph.window_specs import LocalWindowSpec
+from headrace.graph.window_specs import LocalAggregateSpec
 from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator, PlanSettings, Stage
 from headrace.plan.window_paths import path_of, windows_of
 from headrace.state.protocols import names_of
@@ -84,7 +84,7 @@ def _notes(operator: PlannedOperator, stage: Stage) -> Iterator[str]:
     windows, path = windows_of(spec), path_of(spec)
     if path is not None:
         yield str(path)
-    if windows is not None and not isinstance(spec, LocalWindowSpec):
+    if windows is not None and not isinstance(spec, LocalAggregateSpec):
         yield from _window_notes(windows)
     if operator.parallelism != stage.parallelism:
         yield f"parallelism {operator.parallelism}"

@@ -31,12 +31,14 @@ from headrace.graph.stream_graph import Edge, Node, StreamGraph
 from headrace.graph.window_specs import (
     AggregatedWindowSpec,
     ColumnarWindowSpec,
-    GlobalWindowSpec,
+    GlobalAggregateSpec,
+    GroupAggregateSpec,
     IntervalJoinSpec,
-    LocalWindowSpec,
+    LocalAggregateSpec,
     TriggeredWindowSpec,
 )
 from headrace.operators.checkpointed import CheckpointedFunction
+from headrace.operators.distinct_values import store_names
 from headrace.operators.functions import has_own, objects_of
 from headrace.operators.window.columnar.local_aggregate import ACCUMULATORS_INPUT, ACCUMULATORS_TAG, RECORDS_INPUT
 from headrace.plan.job_plan import (
@@ -88,40 +90,46 @@ def _derived_uid(node: Node, made: StreamGraph, taken: Collection[str]) -> str:
 def with_columnar_windows(graph: StreamGraph) -> StreamGraph:
     """Have built-in aggregates computed column by column where the results are the same, in two phases where they can.
 
-    Then windows sum up before the shuffle what they would sum up behind it. Only where there is one, and it changes
-    nothing: without allowed lateness and without a side output for late records, which both want records as they came,
-    and for aggregates that do not depend on the order of records.
+    Then senders sum up before the shuffle what receivers would sum up behind it. Only where there is one, and it
+    changes nothing: for aggregates that do not depend on the order of records, and of windows those without allowed
+    lateness and without a side output for late records, which both want records as they came.
     """
 
     def pick(node: Node, made: StreamGraph) -> Iterator[Node]:
-        spec = columnar_spec(node.spec) if isinstance(node.spec, AggregatedWindowSpec) else None
+        spec = _aggregation(node.spec)
         if spec is None:
             yield node
         elif _can_be_split(spec, node, made):
-            local = [_local_window(spec, node, number, made.new_id()) for number in range(len(node.inputs))]
+            local = [_local_aggregate(spec, node, number, made.new_id()) for number in range(len(node.inputs))]
             yield from local
             edges = zip(local, node.inputs, strict=True)
-            inputs = tuple(edge for window, given in edges for edge in _edges_between(window, given))
-            yield replace(node, spec=GlobalWindowSpec(spec), inputs=inputs)
+            inputs = tuple(edge for sender, given in edges for edge in _edges_between(sender, given))
+            yield replace(node, spec=GlobalAggregateSpec(spec), inputs=inputs)
         else:
             yield replace(node, spec=spec)
 
     return graph.transform(pick)
 
 
-def _can_be_split(spec: ColumnarWindowSpec, node: Node, made: StreamGraph) -> bool:
+def _aggregation(spec: OperatorSpec) -> ColumnarWindowSpec | GroupAggregateSpec | None:
+    """An aggregation column by column; None for other operators, and where that is settled already."""
+    if isinstance(spec, GroupAggregateSpec):
+        return spec
+    return columnar_spec(spec) if isinstance(spec, AggregatedWindowSpec) else None
+
+
+def _can_be_split(spec: ColumnarWindowSpec | GroupAggregateSpec, node: Node, made: StreamGraph) -> bool:
     (records,) = made.input_schemas(node)
-    if spec.regular_windows is None or not all(edge.partitioning.redistributes for edge in node.inputs):
+    if not spec.can_be_split or not all(edge.partitioning.redistributes for edge in node.inputs):
         return False
-    if spec.definition.late_tag is not None or spec.definition.allowed_lateness > 0:
-        return False
-    return not spec.layout(records).is_ordered
+    layout = spec.layout(records)
+    return not layout.is_ordered and not store_names(layout.aggregators)  # senders have no state of distinct values
 
 
-def _local_window(spec: ColumnarWindowSpec, node: Node, number: int, node_id: int) -> Node:
+def _local_aggregate(spec: ColumnarWindowSpec | GroupAggregateSpec, node: Node, number: int, node_id: int) -> Node:
     return Node(
         id=node_id,
-        spec=LocalWindowSpec(spec),
+        spec=LocalAggregateSpec(spec),
         name=f"Local {node.name}",
         inputs=(replace(node.inputs[number], partitioning=FORWARD),),
         uid=f"{node.uid}/local-{number}",

@@ -10,9 +10,9 @@ from headrace.graph.window_specs import (
     AggregatedWindowSpec,
     CoGroupSpec,
     ColumnarWindowSpec,
-    GlobalWindowSpec,
+    GlobalAggregateSpec,
     IntervalJoinSpec,
-    LocalWindowSpec,
+    LocalAggregateSpec,
     RowWindowSpec,
     TriggeredWindowSpec,
 )
@@ -136,12 +136,10 @@ class WindowPath:
         return self.name if self.reason is None else f"{self.name} ({self.reason})"
 
 
-_COLUMNAR: Final = (ColumnarWindowSpec, LocalWindowSpec, GlobalWindowSpec)
-
-
 def path_of(spec: OperatorSpec) -> WindowPath | None:
     """How the windows of an operator are computed; None for operators without windows."""
-    if isinstance(spec, _COLUMNAR):
+    spec = _whole(spec)
+    if isinstance(spec, ColumnarWindowSpec):
         return WindowPath(BY_COLUMNS)
     if isinstance(spec, CoGroupSpec) and spec.columns:
         return WindowPath(BY_COLUMNS)
@@ -178,6 +176,10 @@ def columnar_spec(spec: AggregatedWindowSpec) -> ColumnarWindowSpec | None:
 
 def windows_of(spec: OperatorSpec) -> WindowDefinition | None:
     """The windows of an operator; None for operators without windows."""
-    if isinstance(spec, LocalWindowSpec | GlobalWindowSpec):
-        spec = spec.window
+    spec = _whole(spec)
     return spec.definition if isinstance(spec, TriggeredWindowSpec) else None
+
+
+def _whole(spec: OperatorSpec) -> OperatorSpec:
+    """The aggregation that an operator is a half of, or the operator itself."""
+    return spec.aggregate if isinstance(spec, LocalAggregateSpec | GlobalAggregateSpec) else spec

@@ -32,6 +32,9 @@ MINI_BATCH: Final = ConfigOption(
 MINI_BATCH_SIZE: Final = ConfigOption(
     "table.exec.mini-batch.size", integer(-1, 2**63 - 1), -1, "How many rows that are, at most."
 )
+MINI_BATCH_LATENCY: Final = ConfigOption(
+    "table.exec.mini-batch.allow-latency", duration, 0, "For how long rows are gathered."
+)
 AGG_PHASES: Final = ConfigOption(
     "table.optimizer.agg-phase-strategy",
     choice("AUTO", "ONE_PHASE", "TWO_PHASE"),
@@ -117,6 +120,7 @@ _OPTIONS: Final[dict[str, ConfigOption[Any]]] = {
         STATE_TTL,
         MINI_BATCH,
         MINI_BATCH_SIZE,
+        MINI_BATCH_LATENCY,
         AGG_PHASES,
         EARLY_FIRE,
         EARLY_FIRE_DELAY,
@@ -131,7 +135,6 @@ _OPTIONS: Final[dict[str, ConfigOption[Any]]] = {
         ASYNC_TIMEOUT,
         ASYNC_MODE,
         ASYNC_KEY_ORDERED,
-        ConfigOption("table.exec.mini-batch.allow-latency", duration, 0, "For how long rows are gathered."),
         ConfigOption("table.sql-dialect", choice("default"), "default", "The dialect of SQL."),
         CATALOG_STORE,
         CATALOG_STORE_PATH,

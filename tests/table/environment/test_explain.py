@@ -36,6 +36,7 @@ def test_the_execution_plan_has_stages_states_and_uids() -> None:
             {
                 "table.exec.mini-batch.enabled": "true",
                 "table.exec.mini-batch.size": "100",
+                "table.exec.mini-batch.allow-latency": "5 s",
                 "table.optimizer.agg-phase-strategy": "ONE_PHASE",
             },
             "'table.optimizer.agg-phase-strategy' to 'AUTO'",

@@ -391,10 +391,12 @@ class AggregatorList:
         pairs = zip(self.aggregators, self._split(columns), strict=True)
         return all(aggregator.is_reversible(own) for aggregator, own in pairs)
 
-    def results(self, columns: Sequence[pa.Array]) -> dict[Aggregator, pa.Array]:
-        """The value of each aggregator."""
-        pairs = zip(self.aggregators, self._split(columns), strict=True)
-        return {aggregator: aggregator.result(own) for aggregator, own in pairs}
+    def results(
+        self, columns: Sequence[pa.Array], wanted: Sequence[Aggregator] | None = None
+    ) -> dict[Aggregator, pa.Array]:
+        """The value of each aggregator, or of some."""
+        own = dict(zip(self.aggregators, self._split(columns), strict=True))
+        return {each: each.result(own[each]) for each in (own if wanted is None else wanted)}
 
     def running_results(
         self, wanted: Iterable[Aggregator], columns: Sequence[pa.Array], segments: Segments

@@ -13,11 +13,12 @@ from headrace.table.logical.relations import WindowKind
 from headrace.table.logical.scalars import AggregateCall, Call, InputRef, Scalar
 from headrace.table.logical.schema import Field, Schema, TimeAttribute
 from headrace.table.options import ALLOW_LATENESS, EARLY_FIRE, EARLY_FIRE_DELAY, LATE_FIRE, LATE_FIRE_DELAY
-from headrace.table.physical.aggregates import GroupAggregate, call_texts, operations
+from headrace.table.physical.aggregates import GroupAggregate, operations
 from headrace.table.physical.basic import Calc, Exchange
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, with_before
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text, unique_names
+from headrace.table.physical.phases import call_texts
 from headrace.table.physical.translation import GraphBuilder, by_key
 from headrace.table.physical.windows import WindowingStrategy, WindowTableFunction
 from headrace.table.rules import group_windows as rules

@@ -63,6 +63,10 @@ class IntervalJoin(AnyJoin):
     bounds: TimeBounds
     shown: Scalar
 
+    @property
+    def requires_watermark(self) -> bool:
+        return True
+
     def terms(self, text: ScalarText) -> Terms:
         for name, value in super().terms(text):
             if name == "where":

@@ -43,11 +43,13 @@ class PhysicalNode(LogicalNode):
         name: its name in plans.
         changelog: its changelog rule; by default it forwards the changes of its inputs.
         passes_rows: whether its rows are those of its only input.
+        is_executed: whether an operator may compute it; uids do not depend on nodes that plans only show.
     """
 
     name: ClassVar[str]
     changelog: ClassVar[ChangelogRule] = PASSING
     passes_rows: ClassVar[bool] = False
+    is_executed: ClassVar[bool] = True
     mode: ChangelogMode = field(default=ChangelogMode.INSERT, kw_only=True)
 
     @property
@@ -64,6 +66,11 @@ class PhysicalNode(LogicalNode):
     def upsert_keys(self) -> Keys:
         """The upsert keys: sets of columns by which a row may overwrite the one before."""
         return NO_KEYS
+
+    @property
+    def requires_watermark(self) -> bool:
+        """Return whether it emits rows when the watermark advances."""
+        return False
 
     @property
     def title(self) -> str:

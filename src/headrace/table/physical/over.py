@@ -68,6 +68,10 @@ class OverAggregate(PhysicalNode):
         added = tuple(Field(name, call.type) for name, call in zip(self.names, self.calls, strict=True))
         return Schema((*given, *added)).renamed(unique_names((*given.names, *self.names)))
 
+    @property
+    def requires_watermark(self) -> bool:
+        return self.time is TimeAttribute.ROWTIME
+
     def terms(self, text: ScalarText) -> Terms:
         names = self.input.schema.names
         if self.partition_by:

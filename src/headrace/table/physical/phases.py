@@ -26,6 +26,20 @@ _SPLIT_IN_BATCH: Final = frozenset(("COUNT", "SUM", "$SUM0", "MIN", "MAX", "AVG"
 """Functions that batch plans show in two phases."""
 
 
+def call_texts(
+    calls: Sequence[AggregateCall], names: Sequence[str], given: Sequence[str], *, retracts: bool
+) -> list[str]:
+    """Calls with the names of their results, as plans show them."""
+    return [f"{call_text(call, given, retracts=retracts)} AS {name}" for call, name in zip(calls, names, strict=True)]
+
+
+def call_text(call: AggregateCall, names: Sequence[str], *, retracts: bool) -> str:
+    """A call in the form of plans: ``COUNT(DISTINCT id) FILTER $f2``."""
+    operands = names_text([names[index] for index in call.operands]) or "*"
+    text = f"{call.function}{'_RETRACT' if retracts else ''}({'DISTINCT ' if call.is_distinct else ''}{operands})"
+    return text if call.filter is None else f"{text} FILTER {names[call.filter]}"
+
+
 @dataclass(frozen=True)
 class Partial:
     """A two-phase call.
@@ -46,15 +60,35 @@ class Partial:
         return self.parts[0] if len(self.parts) == 1 else f"({names_text(self.parts)})"
 
 
-def partials(calls: Sequence[AggregateCall]) -> Iterator[Partial]:
+def partials(calls: Sequence[AggregateCall], *, retracts: bool = False) -> Iterator[Partial]:
     """Calls with the names of their partial results, which are numbered consecutively."""
     number, sets = 0, dict[tuple[int, ...], int]()
     for call in calls:
         default = ("count1",) if call.function == "COUNT" and not call.operands else (call.function.lower(),)
-        kinds = _PARTS.get(call.function, default)
+        kinds = _PARTS.get(call.function, ("sum", "count") if retracts and call.function == "SUM" else default)
         parts = tuple(f"{kind}${place}" for place, kind in enumerate(kinds, number))
         number += len(parts)
         yield Partial(call, parts, sets.setdefault(call.operands, len(sets)) if call.is_distinct else None)
+
+
+def partial_texts(calls: Sequence[AggregateCall], names: Sequence[str], *, retracts: bool = False) -> Iterator[str]:
+    """What senders compute for calls, in the form of streaming plans."""
+    sets: dict[str, None] = {}
+    for each in partials(calls, retracts=retracts):
+        text = call_text(each.call, names, retracts=retracts)
+        if each.distinct is not None:
+            text = text.replace("(DISTINCT ", f"(distinct${each.distinct} ", 1)
+            operands = names_text([names[index] for index in each.call.operands])
+            sets[f"DISTINCT({operands}) AS distinct${each.distinct}"] = None
+        yield f"{text} AS {each.shown}"
+    yield from sets
+
+
+def merging_texts(calls: Sequence[AggregateCall], *, retracts: bool = False) -> Iterator[str]:
+    """What receivers compute for calls, in the form of streaming plans."""
+    for each in partials(calls, retracts=retracts):
+        of_set = "" if each.distinct is None else f"distinct${each.distinct} "
+        yield f"{each.call.function}{'_RETRACT' if retracts else ''}({of_set}{each.shown})"
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ from headrace.table.physical.changes import DropUpdateBefore
 from headrace.table.physical.conversion import ConversionContext, converted
 from headrace.table.physical.explain import advice_on, advice_text, execution_text, node_line, physical_text
 from headrace.table.physical.logical_text import logical_text
+from headrace.table.physical.mini_batches import with_mini_batches
 from headrace.table.physical.node import Edges, PhysicalNode, with_unique_names
 from headrace.table.physical.scalar_text import calcite_text, infix_text
 from headrace.table.physical.sink_changes import infer_sink
@@ -71,6 +72,7 @@ class Planner:
         if not self.is_batch:
             pairs = zip(roots, relations, strict=True)
             roots = [self._with_modes(root, relation, is_collected=is_collected) for root, relation in pairs]
+            roots = [with_mini_batches(root, self.settings) for root in roots]
         return list(map(_named, roots, relations)) if is_collected else roots
 
     @refuses_depth

@@ -93,6 +93,10 @@ class Rank(PhysicalNode):
             return found | one_key((*self.partition_by, len(self.input.schema)))
         return found | one_key(self.partition_by) if (self.start, self.end) == (1, 1) else found
 
+    @property
+    def requires_watermark(self) -> bool:
+        return self.is_deduplication and self.input.schema[self.order_by[0].index].time is TimeAttribute.ROWTIME
+
     def terms(self, text: ScalarText) -> Terms:
         schema = self.input.schema
         yield "strategy", strategy_text(self.strategy, self.unique_key)
@@ -190,6 +194,10 @@ class WindowRank(PhysicalNode):
         """Whether it keeps the first or the last row in event time."""
         one = (self.start, self.end) == (1, 1) and len(self.order_by) == 1
         return one and self.input.schema[self.order_by[0].index].time is TimeAttribute.ROWTIME
+
+    @property
+    def requires_watermark(self) -> bool:
+        return True
 
     def terms(self, text: ScalarText) -> Terms:
         names, columns = self.input.schema.names, self.windowing

@@ -39,6 +39,10 @@ class TemporalJoin(AnyJoin):
     time: int
     version_time: int
 
+    @property
+    def requires_watermark(self) -> bool:
+        return True
+
     def terms(self, text: ScalarText) -> Terms:
         names, width = self.pairs.names, len(self.left.schema)
         for name, value in super().terms(text):

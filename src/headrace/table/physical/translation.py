@@ -73,7 +73,8 @@ class GraphBuilder:
     def _shape_of(self, node: PhysicalNode) -> str:
         """A digest of a node's subtree in the plan, which other statements of the job do not change."""
         inputs = [self._shapes.get(id(child)) or self._shape_of(child) for child in node.inputs]
-        digest = hashlib.sha256("\n".join([node.identity, *inputs]).encode()).hexdigest()
+        whole = "\n".join([node.identity, *inputs])
+        digest = hashlib.sha256(whole.encode()).hexdigest() if node.is_executed else inputs[0]
         self._shapes[id(node)] = digest
         return digest
 

@@ -13,10 +13,11 @@ from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.relations import WindowKind
 from headrace.table.logical.scalars import AggregateCall, InputRef, Scalar, input_refs, moved
 from headrace.table.logical.schema import Field, Schema, TimeAttribute
-from headrace.table.physical.aggregates import call_texts, operations
+from headrace.table.physical.aggregates import operations
 from headrace.table.physical.basic import Calc, Exchange
 from headrace.table.physical.changelog_rules import ChangelogRule, never, with_before
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text, unique_names
+from headrace.table.physical.phases import call_texts
 from headrace.table.physical.translation import GraphBuilder, by_key
 from headrace.table.physical.windows import WindowColumns, WindowingStrategy, WindowTableFunction, window_columns
 from headrace.windowing.intervals import ColumnarWindows, GivenWindows
@@ -60,6 +61,10 @@ class WindowAggregate(PhysicalNode):
         """The window columns of results."""
         width = len(self.group) + len(self.calls)
         return WindowColumns(self.window, width, width + 1, width + 2, tuple(range(len(self.group))))
+
+    @property
+    def requires_watermark(self) -> bool:
+        return not self.window.is_of_clock
 
     def terms(self, text: ScalarText) -> Terms:
         names = self.input.schema.names

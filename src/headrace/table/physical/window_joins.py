@@ -41,6 +41,10 @@ class WindowJoin(AnyJoin):
         width = len(self.left.schema)
         return right.through({index: index + width for index in range(len(self.right.schema))})
 
+    @property
+    def requires_watermark(self) -> bool:
+        return True
+
     def terms(self, text: ScalarText) -> Terms:
         for name, node, columns in zip(
             ("leftWindow", "rightWindow"), (self.left, self.right), self.windows, strict=True

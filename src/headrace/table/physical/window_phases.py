@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import ClassVar, Final
 
 from headrace.table.logical.relations import WindowKind
 from headrace.table.logical.scalars import AggregateCall
 from headrace.table.logical.schema import Schema
-from headrace.table.physical.aggregates import call_text
 from headrace.table.physical.basic import Exchange
 from headrace.table.physical.keys import Keys
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text
-from headrace.table.physical.phases import partials
+from headrace.table.physical.phases import merging_texts, partial_texts
 from headrace.table.physical.translation import GraphBuilder
 from headrace.table.physical.window_aggregates import WindowAggregate
 from headrace.table.physical.windows import WindowingStrategy
@@ -64,7 +63,7 @@ class LocalWindowAggregate(PhysicalNode):
         )
         yield "window", self.window.text(place)
         end = "$window_end" if self.is_attached else "$slice_end"
-        yield "select", names_text([*keys, *_partial_texts(self.calls, names), f"slice_end('w$) AS {end}"])
+        yield "select", names_text([*keys, *partial_texts(self.calls, names), f"slice_end('w$) AS {end}"])
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
         return inputs[0]
@@ -84,7 +83,7 @@ class GlobalWindowAggregate(WindowAggregate):
     @property
     def call_texts(self) -> list[str]:
         called = self.names[len(self.group) :]
-        return [f"{text} AS {name}" for text, name in zip(_merging_texts(self.calls), called, strict=True)]
+        return [f"{text} AS {name}" for text, name in zip(merging_texts(self.calls), called, strict=True)]
 
 
 def in_two_phases(node: WindowAggregate, start_column: int | None) -> WindowAggregate:
@@ -101,21 +100,3 @@ def in_two_phases(node: WindowAggregate, start_column: int | None) -> WindowAggr
     exchange = node.input.with_inputs((local,))
     given = {field.name: getattr(node, field.name) for field in fields(node)}
     return GlobalWindowAggregate(**(given | {"input": exchange}))
-
-
-def _partial_texts(calls: Sequence[AggregateCall], names: Sequence[str]) -> Iterator[str]:
-    sets: dict[str, None] = {}
-    for each in partials(calls):
-        text = call_text(each.call, names, retracts=False)
-        if each.distinct is not None:
-            text = text.replace("(DISTINCT ", f"(distinct${each.distinct} ", 1)
-            operands = names_text([names[index] for index in each.call.operands])
-            sets[f"DISTINCT({operands}) AS distinct${each.distinct}"] = None
-        yield f"{text} AS {each.shown}"
-    yield from sets
-
-
-def _merging_texts(calls: Sequence[AggregateCall]) -> Iterator[str]:
-    for each in partials(calls):
-        of_set = "" if each.distinct is None else f"distinct${each.distinct} "
-        yield f"{each.call.function}({of_set}{each.shown})"

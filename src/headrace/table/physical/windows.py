@@ -200,6 +200,10 @@ class WindowTableFunction(PhysicalNode):
         width = len(self.input.schema)
         return WindowColumns(self.window, width, width + 1, width + 2, self.partition_by)
 
+    @property
+    def requires_watermark(self) -> bool:
+        return not self.window.is_of_clock
+
     def terms(self, text: ScalarText) -> Terms:
         names = self.input.schema.names
         keys = names_text([names[index] for index in self.partition_by])

@@ -244,11 +244,18 @@ class ColumnarWindowLayout:
             results: what aggregators give, those of the fields of the key at least.
             values: the columns of the aggregates.
         """
-        is_remembered = self.key_fields and all(field.is_canonical for field in self.key_fields)
-        key_columns = [results[field] for field in self.key_fields] if is_remembered else self._key_columns(keys)
-        return pa.RecordBatch.from_arrays([*key_columns, *windows, *values], schema=self.output_schema)
+        columns = [*self.key_columns(keys, results), *windows, *values]
+        return pa.RecordBatch.from_arrays(columns, schema=self.output_schema)
 
-    def _key_columns(self, keys: pa.Array) -> list[pa.Array]:
+    def key_columns(self, keys: pa.Array, results: Mapping[Aggregator, pa.Array]) -> list[pa.Array]:
+        """The columns of keys.
+
+        Args:
+            keys: the keys.
+            results: what aggregators give, those of the fields of the key at least.
+        """
+        if self.key_fields and all(field.is_canonical for field in self.key_fields):
+            return [results[field] for field in self.key_fields]
         if not self.key_names:
             return []
         column = self.codec.to_array(keys)

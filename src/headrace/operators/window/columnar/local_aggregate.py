@@ -62,7 +62,7 @@ _SAMPLED_HASHES = np.uint64(1 << 60)
 _SAMPLED_PART = 16
 """Keys whose hash is below the first figure, one in so many, tell how many keys there are."""
 
-_FEWEST_SAMPLED = 4096
+FEWEST_SAMPLED: Final = 4096
 """Of fewer records all keys are counted."""
 
 _ANY_TIME = np.int64(0)
@@ -121,7 +121,7 @@ class LocalWindowAggregate(KeyedOperator):
             self._passing -= len(batch)
             self.output.emit(given)
             return
-        pairs = (self._panes or self._assigner).assign(batch.timestamps)
+        pairs = self._pairs(batch)
         stays = self._left_to_receiver(batch, pairs)
         left = 0
         if stays is not None:
@@ -146,6 +146,10 @@ class LocalWindowAggregate(KeyedOperator):
 
     def end_epoch(self) -> None:
         assert not self._held, "records came after the last watermark of the epoch"
+
+    def _pairs(self, batch: KeyedBatch) -> Assignment:
+        """The windows, or panes, of each record."""
+        return (self._panes or self._assigner).assign(batch.timestamps)
 
     def _left_to_receiver(self, batch: Batch, pairs: Assignment) -> Mask | None:
         """Which records the receiver has to judge; None where there are none."""
@@ -172,7 +176,7 @@ class LocalWindowAggregate(KeyedOperator):
 
         Of a small batch it says little: larger ones of the same stream, held for longer, may well become fewer.
         """
-        return (_MORE_TO_COME - 1) * len(batch) if len(batch) > _FEWEST_SAMPLED else 0
+        return (_MORE_TO_COME - 1) * len(batch) if len(batch) > FEWEST_SAMPLED else 0
 
     def _is_worthwhile(self, batch: KeyedBatch, pairs: Assignment, records: int) -> bool:
         """Whether accumulators are expected to be so much fewer than the records that the pairs are of."""
@@ -182,7 +186,7 @@ class LocalWindowAggregate(KeyedOperator):
         ends, hashes, part = pairs.ends, batch.keys.hashes, 1
         if not pairs.is_identity:
             hashes = hashes[pairs.records]
-        if total > _FEWEST_SAMPLED:
+        if total > FEWEST_SAMPLED:
             is_sampled = hashes < _SAMPLED_HASHES
             ends, hashes, part = ends[is_sampled], hashes[is_sampled], _SAMPLED_PART
         groups = part * max(len(np.unique(hashes ^ hash_int64(ends))), 1)  # of few keys none may be in the sample
@@ -196,20 +200,26 @@ class LocalWindowAggregate(KeyedOperator):
     def _hold(self, batch: KeyedBatch, pairs: Assignment) -> None:
         if not len(pairs.ends):
             return
-        # Nobody asks when records came: the aggregates do not depend on it.
-        chunk = Chunk.of(batch, self._layout.inputs_of(batch, self.context), np.broadcast_to(_ANY_TIME, len(batch)))
-        self._held.append(chunk.spread(pairs))
-        self._held_rows += len(pairs.ends)
-        self._held_bytes += self._held[-1].nbytes
+        chunk = Chunk.of(batch, self._layout.inputs_of(batch, self.context), self._arrivals(batch)).spread(pairs)
+        self._append(batch, chunk)
+        self._held_rows += len(chunk)
+        self._held_bytes += chunk.nbytes
         if self._held_rows >= _HELD_ROWS or self._held_bytes >= _HELD_BYTES:
             self._send()
+
+    def _arrivals(self, batch: KeyedBatch) -> Longs:
+        # Nobody asks when records came: the aggregates do not depend on it.
+        return np.broadcast_to(_ANY_TIME, len(batch))
+
+    def _append(self, batch: KeyedBatch, chunk: Chunk) -> None:
+        self._held.append(chunk)
 
     def _send(self) -> None:
         """Sums up what is held."""
         if self._held:
-            held = self._held
+            accumulators = self._accumulators(self._held)
             self._forget()
-            self.output.emit_side(ACCUMULATORS_TAG, self._accumulators(held))
+            self.output.emit_side(ACCUMULATORS_TAG, accumulators)
 
     def _forget(self) -> None:
         self._held: list[Chunk] = []
@@ -221,13 +231,13 @@ class LocalWindowAggregate(KeyedOperator):
             Runs.of_all([each.ends for each in held]), [each.keys for each in held], columns
         )
         values = self._layout.aggregators.accumulate(rows)
-        record_batch = pa.RecordBatch.from_arrays(
-            [pa.array(ends), keys, *values], schema=self._layout.accumulator_schema
-        )
-        accumulators = Batch(
-            self._layout.accumulator_type, ends - 1, np.full(len(ends), MIN_WATERMARK), columns=record_batch
-        )
-        return KeyedBatch.of(accumulators, KeyColumn(keys))
+        return self._sent(ends, KeyColumn(keys), values, ends - 1)
+
+    def _sent(self, ends: Longs, keys: KeyColumn, values: Sequence[pa.Array], times: Longs) -> KeyedBatch:
+        schema = self._layout.accumulator_schema
+        columns = pa.RecordBatch.from_arrays([pa.array(ends), keys.values, *values], schema=schema)
+        watermarks = np.full(len(ends), MIN_WATERMARK)
+        return KeyedBatch.of(Batch(self._layout.accumulator_type, times, watermarks, columns=columns), keys)
 
     def _grouped(
         self, ends: Runs, keys: Sequence[pa.Array], columns: Mapping[Input, pa.Array]
