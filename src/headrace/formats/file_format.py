@@ -107,6 +107,10 @@ class FileFormat(ABC, Generic[T_co]):
         """
         return self
 
+    def filtered(self, condition: pc.Expression) -> FileFormat[T_co]:
+        """A format that may leave out records that do not meet a condition; this one, if it leaves out none."""
+        return self
+
     @abstractmethod
     def extent(self, file: InputFile) -> FileExtent:
         """Measure a file; called in the driver, so it looks at little of the file.

@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from functools import partial
 from itertools import accumulate, pairwise
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset
 import pyarrow.parquet as pq
 
 from headrace.common.batch import Batch
@@ -86,6 +89,24 @@ class ParquetFormat(ColumnFileFormat):
     ) -> None:
         super().__init__(columns, type_info, case_sensitive=case_sensitive)
         self._batch_size = batch_size
+        self._condition: pc.Expression | None = None
+
+    def filtered(self, condition: pc.Expression) -> Self:
+        """A format that leaves out row groups of which statistics tell that no record meets a condition."""
+        made = copy(self)
+        made._condition = condition if self._condition is None else self._condition & condition
+        return made
+
+    def _wanted_groups(self, file: InputFile) -> frozenset[int] | None:
+        """The row groups that may hold records that meet the condition; None for all."""
+        if self._condition is None:
+            return None
+        with file.open_for_arrow() as stream, telling_damage(f"{shown(file.path)} is damaged"):
+            fragment = pa.dataset.ParquetFileFormat().make_fragment(stream)
+            try:
+                return frozenset(group.id for group in fragment.subset(self._condition).row_groups)
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):  # columns of other types, or none
+                return None
 
     def file_schema(self, file: InputFile) -> pa.Schema:
         with _open(file) as opened:
@@ -103,8 +124,9 @@ class ParquetFormat(ColumnFileFormat):
         with _open(part.file) as file:
             names = names_in_file(path, file.schema_arrow.names, schema.names, case_sensitive=self._case_sensitive)
             rows = RowDecoder(shown(path), names, self.produced_type, reject=reject)
+            wanted = self._wanted_groups(part.file)
             for group, (first, end) in enumerate(pairwise(_group_ends(file, path))):
-                if end > part.start and first < part.end:
+                if end > part.start and first < part.end and (wanted is None or group in wanted):
                     batches = partial(
                         file.iter_batches, self._batch_size, row_groups=[group], columns=names, use_threads=False
                     )

@@ -19,6 +19,7 @@ from headrace.common.errors import CorruptFileError, SourceChangedError, StateCo
 from headrace.common.logs import get_logger
 from headrace.connectors.file_system.paths import (
     GONE,
+    FileSelection,
     InputPaths,
     Skipped,
     SkipPolicy,
@@ -345,8 +346,8 @@ class FileEnumerator(SplitEnumerator):
     of the file's format. The offset is below the file's length.
 
     Args:
-        paths: files, folders and patterns.
-        fmt: the format of the files.
+        selection: the files.
+        fmt: their format.
         watch: how often to look for new files, in milliseconds, and how much older than the newest file seen one may
             be by its modification time: older ones are forgotten once they are read, and are not read when they turn
             up. None to look once.
@@ -357,7 +358,7 @@ class FileEnumerator(SplitEnumerator):
 
     def __init__(
         self,
-        paths: Sequence[str],
+        selection: FileSelection,
         fmt: FileFormat,
         watch: tuple[int, int] | None,
         context: EnumeratorContext,
@@ -365,7 +366,7 @@ class FileEnumerator(SplitEnumerator):
         *,
         splittable: bool = True,
     ) -> None:
-        self._paths = InputPaths(paths, context.storage_options)
+        self._paths = InputPaths(selection.paths, context.storage_options, selection.accepts)
         if context.state is None or watch is not None:  # else no file is looked for any more
             self._paths.check_apart_from(str(context.folder))
         self._format = fmt

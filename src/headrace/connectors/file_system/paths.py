@@ -5,7 +5,7 @@ import glob
 import itertools
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -79,16 +79,33 @@ def resolved(path: str | os.PathLike[str]) -> str:
         ) from error
 
 
+@dataclass(frozen=True, slots=True)
+class FileSelection:
+    """The files that a source is to read; picklable.
+
+    Attributes:
+        paths: files, folders and patterns, as :func:`resolved` gives them.
+        accepts: tells of a file that was found, by its path, whether it is read.
+    """
+
+    paths: tuple[str, ...]
+    accepts: Callable[[str], bool] | None = None
+
+
 class InputPaths:
     """The paths of a source, and the files that they stand for.
 
     Args:
         paths: files, folders and patterns, as :func:`resolved` gives them.
         options: how storages are reached.
+        accepts: as a :class:`FileSelection` has it.
     """
 
-    def __init__(self, paths: Iterable[str], options: Mapping[str, str]) -> None:
+    def __init__(
+        self, paths: Iterable[str], options: Mapping[str, str], accepts: Callable[[str], bool] | None = None
+    ) -> None:
         self._paths = tuple(paths)
+        self._accepts = accepts
         self._options = options
         self._stores: dict[str, FileStore] = {}
 
@@ -114,6 +131,10 @@ class InputPaths:
 
     def _files(self, path: str) -> list[FileStatus]:
         """The files that a path stands for, not some of before an overwrite and some of after it."""
+        found = self._found(path)
+        return found if self._accepts is None else [each for each in found if self._accepts(each.path)]
+
+    def _found(self, path: str) -> list[FileStatus]:
         store = self.store_of(path)
         if store.is_pattern(path):
             return list(store.find(path))

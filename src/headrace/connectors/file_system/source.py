@@ -24,6 +24,7 @@ from headrace.connectors.file_system.enumerator import FileEnumerator
 from headrace.connectors.file_system.paths import (
     GONE,
     READ_ALL,
+    FileSelection,
     InputPaths,
     SkipPolicy,
     check_unchanged,
@@ -246,7 +247,7 @@ class FileSource(Source[T_co]):
     def __init__(
         self,
         fmt: FileFormat[T_co],
-        paths: tuple[str, ...],
+        selection: FileSelection,
         watch: tuple[int, int] | None = None,
         dead_letter: OutputTag | None = None,
         skip_policy: SkipPolicy = READ_ALL,
@@ -256,7 +257,7 @@ class FileSource(Source[T_co]):
     ) -> None:
         self._metadata = metadata
         self._format = fmt
-        self._paths = paths
+        self._selection = selection
         self._watch = watch
         self.dead_letter = dead_letter
         self._skip_policy = skip_policy
@@ -282,18 +283,18 @@ class FileSource(Source[T_co]):
 
     @property
     def locations(self) -> tuple[str, ...]:
-        return tuple(map(shown, self._paths))
+        return tuple(map(shown, self._selection.paths))
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
         return FileEnumerator(
-            self._paths, self._format, self._watch, context, self._skip_policy, splittable=self._splittable
+            self._selection, self._format, self._watch, context, self._skip_policy, splittable=self._splittable
         )
 
     def create_reader(self) -> SourceReader:
         return FileReader(self._format, self._skip_policy, reject=self.dead_letter is not None, metadata=self._metadata)
 
     def __repr__(self) -> str:
-        return f"FileSource({', '.join(self._paths)})"
+        return f"FileSource({', '.join(self._selection.paths)})"
 
 
 class FileSourceBuilder(Builder, Generic[T_co]):
@@ -324,6 +325,7 @@ class FileSourceBuilder(Builder, Generic[T_co]):
         self._format = fmt
         self._paths = tuple(usual_spelling(resolved(path)) for path in paths)
         self._metadata: dict[str, str] = {}
+        self._accepts: Callable[[str], bool] | None = None
 
     def monitor_continuously(
         self,
@@ -405,6 +407,11 @@ class FileSourceBuilder(Builder, Generic[T_co]):
         self._metadata = chosen_metadata(metadata, METADATA, "files")
         return self
 
+    def set_path_filter(self, accepts: Callable[[str], bool]) -> Self:
+        """Read only those of the files whose absolute path, or URI, a function accepts."""
+        self._accepts = accepts
+        return self
+
     def build(self) -> FileSource[T_co]:
         """The source.
 
@@ -420,8 +427,8 @@ class FileSourceBuilder(Builder, Generic[T_co]):
         except InvalidTypeError as error:
             raise InvalidTypeError(f"{', '.join(map(shown, self._paths))}: {error}") from None
         metadata = FileMetadata.of(fmt.produced_type, self._metadata) if self._metadata else None
-        return FileSource(fmt, self._paths, metadata=metadata, **self._given)
+        return FileSource(fmt, FileSelection(self._paths, self._accepts), metadata=metadata, **self._given)
 
     def _find(self) -> list[InputFile]:
-        paths = InputPaths(self._paths, {})
+        paths = InputPaths(self._paths, {}, self._accepts)
         return [InputFile(paths.store_of(found.path), found.path, found.size) for found in paths.find()]

@@ -118,6 +118,8 @@ class GeneratedTable(TableSource):
     count: int | None
     rows_per_second: int
 
+    can_limit = True
+
     @property
     def is_bounded(self) -> bool:
         return self.count is not None
@@ -128,7 +130,7 @@ class GeneratedTable(TableSource):
 
     def create_source(self, metadata: Sequence[str]) -> Source[Any]:
         return DataGeneratorSource(
-            count=self.count,
+            count=min((each for each in (self.count, self.context.limit) if each is not None), default=None),
             rate_limiter_strategy=RateLimiterStrategy.per_second(self.rows_per_second),
             type_info=self.context.record_type,
             batch_generator=_Generator(dict(self.makers)),

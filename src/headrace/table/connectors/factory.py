@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
+import pyarrow.compute as pc
+
 from headrace.common.configuration import Configuration
 from headrace.common.errors import (
     ConfigurationError,
@@ -19,7 +21,7 @@ from headrace.common.plugins import Plugin, PluginGroup
 from headrace.common.typeinfo import TypeInformation
 from headrace.common.typeinfo.types import type_of_logical
 from headrace.table.connectors.table_sink import TableSink
-from headrace.table.connectors.table_source import TableSource
+from headrace.table.connectors.table_source import Partition, TableSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,9 @@ class TableContext:
         options: the options of ``WITH``, without ``connector``.
         settings: the configuration of the session.
         is_batch: whether the statement runs in batch mode.
+        partitions: the partitions to read; None for all.
+        filters: conditions on columns; rows that do not meet them may be left out.
+        limit: how many rows are enough; None for all.
     """
 
     path: tuple[str, str, str]
@@ -43,6 +48,9 @@ class TableContext:
     options: Mapping[str, str] = field(default_factory=dict)
     settings: Configuration = field(default_factory=Configuration, compare=False)
     is_batch: bool = False
+    partitions: tuple[Partition, ...] | None = None
+    filters: tuple[pc.Expression, ...] = field(default=(), compare=False)
+    limit: int | None = None
 
     def __hash__(self) -> int:
         return hash(self.path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO, Final
@@ -31,11 +32,17 @@ from headrace.operators.lookup.table_readers import SourceTable
 from headrace.table.connectors.changelog_mode import ChangelogMode
 from headrace.table.connectors.factory import TableConnector, TableContext, told_of
 from headrace.table.connectors.formats import BoundFormat, formats_in
-from headrace.table.connectors.partitions import COMMIT_OPTIONS, partition_commit
+from headrace.table.connectors.partitions import (
+    COMMIT_OPTIONS,
+    PathFilter,
+    partition_commit,
+    partitions_below,
+    pattern,
+)
 from headrace.table.connectors.picked_columns import PartitionOfPath, Pick, PickedColumns
 from headrace.table.connectors.table_lookup import CACHE, FULL_OPTIONS, TableLookup, refresh_of, refuse_partial
 from headrace.table.connectors.table_sink import TableSink
-from headrace.table.connectors.table_source import TableSource
+from headrace.table.connectors.table_source import Partition, TableSource
 
 PATH: Final = ConfigOption("path", str, "", "The folder, or for reading a file or a pattern as well.")
 FORMAT: Final = ConfigOption("format", str, "", "The format of the files.")
@@ -44,6 +51,9 @@ MONITOR_INTERVAL: Final = ConfigOption[int | None](
     positive_duration,
     None,
     "How often to look for new files; without it those are read that are there when the job first starts.",
+)
+PATH_PATTERN: Final = ConfigOption[re.Pattern[str] | None](
+    "source.path.regex-pattern", pattern, None, "Only files are read whose whole path this regular expression matches."
 )
 NO_PARTITION: Final = ConfigOption("partition.default-name", str, NO_VALUE, "The folder of rows without a value.")
 ROLLING_SIZE: Final = ConfigOption(
@@ -78,8 +88,8 @@ class FileSystemTables(TableConnector):
 
     required_options = (PATH, FORMAT)
     optional_options = (
-        *(MONITOR_INTERVAL, NO_PARTITION, ROLLING_SIZE, ROLLOVER_INTERVAL, INACTIVITY_INTERVAL, CHECK_INTERVAL),
-        *(AUTO_COMPACTION, COMPACTION_SIZE),
+        *(MONITOR_INTERVAL, PATH_PATTERN, NO_PARTITION, AUTO_COMPACTION, COMPACTION_SIZE),
+        *(ROLLING_SIZE, ROLLOVER_INTERVAL, INACTIVITY_INTERVAL, CHECK_INTERVAL),
         *(CACHE, *FULL_OPTIONS, *COMMIT_OPTIONS),
     )
 
@@ -118,6 +128,20 @@ class FileTableSource(TableSource):
         return self.format.plugin.is_columnar
 
     @property
+    def can_filter(self) -> bool:
+        return True
+
+    @property
+    def can_limit(self) -> bool:
+        return True
+
+    @property
+    def partitions(self) -> Sequence[Partition] | None:
+        if not self.context.partition_keys or not self.is_bounded:
+            return None
+        return partitions_below(self.options.get(PATH), self.context.partition_keys, self.options.get(NO_PARTITION))
+
+    @property
     def readable_metadata(self) -> Mapping[str, LogicalType]:
         return _METADATA
 
@@ -140,12 +164,14 @@ class FileTableSource(TableSource):
         known = self.context.record_type
         given = inner.produced_type
         assert isinstance(known, RowTypeInfo)
+        limit = self.context.limit
         if not metadata:
-            return inner if not partitions and given == known else PickedColumns(inner, known, picks)
+            is_same = not partitions and limit is None and given == known
+            return inner if is_same else PickedColumns(inner, known, picks, limit)
         assert isinstance(given, CompositeTypeInfo)
         kinds = tuple(known.types) + tuple(given.field_types[places[name]] for name in metadata)
         names = known.field_names + tuple(f"metadata {number}" for number in range(len(metadata)))
-        return PickedColumns(inner, RowTypeInfo(kinds, names), picks)
+        return PickedColumns(inner, RowTypeInfo(kinds, names), picks, limit)
 
     can_look_up = True
 
@@ -160,7 +186,11 @@ class FileTableSource(TableSource):
 
     def _files(self, stored: Sequence[str], metadata: Mapping[str, None]) -> Source[Any]:
         reader = self.format.file_reader(self.context.type_of(stored))
+        for condition in self.context.filters:
+            reader = reader.filtered(condition)
         builder = FileSourceBuilder(reader, self.options.get(PATH))
+        if (accepts := self._path_filter()) is not None:
+            builder.set_path_filter(accepts)
         if metadata:
             builder.set_metadata({f"metadata {name}": name for name in metadata})
         interval = self.options.get(MONITOR_INTERVAL)
@@ -169,6 +199,13 @@ class FileTableSource(TableSource):
         if self.format.ignores_errors:
             builder.set_dead_letter(OutputTag(f"bad records of {self.context.name}"))
         return builder.build()
+
+    def _path_filter(self) -> PathFilter | None:
+        keys, wanted = self.context.partition_keys, self.context.partitions
+        pattern = self.options.get(PATH_PATTERN)
+        if wanted is None and pattern is None:
+            return None
+        return PathFilter(pattern, keys, None if wanted is None else frozenset(wanted), self.options.get(NO_PARTITION))
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
-"""The partitions of tables in files: the options of their commit, and the times that their names tell."""
+"""The partitions of tables in files: their names, their times, and the options of their commit."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -16,7 +16,9 @@ from headrace.common.errors import ConfigurationError, InvalidProgramError
 from headrace.connectors.file_system.buckets import DATE_PATTERN_TOKEN, time_zone
 from headrace.connectors.file_system.partition_commit import PartitionCommit, PartitionTrigger
 from headrace.connectors.file_system.partition_policies import SuccessFile
+from headrace.connectors.file_system.paths import InputPaths, resolved
 from headrace.table.connectors.factory import TableContext
+from headrace.table.connectors.table_source import Partition
 
 _POLICIES: Final = {
     "metastore": "it is of tables of Hive",
@@ -79,6 +81,51 @@ TIME_FORMATTER: Final = ConfigOption(
 )
 _COMMIT: Final = (TRIGGER, DELAY, ZONE, SUCCESS_FILE)
 COMMIT_OPTIONS: Final = (POLICIES, *_COMMIT, EXTRACTOR, TIME_PATTERN, TIME_FORMATTER)
+
+
+def pattern(text: str) -> re.Pattern[str]:
+    """Read a regular expression."""
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise ValueError(f"a regular expression ({error})") from None
+
+
+def partition_of(path: str, keys: Sequence[str], no_value: str) -> Partition:
+    """The partition of a file: the values of the partition columns in the names of its folders."""
+    folders = (part.partition("=") for part in path.split("/")[:-1])
+    found = {unquote(name): unquote(value) for name, is_there, value in folders if is_there}
+    values = (found.get(key) for key in keys)
+    return tuple(None if value == no_value else value for value in values)
+
+
+def partitions_below(path: str, keys: Sequence[str], no_value: str) -> list[Partition]:
+    """The partitions of which there are files."""
+    files = InputPaths([resolved(path)], {}).find()
+    return list(dict.fromkeys(partition_of(file.path, keys, no_value) for file in files))
+
+
+@dataclass(frozen=True)
+class PathFilter:
+    """Tells which files of a table are read.
+
+    Attributes:
+        pattern: a regular expression that the whole path matches; None for any.
+        keys: the partition columns.
+        partitions: the partitions that are read; None for all.
+        no_value: the name of the partition whose value is null.
+    """
+
+    pattern: re.Pattern[str] | None
+    keys: tuple[str, ...]
+    partitions: frozenset[Partition] | None
+    no_value: str
+
+    def __call__(self, path: str) -> bool:
+        """Return whether the file is read."""
+        if self.pattern is not None and not self.pattern.fullmatch(path):
+            return False
+        return self.partitions is None or partition_of(path, self.keys, self.no_value) in self.partitions
 
 
 def partition_commit(context: TableContext, options: Configuration) -> PartitionCommit | None:

@@ -65,10 +65,14 @@ class PickedColumns(Source[Any]):
         inner: the source.
         produced_type: the type of the columns.
         picks: the column of the source for each column.
+        limit: how many rows of a piece are enough; None for all.
     """
 
-    def __init__(self, inner: Source[Any], produced_type: TypeInformation, picks: Sequence[Pick]) -> None:
+    def __init__(
+        self, inner: Source[Any], produced_type: TypeInformation, picks: Sequence[Pick], limit: int | None = None
+    ) -> None:
         self._inner = inner
+        self._limit = limit
         self._type = produced_type
         self._picks = tuple(picks)
 
@@ -84,7 +88,7 @@ class PickedColumns(Source[Any]):
         return self._inner.create_enumerator(context)
 
     def create_reader(self) -> SourceReader:
-        return _Reader(self._inner.create_reader(), self._inner.produced_type, self._type, self._picks)
+        return _Reader(self._inner.create_reader(), self._inner.produced_type, self._type, self._picks, self._limit)
 
     @property
     def position_kind(self) -> str:
@@ -116,8 +120,14 @@ class PickedColumns(Source[Any]):
 
 class _Reader(SourceReader):
     def __init__(
-        self, inner: SourceReader, given: TypeInformation, wanted: TypeInformation, picks: tuple[Pick, ...]
+        self,
+        inner: SourceReader,
+        given: TypeInformation,
+        wanted: TypeInformation,
+        picks: tuple[Pick, ...],
+        limit: int | None,
     ) -> None:
+        self._limit = limit
         self._inner = inner
         self._given = given
         self._wanted = wanted
@@ -127,8 +137,12 @@ class _Reader(SourceReader):
         self._inner.open(context)
 
     def read(self, piece: Json) -> Iterator[SourceRecords]:
+        count = 0
         for records in self._inner.read(piece):
             yield self._picked(records)
+            count += len(records)
+            if self._limit is not None and count >= self._limit:
+                return
 
     def close(self) -> None:
         self._inner.close()

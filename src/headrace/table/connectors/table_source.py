@@ -11,6 +11,9 @@ from headrace.graph.stream_graph import Edge
 from headrace.table.connectors.changelog_mode import ChangelogMode
 from headrace.table.connectors.table_lookup import TableLookup
 
+Partition = tuple[str | None, ...]
+"""The values of the partition columns, as texts."""
+
 
 class TableSource(ABC):
     """A table that can be read (Flink's ``ScanTableSource``)."""
@@ -29,6 +32,21 @@ class TableSource(ABC):
     def can_project(self) -> bool:
         """Return whether it can read a subset of the columns (Flink's ``SupportsProjectionPushDown``)."""
         return False
+
+    @property
+    def can_filter(self) -> bool:
+        """Return whether it can use conditions to read fewer rows (Flink's ``SupportsFilterPushDown``)."""
+        return False
+
+    @property
+    def can_limit(self) -> bool:
+        """Return whether it can stop early when some rows are enough (Flink's ``SupportsLimitPushDown``)."""
+        return False
+
+    @property
+    def partitions(self) -> Sequence[Partition] | None:
+        """The partitions (Flink's ``SupportsPartitionPushDown``); None where some of them cannot be read alone."""
+        return None
 
     @property
     def can_look_up(self) -> bool:

@@ -84,6 +84,9 @@ class Scan(Relation):
         partition_keys: the columns that partition the table.
         inline: the source of the rows of a table without a connector: a stream, a DataFrame.
         is_projected: whether the table has columns that are not read.
+        partitions: the values of partition columns, of the partitions to read; None for all.
+        filters: conditions, of which the connector may use some to read fewer rows.
+        limit: how many rows are enough; None for all.
     """
 
     path: TablePath
@@ -95,6 +98,9 @@ class Scan(Relation):
     hints: tuple[Hint, ...] = ()
     inline: Any = None
     is_projected: bool = False
+    partitions: tuple[tuple[str | None, ...], ...] | None = None
+    filters: tuple[Scalar, ...] = ()
+    limit: int | None = None
 
     @property
     def schema(self) -> Schema:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import ClassVar
 
 import pyarrow as pa
@@ -26,7 +26,7 @@ from headrace.table.physical.changelog_rules import ChangelogRule, UpdateKind, f
 from headrace.table.physical.compilation import compiled
 from headrace.table.physical.keys import NO_KEYS, Keys, one_key, places_of, renamed_keys
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text, with_unique_names
-from headrace.table.physical.scalar_text import record_type_text
+from headrace.table.physical.scalar_text import binary, calcite_text, record_type_text
 from headrace.table.physical.times import UsedTimes
 from headrace.table.physical.translation import GraphBuilder, column, record_type
 from headrace.time.watermark_strategy import FieldTimestamps, WatermarkStrategy
@@ -51,12 +51,27 @@ class TableSourceScan(PhysicalNode):
         return one_key(self.scan.primary_key) if self.scan.primary_key else NO_KEYS
 
     def terms(self, text: ScalarText) -> Terms:
-        project = [f"project=[{names_text(self.schema.names)}]", "metadata=[]"] if self.scan.is_projected else []
-        yield "table", f"[{', '.join([*self.scan.path, *project])}]"
+        yield "table", f"[{', '.join([*self.scan.path, *self._abilities()])}]"
         yield "fields", names_text(self.schema.names)
+
+    def _abilities(self) -> Iterator[str]:
+        """What the connector is told to leave out."""
+        scan, names = self.scan, self.schema.names
+        if scan.partitions is not None:
+            shown = (_partition_text(scan.partition_keys, values) for values in scan.partitions)
+            yield f"partitions=[{', '.join(shown)}]"
+        if scan.filters:
+            texts = [calcite_text(binary(each), names) for each in scan.filters]
+            yield f"filter=[{reduce(lambda left, right: f'and({left}, {right})', texts)}]"
+        if scan.is_projected:
+            yield f"project=[{names_text(names)}], metadata=[]"
+        if scan.limit is not None:
+            yield f"limit=[{scan.limit}]"
 
     @property
     def identity(self) -> str:
+        if self.scan.partitions is not None:  # there may be others when the statement is planned again
+            return replace(self, scan=replace(self.scan, partitions=None)).identity
         if isinstance(self.source, GraphSource):  # its table has a generated name, which depends on the others
             return f"{self.name}(stream=[{self.source.record_type}], fields=[{names_text(self.schema.names)}])"
         return super().identity
@@ -93,6 +108,11 @@ class TableSourceScan(PhysicalNode):
     @property
     def _has_changes(self) -> bool:
         return not self.source.changelog_mode.is_insert_only
+
+
+def _partition_text(keys: Sequence[str], values: Sequence[str | None]) -> str:
+    pairs = (f"{key}={'null' if value is None else value}" for key, value in zip(keys, values, strict=True))
+    return f"{{{', '.join(pairs)}}}"
 
 
 @dataclass(frozen=True)

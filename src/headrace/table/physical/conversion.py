@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Final, TypeVar
 
@@ -21,6 +21,7 @@ from headrace.table.logical.relations import Relation
 from headrace.table.logical.scalars import Scalar, Subquery
 from headrace.table.logical.schema import Schema
 from headrace.table.options import LOCAL_TIME_ZONE
+from headrace.table.physical.arrow_filters import arrow_filters
 from headrace.table.physical.basic import TableSourceScan, Union, ValuesScan, WatermarkAssigner
 from headrace.table.physical.calcs import filtered, projected
 from headrace.table.physical.changelog_rules import Modify, modify_kinds
@@ -134,7 +135,7 @@ def table_source(scan: logical.Scan, context: ConversionContext) -> TableSource:
         return scan.inline
     if (known := context.sources.get(scan)) is not None:
         return known
-    table = _context(scan.path, scan, context)
+    table = _scan_context(scan, context)
     source = context.sources[scan] = TABLE_CONNECTORS.load(_connector(table, scan.options)).create_source(table)
     _check_metadata(table, scan.columns, scan.metadata, source.readable_metadata, "reads")
     return source
@@ -176,6 +177,12 @@ def _context(
         settings=context.settings,
         is_batch=context.is_batch,
     )
+
+
+def _scan_context(scan: logical.Scan, context: ConversionContext) -> TableContext:
+    filters = arrow_filters(scan.filters, scan.columns, context.time_zone)
+    table = _context(scan.path, scan, context)
+    return replace(table, partitions=scan.partitions, filters=filters, limit=scan.limit)
 
 
 def _connector(table: TableContext, options: tuple[tuple[str, Any], ...]) -> str:

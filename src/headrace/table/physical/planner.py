@@ -29,7 +29,7 @@ from headrace.table.physical.calcs import projected
 from headrace.table.physical.changelog import ChangelogInference
 from headrace.table.physical.changelog_rules import UpdateKind
 from headrace.table.physical.changes import DropUpdateBefore
-from headrace.table.physical.conversion import ConversionContext, converted
+from headrace.table.physical.conversion import ConversionContext, converted, table_source
 from headrace.table.physical.explain import advice_on, advice_text, execution_text, node_line, physical_text
 from headrace.table.physical.logical_text import logical_text
 from headrace.table.physical.mini_batches import with_mini_batches
@@ -39,6 +39,7 @@ from headrace.table.physical.sink_changes import infer_sink
 from headrace.table.physical.sinks import Sink
 from headrace.table.physical.translation import GraphBuilder
 from headrace.table.rules.optimizer import optimized
+from headrace.table.rules.scan_push_down import with_pushed_down
 from headrace.table.rules.scans import with_projected_scans
 
 
@@ -67,7 +68,8 @@ class Planner:
         """
         context = ConversionContext(self.is_batch, self.settings)
         logical = [optimized(relation, context.is_upsert, context.time_zone) for relation in relations]
-        projected_scans = with_projected_scans(logical, context.can_project)
+        pushed = with_pushed_down(logical, lambda scan: table_source(scan, context), context.time_zone)
+        projected_scans = with_projected_scans(pushed, context.can_project)
         roots = [with_plain_times(converted(relation, context)) for relation in projected_scans]
         if not self.is_batch:
             pairs = zip(roots, relations, strict=True)

@@ -7,6 +7,7 @@ plan writes ``(price > 10)``.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 from headrace.common.logical_types import (
@@ -167,6 +168,20 @@ def _frame(over: OverCall, text: Callable[[Scalar], str]) -> str:
 
 def _bound(bound: FrameBound, text: Callable[[Scalar], str]) -> str:
     return bound.kind.value if bound.offset is None else f"{text(bound.offset)} {bound.kind.value}"
+
+
+def binary(scalar: Scalar) -> Scalar:
+    """A scalar in which ``AND`` and ``OR`` have two operands."""
+
+    def nested(node: Scalar) -> Scalar:
+        if not isinstance(node, Call) or node.function not in ("AND", "OR"):
+            return node
+        made = node.operands[0]
+        for operand in node.operands[1:]:
+            made = replace(node, operands=(made, operand))
+        return made
+
+    return scalar.transform(nested)
 
 
 def calcite_text(scalar: Scalar, names: Sequence[str]) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from headrace.table.logical.relations import Relation, Scan, WatermarkAssigner
+from headrace.table.logical.scalars import moved
 from headrace.table.logical.schema import Schema
 from headrace.table.rules.columns import Needed, Pruned, Pruner
 
@@ -87,5 +88,6 @@ class _Projection(_Scans):
             columns=Schema(tuple(scan.columns[index] for index in kept)),
             primary_key=tuple(places[index] for index in scan.primary_key) if has_key else (),
             is_projected=True,
+            filters=tuple(moved(each, places) for each in scan.filters),
         )
         return Pruned(made, kept)

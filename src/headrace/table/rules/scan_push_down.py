@@ -1,0 +1,140 @@
+"""Push-down of conditions and limits into tables whose connectors can use them (Flink's abilities of sources).
+
+A condition on partition columns disappears from the plan, since it holds for all rows of the partitions that are left.
+Other conditions stay above the scan: a connector may read rows that do not meet them. So does a limit.
+
+A table that is scanned several times in a job is read once, with the partitions that any of the scans needs.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from headrace.common.errors import HeadraceError
+from headrace.common.logical_types import string
+from headrace.table.connectors.table_source import Partition, TableSource
+from headrace.table.evaluation import ExpressionCompiler
+from headrace.table.logical.relations import Filter, Relation, Scan, Sort, Values
+from headrace.table.logical.scalars import Cast, InputRef, Scalar, conjuncts, input_refs
+from headrace.table.rules.conditions import all_of, is_deterministic
+from headrace.table.rules.constants import of_no_rows
+
+
+def with_pushed_down(
+    relations: Sequence[Relation], source_of: Callable[[Scan], TableSource], time_zone: str
+) -> list[Relation]:
+    """The relations with conditions and limits in their scans.
+
+    Args:
+        relations: the relations of a job's statements.
+        source_of: the source of a scan.
+        time_zone: the session time zone.
+    """
+    conditions = _Conditions(relations, source_of, ExpressionCompiler(lambda _: "a condition", time_zone))
+    made = [conditions.pushed(relation) for relation in relations]
+    scans = [node for relation in made for node in relation.walk() if isinstance(node, Scan)]
+
+    def limited(node: Relation) -> Relation:
+        if not isinstance(node, Sort) or node.keys or node.limit is None or not isinstance(node.input, Scan):
+            return node
+        source, is_shared = source_of(node.input), scans.count(node.input) > 1
+        if is_shared or node.input.filters or not source.is_bounded or not source.can_limit:
+            return node
+        return replace(node, input=replace(node.input, limit=node.offset + node.limit))
+
+    return [relation.transform(limited) for relation in made]
+
+
+class _Conditions:
+    """The conditions above scans.
+
+    Args:
+        relations: the relations of a job's statements.
+        source_of: the source of a scan.
+        compiler: compiles conditions on partitions.
+    """
+
+    def __init__(
+        self, relations: Sequence[Relation], source_of: Callable[[Scan], TableSource], compiler: ExpressionCompiler
+    ) -> None:
+        self._source_of = source_of
+        self._compiler = compiler
+        self._uses: dict[Scan, list[Scalar | None]] = defaultdict(list)
+        self._scans: dict[Scan, Scan] = {}
+        for node in (node for relation in relations for node in relation.walk()):
+            for scan in (each for each in node.inputs if isinstance(each, Scan)):
+                self._uses[scan].append(node.condition if isinstance(node, Filter) else None)
+
+    def pushed(self, relation: Relation) -> Relation:
+        """A relation with its conditions in the scans."""
+        if isinstance(relation, Filter) and isinstance(relation.input, Scan):
+            return self._filtered(relation.condition, relation.input)
+        if isinstance(relation, Scan):
+            return self._scan(relation)
+        return of_no_rows(relation.with_parts(Relation, [self.pushed(each) for each in relation.inputs]))
+
+    def _filtered(self, condition: Scalar, scan: Scan) -> Relation:
+        of_partitions, others = self._split(scan, condition)
+        made = self._scan(scan)
+        if made.partitions is not None and of_partitions:
+            wanted = self._partitions(scan, of_partitions)
+            if not wanted:
+                return Values((), scan.schema)
+            if set(made.partitions) == set(wanted):
+                return Filter(made, all_of(others)) if others else made
+        return Filter(made, condition)
+
+    def _scan(self, scan: Scan) -> Scan:
+        if scan not in self._uses:
+            return scan
+        if scan not in self._scans:
+            uses = [self._split(scan, use) for use in self._uses[scan]]
+            first = uses[0][1]
+            is_same = all(others == first for _, others in uses) and self._source_of(scan).can_filter
+            partitions = None
+            if all(of_partitions for of_partitions, _ in uses):
+                wanted = (self._partitions(scan, of_partitions) for of_partitions, _ in uses)
+                partitions = tuple(sorted({each for found in wanted for each in found}, key=str))
+            self._scans[scan] = replace(scan, partitions=partitions, filters=tuple(first) if is_same else ())
+        return self._scans[scan]
+
+    def _split(self, scan: Scan, condition: Scalar | None) -> tuple[list[Scalar], list[Scalar]]:
+        """The conditions that partitions meet or do not, and the others."""
+        parts = [] if condition is None else conjuncts(condition)
+        of_partitions = [each for each in parts if self._is_of_partitions(scan, each)]
+        return of_partitions, [each for each in parts if each not in of_partitions]
+
+    def _is_of_partitions(self, scan: Scan, condition: Scalar) -> bool:
+        read = {scan.columns.names[index] for index in input_refs(condition)}
+        if not read or not read <= set(scan.partition_keys) or not is_deterministic(condition):
+            return False
+        try:
+            return self._meets(scan, condition) is not None
+        except (HeadraceError, pa.ArrowException):  # a text that is no value of the column
+            return False
+
+    def _partitions(self, scan: Scan, conditions: Sequence[Scalar]) -> list[Partition]:
+        """The partitions that meet conditions."""
+        partitions, mask = self._source_of(scan).partitions or (), self._meets(scan, all_of(conditions))
+        return [each for each, meets in zip(partitions, mask or (), strict=True) if meets]
+
+    def _meets(self, scan: Scan, condition: Scalar) -> list[bool | None] | None:
+        """Whether each partition meets a condition; None where the partitions are not known."""
+        partitions = self._source_of(scan).partitions
+        if not partitions:
+            return None
+        columns = [pa.array(values, pa.string()) for values in zip(*partitions, strict=True)]
+
+        def cast(node: Scalar) -> Scalar:
+            if not isinstance(node, InputRef):
+                return node
+            place = scan.partition_keys.index(scan.columns.names[node.index])
+            return Cast(InputRef(place, type=string()), type=node.type.as_nullable())
+
+        batch = pa.RecordBatch.from_arrays(columns, names=list(scan.partition_keys))
+        found: list[bool | None] = self._compiler.compile(condition.transform(cast)).column(batch).to_pylist()
+        return found
