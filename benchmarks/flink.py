@@ -38,15 +38,16 @@ def sql_contestant(data: RandomKeys | Nexmark, work: SqlWork, **options: Any) ->
     """The contestant that runs a query on Flink SQL.
 
     Raises:
-        NoFlinkError: when its jars are not there and cannot be fetched.
+        NoFlinkError: when its jars are not there and cannot be fetched, or there is no Java.
     """
     try:
+        java = find_java(os.environ, bundled_java_home())
         cache = cache_directory(os.environ) / "flink"
         jars = maven_jars(cache, f"Flink {VERSION}", "+".join(f"org.apache.flink:{each}:{VERSION}" for each in _JARS))
     except (HeadraceError, OSError) as error:
         raise NoFlinkError(str(error)) from error
     told = {
-        "java_home": str(find_java(os.environ, bundled_java_home()).home),
+        "java_home": str(java.home),
         "jars": [str(jar) for jar in (*jars, *_hadoop_jars())],
         "lateness_millis": _lateness_millis(data),
         "records": data.records,

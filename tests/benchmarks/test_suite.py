@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -25,8 +26,11 @@ from benchmarks.kept_state import Kept
 from benchmarks.lab import Lab
 from benchmarks.launch import ProgramFailedError
 from benchmarks.memory import JVM, WORKER, Peaks
+from benchmarks.nexmark import QUERIES
+from benchmarks.nexmark_truth import nexmark_totals
 from benchmarks.outcome import Assignment, Epoch, Outcome
-from benchmarks.suite import BENCHMARKS, asynchronous, catch_up, join, latency, topics
+from benchmarks.sql import SqlWork
+from benchmarks.suite import BENCHMARKS, asynchronous, catch_up, join, latency, sql, topics
 from benchmarks.suite.base import Scale
 from benchmarks.suite.window import flink_contestants
 from benchmarks.truth import (
@@ -133,7 +137,10 @@ def whole_runs(program: str, assignment: Assignment) -> Outcome:
     assert assignment.records_per_epoch is not None
     without_sql = ("rows", *"abcdefghijkl") if program == "duckdb_batch" else ("count",)
     names = assignment.options.get("sql", {}).get("totals", without_sql)
-    totals = window_totals(assignment.input, FAR) if "count" in names else dict.fromkeys(names, 7.0)
+    if assignment.input.name.startswith("nexmark"):
+        totals = dict(nexmark_totals(SqlWork.of(assignment), assignment.input))
+    else:
+        totals = window_totals(assignment.input, FAR) if "count" in names else dict.fromkeys(names, 7.0)
     epoch = Epoch(assignment.records_per_epoch, SECONDS[program])
     return Outcome((epoch,) * assignment.options.get("plans", 2), totals)
 
@@ -381,6 +388,23 @@ def test_flink_sql_takes_part_where_its_jars_can_be_fetched(
         *(("nexmark", 5.0, True),) * 14,
         ("nexmark", pytest.approx(5.0), True),
     ]
+
+
+def test_wrong_totals_fail_a_query_and_the_others_go_on(
+    programs: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def launch(program: str, assignment: Assignment, *, python: str) -> tuple[Outcome, Peaks]:
+        outcome, peaks = pretend(program, assignment)
+        is_wrong = "MOD(auction" in assignment.options["sql"]["query"]
+        return replace(outcome, totals={**outcome.totals, "rows": 7.0}) if is_wrong else outcome, peaks
+
+    monkeypatch.setattr(lab_module, "launch", launch)
+    monkeypatch.setattr(flink, "maven_jars", lambda *_: [Path("/jars/flink.jar")])
+    monkeypatch.setattr(sql, "QUERIES", {name: QUERIES[name] for name in ("q1", "q2", "q12")})
+    findings = run({"nexmark"}, tmp_path)
+    assert [each.case for each in findings.found] == ["q1, beside Flink SQL", "q12, beside Flink SQL"]
+    (failure,) = findings.failures
+    assert failure.startswith("nexmark: q2: headrace: rows is 7.0, should be ")
 
 
 @pytest.mark.slow
