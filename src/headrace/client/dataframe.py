@@ -1,11 +1,12 @@
 """The results of a bounded job as a Spark DataFrame."""
 
-import tempfile
+import atexit
 from collections.abc import Callable
 from typing import Any
 
 from headrace.common import options
 from headrace.common.configuration import Configuration
+from headrace.common.durable import TemporaryFolder
 from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
 from headrace.common.typeinfo import TypeInformation
 from headrace.connectors.file_system.sink import FileSink
@@ -14,7 +15,7 @@ from headrace.formats.parquet import ParquetBulkWriters
 
 
 def dataframe_sink(type_: TypeInformation, configuration: Configuration) -> tuple[Sink, Callable[[], Any]]:
-    """A sink into files that live as long as the machine's temporary folder, and what has Spark read them.
+    """A sink into files that last as long as the process, and what has Spark read them.
 
     Args:
         type_: the type of the records; it must have columns.
@@ -30,7 +31,9 @@ def dataframe_sink(type_: TypeInformation, configuration: Configuration) -> tupl
         )
     if configuration.get(options.RUNTIME) == "local":
         raise UnsupportedOperationError("to_dataframe() needs Spark; on the local runtime use execute_and_collect()")
-    folder = tempfile.mkdtemp(prefix="headrace-dataframe-")
+    temporary = TemporaryFolder("dataframe-")
+    atexit.register(temporary.remove)  # Spark reads the files whenever it evaluates the DataFrame
+    folder = str(temporary.path)
 
     def dataframe() -> Any:
         from headrace.runtime.spark.session import acquire_session

@@ -11,6 +11,7 @@ from headrace.common.public_module import public_module
 from headrace.common.types import Row, RowKind
 from headrace.operators.functions import FunctionContext
 from headrace.table.connectors.changelog_mode import ChangelogMode
+from headrace.table.environment.descriptors import FormatDescriptor, TableDescriptor
 from headrace.table.environment.schema import Schema
 from headrace.table.environment.settings import EnvironmentSettings, TableConfig
 from headrace.table.environment.statement_set import StatementSet
@@ -28,6 +29,7 @@ __all__ = [
     "DataTypes",
     "EnvironmentSettings",
     "ExplainDetail",
+    "FormatDescriptor",
     "FunctionContext",
     "ResultKind",
     "Row",
@@ -38,6 +40,7 @@ __all__ = [
     "StreamTableEnvironment",
     "Table",
     "TableConfig",
+    "TableDescriptor",
     "TableEnvironment",
     "TableFunction",
     "TableResult",

@@ -9,7 +9,7 @@ from headrace.table.catalog.objects import (
     Database,
     ObjectPath,
 )
-from headrace.table.parse.format import quoted
+from headrace.table.parse.format import literal, quoted, quoted_path
 
 
 def create_table(path: ObjectPath, table: CatalogTable, *, is_temporary: bool) -> str:
@@ -21,9 +21,9 @@ def create_table(path: ObjectPath, table: CatalogTable, *, is_temporary: bool) -
         key = table.primary_key
         parts.append(f"CONSTRAINT {quoted(key.name)} PRIMARY KEY ({_names(key.columns)}) NOT ENFORCED")
     word = "TEMPORARY TABLE" if is_temporary else "TABLE"
-    lines = [f"CREATE {word} {_path(path)} (", ",\n".join(f"  {part}" for part in parts), ")"]
+    lines = [f"CREATE {word} {quoted_path(path)} (", ",\n".join(f"  {part}" for part in parts), ")"]
     if table.comment:
-        lines.append(f"COMMENT {_text(table.comment)}")
+        lines.append(f"COMMENT {literal(table.comment)}")
     if table.distribution is not None:
         lines.append(_distribution(table))
     if table.partition_keys:
@@ -35,20 +35,20 @@ def create_view(path: ObjectPath, view: CatalogView, *, is_temporary: bool) -> s
     """``CREATE VIEW`` of a view."""
     word = "TEMPORARY VIEW" if is_temporary else "VIEW"
     names = ",\n".join(f"  {quoted(column.name)}" for column in view.columns)
-    lines = [f"CREATE {word} {_path(path)} (", names, ")"]
+    lines = [f"CREATE {word} {quoted_path(path)} (", names, ")"]
     if view.comment:
-        lines.append(f"COMMENT {_text(view.comment)}")
+        lines.append(f"COMMENT {literal(view.comment)}")
     return "\n".join([*lines, f"AS {view.query}"]) + "\n"
 
 
 def create_model(path: ObjectPath, model: CatalogModel) -> str:
     """``CREATE MODEL`` of a model."""
-    lines = [f"CREATE MODEL {_path(path)}"]
+    lines = [f"CREATE MODEL {quoted_path(path)}"]
     for word, group in (("INPUT", model.inputs), ("OUTPUT", model.outputs)):
         if group:
             lines.append(f"{word} ({', '.join(map(_column, group))})")
     if model.comment:
-        lines.append(f"COMMENT {_text(model.comment)}")
+        lines.append(f"COMMENT {literal(model.comment)}")
     return "\n".join([*lines, *_options(model.options)]) + "\n"
 
 
@@ -56,7 +56,7 @@ def create_catalog(name: str, comment: str | None, options: tuple[tuple[str, str
     """``CREATE CATALOG`` of a catalog."""
     lines = [f"CREATE CATALOG {quoted(name)}"]
     if comment:
-        lines.append(f"COMMENT {_text(comment)}")
+        lines.append(f"COMMENT {literal(comment)}")
     return "\n".join([*lines, *_options(options)]) + "\n"
 
 
@@ -64,7 +64,7 @@ def create_database(catalog: str, name: str, database: Database) -> str:
     """``CREATE DATABASE`` of a database."""
     lines = [f"CREATE DATABASE {quoted(catalog)}.{quoted(name)}"]
     if database.comment:
-        lines.append(f"COMMENT {_text(database.comment)}")
+        lines.append(f"COMMENT {literal(database.comment)}")
     return "\n".join([*lines, *_options(database.properties)]) + "\n"
 
 
@@ -73,7 +73,7 @@ def extras(column: Column) -> str | None:
     if column.kind is ColumnKind.COMPUTED:
         return f"AS {column.expression}"
     if column.kind is ColumnKind.METADATA:
-        key = f" FROM {_text(column.key)}" if column.key is not None else ""
+        key = f" FROM {literal(column.key)}" if column.key is not None else ""
         return f"METADATA{key}{' VIRTUAL' if column.is_virtual else ''}"
     return None
 
@@ -81,7 +81,7 @@ def extras(column: Column) -> str | None:
 def _column(column: Column) -> str:
     more = extras(column)
     kind = [] if column.kind is ColumnKind.COMPUTED else [column.type.as_sql()]
-    comment = [f"COMMENT {_text(column.comment)}"] if column.comment else []
+    comment = [f"COMMENT {literal(column.comment)}"] if column.comment else []
     return " ".join([quoted(column.name), *kind, *([more] if more else []), *comment])
 
 
@@ -96,17 +96,9 @@ def _distribution(table: CatalogTable) -> str:
 def _options(options: tuple[tuple[str, str], ...]) -> list[str]:
     if not options:
         return []
-    shown = ",\n".join(f"  {_text(key)} = {_text(value)}" for key, value in sorted(options))
+    shown = ",\n".join(f"  {literal(key)} = {literal(value)}" for key, value in sorted(options))
     return ["WITH (", shown, ")"]
-
-
-def _path(path: ObjectPath) -> str:
-    return ".".join(map(quoted, path))
 
 
 def _names(names: tuple[str, ...]) -> str:
     return ", ".join(map(quoted, names))
-
-
-def _text(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

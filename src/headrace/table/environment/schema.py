@@ -7,11 +7,7 @@ from typing import Any
 
 from headrace.common.logical_types import LogicalType
 from headrace.common.typeinfo import Types
-
-
-def quoted(name: str) -> str:
-    """A name in backticks, with any backticks in it escaped."""
-    return "`{}`".format(name.replace("`", "``"))
+from headrace.table.parse.format import literal, quoted
 
 
 class Schema:
@@ -75,7 +71,7 @@ class SchemaBuilder:
         is_virtual: bool = False,
     ) -> SchemaBuilder:
         """Adds a metadata column."""
-        key = "" if metadata_key is None else " FROM '{}'".format(metadata_key.replace("'", "''"))
+        key = "" if metadata_key is None else f" FROM {literal(metadata_key)}"
         virtual = " VIRTUAL" if is_virtual else ""
         return self._add(f"{quoted(column_name)} {_type_text(data_type)} METADATA{key}{virtual}")
 

@@ -13,6 +13,7 @@ from headrace.table.parse.source import SqlSource
 from headrace.table.parse.tree.statements import ExplainDetail, Insert
 
 if TYPE_CHECKING:
+    from headrace.table.environment.descriptors import TableDescriptor
     from headrace.table.environment.table import Table
     from headrace.table.environment.table_environment import TableEnvironment
     from headrace.table.environment.table_result import TableResult
@@ -52,15 +53,17 @@ class StatementSet:
         self._relations += bound_statements(self._environment, statement, SqlSource(stmt))
         return self
 
-    def add_insert(self, target_path: str, table: Table, overwrite: bool = False) -> StatementSet:
+    def add_insert(
+        self, target_path_or_descriptor: str | TableDescriptor, table: Table, overwrite: bool = False
+    ) -> StatementSet:
         """Add an ``INSERT`` of the rows of a table into another one.
 
         Args:
-            target_path: the path of the other one.
+            target_path_or_descriptor: the path or definition of the other one.
             table: the rows.
             overwrite: whether they replace existing rows.
         """
-        self._relations += self._environment.insert_of(table, target_path, overwrite=overwrite)
+        self._relations += self._environment.insert_of(table, target_path_or_descriptor, overwrite=overwrite)
         return self
 
     def explain(self, *extra_details: ExplainDetail) -> str:

@@ -12,13 +12,15 @@ from headrace.datastream.data_stream import DataStream
 from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment
 from headrace.datastream.streams.types import TypeOrigin
 from headrace.graph.stream_graph import StreamGraph
-from headrace.table.catalog.objects import CatalogTable, ObjectPath
+from headrace.table.catalog.objects import CatalogTable
 from headrace.table.connectors.changelog_mode import ChangelogMode
 from headrace.table.connectors.table_source import GraphSource
-from headrace.table.environment.schema import Schema, quoted
+from headrace.table.environment.descriptors import TableDescriptor
+from headrace.table.environment.schema import Schema
 from headrace.table.environment.settings import EnvironmentSettings
 from headrace.table.environment.table import Table
 from headrace.table.environment.table_environment import TableEnvironment
+from headrace.table.parse.format import quoted, quoted_path
 
 if TYPE_CHECKING:
     from headrace.common.types import Row
@@ -119,22 +121,13 @@ class StreamTableEnvironment(TableEnvironment):
         missing = [name for name in physical if name not in names]
         if missing:
             raise InvalidTypeError(f"the stream has no field {missing[0]!r}: there are {', '.join(names)}")
-        path = self._declared(", ".join(elements))
-        table = self.catalogs.temporary[path]
-        assert isinstance(table, CatalogTable)
         source = GraphSource(stream._edges, tuple(names.index(name) for name in physical), stream.get_type(), mode)
-        self.catalogs.temporary[path] = replace(table, options=(), inline=source)
-        try:
-            return self.from_path(".".join(map(quoted, path)))
-        finally:
-            del self.catalogs.temporary[path]
-
-    def _declared(self, elements: str) -> ObjectPath:
-        """A new temporary table, under a generated name."""
-        path = self.catalogs.qualify((self.new_name(),))
-        name = ".".join(map(quoted, path))
-        self.execute_sql(f"CREATE TEMPORARY TABLE {name} ({elements}) WITH ('connector' = 'blackhole')")
-        return path
+        definition = TableDescriptor(Schema(elements, physical), {"connector": "blackhole"})
+        with self.unnamed_table(definition) as path:
+            table = self.catalogs.temporary[path]
+            assert isinstance(table, CatalogTable)
+            self.catalogs.temporary[path] = replace(table, options=(), inline=source)
+            return self.from_path(quoted_path(path))
 
     # --- streams of tables -------------------------------------------------------------------------------------------
 

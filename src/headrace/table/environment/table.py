@@ -13,6 +13,7 @@ from headrace.table.logical.schema import Schema
 from headrace.table.parse.tree.statements import ExplainDetail
 
 if TYPE_CHECKING:
+    from headrace.table.environment.descriptors import TableDescriptor
     from headrace.table.environment.table_environment import TableEnvironment
     from headrace.table.environment.table_result import TableResult
 
@@ -39,18 +40,19 @@ class Table:
         """Execute the query."""
         return self._environment.run_query(self.relation)
 
-    def execute_insert(self, table_path: str, overwrite: bool = False) -> TableResult:
+    def execute_insert(self, table_path_or_descriptor: str | TableDescriptor, overwrite: bool = False) -> TableResult:
         """Write the rows into a table.
 
         Args:
-            table_path: its path.
+            table_path_or_descriptor: its path or definition.
             overwrite: whether they replace existing rows.
 
         Raises:
             SqlValidationError: when there is no such table.
             PlanningError: when the rows do not fit the table.
         """
-        return self._environment.run_inserts(self._environment.insert_of(self, table_path, overwrite=overwrite))
+        relations = self._environment.insert_of(self, table_path_or_descriptor, overwrite=overwrite)
+        return self._environment.run_inserts(relations)
 
     def explain(self, *extra_details: ExplainDetail) -> str:
         """The plan of the query."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from headrace.client.submission import submit
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, InvalidProgramError
+from headrace.common.logical_types import LogicalType
 from headrace.common.options import PIPELINE_NAME, RUNTIME_MODE, RuntimeExecutionMode
 from headrace.datastream.streams.sinks import CloseableIterator, Handover
 from headrace.graph.specs import SinkSpec
@@ -20,8 +22,9 @@ from headrace.table.catalog.objects import CatalogTable, CatalogView, Column, Ob
 from headrace.table.ddl.file_catalog import FileCatalogStore
 from headrace.table.ddl.objects import create_function, open_catalogs
 from headrace.table.environment.changes import ResultChanges
+from headrace.table.environment.descriptors import TableDescriptor
 from headrace.table.environment.explain import explained
-from headrace.table.environment.schema import quoted
+from headrace.table.environment.local_tables import table_of_elements, table_of_pandas
 from headrace.table.environment.settings import EnvironmentSettings, TableConfig
 from headrace.table.environment.statement_set import StatementSet
 from headrace.table.environment.statements import bound_statements, execute_statement, validate_statement
@@ -32,6 +35,7 @@ from headrace.table.functions.python.decorators import as_user_function
 from headrace.table.logical.relations import Relation
 from headrace.table.options import CATALOG_STORE, CATALOG_STORE_PATH, check_key, check_value, is_of_tables
 from headrace.table.parse import parse_expression, parse_statement
+from headrace.table.parse.format import quoted, quoted_path
 from headrace.table.parse.source import SqlSource
 from headrace.table.parse.tree.definitions import CreateFunction
 from headrace.table.parse.tree.statements import ExplainDetail, QueryStatement
@@ -155,19 +159,93 @@ class TableEnvironment:
         """A set of statements that are executed as one job."""
         return StatementSet(self)
 
-    # --- catalogs ----------------------------------------------------------------------------------------------------
+    # --- tables ------------------------------------------------------------------------------------------------------
 
     def from_path(self, path: str) -> Table:
         """The table at a path, which is written as in SQL."""
         return self.sql_query(f"SELECT * FROM {path}")
 
+    def from_descriptor(self, descriptor: TableDescriptor) -> Table:
+        """The table of a descriptor, without a name in the catalog."""
+        return self._unnamed(descriptor)
+
+    def from_elements(
+        self,
+        elements: Iterable[Any],
+        schema: LogicalType | Sequence[str] | None = None,
+        verify_schema: bool = True,
+    ) -> Table:
+        """The bounded table of elements of Python, in their order.
+
+        Args:
+            elements: tuples, rows, dicts, or values of a single column.
+            schema: ``DataTypes.ROW``, the type of the single column, or the names of the columns; inferred from the
+                elements by default.
+            verify_schema: without an effect: elements are always verified.
+
+        Raises:
+            InvalidTypeError: when the elements do not fit the schema, or there is none and it cannot be inferred.
+        """
+        del verify_schema
+        return self._unnamed(table_of_elements(elements, schema))
+
+    def from_pandas(
+        self, pdf: Any, schema: LogicalType | Sequence[str] | Sequence[LogicalType] | None = None, splits_num: int = 1
+    ) -> Table:
+        """The bounded table of a pandas DataFrame, in the order of its rows.
+
+        Args:
+            pdf: the DataFrame.
+            schema: ``DataTypes.ROW``, or the names or types of the columns; those of the DataFrame by default.
+            splits_num: without an effect: the rows are split by the parallelism of the job.
+
+        Raises:
+            InvalidTypeError: when it is not a DataFrame, or does not fit the schema.
+        """
+        del splits_num
+        return self._unnamed(table_of_pandas(pdf, schema))
+
+    def _unnamed(self, definition: TableDescriptor | CatalogTable) -> Table:
+        with self.unnamed_table(definition) as path:
+            return self.from_path(quoted_path(path))
+
+    def create_temporary_table(self, path: str, descriptor: TableDescriptor, ignoreIfExists: bool = False) -> None:
+        """Create a table that exists until the session ends.
+
+        Args:
+            path: its path, as in SQL.
+            descriptor: its definition.
+            ignoreIfExists: whether nothing happens if the table exists already.
+
+        Raises:
+            SqlValidationError: when the definition is not valid, or the table exists already.
+        """
+        exists = " IF NOT EXISTS" if ignoreIfExists else ""
+        self.execute_sql(descriptor.definition(path, f"TEMPORARY TABLE{exists}"))
+
+    def create_table(self, path: str, descriptor: TableDescriptor, ignoreIfExists: bool = False) -> None:
+        """Create a table in the catalog; arguments as those of :meth:`create_temporary_table`.
+
+        Raises:
+            SqlValidationError: when the definition is not valid, or the table exists already.
+        """
+        exists = " IF NOT EXISTS" if ignoreIfExists else ""
+        self.execute_sql(descriptor.definition(path, f"TABLE{exists}"))
+
     def create_temporary_view(self, view_path: str, table: Table) -> None:
         """Register a table as a temporary view."""
         self._put_view(view_path, table, is_temporary=True)
 
-    def create_view(self, view_path: str, table: Table) -> None:
-        """Register a table as a view in the catalog."""
-        self._put_view(view_path, table, is_temporary=False)
+    def create_view(self, view_path: str, table: Table, ignore_if_exists: bool = False) -> None:
+        """Register a table as a view in the catalog.
+
+        Args:
+            view_path: its path, as in SQL.
+            table: the table.
+            ignore_if_exists: whether nothing happens if the path is taken already.
+        """
+        if not (ignore_if_exists and self.catalogs.permanent_table(self._path(view_path))):
+            self._put_view(view_path, table, is_temporary=False)
 
     def drop_temporary_view(self, view_path: str) -> bool:
         """Drop a temporary view; False when there was none."""
@@ -177,17 +255,20 @@ class TableEnvironment:
         """Drop a temporary table; False when there was none."""
         return self.drop_temporary_view(table_path)
 
-    def drop_table(self, table_path: str) -> bool:
-        """Drop a table; False when there was none."""
-        there = self.catalogs.permanent_table(self._path(table_path)) is not None
-        self.execute_sql(f"DROP TABLE IF EXISTS {table_path}")
+    def drop_table(self, table_path: str, ignore_if_not_exists: bool = True) -> bool:
+        """Drop a table; False when there was none, which is an error unless it is to be ignored."""
+        return self._drop("TABLE", table_path, ignore_if_not_exists)
+
+    def drop_view(self, view_path: str, ignore_if_not_exists: bool = True) -> bool:
+        """Drop a view; False when there was none, which is an error unless it is to be ignored."""
+        return self._drop("VIEW", view_path, ignore_if_not_exists)
+
+    def _drop(self, kind: str, path: str, ignore_if_not_exists: bool) -> bool:
+        there = self.catalogs.permanent_table(self._path(path)) is not None
+        self.execute_sql(f"DROP {kind} {'IF EXISTS ' if ignore_if_not_exists else ''}{path}")
         return there
 
-    def drop_view(self, view_path: str) -> bool:
-        """Drop a view; False when there was none."""
-        there = self.catalogs.permanent_table(self._path(view_path)) is not None
-        self.execute_sql(f"DROP VIEW IF EXISTS {view_path}")
-        return there
+    # --- catalogs ----------------------------------------------------------------------------------------------------
 
     # --- functions ---------------------------------------------------------------------------------------------------
 
@@ -315,12 +396,28 @@ class TableEnvironment:
         """A generated name that no table has."""
         return f"*anonymous_{next(self._names)}*"
 
-    def insert_of(self, table: Table, target_path: str, *, overwrite: bool = False) -> list[Relation]:
+    @contextmanager
+    def unnamed_table(self, definition: TableDescriptor | CatalogTable) -> Iterator[ObjectPath]:
+        """A temporary table with a generated name, which statements inside can use."""
+        path = self.catalogs.qualify((self.new_name(),))
+        if isinstance(definition, TableDescriptor):
+            self.create_temporary_table(quoted_path(path), definition)
+        else:
+            self.catalogs.temporary[path] = definition
+        try:
+            yield path
+        finally:
+            del self.catalogs.temporary[path]
+
+    def insert_of(self, table: Table, target: str | TableDescriptor, *, overwrite: bool = False) -> list[Relation]:
         """The relation of an ``INSERT`` of the rows of a table."""
+        if isinstance(target, TableDescriptor):
+            with self.unnamed_table(target) as path:
+                return self.insert_of(table, quoted_path(path), overwrite=overwrite)
         name = quoted(self.new_name())
         self.create_temporary_view(name, table)
         verb = "OVERWRITE" if overwrite else "INTO"
-        statement = f"INSERT {verb} {target_path} SELECT * FROM {name}"
+        statement = f"INSERT {verb} {target} SELECT * FROM {name}"
         try:
             return bound_statements(self, parse_statement(statement), SqlSource(statement))
         finally:

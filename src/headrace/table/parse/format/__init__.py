@@ -4,6 +4,6 @@ The text parses to an equal tree. DDL is not written here, but from the objects 
 """
 
 from headrace.table.parse.format import queries  # noqa: F401 - gives sql_of the queries
-from headrace.table.parse.format.expressions import literal, quoted, sql_of
+from headrace.table.parse.format.expressions import literal, quoted, quoted_path, sql_of
 
-__all__ = ["literal", "quoted", "sql_of"]
+__all__ = ["literal", "quoted", "quoted_path", "sql_of"]

@@ -40,6 +40,11 @@ def quoted(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
+def quoted_path(names: Iterable[str]) -> str:
+    """A path with each of its names in backticks."""
+    return ".".join(map(quoted, names))
+
+
 def literal(text: str) -> str:
     """A text in quotes."""
     return f"'{text.replace(chr(39), chr(39) * 2)}'"
