@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.common.binary_columns import binary_array
 from headrace.common.columns import array_to_values, values_to_array
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.common.values import handler_of
@@ -29,7 +30,6 @@ from headrace.formats.avro.encoding import (
     OTHER_SIZE,
     TOO_EARLY,
     Boundaries,
-    binary_array,
     of_stored,
     read_varints,
     unzigzag,

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.binary_columns import binary_array
 from headrace.common.errors import InvalidTypeError
 from headrace.common.values.numbers import MOST_DIGITS_OF_EXPONENT
 from headrace.formats.avro.schema import Array, Enum, Fixed, Map, Node, Primitive, Record, Union
@@ -107,12 +108,6 @@ def write_varints(values: npt.NDArray[np.uint64]) -> pa.Array:
         rows = rows[~last]
         place += 1
     return binary_array(data, np.concatenate(([0], ends)))
-
-
-def binary_array(data: npt.NDArray[Any], offsets: npt.NDArray[Any]) -> pa.Array:
-    """Binary values of their bytes, one after the other, and where each begins (and the last one ends)."""
-    buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(np.ascontiguousarray(data))]
-    return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
 
 
 STORED: Final[dict[str, pa.DataType]] = {

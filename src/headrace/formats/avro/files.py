@@ -20,9 +20,10 @@ from typing import BinaryIO, Final, Self
 import numpy as np
 import pyarrow as pa
 
+from headrace.common.binary_columns import binary_array
 from headrace.common.errors import CorruptFileError, InvalidProgramError, InvalidTypeError
 from headrace.common.typeinfo import TypeInformation, Types
-from headrace.formats.avro.encoding import Boundaries, binary_array, read_integer
+from headrace.formats.avro.encoding import Boundaries, read_integer
 from headrace.formats.avro.resolution import AvroReader, avro_reader
 from headrace.formats.avro.schema import AvroSchema, GivenSchema, Record, avro_schema_of, schema_given
 from headrace.formats.bad_records import BadRecords, columns_under, decode_good_messages, without_unreadable

@@ -14,12 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.batch import Batch
+from headrace.common.binary_columns import binary_array
 from headrace.common.columns import array_to_values, values_to_array
 from headrace.common.errors import ConfigurationError, CorruptFileError, InvalidTypeError
 from headrace.common.typeinfo import CompositeTypeInfo, TypeInformation, Types
 from headrace.common.values import handler_of
 from headrace.common.values.handler import TypeHandler
-from headrace.formats.avro.encoding import binary_array, to_stored, write_integer, write_varints, zigzag
+from headrace.formats.avro.encoding import to_stored, write_integer, write_varints, zigzag
 from headrace.formats.avro.files import CODECS, MAGIC, AvroFile
 from headrace.formats.avro.schema import (
     Array,

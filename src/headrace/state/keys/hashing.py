@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.common.binary_columns import Indices, binary_parts
 from headrace.common.constants import UPPER_BOUND_MAX_PARALLELISM
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 
 Hashes: TypeAlias = npt.NDArray[np.uint64]
-Indices: TypeAlias = npt.NDArray[np.int64]
 
 
 _ALL: Final = (1 << 64) - 1
@@ -160,15 +160,6 @@ def _canonical_type(type_: pa.DataType) -> pa.DataType:
     if pa.types.is_large_binary(type_) or pa.types.is_fixed_size_binary(type_) or pa.types.is_binary_view(type_):
         return pa.binary()
     raise InvalidTypeError(f"values of Arrow type {type_} cannot be hashed as keys")
-
-
-def binary_parts(array: pa.Array) -> tuple[Indices, memoryview]:
-    """The offsets (one more than there are rows) and the data of a string or binary array, slices heeded."""
-    _, offsets, data = array.buffers()
-    if offsets is None or not len(array):
-        return np.zeros(len(array) + 1, dtype=np.int64), memoryview(b"")
-    positions = np.frombuffer(offsets, dtype=np.int32, count=len(array) + 1, offset=array.offset * 4)
-    return positions.astype(np.int64), memoryview(b"" if data is None else data).cast("B")
 
 
 def _hash_binary(array: pa.Array) -> Hashes:

@@ -14,10 +14,10 @@ from struct import pack
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.binary_columns import binary_parts, of_equal_length
 from headrace.common.columns import infer_from_values
 from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import (
@@ -35,7 +35,6 @@ from headrace.common.typeinfo.base import STRINGS, WHOLE_NUMBERS
 from headrace.common.types import Row, make_row
 from headrace.common.values import basic_handler_of, record_handler_of
 from headrace.state.keys.encoding import TAG_BYTES, TAG_INT, TAG_STRING, TAG_TUPLE, build_dataclass
-from headrace.state.keys.hashing import binary_parts
 
 INTEGERS: Final = WHOLE_NUMBERS | {BasicType.BOOLEAN}
 _FRACTIONS: Final = frozenset({BasicType.FLOAT, BasicType.DOUBLE, BasicType.BIG_DEC})
@@ -170,7 +169,7 @@ def _integers(array: pa.Array) -> pa.Array:
     cells = np.empty((len(array), _FIXED_SIZE), dtype=np.uint8)
     cells[:, 0] = TAG_INT
     cells[:, 1:] = array.to_numpy(zero_copy_only=True).astype("<i8", copy=False).view(np.uint8).reshape(-1, 8)
-    return _binary_of(cells)
+    return of_equal_length(cells)
 
 
 def _heads(array: pa.Array) -> pa.Array:
@@ -178,13 +177,7 @@ def _heads(array: pa.Array) -> pa.Array:
     cells = np.empty((len(array), _HEAD_SIZE), dtype=np.uint8)
     cells[:, 0] = TAG_STRING if pa.types.is_string(array.type) else TAG_BYTES
     cells[:, 1:] = np.diff(offsets).astype("<u4").view(np.uint8).reshape(-1, 4)
-    return _binary_of(cells)
-
-
-def _binary_of(cells: npt.NDArray[np.uint8]) -> pa.Array:
-    rows, width = cells.shape
-    offsets = np.arange(0, (rows + 1) * width, width, dtype=np.int32)
-    return pa.Array.from_buffers(pa.binary(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(cells)])
+    return of_equal_length(cells)
 
 
 NAN: Final = nan

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.binary_columns import binary_array, of_equal_length
 from headrace.common.config_options import ConfigOption, boolean, choice, duration, integer
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError
@@ -204,16 +205,12 @@ class _Texts:
         count = len(indices)
         is_binary = pa.types.is_binary(self.kind)
         drawn = random.integers(0, 256 if is_binary else 16, (count, self.length), np.uint8)
-        rows = drawn if is_binary else _HEXADECIMAL[drawn]
+        rows, kind = (drawn, pa.binary()) if is_binary else (_HEXADECIMAL[drawn], pa.string())
         lengths = random.integers(1, self.length, count, endpoint=True) if self.is_shorter and self.length else None
         if lengths is None:
-            offsets = np.arange(count + 1, dtype=np.int32) * self.length
-            data = np.ascontiguousarray(rows).tobytes()
-        else:
-            offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
-            data = rows[np.arange(self.length) < lengths[:, None]].tobytes()
-        kind = pa.binary() if is_binary else pa.string()
-        return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+            return of_equal_length(rows, kind)
+        offsets = np.concatenate(([0], np.cumsum(lengths)))
+        return binary_array(rows[np.arange(self.length) < lengths[:, None]], offsets, kind)
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,16 @@ class Moments:
 
 
 def civil_of(days: Numbers) -> tuple[Numbers, Numbers, Numbers]:
-    """Years, months and days of the month, of days since 1970."""
+    """Years, months and days of the month, of days since 1970; computed once for each day if there are few."""
+    low, high = (int(days.min()), int(days.max())) if days.size else (0, 0)
+    if high - low >= days.size // 4:
+        return _civil_of(days)
+    places = days - low
+    year, month, day = (part[places] for part in _civil_of(np.arange(low, high + 1)))
+    return year, month, day
+
+
+def _civil_of(days: Numbers) -> tuple[Numbers, Numbers, Numbers]:
     shifted = days + 719_468  # since 0000-03-01: leap days are last in a year that begins in March
     era = shifted // 146_097
     of_era = shifted - era * 146_097

@@ -53,10 +53,33 @@ def rescaled(operand: Datum, storage: pa.DataType) -> Datum:
         return operand
     if kind.scale <= storage.scale and kind.precision - kind.scale <= storage.precision - storage.scale:
         return operand.cast(storage)
+    made = _by_words(operand, storage) if isinstance(operand, pa.Array) and pa.types.is_decimal128(kind) else None
+    if made is not None:
+        return made
     wide = operand.cast(pa.decimal256(WIDEST, kind.scale))
     if kind.scale > storage.scale:
         wide = pc.round(wide, ndigits=storage.scale, round_mode="half_towards_infinity")
     return _fitting(wide, storage)
+
+
+def _by_words(column: pa.Array, storage: pa.DataType) -> pa.Array | None:
+    """The same by integers of 64 bits; None where these do not hold the digits."""
+    values, fits = unscaled_words(column)
+    shift = storage.scale - column.type.scale
+    largest = max(int(values.max(initial=0)), -int(values.min(initial=0)))
+    if not fits.all() or largest * 10 ** max(shift, 0) >= 1 << 62 or shift < -_MOST_CUT:
+        return None
+    step = 10 ** abs(shift)
+    made = values * step if shift >= 0 else np.sign(values) * ((np.abs(values) + step // 2) // step)
+    limit = 10**storage.precision
+    found = of_words(made, storage, column)
+    if limit >= 1 << 62 or not len(made) or int(np.abs(made).max()) < limit:
+        return found
+    return pc.if_else(pa.array(np.abs(made) < limit), found, constant(None, storage))
+
+
+_MOST_CUT: Final = 18
+"""Ten to this power is an integer of 64 bits."""
 
 
 def _fitting(wide: Datum, storage: pa.DataType) -> Datum:

@@ -1,12 +1,31 @@
 """Text as bytes and back: charsets, hexadecimal, base 64, hashes, URLs and addresses."""
 
 import hashlib
-from base64 import b64decode, b64encode
+from base64 import b64decode
 from collections.abc import Callable
+from contextlib import suppress
+from functools import cache, partial
+from importlib import import_module
 from typing import Any, Final
 from urllib.parse import quote_plus, unquote_plus, urlsplit
 
-from headrace.table.functions.kernels.kernel import Kernel, by_row
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.table.functions.kernels import bytewise
+from headrace.table.functions.kernels.kernel import (
+    Datum,
+    Invocation,
+    Kernel,
+    any_true,
+    by_row,
+    from_numpy,
+    map_rows,
+    null_mask,
+    on_arrays,
+    plain,
+)
 
 _CHARSETS: Final = {
     "US-ASCII": "ascii",
@@ -41,14 +60,13 @@ def _decode(data: bytes, charset: str) -> str:
     return data.decode(name, "replace")
 
 
-encode: Final = by_row(_encode)
+def encode(call: Invocation, text: Datum, charset: Datum) -> Datum:
+    """The bytes of a text in a charset."""
+    is_plain = isinstance(charset, pa.Scalar) and str(charset.as_py()).upper() == "UTF-8"
+    return text.cast(pa.binary()) if is_plain else map_rows(_encode, call.storage, text, charset)
+
+
 decode: Final = by_row(_decode)
-
-
-def _hex(value: int | str | bytes) -> str:
-    if isinstance(value, int):
-        return f"{value & 0xFFFF_FFFF_FFFF_FFFF:X}"
-    return (value.encode() if isinstance(value, str) else value).hex().upper()
 
 
 def _unhex(text: str | bytes) -> bytes | None:
@@ -59,9 +77,19 @@ def _unhex(text: str | bytes) -> bytes | None:
     return bytes.fromhex("00" + digits[1:] if len(digits) % 2 else digits)
 
 
-hex_: Final = by_row(_hex)
+def hex_(_: Invocation, value: Datum) -> Datum:
+    """The bytes of a text, or an integer, in hexadecimal."""
+    if pa.types.is_integer(value.type):
+        return on_arrays(lambda column: bytewise.digits_of(column.cast(pa.int64()), 4))(value)
+    return on_arrays(bytewise.hexadecimal)(value)
+
+
+def bin_(_: Invocation, value: Datum) -> Datum:
+    """An integer in binary."""
+    return on_arrays(lambda column: bytewise.digits_of(column.cast(pa.int64()), 1))(value)
+
+
 unhex: Final = by_row(_unhex)
-bin_: Final = by_row(lambda value: f"{value & 0xFFFF_FFFF_FFFF_FFFF:b}")
 
 
 def _from_base64(text: str | bytes) -> str:
@@ -72,14 +100,30 @@ def _from_base64(text: str | bytes) -> str:
         raise ValueError(f"{text!r} is not base 64") from None
 
 
-to_base64: Final = by_row(lambda value: b64encode(value.encode() if isinstance(value, str) else value).decode())
+to_base64: Final = plain(on_arrays(bytewise.base64))
 from_base64: Final = by_row(_from_base64)
 
 
 def hashed(name: str) -> Kernel:
     """A kernel of a hash function, in hexadecimal."""
-    make: Callable[..., Any] = getattr(hashlib, name)
-    return by_row(lambda value: make(value.encode() if isinstance(value, str) else value).hexdigest())
+    return lambda _, value: _hashed(name, value)
+
+
+def _hashed(name: str, value: Datum) -> Datum:
+    make = _maker(name)
+    digests = map_rows(lambda data: make(data).digest(), pa.binary(), value.cast(pa.binary()))
+    return on_arrays(partial(bytewise.hexadecimal, is_upper=False))(digests)
+
+
+@cache
+def _maker(name: str) -> Callable[[bytes], Any]:
+    """Python's own hash function, if it is there: OpenSSL's takes three times as long for a short text."""
+    for module in (f"_{name}", "_sha2"):
+        with suppress(ImportError, AttributeError):
+            own: Callable[[bytes], Any] = getattr(import_module(module), name)
+            return own
+    found: Callable[[bytes], Any] = getattr(hashlib, name)
+    return found
 
 
 def _hash_code(text: str) -> int:
@@ -91,23 +135,30 @@ def _hash_code(text: str) -> int:
     return found if found < 1 << 31 else max((1 << 32) - found, -(1 << 31)) if found > 1 << 31 else -(1 << 31)
 
 
-hash_code: Final = by_row(_hash_code)
+def hash_code(call: Invocation, text: Datum) -> Datum:
+    """``hashCode()`` of Java's text, without its sign."""
+    found = bytewise.java_hashes(text) if isinstance(text, pa.Array) else None
+    if found is None:
+        return map_rows(_hash_code, call.storage, text)
+    return from_numpy(np.abs(found.view(np.int32)), pa.int32(), null_mask(text))
 
-_SHA2: Final = {224: hashlib.sha224, 256: hashlib.sha256, 384: hashlib.sha384, 512: hashlib.sha512}
+
+_SHA2: Final = {224: "sha224", 256: "sha256", 384: "sha384", 512: "sha512"}
 
 
 def _sha2(value: str | bytes, bits: int) -> str:
-    make = _SHA2.get(bits)
-    if make is None:
+    if bits not in _SHA2:
         raise ValueError(f"SHA2 has 224, 256, 384 or 512 bits, not {bits}")
-    return make(value.encode() if isinstance(value, str) else value).hexdigest()
+    return str(_maker(_SHA2[bits])(value.encode() if isinstance(value, str) else value).hexdigest())
 
 
-sha2: Final = by_row(_sha2)
+def sha2(call: Invocation, value: Datum, bits: Datum) -> Datum:
+    """The hash of so many bits, in hexadecimal."""
+    name = _SHA2.get(bits.as_py()) if isinstance(bits, pa.Scalar) else None
+    return map_rows(_sha2, call.storage, value, bits) if name is None else _hashed(name, value)
 
 
-def _url_encode(text: str) -> str:
-    return quote_plus(text, safe="*-._").replace("~", "%7E")
+_ENCODED: Final = tuple(quote_plus(bytes([byte]), safe="*-._").replace("~", "%7E").encode() for byte in range(256))
 
 
 def _url_decode(text: str) -> str | None:
@@ -117,8 +168,16 @@ def _url_decode(text: str) -> str | None:
     return unquote_plus(text, errors="replace")
 
 
-url_encode: Final = by_row(_url_encode)
-url_decode: Final = by_row(_url_decode)
+def url_encode(_: Invocation, text: Datum) -> Datum:
+    """A text in which all but letters, digits and a few signs are written as ``%`` and two digits a byte."""
+    return on_arrays(lambda column: bytewise.replaced(column, _ENCODED))(text)
+
+
+def url_decode(call: Invocation, text: Datum) -> Datum:
+    """The text that was encoded; NULL where it is none."""
+    is_encoded = pc.match_substring_regex(text, "[%+]")
+    return map_rows(_url_decode, call.storage, text) if any_true(is_encoded) else text
+
 
 _PROTOCOLS: Final = frozenset({"http", "https", "ftp", "file", "jar", "mailto"})
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import date, datetime, time
 from decimal import Decimal
 from functools import lru_cache
+from json.encoder import encode_basestring
 from typing import Any, Final
 
 import pyarrow as pa
@@ -22,11 +23,15 @@ def parsed(text: str) -> Any:
     Raises:
         ValueError: when the text is not JSON.
     """
-    return json.loads(text, parse_float=Decimal, parse_constant=_no_constant)
+    return _DECODER.decode(text)
 
 
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
+
+
+_DECODER: Final = json.JSONDecoder(parse_float=Decimal, parse_constant=_no_constant)
+"""Made once: ``json.loads`` would make one for each text."""
 
 
 def written(value: Any) -> str:
@@ -35,18 +40,16 @@ def written(value: Any) -> str:
         return "{" + ",".join(f"{quoted(name)}:{written(value[name])}" for name in sorted(value)) + "}"
     if isinstance(value, list):
         return "[" + ",".join(written(part) for part in value) + "]"
-    if isinstance(value, str):
-        return quoted(value)
-    return _number(value) if isinstance(value, float | Decimal) else json.dumps(value)
+    write = _WRITERS.get(type(value))
+    return json.dumps(value) if write is None else write(value)
 
 
 def quoted(text: str) -> str:
     """A text as JSON writes it."""
-    return json.dumps(text, ensure_ascii=False)
+    return encode_basestring(text)
 
 
-def _number(value: float | Decimal) -> str:
-    return str(value) if isinstance(value, Decimal) else double_text(value)
+_WRITERS: Final[dict[type, Callable[[Any], str]]] = {str: quoted, int: str, Decimal: str, float: double_text}
 
 
 # --- looking into JSON ---------------------------------------------------------------------------------------------
@@ -173,9 +176,6 @@ def _wrapped(found: Any, wrapper: str) -> Any:
     return [found]
 
 
-_DECODER: Final = json.JSONDecoder(parse_float=Decimal, parse_constant=_no_constant)
-"""A decoder that ignores text behind the first value, as Flink does."""
-
 _JSON_KINDS: Final[dict[str, Callable[[Any], bool]]] = {
     "VALUE": lambda _: True,
     "OBJECT": lambda value: isinstance(value, dict),
@@ -190,6 +190,7 @@ def is_json(kind: str, *, negated: bool = False) -> Kernel:
 
     def of_row(text: str | None) -> bool:
         try:
+            # Text behind the first value does not matter, as in Flink.
             return (text is not None and test(_DECODER.raw_decode(text.lstrip())[0])) is not negated
         except ValueError:
             return negated
@@ -202,8 +203,8 @@ def is_json(kind: str, *, negated: bool = False) -> Kernel:
 
 def plain_value(value: Any, kind: LogicalType) -> Any:
     """A value of SQL as a value of JSON."""
-    if value is None:
-        return None
+    if value is None or isinstance(value, str | int):
+        return value
     if isinstance(kind, RowType):
         parts = zip(kind.names, kind.types, strict=True)
         return {name: plain_value(value[name], part) for name, part in parts}

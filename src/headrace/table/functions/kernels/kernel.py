@@ -84,28 +84,53 @@ def by_row_with_nulls(function: RowFunction) -> Kernel:
 
 
 def map_rows(function: RowFunction, storage: pa.DataType, *operands: Datum, is_strict: bool = True) -> Datum:
-    """A function of the values of each row.
+    """A function of the values of each row, called once for each distinct value where these are few.
 
     Raises:
         pa.ArrowInvalid: when the function raises a ValueError.
     """
     try:
-        if all(isinstance(operand, pa.Scalar) for operand in operands):
-            (value,) = _mapped(function, [[operand.as_py()] for operand in operands], is_strict)
-            return pa.scalar(value, storage)
-        columns = [repeat(each.as_py()) if isinstance(each, pa.Scalar) else each.to_pylist() for each in operands]
-        return pa.array(_mapped(function, columns, is_strict), storage)
+        if is_constant(*operands):
+            values = [operand.as_py() for operand in operands]
+            return pa.scalar(None if is_strict and None in values else function(*values), storage)
+        indices, distinct = _distinct(operands)
+        made = pa.array(_mapped(function, distinct, is_strict), storage)
+        return made if indices is None else made.take(indices)
     except (ValueError, OverflowError) as error:
         raise pa.ArrowInvalid(str(error)) from error
 
 
-def _mapped(function: RowFunction, columns: Sequence[Any], is_strict: bool) -> list[Any]:
-    if len(columns) == 1 and is_strict:
-        return [None if value is None else function(value) for value in columns[0]]
-    rows = zip(*columns, strict=False) if columns else iter([()])
-    if is_strict:
-        return [None if any(value is None for value in row) else function(*row) for row in rows]
-    return [function(*row) for row in rows]
+_SAMPLE: Final = 1024
+"""The number of rows from which the number of distinct values is estimated."""
+
+
+def _distinct(operands: Sequence[Datum]) -> tuple[pa.Array | None, Sequence[Datum]]:
+    """Operands in which each value of the only column occurs once, and their places; no places if that saves nothing.
+
+    Floats stay as they are: they would lose the sign of zero.
+    """
+    columns = [operand for operand in operands if isinstance(operand, pa.Array)]
+    column = columns[0]
+    if len(columns) > 1 or len(column) < 2 * _SAMPLE or not _is_encodable(column.type):
+        return None, operands
+    repeated = _SAMPLE - pc.count_distinct(column.slice(0, _SAMPLE), mode="all").as_py()
+    if repeated < min(_SAMPLE // 2, 2 * _SAMPLE**2 // len(column)):  # as many as a quarter of the rows would leave
+        return None, operands
+    encoded = column.dictionary_encode(null_encoding="encode")
+    return encoded.indices, [encoded.dictionary if operand is column else operand for operand in operands]
+
+
+def _is_encodable(kind: pa.DataType) -> bool:
+    return (pa.types.is_primitive(kind) and not pa.types.is_floating(kind)) or kind in (TEXT, pa.binary())
+
+
+def _mapped(function: RowFunction, operands: Sequence[Datum], is_strict: bool) -> list[Any]:
+    columns = [repeat(each.as_py()) if isinstance(each, pa.Scalar) else each.to_pylist() for each in operands]
+    if is_strict and not all(
+        each.is_valid if isinstance(each, pa.Scalar) else not each.null_count for each in operands
+    ):
+        return [None if None in row else function(*row) for row in zip(*columns, strict=False)]
+    return list(map(function, *columns))
 
 
 def is_constant(*operands: Datum) -> bool:

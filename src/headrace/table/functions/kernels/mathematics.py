@@ -118,6 +118,8 @@ def _scaled(rounding: str) -> Kernel:
 def _of_decimals(column: pa.Array, places: int, storage: pa.DataType, rounding: str) -> pa.Array:
     if places >= column.type.scale:
         return column.cast(storage)
+    if rounding == ROUND_HALF_UP and places == storage.scale:
+        return rescaled(column, storage)
     mode = "half_towards_infinity" if rounding == ROUND_HALF_UP else "towards_zero"
     wide = column.cast(pa.decimal256(WIDEST, column.type.scale))
     return rescaled(pc.round(wide, ndigits=places, round_mode=mode), storage)

@@ -19,9 +19,6 @@ from headrace.table.functions.kernels.kernel import (
     to_numpy,
 )
 
-_FEW_DIGITS: Final = 15
-"""All integers of so many digits are doubles."""
-
 _RANGES: Final = {pa.int32(): (-(1 << 31), (1 << 31) - 1), pa.int64(): (-(1 << 63), (1 << 63) - 1)}
 
 
@@ -68,8 +65,8 @@ def _to_decimal(operand: Datum, storage: pa.DataType) -> Datum:
 
 def _float_to_decimal(column: pa.Array, storage: pa.DataType) -> pa.Array:
     """Convert through the shortest text of a double, as Java's BigDecimal.valueOf does."""
-    if column.type.equals(pa.float64()) and storage.precision <= _FEW_DIGITS:
-        return _few_digits(column, storage)
+    if column.type.equals(pa.float64()):
+        return _doubles_to_decimal(column, storage)
     values = column.cast(pa.float64()).to_pylist()
     made = [
         None if value is None else decimals.fitted(decimals.EXACT.create_decimal(repr(value)), storage)
@@ -78,8 +75,8 @@ def _float_to_decimal(column: pa.Array, storage: pa.DataType) -> pa.Array:
     return pa.array(made, storage)
 
 
-def _few_digits(column: pa.Array, storage: pa.DataType) -> pa.Array:
-    """Doubles as decimals of so few digits that these are whole doubles when they are scaled."""
+def _doubles_to_decimal(column: pa.Array, storage: pa.DataType) -> pa.Array:
+    """Doubles that are whole doubles when they are scaled; the others one by one."""
     values = to_numpy(column)
     whole, doubtful = scaled(values, storage.scale, np.rint)
     fits = np.abs(whole) < 10.0**storage.precision

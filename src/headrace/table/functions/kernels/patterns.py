@@ -9,7 +9,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.table.functions.kernels.kernel import Datum, Invocation, Kernel, by_row, map_rows
+from headrace.table.functions.kernels.bytewise import is_ascii
+from headrace.table.functions.kernels.kernel import Datum, Invocation, Kernel, by_row, constant, map_rows
 
 _LIKE_LETTERS: Final = {"%": ".*", "_": "."}
 
@@ -86,6 +87,12 @@ def _posix_class(found: re.Match[str]) -> str:
 def similar_to(call: Invocation, text: Datum, pattern: Datum, escape: Datum | None = None) -> Datum:
     """Return where a text is as a regular expression of SQL says."""
     escapes = [] if escape is None else [escape]
+    if isinstance(text, pa.Array) and all(
+        isinstance(each, pa.Scalar) and each.is_valid for each in (pattern, *escapes)
+    ):
+        regex = _similar(*(each.as_py() for each in (pattern, *escapes))).pattern
+        if _SAFE.fullmatch(regex.removeprefix(r"\A(?:").removesuffix(r")\Z")):
+            return pc.match_substring_regex(text, "(?s)" + regex.removesuffix(r"\Z") + r"\z")
     return map_rows(lambda *values: bool(_similar(*values[1:]).match(values[0])), call.storage, text, pattern, *escapes)
 
 
@@ -232,6 +239,27 @@ def _named(pattern: str) -> str:
 
 
 regexp_extract_all: Final = _matching(_extract_all)
-regexp_count: Final = _matching(lambda text, regex: sum(1 for _ in regex.finditer(text)))
-regexp_instr: Final = _matching(_place)
-regexp_substr: Final = _matching(_extract)
+_counts: Final = _matching(lambda text, regex: sum(1 for _ in regex.finditer(text)))
+_places: Final = _matching(_place)
+
+
+def regexp_count(call: Invocation, text: Datum, pattern: Datum) -> Datum:
+    """The number of times that a pattern is found in a text."""
+    regex = _constant_pattern(text, pattern, has_groups=False)
+    if regex is None or "^" in regex:  # to Arrow what follows a match begins anew
+        return _counts(call, text, pattern)
+    return pc.count_substring_regex(text, regex)
+
+
+def regexp_instr(call: Invocation, text: Datum, pattern: Datum) -> Datum:
+    """The position at which a pattern is found first in a text; 0 when it is not."""
+    regex = _constant_pattern(text, pattern, has_groups=False)
+    if regex is None or not is_ascii(text):
+        return _places(call, text, pattern)
+    found = pc.find_substring_regex(text, regex)
+    return pc.add(found, constant(1, found.type))
+
+
+def regexp_substr(call: Invocation, text: Datum, pattern: Datum) -> Datum:
+    """The first text that a pattern matches."""
+    return regexp_extract(call, text, pattern)

@@ -11,7 +11,10 @@ from headrace.table.functions.kernels.kernel import Datum, any_true, constant
 Read = Callable[[Datum], Datum]
 """Reads texts; one that says nothing gives NULL."""
 
-DATE: Final = r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}\z"
+DATE: Final = r"(?s)\A[0-9]{4}-[0-9]{2}-[0-9]{2}( .*)?\z"
+"""A date, and maybe a time behind it, which does not matter."""
+
+SECONDS: Final = r"\A[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}\z"
 TIMESTAMP: Final = r"\A[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?\z"
 NUMBER: Final = r"\A-?[0-9]{1,15}(\.[0-9]{1,15})?\z"
 

@@ -46,15 +46,15 @@ def _java(shortest: str, value: float) -> str:
 
 
 def _scientific(shortest: str, value: float) -> str:
-    sign, unsigned = ("-", shortest[1:]) if shortest.startswith("-") else ("", shortest)
-    mantissa, _, exponent = unsigned.partition("e")
-    whole, _, fraction = mantissa.partition(".")
-    power = int(exponent or 0) + len(whole) - 1
-    digits = (whole + fraction).rstrip("0") or "0"
-    stripped = digits.lstrip("0")
-    power -= len(digits) - len(stripped) if whole.startswith("0") else 0
-    second = stripped[1:] or f"{value:.1e}".partition(".")[2][0]
-    return f"{sign}{stripped[0]}.{second}E{power}"
+    mantissa, _, exponent = shortest.partition("e")
+    if exponent:
+        return f"{mantissa if '.' in mantissa else f'{value:.1e}'.partition('e')[0]}E{int(exponent)}"
+    sign, unsigned = ("-", shortest[1:]) if value < 0 else ("", shortest)
+    whole, _, fraction = unsigned.partition(".")
+    if whole != "0":
+        return f"{sign}{whole[0]}.{(whole[1:] + fraction).rstrip('0') or '0'}E{len(whole) - 1}"
+    digits = fraction.lstrip("0")
+    return f"{sign}{digits[0]}.{digits[1:] or '0'}E{len(digits) - len(fraction) - 1}"
 
 
 def spelled(column: pa.Array) -> pa.Array:

@@ -1,26 +1,33 @@
 """Functions of text. Positions and lengths count characters, which are code points."""
 
 import re
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.table.functions.kernels import bytewise, shapes
 from headrace.table.functions.kernels.kernel import (
+    BOOLEAN,
     EMPTY,
     TEXT,
     Datum,
     Invocation,
     Kernel,
     any_true,
+    as_array,
     by_row,
     by_row_with_nulls,
     constant,
     element_at,
     is_constant,
     map_rows,
+    null_mask,
+    on_arrays,
     plain,
+    to_numpy,
 )
 from headrace.table.functions.kernels.spelling import double_of
 
@@ -31,24 +38,16 @@ def _cased(vectorized: Any, single: Any) -> Any:
     """Arrow has one capital for each letter, where some have two: it is asked for letters of ASCII only."""
 
     def compute(text: Datum) -> Datum:
-        if isinstance(text, pa.Array) and pc.all(pc.string_is_ascii(text)).as_py() is not False:
+        if isinstance(text, pa.Array) and bytewise.is_ascii(text):
             return vectorized(text)
         return map_rows(single, TEXT, text)
 
     return compute
 
 
-def _initcap(text: str) -> str:
-    made, inside = [], False
-    for letter in text:
-        made.append((letter.lower() if inside else letter.upper()) if letter.isascii() else letter)
-        inside = letter.isascii() and letter.isalnum()
-    return "".join(made)
-
-
 upper: Final = plain(_cased(pc.ascii_upper, str.upper))
 lower: Final = plain(_cased(pc.ascii_lower, str.lower))
-initcap: Final = by_row(_initcap)
+initcap: Final = plain(on_arrays(bytewise.initcap))
 reverse: Final = plain(pc.utf8_reverse)
 
 
@@ -94,7 +93,27 @@ def substring(call: Invocation, text: Datum, start: Datum, length: Datum | None 
         if first >= 0 and (not count or count[0] >= 0):
             begin = max(first - 1, 0)
             return pc.utf8_slice_codeunits(text, begin, begin + count[0] if count else None)
+    if isinstance(text, pa.Array) and bytewise.is_ascii(text):
+        return _sliced(text, *(as_array(bound, len(text)) for bound in bounds))
     return map_rows(_substring, call.storage, text, *bounds)
+
+
+def _sliced(text: pa.Array, start: pa.Array, length: pa.Array | None = None) -> pa.Array:
+    """The same for texts whose characters are bytes."""
+    mask, starts = null_mask(text, start), to_numpy(start).astype(np.int64)
+    begins = np.where(starts > 0, starts - 1, np.where(starts < 0, to_numpy(pc.binary_length(text)) + starts, 0))
+    ends = np.where(begins < 0, 0, _FAR)
+    if length is not None:
+        counts = to_numpy(length).astype(np.int64)
+        ends = np.where(begins < 0, 0, begins + counts)
+        is_missing = counts < 0 if mask is None else mask | (counts < 0)
+        missing = null_mask(length)
+        mask = is_missing if missing is None else is_missing | missing
+    return bytewise.sliced(text, np.maximum(begins, 0), ends, mask)
+
+
+_FAR: Final = 1 << 31
+"""Beyond the end of any text."""
 
 
 def left(call: Invocation, text: Datum, count: Datum) -> Datum:
@@ -111,7 +130,10 @@ def right(call: Invocation, text: Datum, count: Datum) -> Datum:
     return map_rows(lambda value, length: value[-length:] if length > 0 else "", call.storage, text, count)
 
 
-repeat: Final = by_row(lambda text, count: text * max(count, 0))
+def repeat(_: Invocation, text: Datum, count: Datum) -> Datum:
+    """A text so many times."""
+    times = pc.max_element_wise(count, constant(0, count.type), skip_nulls=False)
+    return on_arrays(pc.binary_repeat)(text, times)
 
 
 def _padded(text: str, length: int, padding: str, *, is_left: bool) -> str | None:
@@ -173,7 +195,7 @@ def trim(call: Invocation, characters: Datum, text: Datum) -> Datum:
 def position(call: Invocation, wanted: Datum, text: Datum, start: Datum | None = None) -> Datum:
     """The position of the first occurrence of a text in another, from a start on; 0 when there is none."""
     is_first = start is None and isinstance(text, pa.Array) and isinstance(wanted, pa.Scalar) and wanted.is_valid
-    if is_first and pc.all(pc.string_is_ascii(text)).as_py() is not False:  # so that bytes are characters
+    if is_first and bytewise.is_ascii(text):  # so that bytes are characters
         found = pc.find_substring(text, wanted.as_py())
         return pc.add(found, constant(1, found.type)).cast(call.storage)
     return map_rows(_found, call.storage, wanted, text, *([] if start is None else [start]))
@@ -198,7 +220,11 @@ def _instr(text: str, wanted: str, start: int = 1, occurrence: int = 1) -> int:
     return 0
 
 
-instr: Final = by_row(_instr)
+def instr(call: Invocation, text: Datum, wanted: Datum, *more: Datum) -> Datum:
+    """The position of an occurrence of a text in another; 0 when there is none."""
+    if not more and isinstance(wanted, pa.Scalar) and wanted.as_py():
+        return position(call, wanted, text)
+    return map_rows(_instr, call.storage, text, wanted, *more)
 
 
 def replace(call: Invocation, text: Datum, old: Datum, new: Datum) -> Datum:
@@ -208,20 +234,24 @@ def replace(call: Invocation, text: Datum, old: Datum, new: Datum) -> Datum:
     return map_rows(str.replace, call.storage, text, old, new)
 
 
-def _translated(text: str, old: str, new: str) -> str:
+def _letters(old: str, new: str) -> dict[int, str | None]:
     table: dict[int, str | None] = {}
     for place, letter in enumerate(old):
         table.setdefault(ord(letter), new[place] if place < len(new) else None)
-    return text.translate(table)
+    return table
 
 
 def _translate(text: str | None, old: str | None, new: str | None) -> str | None:
-    if text is None or not old:
-        return text
-    return _translated(text, old, new or "")
+    return text if text is None or not old else text.translate(_letters(old, new or ""))
 
 
-translate: Final = by_row_with_nulls(_translate)
+def translate(call: Invocation, text: Datum, old: Datum, new: Datum) -> Datum:
+    """A text in which each letter of the second one is replaced by that of the third one at the same place."""
+    if not is_constant(old, new) or isinstance(text, pa.Scalar) or not bytewise.is_ascii(text):
+        return map_rows(_translate, call.storage, text, old, new, is_strict=False)
+    letters = _letters(old.as_py() or "", new.as_py() or "")
+    pieces = [(letters.get(byte, chr(byte)) or "").encode() for byte in range(128)]
+    return bytewise.replaced(text, pieces + [b""] * 128)
 
 
 def _overlay(text: str, placed: str, start: int, length: int | None = None) -> str:
@@ -236,12 +266,7 @@ overlay: Final = by_row(_overlay)
 
 def ascii_code(call: Invocation, text: Datum) -> Datum:
     """The first byte of a text, which is negative beyond 127; 0 for no text."""
-    return map_rows(_first_byte, call.storage, text)
-
-
-def _first_byte(text: str) -> int:
-    first = text[:1].encode()[:1] or b"\0"
-    return int.from_bytes(first, signed=True)
+    return on_arrays(bytewise.first_bytes)(text).cast(call.storage)
 
 
 def _chr(code: int) -> str:
@@ -271,7 +296,14 @@ def _str_to_map(text: str, between: str = ",", inside: str = "=") -> list[tuple[
 
 
 str_to_map: Final = by_row(_str_to_map)
-split: Final = by_row(_split)
+
+
+def split(call: Invocation, text: Datum, separator: Datum) -> Datum:
+    """The parts of a text between delimiters; an empty text has none."""
+    is_plain = isinstance(text, pa.Array) and isinstance(separator, pa.Scalar) and separator.as_py()
+    if not is_plain or any_true(pc.equal(text, EMPTY)):
+        return map_rows(_split, call.storage, text, separator)
+    return pc.split_pattern(text, separator.as_py()).cast(call.storage)
 
 
 def split_index(call: Invocation, text: Datum, separator: Datum, index: Datum) -> Datum:
@@ -321,9 +353,29 @@ def _says(test: Any) -> Kernel:
     return compute
 
 
-is_alpha: Final = _says(str.isalpha)
-is_digit: Final = _says(str.isdecimal)
-is_decimal: Final = _says(lambda text: double_of(text) is not None)
+def _says_of_ascii(vectorized: Any, single: Any) -> Kernel:
+    """The same, with a function of Arrow for columns of ASCII."""
+    says = _says(single)
+
+    def compute(call: Invocation, text: Datum) -> Datum:
+        is_plain = isinstance(text, pa.Array) and pa.types.is_string(text.type) and bytewise.is_ascii(text)
+        return pc.fill_null(vectorized(text), False) if is_plain else says(call, text)
+
+    return compute
+
+
+is_alpha: Final = _says_of_ascii(pc.ascii_is_alpha, str.isalpha)
+is_digit: Final = _says_of_ascii(pc.ascii_is_decimal, str.isdecimal)
+
+
+def _say_numbers(text: Datum) -> Datum:
+    test = partial(map_rows, lambda value: double_of(value) is not None, BOOLEAN)
+    return shapes.by_shape(shapes.NUMBER, lambda usual: pc.equal(usual, usual), test)(text)
+
+
+def is_decimal(_: Invocation, text: Datum) -> Datum:
+    """Return which texts say a number."""
+    return pc.fill_null(_say_numbers(_spelled(text)), False)
 
 
 def fitted(text: Datum, length: int, *, pads: bool) -> Datum:

@@ -312,7 +312,7 @@ def micros_of(fields: dict[str, str], *, is_lenient: bool = False) -> int | None
     clock = _clock(fields)
     if is_lenient:
         year, month = divmod(year * 12 + month - 1, 12)
-        days = int(days_of(np.array(year), month + 1, 1)) + day - 1
+        days = _first_of(year, month + 1) + day - 1
     else:
         fits = 1 <= month <= 12 and 1 <= day <= 31 and all(low <= value < high for value, low, high in clock[1])
         found = day_number(year, month, min(day, last_day(year, month))) if fits else None
@@ -320,6 +320,11 @@ def micros_of(fields: dict[str, str], *, is_lenient: bool = False) -> int | None
             return None
         days = found
     return days * MICROS_PER_DAY + clock[0] - _offset_micros(fields)
+
+
+def _first_of(year: int, month: int) -> int:
+    found = day_number(year, month, 1)
+    return int(days_of(np.array(year), month, 1)) if found is None else found
 
 
 def _year_of(fields: dict[str, str]) -> int:

@@ -3,10 +3,12 @@
 import re
 from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.table.functions.kernels import shapes
 from headrace.table.functions.kernels.calendar import (
@@ -22,9 +24,9 @@ from headrace.table.functions.kernels.kernel import (
     TEXT,
     Datum,
     Invocation,
-    Numbers,
     constant,
     from_numpy,
+    is_constant,
     map_rows,
     null_mask,
     numeric,
@@ -97,21 +99,21 @@ def date_format(call: Invocation, value: Datum, pattern: Datum) -> Datum:
     """A point in time, or a text that says one, as a text of a pattern."""
     if is_temporal(value):
         return _formatted(call, value, pattern, None)
-    times = map_rows(lambda text: _lenient(text, DEFAULT), pa.int64(), value).cast(pa.timestamp("us"))
+    times = _lenient_micros(value, DEFAULT).cast(pa.timestamp("us"))
     return _formatted(call, times, pattern, SIMPLE_DATE_FORMAT)
 
 
 def _formatted(call: Invocation, value: Datum, pattern: Datum, dialect: Dialect | None) -> Datum:
     if not isinstance(pattern, pa.Scalar):
-        return _each_pattern(lambda time, shape: _formatted(call, time, shape, dialect), value, pattern)
+        return _each_row(lambda time, shape: _formatted(call, time, shape, dialect), value, pattern)
     if not pattern.is_valid:
         return constant(None, TEXT)
     shape, zone = pattern.as_py(), call.time_zone
     return on_arrays(lambda column: written(moments_of(column, zone), shape, dialect=dialect))(value)
 
 
-def _each_pattern(function: Callable[..., Datum], *operands: Datum) -> Datum:
-    """A function that wants its last operand to be a constant, called for each row that has another."""
+def _each_row(function: Callable[..., Datum], *operands: Datum) -> Datum:
+    """A function that wants operands to be constants which are none, called for each row."""
 
     def compute(*columns: pa.Array) -> pa.Array:
         rows = (function(*(column[place] for column in columns)) for place in range(len(columns[0])))
@@ -125,7 +127,7 @@ def from_unixtime(call: Invocation, seconds: Datum, pattern: Datum | None = None
     """The text of so many seconds since 1970 in the session's zone."""
     zone = call.time_zone
     if pattern is not None and not isinstance(pattern, pa.Scalar):
-        return _each_pattern(lambda *row: from_unixtime(call, *row), seconds, pattern)
+        return _each_row(lambda *row: from_unixtime(call, *row), seconds, pattern)
     shape = DEFAULT if pattern is None else pattern.as_py()
 
     def compute(column: pa.Array) -> pa.Array:
@@ -138,16 +140,17 @@ def from_unixtime(call: Invocation, seconds: Datum, pattern: Datum | None = None
 
 def convert_tz(call: Invocation, text: Datum, source: Datum, target: Datum) -> Datum:
     """A time that a clock of one zone shows, as one of another does."""
+    if not is_constant(source, target):
+        return _each_row(partial(convert_tz, call), text, source, target)
+    if not source.is_valid or not target.is_valid:
+        return constant(None, TEXT)
+    one, other = known_zone(source.as_py()), known_zone(target.as_py())
 
-    def of_row(value: str, one: str, other: str) -> str | None:
-        fields = _lenient(value, DEFAULT)
-        if fields is None:
-            return None
-        local = to_local(to_utc(np.array([fields]), known_zone(one)), known_zone(other))
-        shown: str = written(Moments(local, None), DEFAULT)[0].as_py()
-        return shown
+    def compute(shown: pa.Array) -> pa.Array:
+        local = to_local(to_utc(to_numpy(shown), one), other)
+        return written(Moments(local, null_mask(shown)), DEFAULT)
 
-    return map_rows(of_row, call.storage, text, source, target)
+    return on_arrays(compute)(_lenient_micros(text, DEFAULT))
 
 
 # --- reading -------------------------------------------------------------------------------------------------------
@@ -167,6 +170,15 @@ def _lenient(text: str, pattern: str) -> int | None:
     """The microseconds that the beginning of a text says; fields that are too large count on."""
     fields = reader(pattern, is_lenient=True).read(text, is_whole=False)
     return None if fields is None else micros_of(fields, is_lenient=True)
+
+
+def _lenient_micros(text: Datum, pattern: str) -> Datum:
+    """The same for a column."""
+
+    def one_by_one(other: Datum) -> Datum:
+        return map_rows(lambda value: _lenient(value, pattern), pa.int64(), other)
+
+    return shapes.by_shape(shapes.SECONDS, _as_micros, one_by_one)(text) if pattern == DEFAULT else one_by_one(text)
 
 
 def to_timestamp(call: Invocation, text: Datum, pattern: Datum | None = None) -> Datum:
@@ -225,7 +237,13 @@ def days_of_texts(text: Datum) -> Datum:
     def one_by_one(other: Datum) -> Datum:
         return map_rows(date_of, pa.int32(), other)
 
-    return shapes.by_shape(shapes.DATE, lambda usual: usual.cast(pa.date32()).cast(pa.int32()), one_by_one)(text)
+    def usual(dates: Datum) -> Datum:
+        return pc.utf8_slice_codeunits(dates, 0, _DATE_LENGTH).cast(pa.date32()).cast(pa.int32())
+
+    return shapes.by_shape(shapes.DATE, usual, one_by_one)(text)
+
+
+_DATE_LENGTH: Final = 10
 
 
 def _date_by_pattern(text: str, pattern: str) -> int | None:
@@ -237,27 +255,18 @@ def unix_timestamp(call: Invocation, text: Datum, pattern: Datum | None = None) 
     """The seconds since 1970 of a text in the session's zone; the smallest number where it says no time."""
     if is_temporal(text):
         return on_arrays(_unix_seconds)(text)
-    patterns = [constant(DEFAULT, TEXT) if pattern is None else pattern]
-    local = map_rows(_lenient_or_smallest, pa.int64(), text, *patterns)
-
-    def compute(micros: Numbers) -> Numbers:
-        found: Numbers = np.where(micros == _SMALLEST, _SMALLEST, _utc_seconds(micros, call.time_zone))
-        return found
-
-    return numeric(compute, pa.int64(), local)
+    if isinstance(pattern, pa.Array):
+        return _each_row(partial(unix_timestamp, call), text, pattern)
+    shape = DEFAULT if pattern is None else pattern.as_py()
+    if shape is None:
+        return constant(None, pa.int64())
+    micros = _lenient_micros(text, shape)
+    seconds = numeric(lambda local: to_utc(local, call.time_zone) // MICROS["SECOND"], pa.int64(), micros)
+    return pc.if_else(pc.and_(pc.is_null(micros), pc.is_valid(text)), constant(_SMALLEST, pa.int64()), seconds)
 
 
 def _unix_seconds(column: pa.Array) -> pa.Array:
     return from_numpy(moments_of(column, "UTC").micros // MICROS["SECOND"], pa.int64(), null_mask(column))
-
-
-def _utc_seconds(micros: Numbers, zone: str) -> Numbers:
-    return to_utc(np.where(micros == _SMALLEST, 0, micros), zone) // MICROS["SECOND"]
-
-
-def _lenient_or_smallest(text: str, pattern: str) -> int:
-    micros = _lenient(text, pattern)
-    return _SMALLEST if micros is None else micros
 
 
 def to_timestamp_ltz(call: Invocation, value: Datum, *more: Datum) -> Datum:
@@ -265,7 +274,15 @@ def to_timestamp_ltz(call: Invocation, value: Datum, *more: Datum) -> Datum:
     if pa.types.is_string(value.type):
         return _ltz_of_text(call, value, *more)
     precision = more[0] if more else constant(3, pa.int32())
+    if pa.types.is_integer(value.type) and isinstance(precision, pa.Scalar) and precision.as_py() in _EXACT_DIGITS:
+        factor = constant(10 ** (_MOST_EXACT_DIGITS - precision.as_py()), pa.int64())
+        return pc.multiply_checked(value.cast(pa.int64()), factor).cast(call.storage)
     return map_rows(_ltz_micros, pa.int64(), value, precision).cast(call.storage)
+
+
+_MOST_EXACT_DIGITS: Final = 6
+_EXACT_DIGITS: Final = range(_MOST_EXACT_DIGITS + 1)
+"""The digits behind the second that microseconds have."""
 
 
 def _ltz_micros(number: float | Decimal, precision: int) -> int:

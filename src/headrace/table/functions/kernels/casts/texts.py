@@ -45,7 +45,23 @@ def to_number(call: Invocation, text: Datum) -> Datum:
         one, shape = partial(_decimal, storage=storage), _decimal_shape(storage)
     else:
         return _to_double(text).cast(storage, safe=False)
-    return by_shape(shape, lambda usual: usual.cast(storage), lambda other: map_rows(one, storage, other))(text)
+    return by_shape(shape, lambda usual: usual.cast(storage), partial(_rounded, storage, one))(text)
+
+
+def _rounded(storage: pa.DataType, one: Callable[[str], int | Decimal | None], text: Datum) -> Datum:
+    """Numbers with more digits behind the point than their type has, and texts that say a number in another way."""
+
+    def one_by_one(other: Datum) -> Datum:
+        return map_rows(one, storage, other)
+
+    if not pa.types.is_decimal(storage) or storage.precision > _MOST_DIGITS - _MORE_DIGITS:
+        return one_by_one(text)
+    wide = pa.decimal128(storage.precision + _MORE_DIGITS, storage.scale + _MORE_DIGITS)
+    return by_shape(_decimal_shape(wide), lambda usual: decimals.rescaled(usual.cast(wide), storage), one_by_one)(text)
+
+
+_MOST_DIGITS: Final = 38
+_MORE_DIGITS: Final = 6
 
 
 def _decimal_shape(storage: pa.DataType) -> str:
@@ -134,7 +150,11 @@ def to_bytes(call: Invocation, value: Datum) -> Datum:
 
 def bytes_to_text(call: Invocation, value: Datum) -> Datum:
     """The text that bytes say in UTF-8."""
-    return fitted(map_rows(lambda data: data.decode("utf-8", "replace"), TEXT, value), call.result)
+    try:
+        text = value.cast(TEXT)
+    except pa.ArrowInvalid:  # some bytes are no text
+        text = map_rows(lambda data: data.decode("utf-8", "replace"), TEXT, value)
+    return fitted(text, call.result)
 
 
 def failed(value: Datum, made: Datum) -> Datum:
