@@ -150,17 +150,20 @@ class TableIntervalJoinSpec(JoinSpec):
 
     Attributes:
         interval: which times match.
-        time_fields: the position of the time column of each input.
+        time_fields: the position of the time column of each input; None where the time is that at which a row arrives.
     """
 
     kind: ClassVar[str] = "TableIntervalJoin"
     interval: JoinInterval
-    time_fields: tuple[int, int]
+    time_fields: tuple[int, int] | None
 
     def why_insertions_only(self, inputs: Sequence[InputSchema]) -> str:
         return "pairs that it has given are not taken back"
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
-        from headrace.operators.join.table_interval_join import TableIntervalJoinOperator
+        from headrace.operators.join.table_interval_join import ProcessingTimeJoinOperator, TableIntervalJoinOperator
 
-        return TableIntervalJoinOperator(self.definition(parameters.inputs), self.interval, self.time_fields)
+        definition = self.definition(parameters.inputs)
+        if self.time_fields is None:
+            return ProcessingTimeJoinOperator(definition, self.interval)
+        return TableIntervalJoinOperator(definition, self.interval, self.time_fields)

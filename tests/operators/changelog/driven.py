@@ -130,7 +130,8 @@ class Driven:
         spec: Any = self.spec
         operator = spec.create_operator(parameters) if emit_sums is None else spec.create_local_operator(parameters)
         self.stores = {name: RunStore(name, ALL_HASHES, store.runs) for name, store in self.stores.items()}
-        state = SimpleNamespace(stored=lambda: list(self.stores), store=self._store)
+        keyed = SimpleNamespace(codec=self._codec)
+        state = SimpleNamespace(stored=lambda: list(self.stores), store=self._store, keyed=keyed)
         context = OperatorContext("operator", "uid", 0, 1, 128, UNKNOWN_CALL_SITE, cast("Any", state))
         send: dict[str, Any] = {"emit": emit, "emit_side": lambda _, batch: emit_sums(batch)}
         output = SimpleNamespace(**send, advance_watermark=lambda _: None)

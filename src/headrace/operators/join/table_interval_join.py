@@ -1,8 +1,10 @@
-"""Interval joins of rows that have their times in columns."""
+"""Interval joins of rows that have their times in columns, or are joined by the time at which they arrive."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,12 +12,14 @@ import pyarrow as pa
 
 from headrace.common.batch import Batch
 from headrace.common.columns import schema_of
-from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
-from headrace.operators.base import KeyedBatch, OperatorContext, Output
+from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
+from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext, Output
 from headrace.operators.changelog.order import millis_of
 from headrace.operators.join.find_pairs import LEFT, RIGHT, JoinInterval, Pairs
 from headrace.operators.join.interval_join import IntervalJoinOperator
 from headrace.operators.join.regular.definition import JoinCondition, JoinDefinition
+from headrace.operators.join.results import JoinResults
+from headrace.state.runs.merge_input import NO_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,9 +44,12 @@ class TableIntervalJoinOperator(IntervalJoinOperator):
 
     def __init__(self, definition: JoinDefinition, interval: JoinInterval, time_fields: tuple[int, int]) -> None:
         self._delay = max(interval.upper, -interval.lower, 0)
-        results = _RowsOfPairs(definition, self._delay)
+        results = self._results_of(definition)
         super().__init__(interval, definition.input_types, (None, None), results, definition.join_type.outer)
         self._definition, self._time_fields = definition, time_fields
+
+    def _results_of(self, definition: JoinDefinition) -> JoinResults:
+        return _RowsOfPairs(definition, self._delay)
 
     def open(self, context: OperatorContext, output: Output) -> None:
         self.matches = _MatchesOfRows(self._definition, context)
@@ -56,6 +63,70 @@ class TableIntervalJoinOperator(IntervalJoinOperator):
 
     def pass_on(self, watermark: int) -> None:
         self.output.advance_watermark(int(_behind(np.array([watermark]), self._delay)[0]))
+
+
+class ProcessingTimeJoinOperator(TableIntervalJoinOperator):
+    """Joins rows of two keyed inputs that arrive within an interval of each other, by the clock of the job.
+
+    All rows of an epoch arrive at one time, and rows that are kept expire in front of an epoch.
+
+    Args:
+        definition: the join.
+        interval: which times match.
+    """
+
+    def __init__(self, definition: JoinDefinition, interval: JoinInterval) -> None:
+        super().__init__(definition, interval, (0, 0))
+        self._now = self._event_time = MIN_WATERMARK
+
+    def _results_of(self, definition: JoinDefinition) -> JoinResults:
+        return _AtEventTime(_RowsOfPairs(definition, 0), self)
+
+    def begin_epoch(self, scope: EpochScope) -> None:
+        self._now, self._event_time = scope.processing_time, scope.watermark
+        # Nothing that is stored counts as expired yet: it has to be emitted if it found no match.
+        super().begin_epoch(replace(scope, watermark=MIN_WATERMARK))
+        self._join(self._now - 1)
+
+    def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
+        times = np.full(len(batch), self._now)
+        self.add(input_index, batch.with_times(times, times - 1))
+
+    def advance_watermark(self, watermark: int) -> None:
+        self._join(self._now - 1)
+        self._event_time = watermark
+        self.output.advance_watermark(watermark)
+
+    def wake_up_time(self) -> int | None:
+        if self._unmatched is None or self._unmatched.wait_until() == NO_TIME:
+            return None
+        return self._unmatched.wait_until() + 1
+
+    @property
+    def event_time(self) -> int:
+        """The watermark."""
+        return self._event_time
+
+
+@dataclass(frozen=True)
+class _AtEventTime:
+    """Results of pairs, with the watermark in place of the time by the clock.
+
+    Attributes:
+        results: the results.
+        operator: knows the watermark.
+    """
+
+    results: JoinResults
+    operator: ProcessingTimeJoinOperator
+    function = None
+    maker = None
+
+    def emit(self, pairs: Pairs, context: OperatorContext, output: Output) -> None:
+        """Emits the rows."""
+        watermarks = np.full(len(pairs), self.operator.event_time)
+        times = np.full(len(pairs), NO_TIMESTAMP)
+        self.results.emit(replace(pairs, times=times, watermarks=watermarks), context, output)
 
 
 def _behind(watermarks: Longs, delay: int) -> Longs:
@@ -92,8 +163,8 @@ class _RowsOfPairs:
         delay: the delay of results behind the watermark.
     """
 
-    function = None
-    maker = None
+    function: Any = None
+    maker: Callable[..., Any] | None = None
 
     def __init__(self, definition: JoinDefinition, delay: int) -> None:
         self._definition, self._delay = definition, delay

@@ -11,7 +11,7 @@ from headrace.table.bind.expansion import place
 from headrace.table.bind.expressions import ExpressionBinder
 from headrace.table.bind.hints import bound_hints, check_names
 from headrace.table.bind.relations import FromItem, RelationBinder, renamed
-from headrace.table.bind.scopes import Correlation, NamedRelation, Scope, missing_alias
+from headrace.table.bind.scopes import Correlation, NamedRelation, Scope, correlation_of, missing_alias
 from headrace.table.catalog.objects import CatalogView, ObjectPath
 from headrace.table.functions.types import INT, least_restrictive, root_of, with_nullability
 from headrace.table.logical.relations import (
@@ -25,7 +25,7 @@ from headrace.table.logical.relations import (
     Sort,
     Values,
 )
-from headrace.table.logical.scalars import InputRef, Literal, OverCall, Scalar, SortKey, Subquery
+from headrace.table.logical.scalars import InputRef, Literal, OverCall, Scalar, SortKey
 from headrace.table.logical.schema import Field, Schema
 from headrace.table.parse.parser import parse_expression, parse_statement
 from headrace.table.parse.tree import expressions as sqle
@@ -472,12 +472,6 @@ def filtered(relation: Relation, condition: Scalar, correlation: Correlation) ->
     if isinstance(condition, Literal) and condition.value is True:
         return relation
     return Filter(relation, condition, correlation_of((condition,), correlation))
-
-
-def correlation_of(scalars: Sequence[Scalar], correlation: Correlation) -> str | None:
-    """The variable by which subqueries in these scalars refer to the row; None when none does."""
-    subqueries = any(isinstance(each, Subquery) for scalar in scalars for each in scalar.walk())
-    return correlation.name if subqueries and correlation.is_used else None
 
 
 def refuse_null(context: BindContext, node: SqlNode, scalar: Scalar) -> None:

@@ -10,7 +10,7 @@ from headrace.table.bind.expansion import place
 from headrace.table.bind.expressions import ExpressionBinder
 from headrace.table.bind.hints import JOIN_HINTS, bound_hints, lookup_hints, refuse_options
 from headrace.table.bind.match import MatchBinder
-from headrace.table.bind.scopes import Correlation, NamedRelation, Scope, Shared
+from headrace.table.bind.scopes import Correlation, NamedRelation, Scope, Shared, correlation_of
 from headrace.table.bind.table_functions import TableFunctionBinder, unnested
 from headrace.table.bind.tables import table_relation
 from headrace.table.catalog.objects import CatalogTable, CatalogView, ObjectPath
@@ -205,7 +205,8 @@ class RelationBinder:
             relation = self._correlated(node, left.relation, right, kind, correlation, condition)
         else:
             ttl = self._state_ttl(left), self._state_ttl(right)
-            relation = Join(left.relation, right.relation, kind, condition, self.hints, ttl)
+            around = correlation_of((condition,), scope.correlation)
+            relation = Join(left.relation, right.relation, kind, condition, self.hints, ttl, around)
         moved = tuple(replace(each, left=each.left + width, right=each.right + width) for each in right.shared)
         return FromItem(relation, sources, left.shared + moved + shared)
 

@@ -1,11 +1,11 @@
 """Scopes: the columns that names can refer to, in a query and in outer queries."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from headrace.table.bind.errors import invalid, misspelt
 from headrace.table.catalog.objects import ObjectPath
-from headrace.table.logical.scalars import CorrelatedRef, InputRef, Scalar
+from headrace.table.logical.scalars import CorrelatedRef, InputRef, Scalar, Subquery
 from headrace.table.logical.schema import Schema
 from headrace.table.parse.source import SqlSource
 from headrace.table.parse.tree.node import Name, SqlNode
@@ -197,3 +197,9 @@ def _not_found(scope: Scope, source: SqlSource, names: tuple[Name, ...]) -> Exce
     if names[0].text in scope.aliases:
         advice = f"'{names[0]}' is a name that SELECT gives: repeat its expression here, or select from a subquery."
     return invalid(source, names[0], f"column '{names[0]}' not found in any table", advice)
+
+
+def correlation_of(scalars: Sequence[Scalar], correlation: Correlation) -> str | None:
+    """The variable by which subqueries in these scalars refer to the row; None when none does."""
+    subqueries = any(isinstance(each, Subquery) for scalar in scalars for each in scalar.walk())
+    return correlation.name if subqueries and correlation.is_used else None

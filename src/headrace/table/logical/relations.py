@@ -433,6 +433,7 @@ class Join(Relation):
     Attributes:
         hints: hints such as ``BROADCAST``, which name the input they apply to.
         state_ttl: the time to live of the state of each input, from the hint ``STATE_TTL``.
+        correlation: the name by which subqueries in the condition refer to a pair; None where none does.
     """
 
     left: Relation
@@ -441,6 +442,7 @@ class Join(Relation):
     condition: Scalar
     hints: tuple[Hint, ...] = ()
     state_ttl: tuple[str | None, str | None] = (None, None)
+    correlation: str | None = None
 
     @cached_property
     def schema(self) -> Schema:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
 import pyarrow as pa
@@ -12,12 +12,12 @@ from headrace.common.logical_types import IntervalType
 from headrace.graph.join_specs import TableIntervalJoinSpec
 from headrace.operators.join.find_pairs import JoinInterval
 from headrace.table.logical import relations as logical
-from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.relations import JoinKind
-from headrace.table.logical.scalars import Call, Cast, InputRef, Literal, Scalar, conjuncts
+from headrace.table.logical.scalars import BOOLEAN, Call, Cast, InputRef, Literal, Scalar, conjuncts
 from headrace.table.logical.schema import TimeAttribute
 from headrace.table.physical.basic import Exchange
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, never
+from headrace.table.physical.compilation import compiled
 from headrace.table.physical.joins import AnyJoin, JoinKeys
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms
 from headrace.table.physical.translation import GraphBuilder
@@ -33,18 +33,20 @@ class TimeBounds:
         upper: the upper bound, inclusive.
         left: the column of times of the left input.
         right: that of the right input.
+        is_rowtime: whether these are rowtimes, and not processing times.
     """
 
     lower: int
     upper: int
     left: int
     right: int
+    is_rowtime: bool = True
 
     @property
     def text(self) -> str:
         """The bounds in the form of plans."""
         return (
-            f"isRowTime=true, leftLowerBound={self.lower}, leftUpperBound={self.upper}, "
+            f"isRowTime={str(self.is_rowtime).lower()}, leftLowerBound={self.lower}, leftUpperBound={self.upper}, "
             f"leftTimeIndex={self.left}, rightTimeIndex={self.right}"
         )
 
@@ -76,21 +78,20 @@ class IntervalJoin(AnyJoin):
                 yield name, value
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
-        bounds = self.bounds
+        bounds, about = self.bounds, self.about(builder)
+        is_possible = bounds.lower <= bounds.upper
+        if not is_possible:
+            about["condition"] = compiled(Literal(False, type=BOOLEAN), self.pairs, builder)
         spec = TableIntervalJoinSpec(
-            **self.about(builder),
-            interval=JoinInterval(-bounds.upper, -bounds.lower),
-            time_fields=(bounds.left, bounds.right),
+            **about,
+            interval=JoinInterval(-bounds.upper, -bounds.lower) if is_possible else JoinInterval(0, 0),
+            time_fields=(bounds.left, bounds.right) if bounds.is_rowtime else None,
         )
         return builder.add(spec, self.name, *self.keyed(inputs))
 
 
 def interval_join(join: logical.Join, left: PhysicalNode, right: PhysicalNode) -> PhysicalNode | None:
-    """The interval join; None if the condition does not bound times on both sides.
-
-    Raises:
-        PlanningError: when the times are processing times.
-    """
+    """The interval join; None if the condition does not bound times on both sides."""
     if join.kind in (JoinKind.SEMI, JoinKind.ANTI):
         return None
     width, parts = len(left.schema), conjuncts(join.condition)
@@ -98,8 +99,7 @@ def interval_join(join: logical.Join, left: PhysicalNode, right: PhysicalNode) -
     bounds = _bounds([bound for _, bound in found if bound is not None])
     if bounds is None:
         return None
-    if left.schema[bounds.left].time is TimeAttribute.PROCTIME:
-        raise PlanningError("interval joins on processing time cannot be executed yet: compare rowtimes")
+    bounds = replace(bounds, is_rowtime=left.schema[bounds.left].time is TimeAttribute.ROWTIME)
     rest = condition_of([each for each, bound in found if bound is None])
     keys = JoinKeys.of(rest, width)
     exchanges = Exchange(left, keys.left), Exchange(right, keys.right)
@@ -169,7 +169,4 @@ def _bounds(found: Sequence[_Bound]) -> TimeBounds | None:
     uppers = [each.value - (each.operator == "<") for each in found if each.operator in ("<", "<=", "=")]
     if not lowers or not uppers or len({(each.left, each.right) for each in found}) != 1:
         return None
-    lower, upper = max(lowers), min(uppers)
-    if lower > upper:
-        raise PlanningError("no times meet the join condition: its lower bound is above its upper bound")
-    return TimeBounds(lower, upper, found[0].left, found[0].right)
+    return TimeBounds(max(lowers), min(uppers), found[0].left, found[0].right)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Final
 
+from headrace.common.logical_types import string
 from headrace.graph.join_specs import BoundedJoinSpec, RegularJoinSpec
 from headrace.operators.join.regular.stored_rows import SideState, Uniqueness
 from headrace.operators.join.results import JoinType
 from headrace.table.bind.hints import time_to_live
+from headrace.table.functions.types import CHARACTERS, is_in
 from headrace.table.logical import relations as logical
 from headrace.table.logical.relations import JoinKind, joined_schema
 from headrace.table.logical.scalars import Call, Cast, InputRef, Scalar, conjuncts
@@ -116,8 +118,12 @@ class AnyJoin(PhysicalNode):
 
     def keyed(self, inputs: Sequence[Edges]) -> tuple[Edges, Edges]:
         """The edges of both inputs, keyed by the join keys."""
-        keys = self.keys
-        return by_key(inputs[0], self.left.schema, keys.left), by_key(inputs[1], self.right.schema, keys.right)
+        keys, left, right = self.keys, list(self.left.schema), list(self.right.schema)
+        for one, other in zip(keys.left, keys.right, strict=True):
+            if left[one].type.as_nullable() != right[other].type.as_nullable():  # CHAR(1) and STRING, say
+                assert is_in(left[one].type, CHARACTERS), "keys of other types were cast to a common one"
+                left[one], right[other] = replace(left[one], type=string()), replace(right[other], type=string())
+        return by_key(inputs[0], Schema(tuple(left)), keys.left), by_key(inputs[1], Schema(tuple(right)), keys.right)
 
 
 @dataclass(frozen=True)

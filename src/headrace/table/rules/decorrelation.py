@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.node import LogicalNode
 from headrace.table.logical.relations import Aggregate, Filter, Join, JoinKind, Project, Relation, Sort
-from headrace.table.logical.scalars import Call, CorrelatedRef, InputRef, Scalar, Subquery, conjuncts, input_refs, moved
+from headrace.table.logical.scalars import Call, CorrelatedRef, InputRef, Scalar, conjuncts, input_refs, moved
 from headrace.table.rules.conditions import all_of, call
-from headrace.table.rules.joins import condition_of
+from headrace.table.rules.joins import EQUALITIES, condition_of
 
 
 @dataclass(frozen=True)
@@ -27,22 +27,93 @@ class Decorrelated:
     conditions: tuple[Scalar, ...] = ()
 
 
-def decorrelated(relation: Relation, correlation: str | None) -> Decorrelated:
+@dataclass(frozen=True)
+class Outer:
+    """The query around a subquery.
+
+    Attributes:
+        relation: its rows.
+        correlation: the name by which the subquery refers to a row.
+    """
+
+    relation: Relation
+    correlation: str
+
+
+def decorrelated(relation: Relation, outer: Outer | None) -> Decorrelated:
     """A relation without references to an outer row.
 
     Raises:
         PlanningError: when it cannot be decorrelated.
     """
-    if correlation is None or not refers_to(relation, correlation):
+    if outer is None or not refers_to(relation, outer.correlation):
         return Decorrelated(relation)
     rule = _RULES.get(type(relation))
-    found = None if rule is None else rule(relation, correlation)
+    found = None if rule is None else rule(relation, outer)
     if found is None:
         raise PlanningError(
             f"a subquery that refers to the row of the query around it inside {type(relation).__name__} cannot be "
             "executed yet: compare columns with those of the outer row in its WHERE"
         )
     return found
+
+
+def with_equalities(found: Decorrelated, outer: Outer) -> Decorrelated:
+    """A decorrelated relation whose conditions compare its columns with values of the outer row for equality."""
+    if all(_is_equality(each, outer.correlation) for each in found.conditions):
+        return found
+    return _with_domain(found, outer)
+
+
+def _with_domain(found: Decorrelated, outer: Outer, more: Iterable[int] = ()) -> Decorrelated:
+    """A relation joined with all different values of the outer columns that its conditions need.
+
+    Args:
+        found: the relation.
+        outer: the query around it.
+        more: other columns of the outer row that are needed.
+    """
+    read = _read_around(found.conditions, outer)
+    columns = sorted({*read, *more})
+    schema = outer.relation.schema
+    rows = Project(outer.relation, tuple(map(outer.relation.column, columns)), tuple(schema.names[i] for i in columns))
+    group = tuple(range(len(columns)))
+    width, domain = len(found.relation.schema), Aggregate(rows, group, (), rows.names, (group,))
+    places = {column: width + place for place, column in enumerate(columns)}
+    conditions = [_over_domain(each, outer, places) for each in found.conditions]
+    joined = Join(found.relation, domain, JoinKind.INNER, condition_of(conditions))
+    strict = {operand for each in found.conditions for operand in _compared(each)}
+    kept = (_equal_to_outer(joined, places[each], outer, each, is_strict=each in strict) for each in columns)
+    return Decorrelated(joined, tuple(kept))
+
+
+def _read_around(conditions: Iterable[Scalar], outer: Outer) -> set[int]:
+    """The columns of the outer row in some scalars."""
+    nodes = (node for each in conditions for node in each.walk())
+    return {node.index for node in nodes if isinstance(node, CorrelatedRef) and node.correlation == outer.correlation}
+
+
+def _over_domain(scalar: Scalar, outer: Outer, places: Mapping[int, int]) -> Scalar:
+    """A scalar with columns in place of references to the outer row."""
+
+    def column(node: Scalar) -> Scalar:
+        if isinstance(node, CorrelatedRef) and node.correlation == outer.correlation:
+            return InputRef(places[node.index], type=node.type)
+        return node
+
+    return scalar.transform(column)
+
+
+def _compared(condition: Scalar) -> list[int]:
+    """The columns of an outer row that a condition compares as they are, so that NULL does not meet it."""
+    is_comparison = isinstance(condition, Call) and condition.function in ("=", "<>", "<", "<=", ">", ">=")
+    return [each.index for each in condition.children if isinstance(each, CorrelatedRef)] if is_comparison else []
+
+
+def _equal_to_outer(relation: Relation, place: int, outer: Outer, index: int, *, is_strict: bool) -> Scalar:
+    column, field = relation.column(place), outer.relation.schema[index]
+    value = CorrelatedRef(outer.correlation, index, field.name, type=field.type)
+    return call("=" if is_strict or not field.type.nullable else "IS NOT DISTINCT FROM", column, value)
 
 
 def refers_to(node: LogicalNode, correlation: str) -> bool:
@@ -66,22 +137,24 @@ def over_both(condition: Scalar, correlation: str, width: int) -> Scalar:
     return condition.transform(column)
 
 
-def _filter(relation: Filter, correlation: str) -> Decorrelated:
-    below = decorrelated(relation.input, correlation)
+def _filter(relation: Filter, outer: Outer) -> Decorrelated:
+    below = decorrelated(relation.input, outer)
     parts = conjuncts(relation.condition)
-    if any(isinstance(node, Subquery) for each in parts if refers_to(each, correlation) for node in each.walk()):
-        raise PlanningError("a subquery that refers to the row of a query two levels up cannot be executed yet")
-    own = [each for each in parts if not refers_to(each, correlation)]
-    outer = tuple(each for each in parts if refers_to(each, correlation))
+    own = [each for each in parts if not refers_to(each, outer.correlation)]
+    around = tuple(each for each in parts if refers_to(each, outer.correlation))
     made = Filter(below.relation, all_of(own)) if own else below.relation
-    return Decorrelated(made, (*below.conditions, *outer))
+    return Decorrelated(made, (*below.conditions, *around))
 
 
-def _project(project: Project, correlation: str) -> Decorrelated | None:
-    if any(refers_to(each, correlation) for each in project.expressions):
-        return None
-    below = decorrelated(project.input, correlation)
+def _project(project: Project, outer: Outer) -> Decorrelated | None:
+    below = decorrelated(project.input, outer)
     expressions, names = list(project.expressions), list(project.names)
+    if read := _read_around(expressions, outer):
+        width = len(below.relation.schema)
+        below = _with_domain(below, outer, read)
+        columns = [_read_around([each], outer) for each in below.conditions]
+        domain = {column: width + place for place, (column,) in enumerate(columns)}
+        expressions = [_over_domain(each, outer, domain) for each in expressions]
     places: dict[int, int] = {}
     for index in _columns(below.conditions):
         column = below.relation.column(index)
@@ -93,14 +166,16 @@ def _project(project: Project, correlation: str) -> Decorrelated | None:
     return Decorrelated(made, tuple(moved(each, places) for each in below.conditions))
 
 
-def _aggregate(aggregate: Aggregate, correlation: str) -> Decorrelated | None:
+def _aggregate(aggregate: Aggregate, outer: Outer) -> Decorrelated | None:
     """Adds the columns that are compared with the outer row to the grouping columns."""
-    below = decorrelated(aggregate.input, correlation)
-    keys = _columns(below.conditions)
-    if not aggregate.is_simple or not all(_is_equality(each, correlation) for each in below.conditions):
+    if not aggregate.is_simple:
         return None
+    below = with_equalities(decorrelated(aggregate.input, outer), outer)
+    keys = _columns(below.conditions)
+    strict = _columns([each for each in below.conditions if isinstance(each, Call) and each.function == "="])
     source, added = below.relation, [key for key in keys if key not in aggregate.group]
-    checked = [call("IS NOT NULL", source.column(key)) for key in added if source.schema[key].type.nullable]
+    missing = [key for key in added if key in strict and source.schema[key].type.nullable]
+    checked = [call("IS NOT NULL", source.column(key)) for key in missing]
     if checked:
         source = Filter(source, all_of(checked))
     group = (*aggregate.group, *added)
@@ -121,22 +196,65 @@ def _aggregate(aggregate: Aggregate, correlation: str) -> Decorrelated | None:
     return Decorrelated(relation, tuple(moved(each, places) for each in below.conditions))
 
 
-def _join(join: Join, correlation: str) -> Decorrelated | None:
-    left, right = decorrelated(join.left, correlation), decorrelated(join.right, correlation)
-    takes_right = join.kind is JoinKind.INNER
-    takes_left = join.kind in (JoinKind.INNER, JoinKind.LEFT, JoinKind.SEMI, JoinKind.ANTI)
-    if (left.conditions and not takes_left) or (right.conditions and not takes_right):
-        return None
-    before, width = len(join.left.schema), len(left.relation.schema)
-    places = {index: index if index < before else index - before + width for index in range(len(join.schema) + before)}
+def _join(join: Join, outer: Outer) -> Decorrelated | None:
+    left, right = decorrelated(join.left, outer), decorrelated(join.right, outer)
     conditions = conjuncts(join.condition)
-    if not takes_right and any(refers_to(each, correlation) for each in conditions):
+    around = [each for each in conditions if refers_to(each, outer.correlation)]
+    if join.kind is not JoinKind.INNER and (right.conditions or around):
+        if join.kind not in (JoinKind.LEFT, JoinKind.SEMI, JoinKind.ANTI):
+            return None
+        return _join_with_domain(join, left, right, outer)
+    if left.conditions and join.kind.left_is_optional:
         return None
-    own = [moved(each, _of(places, each)) for each in conditions if not refers_to(each, correlation)]
-    outer = [moved(each, _of(places, each)) for each in conditions if refers_to(each, correlation)]
+    return _joined(join, left, right, conditions, outer)
+
+
+def _join_with_domain(join: Join, left: Decorrelated, right: Decorrelated, outer: Outer) -> Decorrelated:
+    """A join that keeps or drops rows of its left input by conditions on the outer row."""
+    before, width = len(join.left.schema), len(left.relation.schema)
+    conditions = conjuncts(join.condition)
+    below = _with_domain(left, outer, _read_around([*right.conditions, *conditions], outer))
+    columns = (_read_around([each], outer) for each in below.conditions)
+    domain = {column: width + place for place, (column,) in enumerate(columns)}
+    start = len(below.relation.schema)
+    shifted = [moved(each, {index: index + before for index in input_refs(each)}) for each in right.conditions]
+    found: list[Scalar] = []
+    for each in (*conditions, *shifted):
+        places = {index: index if index < before else index - before + start for index in input_refs(each)}
+        found.append(_over_domain(moved(each, places), outer, domain))
+    return _joined(join, below, Decorrelated(right.relation), found, outer, is_placed=True)
+
+
+def _joined(
+    join: Join,
+    left: Decorrelated,
+    right: Decorrelated,
+    conditions: Sequence[Scalar],
+    outer: Outer,
+    *,
+    is_placed: bool = False,
+) -> Decorrelated:
+    """The join of two decorrelated relations, with the columns that were appended to the left one at the end.
+
+    Args:
+        join: the join.
+        left: its left input.
+        right: its right input.
+        conditions: its conditions.
+        outer: the query around it.
+        is_placed: whether the conditions are over the columns of these inputs, and not over those before.
+    """
+    before, width = len(join.left.schema), len(left.relation.schema)
+    if not is_placed:
+        places = {
+            index: index + (width - before) * (index >= before) for index in range(before + len(join.right.schema))
+        }
+        conditions = [moved(each, _of(places, each)) for each in conditions]
+    own = [each for each in conditions if not refers_to(each, outer.correlation)]
+    around = [each for each in conditions if refers_to(each, outer.correlation)]
     shifted = [moved(each, {index: index + width for index in input_refs(each)}) for each in right.conditions]
     made = replace(join, left=left.relation, right=right.relation, condition=condition_of(own))
-    found = (*left.conditions, *shifted, *outer)
+    found = (*left.conditions, *shifted, *around)
     if width == before or join.kind in (JoinKind.SEMI, JoinKind.ANTI):
         return Decorrelated(made, found)
     order = [*range(before), *range(width, len(made.schema)), *range(before, width)]
@@ -145,8 +263,8 @@ def _join(join: Join, correlation: str) -> Decorrelated | None:
     return Decorrelated(relation, tuple(moved(each, {index: order.index(index) for index in order}) for each in found))
 
 
-def _sort(sort: Sort, correlation: str) -> Decorrelated | None:
-    return decorrelated(sort.input, correlation) if sort.limit is None and not sort.offset else None
+def _sort(sort: Sort, outer: Outer) -> Decorrelated | None:
+    return decorrelated(sort.input, outer) if sort.limit is None and not sort.offset else None
 
 
 def _of(places: dict[int, int], scalar: Scalar) -> dict[int, int]:
@@ -159,14 +277,14 @@ def _columns(conditions: Sequence[Scalar]) -> list[int]:
 
 def _is_equality(condition: Scalar, correlation: str) -> bool:
     """Return whether a condition compares a column with a value of the outer row."""
-    if not isinstance(condition, Call) or condition.function != "=":
+    if not isinstance(condition, Call) or condition.function not in EQUALITIES:
         return False
     columns = [each for each in condition.operands if isinstance(each, InputRef)]
     others = [each for each in condition.operands if not list(input_refs(each)) and refers_to(each, correlation)]
     return len(columns) == 1 and len(others) == 1
 
 
-_RULES: Final[dict[type[Relation], Callable[[Any, str], Decorrelated | None]]] = {
+_RULES: Final[dict[type[Relation], Callable[[Any, Outer], Decorrelated | None]]] = {
     Filter: _filter,
     Project: _project,
     Aggregate: _aggregate,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypeGuard
 
 from headrace.common.logical_types import bigint
 from headrace.table.logical.errors import PlanningError
+from headrace.table.logical.node import LogicalNode, transform, walk
 from headrace.table.logical.relations import (
     Aggregate,
     Correlate,
@@ -28,15 +29,18 @@ from headrace.table.logical.scalars import (
     Branch,
     Call,
     Case,
+    CorrelatedRef,
     InputRef,
     Literal,
     Scalar,
     Subquery,
     SubqueryKind,
     conjuncts,
+    input_refs,
+    moved,
 )
 from headrace.table.rules.conditions import all_of, call, either
-from headrace.table.rules.decorrelation import Decorrelated, decorrelated, over_both
+from headrace.table.rules.decorrelation import Decorrelated, Outer, decorrelated, over_both, with_equalities
 from headrace.table.rules.joins import condition_of
 
 _COUNT: Final = bigint().not_null()
@@ -59,7 +63,7 @@ def _rewritten(relation: Relation) -> Relation:
     if isinstance(relation, Project) and any(map(_has_subquery, relation.expressions)):
         return _projected(relation)
     if isinstance(relation, Join) and _has_subquery(relation.condition):
-        raise PlanningError("a subquery in ON cannot be executed yet: write it in WHERE, or join with it")
+        return _joined(relation) if relation.kind is JoinKind.INNER else _outer_joined(relation)
     return _lateral(relation) if isinstance(relation, Correlate) else relation
 
 
@@ -70,7 +74,7 @@ def _has_subquery(scalar: Scalar) -> bool:
 def _filtered(relation: Filter) -> Relation:
     made, width = _Rewriting(relation.input, relation.correlation), len(relation.schema)
     kept: list[Scalar] = []
-    for each in conjuncts(relation.condition):
+    for each in map(_as_in, conjuncts(relation.condition)):
         if not _has_subquery(each):
             kept.append(each)
         elif not made.match(each):
@@ -81,10 +85,70 @@ def _filtered(relation: Filter) -> Relation:
     return Project(found, tuple(found.column(index) for index in range(width)), relation.schema.names)
 
 
+def _as_in(scalar: Scalar) -> Scalar:
+    """A condition with ``IN`` and ``NOT IN`` in place of ``= SOME`` and ``<> ALL``."""
+    if not isinstance(scalar, Subquery):
+        return scalar.with_parts(Scalar, list(map(_as_in, scalar.children)))
+    if (scalar.kind, scalar.comparison) == (SubqueryKind.SOME, "="):
+        return replace(scalar, kind=SubqueryKind.IN, comparison=None)
+    if (scalar.kind, scalar.comparison) == (SubqueryKind.ALL, "<>"):
+        return call("NOT", replace(scalar, kind=SubqueryKind.IN, comparison=None))
+    return scalar
+
+
 def _projected(project: Project) -> Relation:
     made = _Rewriting(project.input, project.correlation)
-    expressions = tuple(made.value(each, is_filter=False) for each in project.expressions)
+    expressions = tuple(made.value(_as_in(each), is_filter=False) for each in project.expressions)
     return replace(project, input=made.relation, expressions=expressions, correlation=None)
+
+
+def _joined(join: Join) -> Relation:
+    """An inner join whose condition has subqueries, as a filter of the pairs."""
+    parts = conjuncts(join.condition)
+    nested = [each for each in parts if _has_subquery(each)]
+    made = replace(join, condition=condition_of([each for each in parts if each not in nested]), correlation=None)
+    return _filtered(Filter(made, all_of(nested), join.correlation))
+
+
+def _outer_joined(join: Join) -> Relation:
+    """An outer join whose condition has subqueries, the values of which become columns of the inputs."""
+    width, count = len(join.left.schema), len(join.left.schema) + len(join.right.schema)
+    sides = [_Rewriting(each, join.correlation) for each in (join.left, join.right)]
+    values: list[tuple[int, Scalar]] = []
+    parts = conjuncts(join.condition)
+    for each in filter(_has_subquery, parts):
+        around = (node.index for node in walk(each, LogicalNode) if _is_around(node, join.correlation))
+        reads = {index >= width for index in (*input_refs(each), *around)}
+        if len(reads) > 1:
+            raise PlanningError(
+                "a subquery in ON of an outer join can refer to columns of one side only: join with it, or use WHERE"
+            )
+        side = int(reads == {True})
+        values.append((side, sides[side].value(_of_side(each, join.correlation, width * side), is_filter=False)))
+    left, right = (side.relation for side in sides)
+    places = {index: index + (len(left.schema) - width) * (index >= width) for index in range(count)}
+    conditions = [_moved(each, places) for each in parts if not _has_subquery(each)]
+    of_right = {index: index + len(left.schema) for index in range(len(right.schema))}
+    conditions += [_moved(value, of_right) if side else value for side, value in values]
+    made = replace(join, left=left, right=right, condition=condition_of(conditions), correlation=None)
+    return Project(made, tuple(made.column(places[index]) for index in range(count)), join.schema.names)
+
+
+def _is_around(node: LogicalNode, correlation: str | None) -> TypeGuard[CorrelatedRef]:
+    """Return whether a node refers to a column of the row that a correlation names."""
+    return isinstance(node, CorrelatedRef) and node.correlation == correlation
+
+
+def _of_side(condition: Scalar, correlation: str | None, start: int) -> Scalar:
+    """A condition on one input of a pair, and its subqueries, over the columns of that input, which start there."""
+    own: LogicalNode = moved(condition, {index: index - start for index in input_refs(condition)})
+    found = transform(
+        own,
+        LogicalNode,
+        lambda node: replace(node, index=node.index - start) if _is_around(node, correlation) else node,
+    )
+    assert isinstance(found, Scalar)
+    return found
 
 
 def _lateral(correlate: Correlate) -> Relation:
@@ -94,7 +158,7 @@ def _lateral(correlate: Correlate) -> Relation:
         node = node.input
     if isinstance(node, Unnest | Snapshot | TableFunctionScan):
         return correlate
-    found = decorrelated(correlate.right, correlate.correlation)
+    found = decorrelated(correlate.right, Outer(correlate.left, correlate.correlation))
     width = len(correlate.left.schema)
     conditions = [over_both(_outer_first(each), correlate.correlation, width) for each in found.conditions]
     made = Join(correlate.left, found.relation, correlate.kind, condition_of(conditions), correlate.hints)
@@ -152,7 +216,11 @@ class _Rewriting:
         return found
 
     def _inner(self, subquery: Subquery) -> Decorrelated:
-        return decorrelated(with_joins_for_subqueries(subquery.relation), self.correlation)
+        return decorrelated(with_joins_for_subqueries(subquery.relation), self._outer)
+
+    @property
+    def _outer(self) -> Outer | None:
+        return None if self.correlation is None else Outer(self.relation, self.correlation)
 
     def _join(self, found: Decorrelated, kind: JoinKind, conditions: Sequence[Scalar] = ()) -> int:
         """Joins a relation, and returns the index of its first column."""
@@ -202,6 +270,8 @@ class _Rewriting:
     def exists(self, subquery: Subquery, _: bool) -> Scalar:
         """``EXISTS`` as a value."""
         found = self._inner(subquery)
+        if found.conditions and self._outer is not None:
+            found = with_equalities(found, self._outer)
         keys = tuple(dict.fromkeys(index for each in found.conditions for index in _refs(each)))
         true = Literal(True, type=BOOLEAN.not_null())
         columns = [found.relation.column(index) for index in keys]
