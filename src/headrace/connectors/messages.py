@@ -27,7 +27,7 @@ from headrace.common.typeinfo import CompositeTypeInfo, TypeInformation, Types
 from headrace.common.typeinfo.composite import declares_changes
 from headrace.connectors.sink import Reject, encode_or_reject
 from headrace.connectors.source import SourceRecords
-from headrace.formats.bad_records import BadRecords, without_unreadable
+from headrace.formats.bad_records import IN_SQL, BadRecords, without_unreadable
 from headrace.metrics.registry import RECORDS_IN_ERRORS
 
 METADATA: Final[Mapping[str, TypeInformation]] = {
@@ -174,7 +174,8 @@ class MessageDecoder:
         self._bad_messages = BadRecords(
             reject,
             "message",
-            "call set_dead_letter() on the builder of the source, or ignore_parse_errors() on that of the schema",
+            "call set_dead_letter() on the builder of the source, or ignore_parse_errors() on that of the "
+            f"schema{IN_SQL}",
         )
 
     def decode(self, messages: Messages) -> SourceRecords:

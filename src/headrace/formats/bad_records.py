@@ -19,6 +19,9 @@ from headrace.common.typeinfo import TypeInformation
 _SHOWN: Final = 200
 """Characters of a bad value that a reason shows."""
 
+IN_SQL: Final = "; in SQL, set the format's option ignore-parse-errors to true"
+"""What to do instead of calling methods of builders."""
+
 
 class BadValueError(ValueError):
     """A value of a record does not fit its field. Its text is the reason: which field, which value, what was expected.

@@ -17,7 +17,7 @@ import pyarrow as pa
 from headrace.common.errors import BadRecordError, ConfigurationError, CorruptFileError
 from headrace.common.type_variables import T_co
 from headrace.common.typeinfo import TypeInformation, Types
-from headrace.formats.bad_records import BadRecords, readable_parts, refuse_unreadable
+from headrace.formats.bad_records import IN_SQL, BadRecords, readable_parts, refuse_unreadable
 from headrace.formats.compression import ByteStream, compression_of, open_decompressed
 from headrace.formats.file_format import Decoded, FileExtent, FileFormat, FileRange
 from headrace.storage.files import InputFile, shown
@@ -460,7 +460,7 @@ class _LineReader:
         self._header = len(header)
         self._decode = fmt.decoder(file.path, fmt.to_utf8(header.removeprefix(BOM)))
         self._counted, self._line = 0, 1  # the number of the line that begins at an offset
-        way_out = "call set_dead_letter() on the builder that FileSource.for_record_stream_format() gives"
+        way_out = f"call set_dead_letter() on the builder that FileSource.for_record_stream_format() gives{IN_SQL}"
         self._bad_lines = BadRecords(reject, "line", way_out)
 
     def records(self, block: Block) -> Iterator[Decoded]:

@@ -42,14 +42,13 @@ def test_rows_as_a_table(tables: TableEnvironment) -> None:
     assert found.equals(pa.table({"twice": pa.array([2, 6], pa.int32())}))
 
 
-def test_a_changelog_is_no_table(tables: TableEnvironment, is_batch: bool) -> None:
-    result = tables.execute_sql(f"SELECT COUNT(*) AS c FROM {NUMBERS}")
-    if is_batch:
-        assert result.to_arrow().to_pylist() == [{"c": 3}]
-    else:
-        with pytest.raises(InvalidProgramError, match="updates or deletions"):
-            result.to_arrow()
-        result.close()
+def test_a_table_has_the_rows_after_all_changes(tables: TableEnvironment) -> None:
+    values = "(VALUES ('a', 1), ('b', 2), ('a', 3), ('c', 4), ('b', -2)) AS t (k, n)"
+    sums = f"SELECT SUM(n) AS s FROM {values} GROUP BY k"
+    found = tables.execute_sql(f"SELECT s, ARRAY[s] AS l FROM ({sums}) UNION ALL VALUES (4, ARRAY[4])").to_arrow()
+    assert sorted(row["s"] for row in found.to_pylist()) == [0, 4, 4, 4]
+    assert all(row["l"] == [row["s"]] for row in found.to_pylist())
+    assert tables.execute_sql(f"SELECT COUNT(*) AS c FROM {values}").to_pandas().to_dict("list") == {"c": [5]}
 
 
 def test_rows_are_printed(tables: TableEnvironment, is_batch: bool, capsys: pytest.CaptureFixture[str]) -> None:

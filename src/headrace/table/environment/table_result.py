@@ -9,13 +9,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.common.batch import Kinds
 from headrace.common.columns import layout_of
-from headrace.common.errors import InvalidProgramError, UnsupportedOperationError
+from headrace.common.errors import UnsupportedOperationError
 from headrace.common.typeinfo import TypeInformation
+from headrace.common.types import RowKind
 from headrace.connectors.driver_sink import DriverSink, EncodedRecords
 from headrace.datastream.streams.sinks import CloseableIterator, Handover
+from headrace.operators.arrays import codes_of
 from headrace.table.environment.changes import ResultChanges
 from headrace.table.environment.tableau import WIDEST, tableau, text_rows
 from headrace.table.logical.schema import Schema
@@ -134,33 +138,22 @@ class TableResult:
         return CollectedRows(self)
 
     def to_arrow(self) -> pa.Table:
-        """All rows as an Arrow table.
-
-        Raises:
-            InvalidProgramError: when some rows are updates or deletions, which the table could not show.
-        """
-        batches = []
-        for part in self._changes:
-            if part.kinds is not None:
-                raise InvalidProgramError(
-                    "the result has updates or deletions, which a table of Arrow cannot show: use collect()"
-                )
-            batches.append(part.columns)
-        return pa.Table.from_batches(batches, layout_of(self._type).schema)
+        """The rows after all changes as an Arrow table, in the order in which they arrived."""
+        parts = list(self._changes)
+        table = pa.Table.from_batches([part.columns for part in parts], layout_of(self._type).schema)
+        if all(part.kinds is None for part in parts):
+            return table
+        kinds = [np.zeros(len(part.columns), np.int8) if part.kinds is None else part.kinds for part in parts]
+        return table.take(_remaining(table, np.concatenate(kinds)))
 
     def to_pandas(self) -> Any:
-        """All rows as a ``pandas.DataFrame``.
-
-        Raises:
-            InvalidProgramError: as :meth:`to_arrow`.
-        """
+        """The rows after all changes as a ``pandas.DataFrame``."""
         return self.to_arrow().to_pandas()
 
     def to_spark(self) -> Any:
-        """All rows as a Spark DataFrame, in the active session or else a new one.
+        """The rows after all changes as a Spark DataFrame, in the active session or else a new one.
 
         Raises:
-            InvalidProgramError: as :meth:`to_arrow`.
             UnsupportedOperationError: without pyspark.
         """
         try:
@@ -194,6 +187,18 @@ class TableResult:
         """Cancel the job if it is that of a query."""
         if self._handover is not None:
             self._handover.close()
+
+
+def _remaining(table: pa.Table, kinds: Kinds) -> npt.NDArray[np.int64]:
+    """The positions of the rows that are left after all changes: of equal rows, the last ones."""
+    codes = codes_of(table.to_struct_array().combine_chunks())
+    is_addition = (kinds == RowKind.INSERT.value) | (kinds == RowKind.UPDATE_AFTER.value)
+    counts = np.bincount(codes, np.where(is_addition, 1, -1)).astype(np.int64)
+    newest_first = np.flatnonzero(is_addition)[::-1]
+    by_code = newest_first[np.argsort(codes[newest_first], kind="stable")]
+    ordered = codes[by_code]
+    ranks = np.arange(len(ordered)) - np.searchsorted(ordered, ordered)
+    return np.sort(by_code[ranks < counts[ordered]])
 
 
 class CollectedRows:
