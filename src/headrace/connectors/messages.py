@@ -450,6 +450,10 @@ class MessageSerializationSchema:
             rows = np.flatnonzero(topics == topic)
             yield self._partitioned(_of_topic(messages, topic, rows), batch, partitions_of, rows)
 
+    def of_subtask(self, subtask: int) -> "MessageSerializationSchema":
+        """The schema by which a subtask writes its messages."""
+        return self
+
     def _headers_of(self, batch: Batch) -> pa.Array | None:
         if self.headers is None:
             return None

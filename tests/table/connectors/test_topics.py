@@ -19,8 +19,8 @@ from tests.table.connectors.session import rows, run, session
 ENDS = "'scan.bounded.mode' = 'latest-offset'"
 
 
-def with_log(path: Path, columns: str, options: str, connector: str = "log") -> str:
-    where = f"'connector' = '{connector}', 'path' = '{path}/shop.log', 'auto-create.partitions' = '1'"
+def with_log(path: Path, columns: str, options: str, connector: str = "log", partitions: int = 1) -> str:
+    where = f"'connector' = '{connector}', 'path' = '{path}/shop.log', 'auto-create.partitions' = '{partitions}'"
     return f"CREATE TABLE t ({columns}) WITH ({where}, {ENDS}, 'topic' = 'orders', {options})"
 
 
@@ -58,6 +58,79 @@ def test_metadata_is_read_and_written(tmp_path: Path) -> None:
     run(tables, "INSERT INTO t VALUES (TO_TIMESTAMP_LTZ(1700000000123, 3), 7, MAP['a', ENCODE('x', 'UTF-8')])")
     (row,) = rows(tables, "SELECT * FROM t")
     assert (row[0].timestamp(), row[1:]) == (1700000000.123, (7, 0, {"a": b"x"}, "orders"))
+
+
+MESSAGES = {
+    "debezium-json": (
+        '{"before":null,"after":{"id":1},"op":"c","ts_ms":1700000000123,"source":{"db":"shop","table":"t","ts_ms":5}}',
+        ("value.ingestion-timestamp", "value.source.table", "value.source.properties"),
+        (1700000000.123, "t", {"db": "shop", "table": "t", "ts_ms": "5"}),
+    ),
+    "canal-json": (
+        '{"data":[{"id":1}],"type":"INSERT","ts":1700000000123,"database":"shop","pkNames":["id"]}',
+        ("value.ingestion-timestamp", "value.database", "value.pk-names"),
+        (1700000000.123, "shop", ["id"]),
+    ),
+    "maxwell-json": (
+        '{"data":{"id":1},"type":"insert","ts":1700000000,"database":"shop","primary_key_columns":["id"]}',
+        ("value.ingestion-timestamp", "value.database", "value.primary-key-columns"),
+        (1700000000, "shop", ["id"]),
+    ),
+}
+
+
+@pytest.mark.parametrize("fmt", MESSAGES)
+def test_metadata_of_formats_is_read(tmp_path: Path, fmt: str) -> None:
+    message, keys, found = MESSAGES[fmt]
+    kinds = ("TIMESTAMP_LTZ(3)", "STRING", "MAP<STRING, STRING>" if fmt == "debezium-json" else "ARRAY<STRING>")
+    columns = ", ".join(
+        f"m{at} {kind} METADATA FROM '{key}'" for at, (kind, key) in enumerate(zip(kinds, keys, strict=True))
+    )
+    written = with_log(tmp_path, "message STRING", "'format'='raw'").replace("TABLE t", "TABLE w")
+    columns = f"`offset` BIGINT METADATA VIRTUAL, {columns}, id INT"
+    tables = session(written, with_log(tmp_path, columns.replace("',", "' VIRTUAL,"), f"'format'='{fmt}'"))
+    run(tables, f"INSERT INTO w VALUES ('{message}')")
+    ((offset, time, *others, id_),) = rows(tables, "SELECT * FROM t")
+    assert (offset, time.timestamp(), *others, id_) == (0, *found, 1)
+    with pytest.raises(TableDefinitionError, match="reads no metadata 'value.ingestion-time': did you mean"):
+        tables.execute_sql("CREATE TABLE u (x TIMESTAMP_LTZ(3) METADATA FROM 'value.ingestion-time') LIKE t")
+        rows(tables, "SELECT * FROM u")
+
+
+def by_id(row: Any, key: bytes | None, value: bytes, topic: str, partitions: range) -> int:
+    """The partition of a row."""
+    assert (key, topic) == (None, "orders")
+    return partitions[row[0] % len(partitions)]
+
+
+@pytest.mark.parametrize(
+    ("partitioner", "partitions"), [("fixed", {0, 1}), (f"{__name__}.by_id", {0, 1, 2}), ("round-robin", None)]
+)
+def test_partitions_that_rows_are_written_into(tmp_path: Path, partitioner: str, partitions: set[int] | None) -> None:
+    options = f"'format'='json', 'sink.partitioner'='{partitioner}', 'sink.parallelism'='2'"
+    tables = session(
+        with_log(tmp_path, "id INT, p INT METADATA FROM 'partition' VIRTUAL", options, partitions=3),
+        "CREATE TABLE g (id INT) WITH ('connector'='datagen', 'fields.id.kind'='sequence', 'fields.id.start'='0', "
+        "'fields.id.end'='99')",
+    )
+    run(tables, "INSERT INTO t SELECT id FROM g")
+    found = rows(tables, "SELECT id, p FROM t")
+    assert sorted(id_ for id_, _ in found) == list(range(100))
+    if partitions is not None:
+        assert {partition for _, partition in found} == partitions
+
+
+def test_changes_keep_their_order_whatever_the_parallelism(tmp_path: Path) -> None:
+    options = "'sink.parallelism'='2', 'connector'='print'"
+    tables = session(
+        f"CREATE TABLE keyless (id INT, n BIGINT) WITH ({options})",
+        f"CREATE TABLE t (id INT, n BIGINT, PRIMARY KEY (id) NOT ENFORCED) WITH ({options})",
+        "CREATE TABLE g (id INT) WITH ('connector'='datagen', 'number-of-rows'='10')",
+    )
+    query = "SELECT id, COUNT(*) FROM g GROUP BY id"
+    run(tables, f"INSERT INTO t {query}")
+    with pytest.raises(HeadraceError, match=r"has 'sink\.parallelism', and rows of it are updated or deleted"):
+        tables.execute_sql(f"INSERT INTO keyless {query}")
 
 
 @pytest.mark.parametrize(

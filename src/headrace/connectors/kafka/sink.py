@@ -70,7 +70,7 @@ class KafkaSink(TopicSink[T_contra]):
         max_bytes = self._settings.number("message.max.bytes", _MAX_BYTES)
         count = partial(known_partition_count, self._settings, context.clients)
         check = partial(check_sizes, max_bytes=max_bytes)
-        encode = partial(encode_messages, self._schema, context.reject, check, count)
+        encode = partial(encode_messages, self._schema.of_subtask(context.subtask), context.reject, check, count)
         if self._transactions is None:
             return SendingWriter(self._settings, encode, context)
         id_ = self._transactions.transactional_id(context.job_id, context.operator_id, context.subtask)

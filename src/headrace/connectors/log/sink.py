@@ -290,7 +290,7 @@ class LogSink(TopicSink[T_contra]):
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
         log = Log.open(self._location, options=context.storage_options)
-        return LogWriter(log, self._schema, context, commits=not self._stages)
+        return LogWriter(log, self._schema.of_subtask(context.subtask), context, commits=not self._stages)
 
     def create_committer(self, context: CommitterContext) -> Committer | None:
         return LogCommitter(self._open(context), context) if self._stages else None

@@ -41,7 +41,7 @@ from headrace.table.connectors.partitions import (
 )
 from headrace.table.connectors.picked_columns import PartitionOfPath, Pick, PickedColumns
 from headrace.table.connectors.table_lookup import CACHE, FULL_OPTIONS, TableLookup, refresh_of, refuse_partial
-from headrace.table.connectors.table_sink import TableSink
+from headrace.table.connectors.table_sink import PARALLELISM, TableSink
 from headrace.table.connectors.table_source import Partition, TableSource
 
 PATH: Final = ConfigOption("path", str, "", "The folder, or for reading a file or a pattern as well.")
@@ -88,7 +88,7 @@ class FileSystemTables(TableConnector):
 
     required_options = (PATH, FORMAT)
     optional_options = (
-        *(MONITOR_INTERVAL, PATH_PATTERN, NO_PARTITION, AUTO_COMPACTION, COMPACTION_SIZE),
+        *(MONITOR_INTERVAL, PATH_PATTERN, NO_PARTITION, AUTO_COMPACTION, COMPACTION_SIZE, PARALLELISM),
         *(ROLLING_SIZE, ROLLOVER_INTERVAL, INACTIVITY_INTERVAL, CHECK_INTERVAL),
         *(CACHE, *FULL_OPTIONS, *COMMIT_OPTIONS),
     )
@@ -219,6 +219,10 @@ class FileTableSink(TableSink):
 
     def changelog_mode(self, requested: ChangelogMode) -> ChangelogMode:
         return ChangelogMode.INSERT
+
+    @property
+    def parallelism(self) -> int | None:
+        return self.options.get(PARALLELISM)
 
     def overwriting(self) -> TableSink:
         return replace(self, is_overwrite=True)

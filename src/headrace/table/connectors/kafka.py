@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, Final
 
-from headrace.common.config_options import ConfigOption, choice, duration
+from headrace.common.config_options import ConfigOption, duration
 from headrace.common.errors import ConfigurationError
 from headrace.connectors.kafka.sink import KafkaSink
 from headrace.connectors.kafka.source import KafkaSource
@@ -16,7 +16,6 @@ _PROPERTIES: Final = "properties."
 _SERVERS: Final = f"{_PROPERTIES}bootstrap.servers"
 
 PREFIX: Final = ConfigOption("sink.transactional-id-prefix", str, "", "How transactional ids begin.")
-PARTITIONER: Final = ConfigOption("sink.partitioner", choice("default"), "default", "Keys decide the partition.")
 DISCOVERY: Final = ConfigOption(
     "scan.topic-partition-discovery.interval", duration, 300_000, "How often to look for new topics and partitions."
 )
@@ -25,7 +24,7 @@ DISCOVERY: Final = ConfigOption(
 class KafkaTables(TopicTables):
     """Tables in topics of Kafka."""
 
-    own_options: ClassVar = (PREFIX, PARTITIONER, DISCOVERY)
+    own_options: ClassVar = (PREFIX, DISCOVERY)
 
     def own(self, options: Mapping[str, str]) -> dict[str, str]:
         if _SERVERS not in options:

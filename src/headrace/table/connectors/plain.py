@@ -16,7 +16,7 @@ from headrace.connectors.driver_sink import PrintSink
 from headrace.connectors.sink import Json, Sink, SinkWriter, WriterContext
 from headrace.table.connectors.changelog_mode import ChangelogMode
 from headrace.table.connectors.factory import TableConnector, TableContext
-from headrace.table.connectors.table_sink import TableSink
+from headrace.table.connectors.table_sink import PARALLELISM, TableSink
 
 IDENTIFIER: Final = ConfigOption("print-identifier", str, "", "What begins each line.")
 STANDARD_ERROR: Final = ConfigOption("standard-error", boolean, False, "Whether to print to the standard error.")
@@ -29,10 +29,12 @@ class PlainTableSink(TableSink):
     Attributes:
         sink: writes them.
         name: its name in plans.
+        parallelism: how many tasks write.
     """
 
     sink: Sink[Any]
     name: str
+    parallelism: int | None = None
 
     def changelog_mode(self, requested: ChangelogMode) -> ChangelogMode:
         return requested
@@ -55,12 +57,12 @@ class NoTableSink(PlainTableSink):
 class PrintTables(TableConnector):
     """Prints rows: ``+I[tea, 3]``."""
 
-    optional_options = (IDENTIFIER, STANDARD_ERROR)
+    optional_options = (IDENTIFIER, STANDARD_ERROR, PARALLELISM)
 
     def create_sink(self, context: TableContext) -> TableSink:
         options = self.options_of(context)
         sink = PrintedRows(options.get(IDENTIFIER), to_stderr=options.get(STANDARD_ERROR))
-        return PlainTableSink(sink, "print")
+        return PlainTableSink(sink, "print", options.get(PARALLELISM))
 
 
 class PrintedRows(PrintSink):

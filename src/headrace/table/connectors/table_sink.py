@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import Final
 
+from headrace.common.config_options import ConfigOption, integer
 from headrace.common.logical_types import LogicalType
 from headrace.connectors.sink import Sink
 from headrace.table.connectors.changelog_mode import ChangelogMode
+
+PARALLELISM: Final = ConfigOption[int | None]("sink.parallelism", integer(1, 2**15), None, "How many tasks write.")
 
 
 class TableSink(ABC):
@@ -35,6 +39,11 @@ class TableSink(ABC):
         It takes the place of this one in ``INSERT OVERWRITE`` (Flink's ``SupportsOverwrite``). None, the default: rows
         can only be added.
         """
+        return None
+
+    @property
+    def parallelism(self) -> int | None:
+        """How many tasks write; None for as many as give it rows."""
         return None
 
     @property

@@ -8,26 +8,29 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, Final
+from pkgutil import resolve_name
+from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.common.batch import Batch
-from headrace.common.config_options import ConfigOption, choice, integer
+from headrace.common.config_options import ConfigOption, choice
 from headrace.common.configuration import Configuration
 from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import ConfigurationError
 from headrace.common.logical_types import AtomicType, LogicalType, MapType, TypeRoot, bigint, string
+from headrace.common.messages import fields_of
 from headrace.common.serialization import SerializationSchema
 from headrace.common.typeinfo import RowTypeInfo, TypeInformation
 from headrace.connectors.messages import (
-    METADATA,
     MessageDeserializationSchema,
     MessageSerializationSchema,
     OutgoingMessages,
+    PartitionFunction,
     PartitionsOf,
 )
 from headrace.connectors.sink import DeliveryGuarantee, Sink
@@ -38,7 +41,7 @@ from headrace.table.connectors.factory import TableConnector, TableContext, told
 from headrace.table.connectors.formats import BoundFormat, formats_in
 from headrace.table.connectors.offsets import BOUNDED, STARTUP, bounded_offsets, starting_offsets
 from headrace.table.connectors.picked_columns import PickedColumns
-from headrace.table.connectors.table_sink import TableSink
+from headrace.table.connectors.table_sink import PARALLELISM, TableSink
 from headrace.table.connectors.table_source import TableSource
 from headrace.table.connectors.upserts import FieldsSchema, UpsertsReader, UpsertsWriter
 
@@ -58,7 +61,19 @@ GUARANTEE: Final = ConfigOption(
     "at-least-once",
     "How often a row arrives, failures or not.",
 )
-PARALLELISM: Final = ConfigOption[int | None]("sink.parallelism", integer(1, 2**15), None, "How many tasks write.")
+PARTITIONER: Final = ConfigOption(
+    "sink.partitioner",
+    str,
+    "default",
+    "Which partition a row is written into: default, fixed, round-robin, or a function 'module.function'.",
+)
+
+_OF_VALUES: Final = "value."
+"""What metadata of the format of values begins with."""
+
+FIXED: Final = "fixed"
+Partitioner = PartitionFunction | Literal["fixed"] | None
+"""A function that gives the partition of a row; ``fixed`` for one of each subtask; None where keys decide."""
 
 _FORMATS: Final = ("format", "value.format", "key.format")
 _ONE_FORMAT: Final = {False: "one of 'format' and 'value.format'", True: "'value.format'"}
@@ -144,9 +159,10 @@ class TopicTables(TableConnector):
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        common = (TOPIC, TOPIC_PATTERN, KEY_FORMAT, KEY_PREFIX, FIELDS_INCLUDE, GUARANTEE, *STARTUP, *BOUNDED)
+        common = (TOPIC, TOPIC_PATTERN, KEY_FORMAT, KEY_PREFIX, FIELDS_INCLUDE, *STARTUP, *BOUNDED)
+        writing = (GUARANTEE, PARTITIONER, PARALLELISM)
         formats = (VALUE_FORMAT, KEY_FIELDS) if self.is_upsert else (FORMAT, VALUE_FORMAT, KEY_FIELDS)
-        self.optional_options = (*common, *formats, *self.own_options)
+        self.optional_options = (*common, *writing, *formats, *self.own_options)
 
     @abstractmethod
     def source_builder(self, table: TopicTable) -> TopicSourceBuilder:
@@ -218,7 +234,8 @@ class TopicTableSource(TableSource):
 
     @property
     def readable_metadata(self) -> Mapping[str, LogicalType]:
-        return READABLE
+        of_values = self.table.value.plugin.readable_metadata
+        return {**READABLE, **{f"{_OF_VALUES}{name}": kind for name, kind in of_values.items()}}
 
     @property
     def summary(self) -> str:
@@ -242,11 +259,13 @@ class TopicTableSource(TableSource):
 
     def _schema(self, metadata: Sequence[str]) -> MessageDeserializationSchema:
         table = self.table
-        value = table.value.message_reader(table.value_type)
+        known = dict.fromkeys(metadata)
+        of_values = {f"metadata {name}": name.removeprefix(_OF_VALUES) for name in known if name not in READABLE}
+        value = table.value.message_reader(table.value_type, of_values)
         if table.is_upsert:
             value = UpsertsReader(value)
         key = None if table.key is None else table.key.message_reader(table.key_type)
-        named = {f"metadata {name}": name for name in dict.fromkeys(metadata)}
+        named = {f"metadata {name}": name for name in known if name in READABLE}
         return MessageDeserializationSchema(value, key, key_fields_prefix="key ", metadata=named)
 
     def _picked(
@@ -259,13 +278,14 @@ class TopicTableSource(TableSource):
         from_key = {name: place for place, name in enumerate(keys)}
         places = from_value | from_key if table.is_upsert else from_key | from_value
         first = len(keys) + len(table.value_columns)
-        known = list(dict.fromkeys(metadata))
+        known = sorted(dict.fromkeys(metadata), key=READABLE.__contains__)  # those of values come before the others
         picks = [places[name] for name in table.context.columns.names]
         picks += [first + known.index(name) for name in metadata]
         rows = table.context.record_type
         assert isinstance(rows, RowTypeInfo)
         names = rows.field_names + tuple(f"metadata {number}" for number in range(len(metadata)))
-        kinds = tuple(rows.types) + tuple(METADATA[name] for name in metadata)
+        given = dict(fields_of(source.produced_type))
+        kinds = tuple(rows.types) + tuple(given[f"metadata {name}"] for name in metadata)
         return PickedColumns(source, RowTypeInfo(kinds, names), picks)
 
 
@@ -280,6 +300,10 @@ class TopicTableSink(TableSink):
         if self.table.is_upsert:
             return ChangelogMode.UPSERT
         return self.table.value.changelog_mode
+
+    @property
+    def parallelism(self) -> int | None:
+        return self.table.options.get(PARALLELISM)
 
     @property
     def writable_metadata(self) -> Mapping[str, LogicalType]:
@@ -312,7 +336,31 @@ class TopicTableSink(TableSink):
         if table.key is not None:
             places = _places(names, table.key_columns)
             key = FieldsSchema(table.key.message_writer(table.key_type), table.key_type, places)
-        return RowMessages(table.topics[0], value, key, len(names), metadata)
+        metadata_places = {name: len(names) + place for place, name in enumerate(metadata)}
+        return RowMessages(table.topics[0], value, key, metadata_places, self._partitioner())
+
+    def _partitioner(self) -> Partitioner:
+        """What decides about partitions.
+
+        Raises:
+            ConfigurationError: when it is unknown, or keys are to decide and rows are to go round.
+        """
+        given = self.table.options.get(PARTITIONER)
+        if given == "round-robin" and self.table.key is not None:
+            raise ConfigurationError(f"{PARTITIONER.key!r} = 'round-robin' is of messages without a key")
+        if given in ("default", "round-robin"):
+            return None
+        if given == "fixed":
+            return FIXED
+        try:
+            found: PartitionFunction = resolve_name(given)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise ConfigurationError(
+                f"{PARTITIONER.key!r} = {given!r}: there is no such function ({error}); it is 'default', 'fixed', "
+                "'round-robin' or a function 'module.function' of a row, the key and the value of its message, the "
+                "topic and its partitions"
+            ) from None
+        return found
 
 
 def _places(names: Sequence[str], wanted: Sequence[str]) -> tuple[int, ...]:
@@ -326,8 +374,8 @@ class RowMessages(MessageSerializationSchema):
         topic: the topic.
         value: writes values.
         key: writes keys.
-        columns: the number of columns that are not metadata.
-        metadata: the keys of the other columns.
+        metadata: the columns of metadata, by key.
+        partitioner: gives partitions.
     """
 
     def __init__(
@@ -335,13 +383,20 @@ class RowMessages(MessageSerializationSchema):
         topic: str,
         value: SerializationSchema,
         key: SerializationSchema | None,
-        columns: int,
-        metadata: Sequence[str],
+        metadata: Mapping[str, int],
+        partitioner: Partitioner,
     ) -> None:
-        places = {name: columns + place for place, name in enumerate(metadata)}
-        self._timestamps = places.get("timestamp")
-        headers = None if "headers" not in places else _Headers(places["headers"])
-        super().__init__(topic, value, key, headers=headers)
+        self._timestamps = metadata.get("timestamp")
+        self._subtask = 0 if partitioner == FIXED else None
+        headers = None if "headers" not in metadata else _Headers(metadata["headers"])
+        super().__init__(
+            topic, value, key, headers=headers, partitioner=None if isinstance(partitioner, str) else partitioner
+        )
+
+    def of_subtask(self, subtask: int) -> RowMessages:
+        made = copy(self)
+        made._subtask = None if self._subtask is None else subtask
+        return made
 
     def encode(self, batch: Batch, partitions_of: PartitionsOf) -> Iterator[OutgoingMessages]:
         if self._timestamps is not None:
@@ -354,7 +409,12 @@ class RowMessages(MessageSerializationSchema):
                 columns=batch.columns,
                 kinds=batch.kinds_beside_columns,
             )
-        yield from super().encode(batch, partitions_of)
+        for messages in super().encode(batch, partitions_of):
+            if self._subtask is None:
+                yield messages
+            else:
+                partition = self._subtask % partitions_of(messages.topic)
+                yield replace(messages, partitions=np.full(len(messages.values), partition, np.int32))
 
 
 @dataclass(frozen=True)

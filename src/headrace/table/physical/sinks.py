@@ -14,6 +14,7 @@ from headrace.graph.specs import SinkSpec
 from headrace.operators.constraints import Enforcement, LengthLimit
 from headrace.table.connectors.changelog_mode import ChangelogMode
 from headrace.table.connectors.table_sink import TableSink
+from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.relations import Sink as LogicalSink
 from headrace.table.logical.schema import Schema
 from headrace.table.options import NOT_NULL_ENFORCER, TYPE_LENGTH_ENFORCER
@@ -74,13 +75,35 @@ class Sink(PhysicalNode):
             )
             edges = builder.add(spec, "SinkMaterializer", keyed)
         sink = self.sink.create_sink([read.key for read in self.target.metadata])
-        return builder.add(SinkSpec(sink), f"Sink: {self.target.path[-1]}", self._arranged(builder, edges))
+        made = builder.add(
+            SinkSpec(sink), f"Sink: {self.target.path[-1]}", self._spread(self._arranged(builder, edges))
+        )
+        if self.sink.parallelism is not None:
+            builder.graph.update(made[0].source, parallelism=self.sink.parallelism)
+        return made
+
+    def _spread(self, edges: Edges) -> Edges:
+        """The edges, by the key of the table where another number of tasks would mix up the changes of a row."""
+        if self.sink.parallelism is None or self.input.mode.is_insert_only or not self.input.mode.kinds:
+            return edges
+        if not self.target.primary_key:
+            raise PlanningError(
+                f"{self.called} has 'sink.parallelism', and rows of it are updated or deleted, which needs a primary "
+                "key to keep their order: add PRIMARY KEY (...) NOT ENFORCED to the table, or leave the option out"
+            )
+        schema, places = self._arrangement
+        return by_key(edges, schema, [places.index(index) for index in self.target.primary_key])
+
+    @property
+    def _arrangement(self) -> tuple[Schema, list[int]]:
+        """The columns of the table with metadata columns last, and their places in it."""
+        metadata = [read.index for read in self.target.metadata]
+        places = [*(index for index in range(len(self.schema)) if index not in metadata), *metadata]
+        return Schema(tuple(self.schema[index] for index in places)), places
 
     def _arranged(self, builder: GraphBuilder, edges: Edges) -> Edges:
         """The rows in the columns of the table, with metadata columns last."""
-        metadata = [read.index for read in self.target.metadata]
-        places = [*(index for index in range(len(self.schema)) if index not in metadata), *metadata]
-        given, wanted = self.input.schema, Schema(tuple(self.schema[index] for index in places))
+        given, (wanted, places) = self.input.schema, self._arrangement
         if places == sorted(places) and record_type(given).field_names == record_type(wanted).field_names:
             return edges
         return builder.select(edges, [column(given, index) for index in places], wanted, "Arrange")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 from headrace.common.config_options import ConfigOption, boolean, choice
 from headrace.common.configuration import Configuration
 from headrace.common.errors import InvalidTypeError
+from headrace.common.logical_types import LogicalType
 from headrace.common.serialization import DeserializationSchema, Encoder, SerializationSchema
 from headrace.common.typeinfo import BasicType, TypeInformation
 from headrace.formats.avro.files import CODECS, AvroFormat
@@ -16,6 +18,7 @@ from headrace.formats.avro.messages import AvroRowDeserializationSchema, AvroRow
 from headrace.formats.avro.schema import avro_schema_of
 from headrace.formats.avro.writer import AvroBulkWriters
 from headrace.formats.cdc import schemas as cdc
+from headrace.formats.cdc.changes import ChangesDeserializationSchema
 from headrace.formats.csv.reader import CsvReaderFormat
 from headrace.formats.csv.schema import CsvSchema
 from headrace.formats.csv.writer import CsvEncoder, CsvRowDeserializationSchema, CsvRowSerializationSchema
@@ -135,23 +138,13 @@ TABLE_INCLUDE: Final = ConfigOption[str | None](
 )
 
 
-def _debezium(kind: TypeInformation, options: Configuration) -> DeserializationSchema:
-    return cdc.DebeziumJsonDeserializationSchema(
-        kind, schema_include=options.get(SCHEMA_INCLUDE), ignore_parse_errors=options.get(IGNORE_ERRORS)
-    )
-
-
-def _canal(kind: TypeInformation, options: Configuration) -> DeserializationSchema:
-    return cdc.CanalJsonDeserializationSchema(
-        kind,
-        database_include=options.get(DATABASE_INCLUDE),
-        table_include=options.get(TABLE_INCLUDE),
-        ignore_parse_errors=options.get(IGNORE_ERRORS),
-    )
-
-
-def _changes(schema: Callable[..., DeserializationSchema]) -> _Messages:
-    return lambda kind, options: schema(kind, ignore_parse_errors=options.get(IGNORE_ERRORS))
+_ARGUMENTS: Final = {
+    "ignore_parse_errors": IGNORE_ERRORS,
+    "schema_include": SCHEMA_INCLUDE,
+    "database_include": DATABASE_INCLUDE,
+    "table_include": TABLE_INCLUDE,
+}
+"""Arguments of the schemas of changes, and their options."""
 
 
 # --- the table -------------------------------------------------------------------------------------------------------
@@ -171,11 +164,14 @@ class _Parts:
     values: _Values | None = None
     files: _Files | None = None
     writer: _Writer | None = None
-    mode: ChangelogMode = ChangelogMode.INSERT
+    changes: type[ChangesDeserializationSchema] | None = None
 
 
-def _cdc(messages: _Messages, values: _Values, *options: ConfigOption) -> _Parts:
-    return _Parts((IGNORE_ERRORS, *options), messages, values, mode=ChangelogMode.ALL)
+def _cdc(
+    reader: type[ChangesDeserializationSchema], writer: Callable[..., SerializationSchema], *options: ConfigOption
+) -> _Parts:
+    known = (IGNORE_ERRORS, *options, TIMESTAMP_FORMAT, IGNORE_NULLS)
+    return _Parts(known, values=lambda kind, options: writer(kind, **_json_style(options)), changes=reader)
 
 
 _FORMATS: Final[Mapping[str, _Parts]] = {
@@ -215,26 +211,12 @@ _FORMATS: Final[Mapping[str, _Parts]] = {
         lambda kind, options: TextLineFormat(_raw_lines(kind, options)),
         lambda kind, options: TextLineEncoder(_raw_lines(kind, options)),
     ),
-    "debezium-json": _cdc(
-        _debezium,
-        lambda kind, options: cdc.DebeziumJsonSerializationSchema(kind, **_json_style(options)),
-        *(SCHEMA_INCLUDE, TIMESTAMP_FORMAT, IGNORE_NULLS),
-    ),
+    "debezium-json": _cdc(cdc.DebeziumJsonDeserializationSchema, cdc.DebeziumJsonSerializationSchema, SCHEMA_INCLUDE),
     "canal-json": _cdc(
-        _canal,
-        lambda kind, options: cdc.CanalJsonSerializationSchema(kind, **_json_style(options)),
-        *(DATABASE_INCLUDE, TABLE_INCLUDE, TIMESTAMP_FORMAT, IGNORE_NULLS),
+        cdc.CanalJsonDeserializationSchema, cdc.CanalJsonSerializationSchema, DATABASE_INCLUDE, TABLE_INCLUDE
     ),
-    "maxwell-json": _cdc(
-        _changes(cdc.MaxwellJsonDeserializationSchema),
-        lambda kind, options: cdc.MaxwellJsonSerializationSchema(kind, **_json_style(options)),
-        *(TIMESTAMP_FORMAT, IGNORE_NULLS),
-    ),
-    "ogg-json": _cdc(
-        _changes(cdc.OggJsonDeserializationSchema),
-        lambda kind, options: cdc.OggJsonSerializationSchema(kind, **_json_style(options)),
-        *(TIMESTAMP_FORMAT, IGNORE_NULLS),
-    ),
+    "maxwell-json": _cdc(cdc.MaxwellJsonDeserializationSchema, cdc.MaxwellJsonSerializationSchema),
+    "ogg-json": _cdc(cdc.OggJsonDeserializationSchema, cdc.OggJsonSerializationSchema),
 }
 """Parts of the built-in formats, by name."""
 
@@ -246,7 +228,8 @@ class BuiltInTableFormat(TableFormat):
         super().__init__(name)
         self._parts = _FORMATS[name]
         self.optional_options = self._parts.options
-        self.changelog_mode = self._parts.mode
+        if self._parts.changes is not None:
+            self.changelog_mode = ChangelogMode.ALL
 
     @property
     def is_columnar(self) -> bool:
@@ -260,7 +243,17 @@ class BuiltInTableFormat(TableFormat):
         writer = self._parts.writer
         return super().file_writer(record_type, options) if writer is None else writer(record_type, options)
 
-    def message_reader(self, record_type: TypeInformation, options: Configuration) -> DeserializationSchema:
+    @property
+    def readable_metadata(self) -> Mapping[str, LogicalType]:
+        known = {} if self._parts.changes is None else self._parts.changes.known_metadata
+        return {name: field.kind.logical_type for name, field in known.items()}
+
+    def message_reader(
+        self, record_type: TypeInformation, options: Configuration, metadata: Mapping[str, str] = MappingProxyType({})
+    ) -> DeserializationSchema:
+        if self._parts.changes is not None:
+            given = {name: options.get(each) for name, each in _ARGUMENTS.items() if each in self._parts.options}
+            return self._parts.changes(record_type, metadata=metadata, **given)
         messages = self._parts.messages
         return super().message_reader(record_type, options) if messages is None else messages(record_type, options)
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import ClassVar, Final
 
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, UnsupportedOperationError
+from headrace.common.logical_types import LogicalType
 from headrace.common.plugins import Plugin, PluginGroup
 from headrace.common.serialization import DeserializationSchema, Encoder, SerializationSchema
 from headrace.common.typeinfo import TypeInformation
 from headrace.formats.file_format import BulkWriterFactory, FileFormat
 from headrace.table.connectors.changelog_mode import ChangelogMode
+
+_NO_METADATA: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class TableFormat(Plugin):
@@ -46,8 +50,20 @@ class TableFormat(Plugin):
         """
         raise UnsupportedOperationError(f"{self} is one of messages, and not of files")
 
-    def message_reader(self, record_type: TypeInformation, options: Configuration) -> DeserializationSchema:
+    @property
+    def readable_metadata(self) -> Mapping[str, LogicalType]:
+        """What its messages say besides the columns, with the types."""
+        return {}
+
+    def message_reader(
+        self, record_type: TypeInformation, options: Configuration, metadata: Mapping[str, str] = _NO_METADATA
+    ) -> DeserializationSchema:
         """The deserialization schema of messages.
+
+        Args:
+            record_type: the type of the columns.
+            options: the options of the format.
+            metadata: by field, the metadata that it holds; these fields follow the columns.
 
         Raises:
             UnsupportedOperationError: unless overridden.
@@ -107,9 +123,13 @@ class BoundFormat:
         """The writer of files."""
         return self.plugin.file_writer(record_type, self.options)
 
-    def message_reader(self, record_type: TypeInformation) -> DeserializationSchema:
+    def message_reader(
+        self, record_type: TypeInformation, metadata: Mapping[str, str] = _NO_METADATA
+    ) -> DeserializationSchema:
         """The deserialization schema of messages."""
-        return self.plugin.message_reader(record_type, self.options)
+        if not metadata:
+            return self.plugin.message_reader(record_type, self.options)
+        return self.plugin.message_reader(record_type, self.options, metadata)
 
     def message_writer(self, record_type: TypeInformation) -> SerializationSchema:
         """The serialization schema of messages."""
