@@ -14,6 +14,7 @@ import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from headrace.common.config_options import ConfigOption
@@ -34,11 +35,13 @@ class Plugin:
         noun: what messages call a plugin of its kind.
         required_options: the options that have to be given.
         optional_options: the others that it knows.
+        other_options: options that Flink has and not this plugin, and what to do instead.
     """
 
     noun: ClassVar[str]
     required_options: ClassVar[tuple[ConfigOption, ...]] = ()
     optional_options: tuple[ConfigOption, ...] = ()
+    other_options: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -59,7 +62,8 @@ class Plugin:
         known = {option.key: option for option in self.required_options + self.optional_options}
         for key in given:
             if key not in known and not (nested and key.startswith(f"{nested}.")):
-                raise ConfigurationError(f"{self} has no option {key!r}: {_alternatives(key, known)}")
+                advice = self.other_options.get(key) or _alternatives(key, known)
+                raise ConfigurationError(f"{self} has no option {key!r}: {advice}")
         missing = [option.key for option in self.required_options if option.key not in given]
         if missing:
             raise ConfigurationError(f"{self} needs {' and '.join(map(repr, missing))} among its options")

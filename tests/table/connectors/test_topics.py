@@ -92,8 +92,8 @@ def test_metadata_of_formats_is_read(tmp_path: Path, fmt: str) -> None:
     run(tables, f"INSERT INTO w VALUES ('{message}')")
     ((offset, time, *others, id_),) = rows(tables, "SELECT * FROM t")
     assert (offset, time.timestamp(), *others, id_) == (0, *found, 1)
-    with pytest.raises(TableDefinitionError, match="reads no metadata 'value.ingestion-time': did you mean"):
-        tables.execute_sql("CREATE TABLE u (x TIMESTAMP_LTZ(3) METADATA FROM 'value.ingestion-time') LIKE t")
+    tables.execute_sql("CREATE TABLE u (x TIMESTAMP_LTZ(3) METADATA FROM 'value.ingestion-time') LIKE t")
+    with pytest.raises(TableDefinitionError, match=r"reads no metadata 'value\.ingestion-time': did you mean"):
         rows(tables, "SELECT * FROM u")
 
 

@@ -7,6 +7,7 @@ import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -21,7 +22,7 @@ from headrace.common.errors import ConfigurationError
 from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot
 from headrace.connectors.ranges import DataGeneratorSource, RateLimiterStrategy
 from headrace.connectors.source import Source
-from headrace.table.connectors.factory import TableConnector, TableContext, told_of
+from headrace.table.connectors.factory import ALL_TASKS, TableConnector, TableContext, told_of
 from headrace.table.connectors.table_source import TableSource
 
 _LONG: Final = integer(-(2**63), 2**63 - 1)
@@ -52,6 +53,7 @@ class GeneratedTables(TableConnector):
     """Tables with generated rows."""
 
     optional_options = (ROWS_PER_SECOND, NUMBER_OF_ROWS)
+    other_options = MappingProxyType({"scan.parallelism": ALL_TASKS})
 
     def create_source(self, context: TableContext) -> TableSource:
         with told_of(context):

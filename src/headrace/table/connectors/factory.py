@@ -77,6 +77,10 @@ class TableContext:
         return type_of_logical(RowType(shown, tuple(kinds[name].as_nullable() for name in names)))
 
 
+ALL_TASKS: Final = "tables are read by as many tasks as a job has, 'parallelism.default'"
+"""The advice on ``scan.parallelism``."""
+
+
 class TableConnector(Plugin):
     """A table connector. By default it refuses to create a source or a sink."""
 
@@ -119,7 +123,7 @@ def told_of(context: TableContext) -> Iterator[None]:
     """Add the name of the table to errors about options."""
     try:
         yield
-    except (ConfigurationError, InvalidTypeError, UnsupportedOperationError) as error:
+    except (ConfigurationError, InvalidProgramError, InvalidTypeError, UnsupportedOperationError) as error:
         place = f"table {context.name}: "
         if str(error).startswith(place):
             raise

@@ -30,7 +30,7 @@ from headrace.connectors.source import Source
 from headrace.formats.file_format import BatchEncoder, BulkWriter, BulkWriterFactory, FileKind
 from headrace.operators.lookup.table_readers import SourceTable
 from headrace.table.connectors.changelog_mode import ChangelogMode
-from headrace.table.connectors.factory import TableConnector, TableContext, told_of
+from headrace.table.connectors.factory import ALL_TASKS, TableConnector, TableContext, told_of
 from headrace.table.connectors.formats import BoundFormat, formats_in
 from headrace.table.connectors.partitions import (
     COMMIT_OPTIONS,
@@ -83,6 +83,18 @@ _METADATA: Final[Mapping[str, LogicalType]] = {
 }
 
 
+_NO_CODE: Final = "the commit of a partition runs no code of a program; a file '_SUCCESS' says that it is complete"
+_OTHER_OPTIONS: Final = {
+    "scan.parallelism": ALL_TASKS,
+    "source.report-statistics": "the planner takes none from files; leave it out",
+    "sink.shuffle-by-partition.enable": "'auto-compaction' makes one file of those of all tasks",
+    "sink.partition-commit.policy.class": _NO_CODE,
+    "sink.partition-commit.policy.class.parameters": _NO_CODE,
+    "partition.time-extractor.class": "use 'partition.time-extractor.timestamp-pattern'",
+    "compaction.parallelism": "the tasks of the sink compact files; leave it out",
+}
+
+
 class FileSystemTables(TableConnector):
     """Tables in files."""
 
@@ -92,6 +104,7 @@ class FileSystemTables(TableConnector):
         *(ROLLING_SIZE, ROLLOVER_INTERVAL, INACTIVITY_INTERVAL, CHECK_INTERVAL),
         *(CACHE, *FULL_OPTIONS, *COMMIT_OPTIONS),
     )
+    other_options = _OTHER_OPTIONS
 
     def create_source(self, context: TableContext) -> TableSource:
         return FileTableSource(context, *self._read(context))

@@ -37,7 +37,7 @@ from headrace.connectors.sink import DeliveryGuarantee, Sink
 from headrace.connectors.source import Source
 from headrace.connectors.topic_builders import TopicSinkBuilder, TopicSourceBuilder
 from headrace.table.connectors.changelog_mode import ChangelogMode
-from headrace.table.connectors.factory import TableConnector, TableContext, told_of
+from headrace.table.connectors.factory import ALL_TASKS, TableConnector, TableContext, told_of
 from headrace.table.connectors.formats import BoundFormat, formats_in
 from headrace.table.connectors.offsets import BOUNDED, STARTUP, bounded_offsets, starting_offsets
 from headrace.table.connectors.picked_columns import PickedColumns
@@ -151,11 +151,24 @@ class TopicTable:
         return tuple(name.strip() for name in self.options.get(TOPIC).split(";") if name.strip())
 
 
+_NO_BUFFER: Final = "each change of a row is written; to write fewer, set 'table.exec.mini-batch.enabled'"
+
+
+_OTHER_OPTIONS: Final = {
+    "scan.parallelism": ALL_TASKS,
+    "sink.semantic": "write 'sink.delivery-guarantee'",
+    "sink.transaction-naming-strategy": "ids follow from the prefix, the job and the task; leave it out",
+    "sink.buffer-flush.max-rows": _NO_BUFFER,
+    "sink.buffer-flush.interval": _NO_BUFFER,
+}
+
+
 class TopicTables(TableConnector):
     """Creates the sources and sinks of tables in topics."""
 
     is_upsert: ClassVar[bool] = False
     own_options: ClassVar[tuple[ConfigOption, ...]] = ()
+    other_options = _OTHER_OPTIONS
 
     def __init__(self, name: str) -> None:
         super().__init__(name)

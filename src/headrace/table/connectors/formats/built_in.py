@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
 from headrace.common.config_options import ConfigOption, boolean, choice
 from headrace.common.configuration import Configuration
-from headrace.common.errors import InvalidTypeError
+from headrace.common.errors import ConfigurationError, InvalidTypeError
 from headrace.common.logical_types import LogicalType
 from headrace.common.serialization import DeserializationSchema, Encoder, SerializationSchema
 from headrace.common.typeinfo import BasicType, TypeInformation
@@ -34,6 +34,18 @@ from headrace.table.connectors.formats.raw import RawSchema, only_column
 from headrace.table.connectors.formats.table_format import TableFormat
 
 IGNORE_ERRORS: Final = ConfigOption("ignore-parse-errors", boolean, False, "Whether what cannot be read is left out.")
+
+
+def _only(value: str, reason: str) -> Callable[[str], str]:
+    """Reads an option that has one value here."""
+
+    def read(text: str) -> str:
+        if text.strip().lower() != value.lower():
+            raise ValueError(f"{value}: {reason}")
+        return value
+
+    return read
+
 
 # --- csv -------------------------------------------------------------------------------------------------------------
 
@@ -79,9 +91,17 @@ TIMESTAMP_FORMAT: Final = ConfigOption(
 IGNORE_NULLS: Final = ConfigOption(
     "encode.ignore-null-fields", boolean, False, "Whether fields without a value are left out."
 )
-NULL_KEYS: Final = ConfigOption("map-null-key.mode", choice("FAIL"), "FAIL", "What becomes of a NULL key of a map.")
+NULL_KEYS: Final = ConfigOption(
+    "map-null-key.mode",
+    _only("FAIL", "a NULL key of a map is an error"),
+    "FAIL",
+    "What becomes of a NULL key of a map.",
+)
 PLAIN_NUMBERS: Final = ConfigOption(
-    "encode.decimal-as-plain-number", choice("true"), "true", "Decimals are always written without an exponent."
+    "encode.decimal-as-plain-number",
+    _only("true", "decimals are written without an exponent"),
+    "true",
+    "Decimals are always written without an exponent.",
 )
 _JSON: Final = (FAIL_ON_MISSING, IGNORE_ERRORS, TIMESTAMP_FORMAT, IGNORE_NULLS, NULL_KEYS, PLAIN_NUMBERS)
 
@@ -98,6 +118,15 @@ def _json_messages(kind: TypeInformation, options: Configuration) -> Deserializa
 
 # --- avro, parquet, orc ----------------------------------------------------------------------------------------------
 
+LEGACY_TIMES: Final = ConfigOption(
+    "timestamp_mapping.legacy",
+    _only("false", "Avro has types for them"),
+    "false",
+    "Times without a zone are 'local-timestamp-micros'.",
+)
+UTC_TIMES: Final = ConfigOption(
+    "utc-timezone", _only("true", "times are written as they are"), "true", "Times are written as they are."
+)
 CODEC: Final = ConfigOption("codec", choice(*CODECS), "snappy", "How blocks of files are compressed.")
 PARQUET_COMPRESSION: Final = ConfigOption(
     "compression", choice("snappy", "zstd", "gzip", "lz4", "none"), "snappy", "How files are compressed."
@@ -149,6 +178,37 @@ _ARGUMENTS: Final = {
 
 # --- the table -------------------------------------------------------------------------------------------------------
 
+_NULL_KEY: Final = {"map-null-key.literal": "a NULL key of a map is an error; leave it out, or COALESCE the key"}
+_OTHER_OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
+    "csv": {
+        "write-bigdecimal-in-scientific-notation": "decimals are always written without an exponent; leave it out",
+        "empty-string-as-null": "write NULLIF(column, '') in a query",
+        "trim-spaces": "write TRIM(column) in a query",
+        "allow-trailing-comma": "a line has a value for each column; leave it out",
+        "fail-on-missing-columns": "a line with fewer values cannot be read, as with 'true'; leave it out",
+        "ignore-trailing-unmappable": "a line with more values cannot be read, as with 'false'; leave it out",
+    },
+    "json": {**_NULL_KEY, "decode.json-parser.enabled": "there is one parser; leave it out"},
+    **dict.fromkeys(("debezium-json", "canal-json", "maxwell-json", "ogg-json"), _NULL_KEY),
+    "avro": {
+        "encoding": "messages and files are binary; leave it out",
+        "schema": "the schema is that of the columns; leave it out",
+    },
+    "parquet": {
+        "batch-size": "rows are read by row groups; leave it out",
+        "write.int64.timestamp": "times are always 64-bit integers, as with 'true'; leave it out",
+        "timestamp.time.unit": "times are in microseconds; leave it out",
+        "block.size": "a row group has up to 262,144 rows or 64 MiB; leave it out",
+    },
+    "orc": {},
+    "raw": {"endianness": "the column is a STRING or BYTES, and CAST in a query"},
+}
+_OF_FILES: Final[Mapping[str, Sequence[ConfigOption]]] = {"avro": (CODEC,), "csv": (HEADER,)}
+"""Options that mean nothing in messages."""
+
+_OF_MESSAGES: Final[Mapping[str, Sequence[ConfigOption]]] = {"json": (FAIL_ON_MISSING,)}
+"""Options that mean nothing in files."""
+
 _Messages = Callable[[TypeInformation, Configuration], DeserializationSchema]
 _Values = Callable[[TypeInformation, Configuration], SerializationSchema]
 _Files = Callable[[TypeInformation, Configuration], FileFormat]
@@ -170,7 +230,7 @@ class _Parts:
 def _cdc(
     reader: type[ChangesDeserializationSchema], writer: Callable[..., SerializationSchema], *options: ConfigOption
 ) -> _Parts:
-    known = (IGNORE_ERRORS, *options, TIMESTAMP_FORMAT, IGNORE_NULLS)
+    known = (IGNORE_ERRORS, *options, TIMESTAMP_FORMAT, IGNORE_NULLS, NULL_KEYS, PLAIN_NUMBERS)
     return _Parts(known, values=lambda kind, options: writer(kind, **_json_style(options)), changes=reader)
 
 
@@ -190,7 +250,7 @@ _FORMATS: Final[Mapping[str, _Parts]] = {
         lambda _, options: JsonLinesEncoder(**_json_style(options)),
     ),
     "avro": _Parts(
-        (CODEC,),
+        (CODEC, LEGACY_TIMES),
         lambda kind, _: AvroRowDeserializationSchema(
             avro_schema_string=_avro_text(kind), legacy_timestamp_mapping=False
         ),
@@ -199,7 +259,7 @@ _FORMATS: Final[Mapping[str, _Parts]] = {
         lambda kind, options: AvroBulkWriters.for_row_type(codec=options.get(CODEC)),
     ),
     "parquet": _Parts(
-        (PARQUET_COMPRESSION,),
+        (PARQUET_COMPRESSION, UTC_TIMES),
         files=lambda kind, _: ParquetFormat(type_info=kind),
         writer=lambda _, options: ParquetBulkWriters.for_row_type(compression=options.get(PARQUET_COMPRESSION)),
     ),
@@ -228,6 +288,7 @@ class BuiltInTableFormat(TableFormat):
         super().__init__(name)
         self._parts = _FORMATS[name]
         self.optional_options = self._parts.options
+        self.other_options = _OTHER_OPTIONS.get(name, {})
         if self._parts.changes is not None:
             self.changelog_mode = ChangelogMode.ALL
 
@@ -235,11 +296,19 @@ class BuiltInTableFormat(TableFormat):
     def is_columnar(self) -> bool:
         return self.name in ("parquet", "orc")
 
+    def _refuse(self, options: Configuration, others: Mapping[str, Sequence[ConfigOption]], where: str) -> None:
+        """Refuse options that would have no effect."""
+        for option in others.get(self.name, ()):
+            if options.contains_key(option.key):
+                raise ConfigurationError(f"{self}: {option.key!r} means nothing for {where}; leave it out")
+
     def file_reader(self, record_type: TypeInformation, options: Configuration) -> FileFormat:
+        self._refuse(options, _OF_MESSAGES, "files")
         files = self._parts.files
         return super().file_reader(record_type, options) if files is None else files(record_type, options)
 
     def file_writer(self, record_type: TypeInformation, options: Configuration) -> Encoder | BulkWriterFactory:
+        self._refuse(options, _OF_MESSAGES, "files")
         writer = self._parts.writer
         return super().file_writer(record_type, options) if writer is None else writer(record_type, options)
 
@@ -251,6 +320,7 @@ class BuiltInTableFormat(TableFormat):
     def message_reader(
         self, record_type: TypeInformation, options: Configuration, metadata: Mapping[str, str] = MappingProxyType({})
     ) -> DeserializationSchema:
+        self._refuse(options, _OF_FILES, "messages")
         if self._parts.changes is not None:
             given = {name: options.get(each) for name, each in _ARGUMENTS.items() if each in self._parts.options}
             return self._parts.changes(record_type, metadata=metadata, **given)
@@ -258,6 +328,7 @@ class BuiltInTableFormat(TableFormat):
         return super().message_reader(record_type, options) if messages is None else messages(record_type, options)
 
     def message_writer(self, record_type: TypeInformation, options: Configuration) -> SerializationSchema:
+        self._refuse(options, _OF_FILES, "messages")
         values = self._parts.values
         return super().message_writer(record_type, options) if values is None else values(record_type, options)
 
