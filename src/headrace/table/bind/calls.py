@@ -17,6 +17,7 @@ from headrace.table.functions.types import (
     BOOLEAN,
     CHARACTERS,
     DATETIMES,
+    INTEGERS,
     NUMERICS,
     STRING,
     is_in,
@@ -308,9 +309,9 @@ class CallBinder(ABC):
         if kinds.index(frame.low.kind) > kinds.index(frame.high.kind) or frame.low.kind is kinds[-1]:
             reason = f"a frame cannot reach from {frame.low.kind.value} to {frame.high.kind.value}"
             raise self.context.error(node, reason)
-        offsets = [bound.offset for bound in (frame.low, frame.high) if bound.offset is not None]
+        offsets = [bound.offset for bound in (frame.low, frame.high) if isinstance(bound.offset, Literal)]
         if frame.is_rows:
-            if not all(is_in(offset.type, NUMERICS) for offset in offsets):
+            if any(not is_in(offset.type, INTEGERS) or offset.value < 0 for offset in offsets):
                 raise self.context.error(node, "ROWS counts rows", "Write ROWS BETWEEN 2 PRECEDING AND CURRENT ROW.")
             return
         if not window.order_by:
@@ -318,6 +319,8 @@ class CallBinder(ABC):
         if offsets and len(window.order_by) > 1:
             raise self.context.error(node, "RANGE with an offset needs ORDER BY of one column")
         key = self.bind(window.order_by[0].expression).type
+        if offsets and not is_in(key, NUMERICS | DATETIMES):
+            raise self.context.error(node, f"RANGE with an offset needs ORDER BY of a number or a time, and not {key}")
         for offset in offsets:
             if is_in(key, DATETIMES) != isinstance(offset.type, IntervalType):
                 raise self.context.error(node, f"RANGE over {key} has no offset of type {offset.type}")
@@ -353,7 +356,8 @@ def _time(name: str, operands: tuple[Scalar, ...], result: LogicalType) -> TimeA
         return TimeAttribute.PROCTIME
     if name in _TIMELESS:
         return None
-    values = operands[_VALUES_FROM.get(name, 0) :]
+    is_shifted = name == "+" and isinstance(operands[0].type, IntervalType)
+    values = operands[1 if is_shifted else _VALUES_FROM.get(name, 0) :]
     times = {operand.time for operand in values if isinstance(operand.type, AtomicType)}
     if not values or values[0].time is None or result.as_nullable() != values[0].type.as_nullable():
         return None

@@ -138,9 +138,11 @@ class ExpressionBinder(CallBinder):
         scalar = found.scalar
         if len(node.names) == 1 and isinstance(scalar, InputRef):
             scalar = self.either(scalar, node)
-        if found.source is not None and found.source.alias is not None:
-            rest = [name.text for name in node.names[found.taken - 1 :]]
-            self.context.expansions.columns[place(node)] = (found.source.alias, *rest)
+        if found.source.alias is not None:
+            rest = (name.text for name in node.names[found.taken :])
+            self.context.expansions.columns[place(node)] = (found.source.alias, *found.path, *rest)
+        for field in found.path[1:]:
+            scalar = self.field(scalar, field, node)
         for name in node.names[found.taken :]:
             scalar = self.field(scalar, name.text, name)
         return scalar

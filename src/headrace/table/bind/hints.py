@@ -47,18 +47,14 @@ def _check_ttl(context: BindContext, node: sql.Hint) -> None:
 
 
 def check_names(context: BindContext, nodes: Sequence[sql.Hint], sources: Sequence[NamedRelation]) -> None:
-    """Refuse hints ``STATE_TTL`` and ``LOOKUP`` of SELECT that name no relation of its FROM.
-
-    Raises:
-        SqlPlanError: when one does.
-    """
+    """Refuse hints ``STATE_TTL`` and ``LOOKUP`` of SELECT that name no relation of its FROM, when it is planned."""
     names = [source.alias for source in sources if source.alias is not None]
     for node in nodes:
         hint = node.name.text.upper()
         for key in _names_in(hint, node.options):
             if key.rpartition(".")[2] not in names:
                 reason = f"the hint {hint} names '{key}', which FROM does not have"
-                raise context.unplanned(node, reason, misspelt(key, names) or f"There is {', '.join(names)}.")
+                context.defer(node, reason, misspelt(key, names) or f"There is {', '.join(names)}.")
 
 
 def _names_in(hint: str, options: Sequence[tuple[str, str]]) -> list[str]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from headrace.common.logical_types import LogicalType, RowType, TypeRoot
+from headrace.common.logical_types import IntervalType, LogicalType, RowType, TypeRoot
 from headrace.table.bind.aggregates import GroupBinder, has_aggregate, unique_names
 from headrace.table.bind.context import BindContext
 from headrace.table.bind.expansion import place
@@ -190,14 +190,19 @@ class QueryBinder:
         for item in node.items:
             if node.is_recursive and isinstance(item.query, sql.SetOperation):
                 # The first arm of the recursion determines its columns.
-                inner._with[item.name.text] = Values((), inner.query(item.query.left, parent).schema)
+                columns = inner.query(item.query.left, parent).schema
+                given = [name.text for name in item.columns]
+                inner._with[item.name.text] = Values((), columns.renamed([*given, *columns.names[len(given) :]]))
             relation = inner.query(item.query, parent)
             if item.columns:
                 if len(item.columns) != len(relation.schema):
                     raise self.context.error(
                         item, f"'{item.name}' names {len(item.columns)} columns of {len(relation.schema)}"
                     )
-                relation = renamed(relation, tuple(name.text for name in item.columns))
+                names = [name.text for name in item.columns]
+                if len(set(names)) < len(names):
+                    raise self.context.error(item, f"a column name is given twice in the list of '{item.name}'")
+                relation = renamed(relation, tuple(names))
             inner._with[item.name.text] = relation
         return inner.query(node.body, parent)
 
@@ -356,18 +361,25 @@ class _SelectBinder:
     # --- the select list ---------------------------------------------------------------------------------------------
 
     def _items(self) -> Iterator[tuple[Scalar, str]]:
+        names: list[str] = []
         for at, item in enumerate(self.node.items):
             if isinstance(item.expression, sqle.Star):
-                yield from self._star(item.expression)
+                for scalar, name in self._star(item.expression):
+                    names = list(unique_names([*names, name]))
+                    yield scalar, names[-1]
                 continue
             scalar = self.binder.bind(item.expression)
             refuse_null(self.context, item.expression, scalar)
-            yield scalar, item.alias.text if item.alias is not None else _implicit_name(item.expression, at)
+            _refuse_digits(self.context, item.expression, scalar)
+            names.append(item.alias.text if item.alias is not None else _implicit_name(item.expression, at))
+            yield scalar, names[-1]
 
     def _star(self, node: sqle.Star) -> Iterator[tuple[Scalar, str]]:
         if not node.qualifier:
             if self.node.relation is None:
                 raise self.context.error(node, "* needs FROM")
+            for each in self.scope.sources:
+                self._check_star(node, each)
             for index in self._all_columns():
                 self._note(node, index)
                 yield self._column(node, index)
@@ -375,6 +387,7 @@ class _SelectBinder:
         texts = tuple(name.text for name in node.qualifier)
         source = self.scope.named(texts)
         if source is not None:
+            self._check_star(node, source)
             for index in range(source.offset, source.offset + len(source.schema)):
                 self._note(node, index)
                 yield self._column(node, index)
@@ -386,6 +399,13 @@ class _SelectBinder:
             raise self.context.error(node, f"'{'.'.join(texts)}' has no columns: it is of type {row.type}")
         for name in row.type.names:
             yield self.binder.field(row, name, node), name
+
+    def _check_star(self, node: sqle.Star, source: NamedRelation) -> None:
+        """Refuse ``*`` of a query with two columns of a name."""
+        names = source.schema.names
+        for at, name in enumerate(names):
+            if name in names[:at]:
+                raise self.context.error(node, f"column '{name}' is ambiguous", "Give the columns other names by AS.")
 
     def _note(self, node: sqle.Star, index: int) -> None:
         """Record a column in the expansion of ``*``."""
@@ -480,9 +500,22 @@ def refuse_null(context: BindContext, node: SqlNode, scalar: Scalar) -> None:
         raise context.error(node, "illegal use of NULL", "Write CAST(NULL AS type).")
 
 
+def _refuse_digits(context: BindContext, node: SqlNode, scalar: Scalar) -> None:
+    """Refuse a column that is an interval of days to seconds of more digits, which no column can have in Flink."""
+    if not isinstance(node, sqle.IntervalLiteral) or not isinstance(scalar.type, IntervalType):
+        return
+    if not scalar.type.unit.is_of_months and (node.qualifier.precision or 0) > _MOST_DIGITS:
+        raise context.unplanned(node, f"an interval of days to seconds has at most {_MOST_DIGITS} digits")
+
+
+_MOST_DIGITS: Final = 3
+
+
 def _implicit_name(node: sqle.SqlExpression, at: int) -> str:
     if isinstance(node, sqle.Identifier):
         return node.names[-1].text
+    if isinstance(node, sqle.Call) and not node.has_parentheses:
+        return node.name
     return f"EXPR${at}"
 
 

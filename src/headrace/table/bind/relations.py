@@ -136,7 +136,10 @@ class RelationBinder:
                 raise self.context.error(
                     node, f"'{node.alias}' names {len(node.columns)} columns, and the relation has {len(schema)}"
                 )
-            schema = relation.schema.renamed(name.text for name in node.columns)
+            names = tuple(name.text for name in node.columns)
+            if len(set(names)) < len(names):
+                raise self.context.error(node, f"a column name is given twice in the list of '{node.alias}'")
+            schema = relation.schema.renamed(names)
             relation = renamed(relation, schema.names)
         elif len(schema) == 1 and _takes_alias(node.relation):
             schema = schema.renamed((node.alias.text,))

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from headrace.common.logical_types import LogicalType, RowType
 from headrace.table.bind.errors import invalid, misspelt
 from headrace.table.catalog.objects import ObjectPath
 from headrace.table.logical.scalars import CorrelatedRef, InputRef, Scalar, Subquery
@@ -105,22 +107,18 @@ class Scope:
         """The source of a column of the row."""
         return next(each for each in self.sources if each.offset <= index < each.offset + len(each.schema))
 
-    def matches(self, names: tuple[str, ...]) -> Iterator[tuple[int, int]]:
-        """The columns to which names can refer, with the number of names used; the rest are fields of rows."""
+    def matches(self, names: tuple[str, ...]) -> "Iterator[_Match]":
+        """The columns to which names can refer, without a qualifier."""
         hidden = {shared.left if shared.prefers_right else shared.right for shared in self.shared}
         for source in self.sources:
-            for index, name in enumerate(source.schema.names):
-                if name == names[0] and source.offset + index not in hidden:
-                    yield source.offset + index, 1
+            yield from (each for each in _matches(source, names[0], 1) if each.column not in hidden)
 
-    def qualified(self, names: tuple[str, ...]) -> Iterator[tuple[int, int]]:
+    def qualified(self, names: tuple[str, ...]) -> "Iterator[_Match]":
         """The columns to which qualified names can refer."""
         for length in range(1, min(len(names), 4)):
             for source in self.sources:
                 if source.is_named(names[:length]):
-                    for index, name in enumerate(source.schema.names):
-                        if name == names[length]:
-                            yield source.offset + index, length + 1
+                    yield from _matches(source, names[length], length + 1)
 
     def named(self, names: tuple[str, ...]) -> NamedRelation | None:
         """The source to which a qualifier refers."""
@@ -133,13 +131,54 @@ class Scope:
             yield from self.parent.all_names()
 
 
+class _Match(NamedTuple):
+    """A column to which names can refer.
+
+    Attributes:
+        column: the index of the column in the row.
+        taken: how many of the names were used; the rest are fields of rows.
+        path: the column's name, and behind it the fields of rows that lead to the name.
+    """
+
+    column: int
+    taken: int
+    path: tuple[str, ...]
+
+
+def _matches(source: NamedRelation, name: str, taken: int) -> Iterator[_Match]:
+    """The columns of a name; where there is none, the fields of that name in rows."""
+    columns = list(enumerate(source.schema, source.offset))
+    direct = [_Match(index, taken, (name,)) for index, column in columns if column.name == name]
+    yield from direct
+    if not direct:
+        for index, column in columns:
+            yield from (_Match(index, taken, (column.name, *path)) for path in _fields(column.type, name))
+
+
+def _fields(kind: LogicalType, name: str) -> Iterator[tuple[str, ...]]:
+    """The ways to the fields of a name, inside rows of rows too."""
+    if not isinstance(kind, RowType):
+        return
+    if name in kind.names:
+        yield (name,)
+        return
+    for field, part in zip(kind.names, kind.types, strict=True):
+        yield from ((field, *path) for path in _fields(part, name))
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The column that a name refers to, and how many of the name's parts were used."""
+    """The column that a name refers to.
+
+    Attributes:
+        taken: how many of the name's parts were used.
+        path: the name of the column, and behind it the fields of rows that lead to the name.
+    """
 
     scalar: Scalar
     taken: int
-    source: NamedRelation | None = None
+    path: tuple[str, ...]
+    source: NamedRelation
 
 
 def resolve(scope: Scope, source: SqlSource, node: SqlNode, names: tuple[Name, ...]) -> Found:
@@ -162,14 +201,14 @@ def _resolved(scope: Scope, source: SqlSource, node: SqlNode, texts: tuple[str, 
         if len(matches) > 1:
             raise invalid(source, node, f"column '{texts[0]}' is ambiguous", _qualify(outer, texts[0]))
         if matches:
-            index, taken = matches[0]
+            index, taken, path = matches[0]
             if outer is scope:
-                return Found(scope.column(index), taken, scope.source_of(index))
+                return Found(scope.column(index), taken, path, scope.source_of(index))
             outer.correlation.columns.add(index)
             column = outer.row[index]
             name = outer.correlation.name
             scalar = CorrelatedRef(name, index, column.name, type=column.type, time=column.time)
-            return Found(scalar, taken, outer.source_of(index))
+            return Found(scalar, taken, path, outer.source_of(index))
         outer = outer.parent
     return None
 

@@ -57,11 +57,17 @@ def bind_change(context: BindContext, node: Delete | Update | Truncate) -> None:
     binder = ExpressionBinder(queries, Scope((source,), schema, context.correlation()), "WHERE")
     if node.where is not None:
         binder.condition(node.where)
+    assigned: set[str] = set()
     for assignment in node.assignments if isinstance(node, Update) else ():
         name = str(assignment.column)
+        if name in assigned:
+            raise context.error(assignment.column, f"target column '{name}' is assigned more than once")
+        assigned.add(name)
         if name not in schema.names:
             raise context.error(assignment.column, f"target column '{name}' is unknown", misspelt(name, schema.names))
-        binder.bind(assignment.value)
+        value, kind = binder.bind(assignment.value), schema.types[schema.names.index(name)]
+        if not is_implicitly_castable(value.type, kind):
+            raise context.error(assignment.value, f"column '{name}' is {kind}, and takes no {value.type}")
 
 
 class _InsertBinder:

@@ -4,6 +4,7 @@ from typing import Final
 
 from headrace.common.errors import InvalidTypeError
 from headrace.common.logical_types import (
+    MAX_LENGTH,
     ArrayType,
     AtomicType,
     IntervalType,
@@ -97,11 +98,12 @@ class TypeBinder:
 
     def _atomic(self, spec: AtomicTypeSpec) -> LogicalType:
         if spec.word in _UNBOUNDED:
-            return AtomicType(_UNBOUNDED[spec.word], 2**31 - 1)
+            return AtomicType(_UNBOUNDED[spec.word], MAX_LENGTH)
         root = _ROOTS.get(spec.word)
         if root is None:
             raise invalid(self._source, spec, f"the type {spec.word.value} is not supported yet")
-        return AtomicType(root, spec.size, spec.scale)
+        unbounded = spec.size is None and root in (TypeRoot.VARCHAR, TypeRoot.VARBINARY)
+        return AtomicType(root, MAX_LENGTH if unbounded else spec.size, spec.scale)
 
 
 def interval_type(qualifier: IntervalQualifier) -> IntervalType:

@@ -16,14 +16,26 @@ from headrace.table.parse.tree.expressions import Identifier
 from headrace.table.parse.tree.node import Path, SqlNode, walk
 
 
+def check_altered(context: BindContext, node: sql.Alter) -> None:
+    """Refuse ``ALTER TABLE`` and ``ALTER VIEW`` of what is no table, or no view.
+
+    Raises:
+        SqlValidationError: when it is not.
+    """
+    path = context.catalogs.qualify(node.path.texts)
+    found = context.catalogs.table(path)
+    is_missing = found is None and node.if_exists
+    if not is_missing and not isinstance(found, CatalogTable if node.kind is sql.ObjectKind.TABLE else CatalogView):
+        raise context.missing_table(node.path, path, node.kind.value.lower())
+
+
 def alter_table(context: BindContext, node: sql.Alter) -> None:
     """``ALTER TABLE``."""
+    check_altered(context, node)
     path = context.catalogs.qualify(node.path.texts)
     table = context.catalogs.table(path)
     if not isinstance(table, CatalogTable):
-        if node.if_exists and table is None:
-            return
-        raise context.missing_table(node.path, path, "table")
+        return
     if path in context.catalogs.temporary:
         raise context.error(node.path, f"'{path}' is a temporary table, which cannot be altered")
     if isinstance(node.action, sql.RenameTo):
@@ -40,12 +52,11 @@ def alter_table(context: BindContext, node: sql.Alter) -> None:
 
 def alter_view(context: BindContext, node: sql.Alter) -> None:
     """``ALTER VIEW ... RENAME TO | AS``."""
+    check_altered(context, node)
     path = context.catalogs.qualify(node.path.texts)
     view = context.catalogs.table(path)
     if not isinstance(view, CatalogView):
-        if node.if_exists and view is None:
-            return
-        raise context.missing_table(node.path, path, "view")
+        return
     if isinstance(node.action, sql.RenameTo):
         _rename(context, path, view, node.action.to)
     elif isinstance(node.action, sql.SetQuery):

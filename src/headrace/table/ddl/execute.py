@@ -74,11 +74,29 @@ def validate_ddl(context: BindContext, node: Statement) -> None:
         tables.check_table(context, node)
     elif isinstance(node, sql.CreateView):
         tables.view_of(context, node.query, node)
-    elif isinstance(node, sql.Alter) and node.kind is ObjectKind.DATABASE:
+    elif isinstance(node, sql.CreateMaterializedTable):
+        objects.check_freshness(context, node)
+    elif isinstance(node, sql.Alter):
+        _validate_alter(context, node)
+    elif isinstance(node, st.AnalyzeTable):
+        tables.check_analyzed(context, node)
+    elif isinstance(node, sql.CreateDatabase | st.UseDatabase):
+        objects.check_database_name(context, node.database)
+    elif isinstance(node, sql.Drop) and node.kind is ObjectKind.DATABASE:
+        objects.check_database_name(context, node.path)
+    elif isinstance(node, st.CallProcedure):
+        raise context.error(node, f"procedure '{node.call.name}' does not exist: no catalog has procedures")
+
+
+def _validate_alter(context: BindContext, node: sql.Alter) -> None:
+    if node.kind is ObjectKind.DATABASE:
         objects.existing_database(context, node.path)
-    elif isinstance(node, sql.Alter) and node.kind in (ObjectKind.TABLE, ObjectKind.VIEW):
-        is_execution = isinstance(node.action, sql.RenameTo | sql.AddPartitions | sql.DropPartitions)
-        if not is_execution:
+    elif node.kind is ObjectKind.MODEL:
+        objects.altered_model(context, node)
+    elif node.kind in (ObjectKind.TABLE, ObjectKind.VIEW):
+        if isinstance(node.action, sql.RenameTo | sql.AddPartitions | sql.DropPartitions):
+            alter.check_altered(context, node)
+        else:
             _ALTERS[node.kind](replace(context, catalogs=deepcopy(context.catalogs)), node)
 
 

@@ -21,7 +21,9 @@ from headrace.table.ddl.file_catalog import FileCatalog
 from headrace.table.ddl.tables import path_of
 from headrace.table.parse.tree import definitions as sql
 from headrace.table.parse.tree import statements as st
+from headrace.table.parse.tree.expressions import IntervalLiteral
 from headrace.table.parse.tree.node import Name, Path
+from headrace.table.parse.tree.types import TimeUnit
 
 
 def _in_memory(options: Mapping[str, str]) -> Catalog:
@@ -150,6 +152,16 @@ def existing_database(context: BindContext, node: Path) -> tuple[str, str]:
         advice = misspelt(name, context.catalogs.catalogs[catalog].databases())
         raise context.error(node, f"database '{catalog}.{name}' does not exist", advice)
     return catalog, name
+
+
+def check_database_name(context: BindContext, path: Path) -> None:
+    """Refuse a name of more than a catalog and a database.
+
+    Raises:
+        SqlValidationError: when it is one.
+    """
+    if len(path.names) > 2:
+        raise context.error(path, f"'{path}' has more than a catalog and a database")
 
 
 def create_database(context: BindContext, node: sql.CreateDatabase) -> None:
@@ -295,14 +307,25 @@ def drop_model(context: BindContext, node: sql.Drop) -> None:
         raise context.error(node.path, f"model '{path}' does not exist")
 
 
+def altered_model(context: BindContext, node: sql.Alter) -> CatalogModel | None:
+    """The model of ``ALTER MODEL``; None where there is none, and ``IF EXISTS`` is written.
+
+    Raises:
+        SqlValidationError: when there is none.
+    """
+    path = context.catalogs.qualify(node.path.texts)
+    model = context.catalogs.models.get(path)
+    if model is None and not node.if_exists:
+        raise context.error(node.path, f"model '{path}' does not exist")
+    return model
+
+
 def alter_model(context: BindContext, node: sql.Alter) -> None:
     """``ALTER MODEL ... SET | RESET | RENAME TO``."""
     path = context.catalogs.qualify(node.path.texts)
-    model = context.catalogs.models.get(path)
+    model = altered_model(context, node)
     if model is None:
-        if node.if_exists:
-            return
-        raise context.error(node.path, f"model '{path}' does not exist")
+        return
     if isinstance(node.action, sql.RenameTo):
         del context.catalogs.models[path]
         context.catalogs.models[path._replace(name=_last(node.action.to).text)] = model
@@ -318,3 +341,18 @@ def alter_model(context: BindContext, node: sql.Alter) -> None:
 
 def _last(path: Path) -> Name:
     return path.names[-1]
+
+
+def check_freshness(context: BindContext, node: sql.CreateMaterializedTable) -> None:
+    """Refuse a freshness that is no positive number of seconds, minutes, hours or days.
+
+    Raises:
+        SqlValidationError: when it is not.
+    """
+    if not isinstance(node.freshness, IntervalLiteral):
+        return
+    if node.freshness.qualifier.first not in _FRESHNESS or node.freshness.text.strip().startswith("-"):
+        raise context.error(node.freshness, "FRESHNESS takes a positive number of SECOND, MINUTE, HOUR or DAY")
+
+
+_FRESHNESS: Final = frozenset((TimeUnit.SECOND, TimeUnit.MINUTE, TimeUnit.HOUR, TimeUnit.DAY))

@@ -22,6 +22,7 @@ from headrace.table.functions.types import to_external
 from headrace.table.logical.schema import Schema
 from headrace.table.parse.tree import definitions as sql
 from headrace.table.parse.tree.node import Path, QueryExpression, SqlNode
+from headrace.table.parse.tree.statements import AnalyzeTable
 
 _MERGED = (
     sql.LikeFeature.CONSTRAINTS,
@@ -175,6 +176,8 @@ def like(context: BindContext, node: sql.CreateTable) -> CatalogTable:
 def _strategies(context: BindContext, node: sql.TableLike) -> dict[sql.LikeFeature, sql.MergingStrategy]:
     """The merging strategy of each feature: by default all are included, and options may be overwritten."""
     chosen = {option.feature: option.strategy for option in node.options}
+    if len(chosen) < len(node.options):
+        raise context.error(node, "an option of LIKE is given twice")
     for option in node.options:
         if option.strategy is sql.MergingStrategy.OVERWRITING and option.feature not in _OVERWRITABLE:
             raise context.error(option, f"OVERWRITING is not possible for {option.feature.value}", "Use EXCLUDING.")
@@ -185,6 +188,22 @@ def _strategies(context: BindContext, node: sql.TableLike) -> dict[sql.LikeFeatu
         default = sql.MergingStrategy.OVERWRITING if is_options else sql.MergingStrategy.INCLUDING
         found[feature] = chosen.get(feature, everything or default)
     return found
+
+
+def check_analyzed(context: BindContext, node: AnalyzeTable) -> None:
+    """Check that the table of ``ANALYZE TABLE`` exists, and the columns that it names.
+
+    Raises:
+        SqlValidationError: when it is not so.
+    """
+    path = context.catalogs.qualify(node.table.texts)
+    table = context.catalogs.table(path)
+    if not isinstance(table, CatalogTable):
+        raise context.missing_table(node.table, path, "table")
+    for name in node.columns:
+        if table.column(name.text) is None:
+            known = [column.name for column in table.columns]
+            raise context.error(name, f"column '{name}' does not exist in table '{path}'", misspelt(name.text, known))
 
 
 def _taken(base: CatalogTable, strategies: dict[sql.LikeFeature, sql.MergingStrategy]) -> CatalogTable:

@@ -134,7 +134,7 @@ AGGREGATES: Final = (
         _aggregate,
     ),
     _aggregate("GROUP_ID", takes(result=always(BIGINT)), "GROUP_ID()"),
-    _aggregate("GROUPING", takes(ANY, result=always(BIGINT))),
+    _aggregate("GROUPING", takes(ANY, variadic=True, result=always(BIGINT))),
     _aggregate("GROUPING_ID", takes(ANY, variadic=True, result=always(BIGINT))),
     *_each("ROW_NUMBER RANK DENSE_RANK", takes(result=always(BIGINT)), _over),
     *_each("CUME_DIST PERCENT_RANK", takes(result=always(DOUBLE)), _over),

@@ -216,8 +216,9 @@ def _number(left: AtomicType, right: AtomicType, *, prefers_left: bool) -> Atomi
     one, other = as_decimal(left), as_decimal(right)
     assert one is not None
     assert other is not None
-    scale = max(one[1], other[1])
-    return decimal(min(MAX_PRECISION, max(one[0] - one[1], other[0] - other[1]) + scale), scale)
+    whole = max(one[0] - one[1], other[0] - other[1])
+    scale = min(max(one[1], other[1]), MAX_PRECISION - whole)
+    return decimal(whole + scale, scale)
 
 
 def _texts(left: AtomicType, right: AtomicType) -> AtomicType | None:

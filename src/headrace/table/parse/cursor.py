@@ -51,6 +51,11 @@ class TokenCursor:
         return self._tokens[self._index]
 
     @property
+    def following(self) -> Token:
+        """The token after the next one."""
+        return self._tokens[min(self._index + 1, len(self._tokens) - 1)]
+
+    @property
     def start(self) -> int:
         """The position at which the next token starts."""
         return self._tokens[self._index].start

@@ -405,6 +405,10 @@ class DefinitionParser(QueryParser):
         outputs = self.in_parentheses(self._element) if self.accept("OUTPUT") else ()
         comment = self.comment()
         options = self.with_options()
+        if not options:
+            self.refuse("a model has options", "Write WITH ('provider' = '...').")
+        if bool(inputs) != bool(outputs):
+            self.refuse("a model has both INPUT and OUTPUT, or neither")
         query = self._optional_query()
         return CreateModel(
             model, inputs, outputs, comment, options, query, prefix.temporary, not_exists, start=start, end=self.end

@@ -148,6 +148,8 @@ class FormParser(TypeParser):
     def _continued(self) -> list[str]:
         parts = []
         while self.at(STRING):
+            if "\n" not in self.source.text[self.end : self.start]:
+                self.refuse("a string continues on another line only", "Join strings by ||.")
             parts.append(text_of(self.advance()))
         return parts
 
@@ -179,6 +181,17 @@ class FormParser(TypeParser):
         elif self.at("("):
             return self.call_of(kind.value, start)
         return TemporalLiteral(kind, self.text(), start=start, end=self.end)
+
+    def escape_of_jdbc(self) -> SqlExpression:
+        """``{d '2024-02-29'}``, ``{t '10:00:00'}`` and ``{ts '2024-02-29 10:00:00'}``."""
+        start, word = self.start, self.following.text.lower()
+        if word not in _JDBC:
+            self.refuse_operand()
+        self.advance()
+        self.advance()
+        text = self.text()
+        self.expect("}")
+        return TemporalLiteral(_JDBC[word], text, start=start, end=self.end)
 
     def interval(self) -> SqlExpression:
         """``INTERVAL '1' DAY``, ``INTERVAL 1 DAY``, ``INTERVAL n DAY``, ``INTERVAL (n + 1) DAY``."""
@@ -500,6 +513,8 @@ class FormParser(TypeParser):
         self.fail(AN_EXPRESSION)
 
 
+_JDBC: Final = {"d": TemporalKind.DATE, "t": TemporalKind.TIME, "ts": TemporalKind.TIMESTAMP}
+
 _SIDES: Final = {side.value: side for side in TrimSide}
 
 _NUMBERS: Final[dict[str, Callable[[FormParser], SqlExpression]]] = {
@@ -519,6 +534,7 @@ FORMS: Final[dict[str, Callable[[FormParser], SqlExpression]]] = {
     "?": FormParser.parameter,
     **dict.fromkeys(("DATE", "TIME", "TIMESTAMP"), FormParser.temporal),
     "INTERVAL": FormParser.interval,
+    "{": FormParser.escape_of_jdbc,
     "CASE": FormParser.case,
     **dict.fromkeys(("CAST", "TRY_CAST"), FormParser.cast),
     **dict.fromkeys(("ARRAY", "MULTISET"), FormParser.constructor),

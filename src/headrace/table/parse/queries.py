@@ -160,7 +160,8 @@ class QueryParser(RelationParser):
         start = self.start
         self.advance()
         hints = self.hints()
-        self.accept("STREAM")
+        if self.at("STREAM"):
+            self.refuse("SELECT STREAM is not supported", "Leave STREAM out: queries of streams are streaming.")
         quantifier = self.choose_optional(_QUANTIFIERS)
         items = self.some(self._item_of_select)
         if not self.accept("FROM"):

@@ -88,8 +88,12 @@ class RelationParser(ExpressionParser):
         if word != "JOIN":
             self.expect("JOIN")
         right = self._table()
+        behind = self.token
         condition = self.expression() if self.accept("ON") else None
         using = self.names_in_parentheses() if condition is None and self.accept("USING") else ()
+        if (is_natural or kind is JoinKind.CROSS) and (condition is not None or using):
+            what = "NATURAL JOIN" if is_natural else "CROSS JOIN"
+            self.refuse(f"{what} takes no ON or USING", "Write JOIN ... ON.", behind)
         return JoinRelation(kind, left, right, condition, using, is_natural, start=left.start, end=self.end)
 
     # --- tables ------------------------------------------------------------------------------------------------------
@@ -191,7 +195,10 @@ class RelationParser(ExpressionParser):
         self.expect("(")
         if not self.at_any(_NUMBERS):
             self.fail(INTEGER)
-        percentage = Decimal(self.advance().text)
+        number = self.advance()
+        percentage = Decimal(number.text)
+        if percentage > 100:
+            self.refuse("TABLESAMPLE takes a percentage from 0 to 100", token=number)
         self.expect(")")
         seed = None
         if self.accept("REPEATABLE"):

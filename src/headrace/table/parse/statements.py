@@ -94,21 +94,23 @@ class StatementParser(AlterationParser):
     # --- changes of rows ---------------------------------------------------------------------------------------------
 
     def insert(self) -> Insert:
-        """``INSERT INTO`` or ``INSERT OVERWRITE``; ``UPSERT INTO`` is the same to the parser."""
+        """``INSERT INTO`` or ``INSERT OVERWRITE``."""
         start = self.start
         upsert = self.kind == "UPSERT"
         if not self.at_any(("INSERT", "UPSERT")):
             self.fail("INSERT")
+        if upsert:
+            self.refuse("UPSERT INTO is not supported", "Write INSERT INTO: rows of the same primary key are replaced.")
         self.advance()
         is_overwrite = False
         if not self.accept("INTO"):
-            if upsert or not self.at("OVERWRITE"):
+            if not self.at("OVERWRITE"):
                 self.fail("INTO", "OVERWRITE")
             self.advance()
             is_overwrite = True
         table = self.path()
         hints = self.hints()
-        partition: Partition = self.partition() if self.accept("PARTITION") else ()
+        partition: Partition = self.in_parentheses(self._full_partition_value) if self.accept("PARTITION") else ()
         columns = self.in_parentheses(self.path) if self._at_columns() else ()
         query = self.query()
         conflict = self._on_conflict() if self.at("ON") else None
@@ -217,7 +219,10 @@ class StatementParser(AlterationParser):
         self.advance()
         details: tuple[ExplainDetail, ...] = ()
         if not self.accept_all("PLAN", "FOR") and self.at_any(_DETAILS):
+            first = self.token
             details = self.some(self._detail)
+            if len(set(details)) < len(details):
+                self.refuse("a detail of EXPLAIN is named twice", token=first)
         if not self.at_any(_EXPLAINED):
             self.fail(A_STATEMENT, *_EXPLAINED, *_DETAILS)
         token = self.token

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from headrace.graph.changelog_specs import OverAggregateSpec
 from headrace.operators.aggregates.calls import AggregateOperation
@@ -142,6 +142,8 @@ def _over(over: logical.OverAggregate, context: ConversionContext) -> PhysicalNo
     time = _time_of(over, source)
     _check_frame(over.frame, over.calls)
     if time is None:
+        if any(call.function == "LAG" for call in over.calls):
+            raise PlanningError("LAG over a changing order is not supported: order by a time attribute")
         return _node(over, source, frame, None, ChangingOverAggregate)
     if time is TimeAttribute.PROCTIME and frame.low is None:
         frame = OverFrame(is_rows=True)
@@ -182,8 +184,12 @@ def _time_of(over: logical.OverAggregate, source: PhysicalNode) -> TimeAttribute
 def _check_frame(frame: Frame, calls: Sequence[OverFunction]) -> None:
     if frame.high.kind in (FrameBoundKind.FOLLOWING, FrameBoundKind.UNBOUNDED_FOLLOWING):
         raise PlanningError("OVER RANGE FOLLOWING windows are not supported yet.")
-    if any(call.function == "LEAD" for call in calls):
-        raise PlanningError("LEAD Function is not supported in stream mode.")
+    for name in dict.fromkeys(call.function for call in calls):
+        if name in _BATCH_ONLY:
+            raise PlanningError(f"{name} Function is not supported in stream mode.")
+
+
+_BATCH_ONLY: Final = frozenset(("LEAD", "NTILE", "PERCENT_RANK", "CUME_DIST"))
 
 
 def frame_of(frame: Frame) -> OverFrame:

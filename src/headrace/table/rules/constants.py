@@ -32,7 +32,6 @@ def with_constants(relation: Relation, time_zone: str) -> Relation:
     compiler = ExpressionCompiler(lambda _: "a constant", time_zone)
 
     def fold(node: Relation) -> Relation:
-        node = of_no_rows(node)
         if isinstance(node, Project):
             return replace(node, expressions=tuple(_folded(each, compiler) for each in node.expressions))
         if isinstance(node, Join):
@@ -41,13 +40,6 @@ def with_constants(relation: Relation, time_zone: str) -> Relation:
         return _filtered(node, compiler) if isinstance(node, Filter) else node
 
     return relation.transform(fold)
-
-
-def of_no_rows(relation: Relation) -> Relation:
-    """No rows, for a projection of none; else the relation."""
-    if isinstance(relation, Project) and isinstance(relation.input, Values) and not relation.input.rows:
-        return Values((), relation.schema)
-    return relation
 
 
 def _filtered(relation: Filter, compiler: ExpressionCompiler) -> Relation:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from headrace.table.logical.relations import Relation, Scan
 from headrace.table.rules.columns import pruned
 from headrace.table.rules.constants import with_constants
+from headrace.table.rules.empty import with_empty_inputs
 from headrace.table.rules.group_windows import with_group_windows
 from headrace.table.rules.joins import with_columns_of_keys
 from headrace.table.rules.normalize import with_normalized_sources
@@ -26,6 +27,6 @@ def optimized(relation: Relation, is_upsert: Callable[[Scan], bool], time_zone: 
     """
     relation = with_joins_for_subqueries(with_temporal_joins(relation))
     relation = with_constants(with_simple_unions(with_normalized_sources(relation, is_upsert)), time_zone)
-    relation = with_columns_of_keys(with_filters_below(relation))
+    relation = with_columns_of_keys(with_filters_below(with_empty_inputs(relation)))
     ranked = with_sorts_below(with_ranks(with_filters_below(with_over_aggregates(pruned(relation)))))
     return with_group_windows(pruned(ranked, through_watermarks=False))

@@ -21,7 +21,7 @@ from headrace.table.evaluation import ExpressionCompiler
 from headrace.table.logical.relations import Filter, Relation, Scan, Sort, Values
 from headrace.table.logical.scalars import Cast, InputRef, Scalar, conjuncts, input_refs
 from headrace.table.rules.conditions import all_of, is_deterministic
-from headrace.table.rules.constants import of_no_rows
+from headrace.table.rules.empty import of_no_rows
 
 
 def with_pushed_down(

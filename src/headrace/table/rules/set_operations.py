@@ -7,12 +7,21 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
-from headrace.common.logical_types import AtomicType, TypeRoot, bigint
-from headrace.table.logical.relations import Aggregate, Filter, Project, Relation, SetOperation, SetOperator
-from headrace.table.logical.scalars import AggregateCall, Call, InputRef, Literal, Scalar
+from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot, bigint
+from headrace.table.logical.relations import (
+    Aggregate,
+    Filter,
+    Join,
+    JoinKind,
+    Project,
+    Relation,
+    SetOperation,
+    SetOperator,
+    joined_schema,
+)
+from headrace.table.logical.scalars import AggregateCall, Call, Cast, InputRef, Literal, Scalar
 from headrace.table.logical.schema import Schema
-from headrace.table.rules.conditions import all_of
-from headrace.table.rules.normalize import Normalize
+from headrace.table.rules.conditions import all_of, call
 
 _BOOLEAN: Final = AtomicType(TypeRoot.BOOLEAN)
 _NEVER_NULL: Final = _BOOLEAN.not_null()
@@ -79,22 +88,31 @@ def _subtracted(operation: SetOperation) -> Relation:
 
 
 def _of_distinct_rows(operation: SetOperation) -> Relation:
-    """``INTERSECT`` and ``EXCEPT``: each distinct row, if exactly the required inputs have it."""
-    width = len(operation.schema)
-    counted, (left, right) = _counted(operation)
-    wanted = ">" if operation.operator is SetOperator.INTERSECT else "="
-    none = Literal(0, type=_COUNT)
-    is_there = all_of([Call(name, (count, none), type=_NEVER_NULL) for name, count in ((">", left), (wanted, right))])
-    columns = tuple(counted.column(index) for index in range(width))
-    rows = Project(counted, (*columns, is_there), (*operation.schema.names, "$is_there"))
-    there = Normalize(rows, tuple(range(width)), rows.column(width))
-    return Project(there, tuple(there.column(index) for index in range(width)), operation.schema.names)
+    """``INTERSECT`` and ``EXCEPT``: the distinct rows of the left input that the right one has, or has not."""
+    left, right = (_with_types(arm, operation.schema.types) for arm in operation.arms)
+    rows = joined_schema(left.schema, right.schema, JoinKind.INNER)
+    pairs = zip(InputRef.all_of(rows), InputRef.all_of(rows)[len(left.schema) :], strict=False)
+    same = all_of([call(_EQUAL[one.type.nullable or other.type.nullable], one, other) for one, other in pairs])
+    kind = JoinKind.SEMI if operation.operator is SetOperator.INTERSECT else JoinKind.ANTI
+    return _distinct(Join(left, right, kind, same))
+
+
+_EQUAL: Final = {True: "IS NOT DISTINCT FROM", False: "="}
+
+
+def _with_types(arm: Relation, types: Sequence[LogicalType]) -> Relation:
+    """An input in the types of a set operation, whatever its nullability."""
+    columns = tuple(
+        each if each.type.as_nullable() == kind.as_nullable() else Cast(each, type=kind)
+        for each, kind in zip(InputRef.all_of(arm.schema), types, strict=True)
+    )
+    return arm if columns == InputRef.all_of(arm.schema) else Project(arm, columns, arm.schema.names)
 
 
 def _counted(operation: SetOperation) -> tuple[Aggregate, tuple[InputRef, InputRef]]:
     """The distinct rows of two inputs, with their counts in each."""
     width = len(operation.schema)
-    yes, nothing = Literal(True, type=_BOOLEAN), Literal(None, type=_BOOLEAN)
+    yes, nothing = Literal(True, type=_NEVER_NULL), Literal(None, type=_BOOLEAN)
     names = ("vcol_left_marker", "vcol_right_marker")
     union = _marked(operation, [list(zip(names, each, strict=True)) for each in ((yes, nothing), (nothing, yes))])
     keys = tuple(range(width))
@@ -112,7 +130,7 @@ def _intersected(operation: SetOperation) -> Relation:
 
 
 def _count_name(count: Scalar, relation: Relation) -> str:
-    return relation.schema.names[count.index] if isinstance(count, InputRef) else "min_count"
+    return relation.schema.names[count.index] if isinstance(count, InputRef) else "$f0"
 
 
 def _replicated(relation: Relation, count: Scalar, width: int) -> Relation:

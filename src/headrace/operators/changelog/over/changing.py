@@ -24,7 +24,7 @@ from headrace.operators.changelog.keyed_changes import (
 )
 from headrace.operators.changelog.order import SortField, order_codes, places_of
 from headrace.operators.changelog.over.frames import OrderedRows
-from headrace.operators.changelog.over.functions import OverFunctions, row_numbers
+from headrace.operators.changelog.over.functions import RANKING, OverFunctions, ranked_rows
 from headrace.operators.group_aggregate import counts_after
 from headrace.state.runs.grouping import Segments, in_order
 from headrace.state.runs.layout import rows_of_ranges
@@ -114,16 +114,13 @@ class ChangingOverOperator(KeyedChangesOperator):
         functions = self._functions
         segments = Segments(np.flatnonzero(np.diff(pairs.versions, prepend=-1)), len(pairs.rows))
         running = functions.running([gather(column, pairs.rows) for column in accumulators], segments)
-        shown = np.arange(len(pairs.rows))
-        if not functions.frame.is_rows:
-            shown = OrderedRows(segments, ranked.codes[pairs.rows]).peers[1] - 1
-        values = []
-        for call in functions.calls:
-            is_number = call.function == "ROW_NUMBER"
-            zeros = np.zeros(len(segments), np.int64)
-            column = row_numbers(segments, zeros) if is_number else gather(running[call], shown)
-            values.append(column.cast(call.type.arrow_type))
-        return values
+        ordered = OrderedRows(segments, ranked.codes[pairs.rows])
+        shown = np.arange(len(pairs.rows)) if functions.frame.is_rows else ordered.peers[1] - 1
+        columns = [
+            ranked_rows(call, ordered) if call.function in RANKING else gather(running[call], shown)
+            for call in functions.calls
+        ]
+        return [column.cast(call.type.arrow_type) for column, call in zip(columns, functions.calls, strict=True)]
 
     def _emit(self, arrived: Arrived, found: Changes) -> None:
         if not len(found.rows):

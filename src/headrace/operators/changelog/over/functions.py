@@ -143,7 +143,7 @@ class OverFunctions:
         elif call.function in NAVIGATION:
             made = self._navigated(call, rows, ordered)
         else:
-            made = _ranked(call, ordered)
+            made = ranked_rows(call, ordered)
         return made if made.type == call.type.arrow_type else made.cast(call.type.arrow_type)
 
     def _navigated(self, call: AggregateOperation, rows: pa.RecordBatch | Picked, ordered: OrderedRows) -> pa.Array:
@@ -165,7 +165,8 @@ def row_numbers(segments: Segments, before: Longs) -> pa.Array:
     return pa.array(np.arange(segments.total) - (segments.starts - before)[segments.ids] + 1)
 
 
-def _ranked(call: AggregateOperation, ordered: OrderedRows) -> pa.Array:
+def ranked_rows(call: AggregateOperation, ordered: OrderedRows) -> pa.Array:
+    """The values of a ranking function over the rows of each key in order."""
     segments = ordered.segments
     starts, counts = segments.starts[segments.ids], segments.counts[segments.ids]
     first, behind = ordered.peers

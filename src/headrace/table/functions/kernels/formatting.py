@@ -45,6 +45,8 @@ def _padded(text: str, flags: str, width: int) -> str:
 
 
 def _value(value: Any, flags: str, precision: str | None, conversion: str, width: int) -> str:
+    if value is None and conversion in "bB":
+        return "false"
     if value is None:
         return "null" if precision is None else "null"[: int(precision)]
     if conversion in "sS":
@@ -78,9 +80,18 @@ def _number(value: Any, flags: str, precision: str | None, conversion: str, widt
         return format(value, f"{sign}{zeros}{comma}{conversion}")
     if conversion in "eE":
         return format(float(value), f"{sign}{zeros}.{precision or 6}{conversion}")
+    if conversion in "gG":
+        return _general(float(value), int(precision or 6) or 1, f"{sign}{zeros}", conversion)
     rounded = Decimal(repr(value) if isinstance(value, float) else value)
     rounded = EXACT.quantize(rounded, Decimal(1).scaleb(-int(precision or 6)))
     return format(rounded, f"{sign}{zeros}{comma}f")
+
+
+def _general(value: float, digits: int, flags: str, conversion: str) -> str:
+    """``%g``: so many digits, in scientific notation where the number is very small or needs more digits."""
+    scientific = format(value, f"{flags}.{digits - 1}{'E' if conversion == 'G' else 'e'}")
+    exponent = int(scientific.lower().partition("e")[2])
+    return format(value, f"{flags}.{digits - 1 - exponent}f") if value == 0 or -5 < exponent < digits else scientific
 
 
 def _printf_or_null(pattern: str | None, *values: Any) -> str | None:

@@ -202,7 +202,7 @@ def _place(text: str, regex: re.Pattern[str]) -> int:
     return 0 if found is None else found.start() + 1
 
 
-_finds: Final = _matching(lambda text, regex: regex.search(text) is not None, default=False)
+_finds: Final = _matching(lambda text, regex: bool(regex.pattern) and regex.search(text) is not None, default=False)
 _replaces: Final = _matching(lambda text, regex, new: regex.sub(lambda _: new, text))
 _extracts: Final = _matching(_extract)
 
@@ -210,7 +210,7 @@ _extracts: Final = _matching(_extract)
 def regexp(call: Invocation, text: Datum, pattern: Datum) -> Datum:
     """Return where a pattern is found in a text."""
     regex = _constant_pattern(text, pattern, has_groups=False)
-    return _finds(call, text, pattern) if regex is None else pc.match_substring_regex(text, regex)
+    return pc.match_substring_regex(text, regex) if regex else _finds(call, text, pattern)
 
 
 def regexp_replace(call: Invocation, text: Datum, pattern: Datum, new: Datum) -> Datum:

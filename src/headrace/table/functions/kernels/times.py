@@ -158,7 +158,10 @@ def convert_tz(call: Invocation, text: Datum, source: Datum, target: Datum) -> D
 
 def _by_pattern(text: str, pattern: str) -> int | None:
     """The microseconds that a text of a pattern says; a text as SQL writes it is taken too, as in Flink."""
-    fields = reader(pattern).read(text)
+    try:
+        fields = reader(pattern).read(text)
+    except ValueError:  # it is no pattern
+        return None
     micros = None if fields is None else micros_of(fields)
     if micros is None:
         nanos = timestamp_of(text.strip())
