@@ -1,8 +1,8 @@
 """Specs of operators over changelogs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from headrace.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from headrace.common.typeinfo.types import type_of_logical
@@ -14,10 +14,11 @@ from headrace.operators.changelog.order import SortField
 from headrace.operators.changelog.over.frames import OverFrame
 from headrace.operators.changelog.rank import (
     AppendRankOperator,
-    ChangingRankOperator,
     Ranking,
     RankRange,
     RankStrategy,
+    RetractRankOperator,
+    UpdateRankOperator,
 )
 from headrace.state.keys import KeyCodec
 from headrace.state.protocols import KEYED, StateKinds
@@ -187,6 +188,13 @@ class DeduplicateSpec(ChangelogSpec):
         return EarliestRowOperator(type_, codec, time_field=self.time_field, ttl=self.ttl)
 
 
+_RANKS: Final[dict[RankStrategy, Callable[..., Operator]]] = {
+    RankStrategy.APPEND: AppendRankOperator,
+    RankStrategy.UPDATE: UpdateRankOperator,
+    RankStrategy.RETRACT: RetractRankOperator,
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankSpec(ChangelogSpec):
     """The first rows of each key in an order (Top-N), or without an order (``LIMIT``).
@@ -225,8 +233,7 @@ class RankSpec(ChangelogSpec):
         assert output is not None
         unique_key = self.unique_key if self.strategy is RankStrategy.UPDATE else ()
         ranking = Ranking(self.order, self.ranks, self.update_before, unique_key)
-        kind = AppendRankOperator if self.strategy is RankStrategy.APPEND else ChangingRankOperator
-        return kind(type_, output, codec, ranking, ttl=self.ttl)
+        return _RANKS[self.strategy](type_, output, codec, ranking, ttl=self.ttl)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

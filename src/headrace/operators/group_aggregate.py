@@ -14,10 +14,11 @@ from headrace.common.batch import Batch, Kinds, take_back
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import StateMigrationError
 from headrace.common.types import RowKind
-from headrace.operators.aggregates.aggregator import Aggregator, AggregatorList, GroupedRows, running_sums
+from headrace.operators.aggregates.aggregator import Aggregator, AggregatorList, GroupedRows
 from headrace.operators.aggregates.simple import KeyField
 from headrace.operators.arrays import concat, differ, fixed_width, gather
 from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext
+from headrace.operators.changelog.lifetimes import counts_after
 from headrace.operators.distinct_values import distinct_values, store_names
 from headrace.operators.mini_batch import accumulators_of_records, in_order_of_leaving, parts_of
 from headrace.operators.waiting import WaitingBatches
@@ -480,7 +481,9 @@ class _Lives:
             segments = Segments(keys.starts + np.concatenate(([0], before[:-1]))[: len(keys)], len(rows))
             none = of_stored[:0]
             return _Lives(rows, segments.ids, segments, none, none, np.ones(len(keys), np.bool_))
-        counts, is_kept = counts_after(keys, steps, of_stored, stored)
+        held = np.zeros(len(keys), np.int64)
+        held[of_stored] = stored
+        counts, is_kept = counts_after(keys, steps, held)
         kept = np.flatnonzero(is_kept & (counts > 0))
         is_deletion = is_kept & (counts == 0) & (steps < 0)  # a mini-batch may retract all that it has added
         lives = keys.ids + np.cumsum(is_deletion) - is_deletion  # they rise with each key, and behind each deletion
@@ -494,26 +497,6 @@ class _Lives:
         last_elements = np.searchsorted(of_lives, lives[deletions], side="right") - 1
         ends = np.append(keys.starts[1:], keys.total) - 1
         return _Lives(rows, of_keys, segments, deletions, last_elements, counts[ends] > 0)
-
-
-def counts_after(keys: Segments, steps: Longs, of_stored: Longs, stored: Longs) -> tuple[Longs, Mask]:
-    """How many records the key of each record has after it, and which records count.
-
-    A record that takes back one of a key without records does not. So the count is the sum of steps, less the lowest
-    that it has been below zero.
-    """
-    before = np.zeros(len(keys), np.int64)
-    before[of_stored] = stored
-    sums = running_sums(steps, keys) + before[keys.ids]
-    if (sums >= 0).all():
-        return sums, np.ones(len(sums), np.bool_)
-    # Each key lies below all values of the one before it, so that one pass finds the lowest of each.
-    step = keys.total + 1
-    lowest = np.minimum.accumulate(np.minimum(sums, 0) - step * keys.ids) + step * keys.ids
-    counts = sums - lowest
-    is_lower = np.diff(lowest, prepend=0) < 0
-    is_lower[keys.starts] = lowest[keys.starts] < 0
-    return counts, ~is_lower
 
 
 register_key_sorted_merger(_KIND, latest_only=True)

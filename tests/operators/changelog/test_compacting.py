@@ -1,4 +1,4 @@
-"""Rows of a table whose key is not that of the query: the first one that is left at a watermark."""
+"""Rows of a table whose key is not that of the query: the last one, or the first one that is left at a watermark."""
 
 from __future__ import annotations
 
@@ -48,6 +48,47 @@ def _modelled(events: list[Any], unique_key: tuple[int, ...]) -> list[Any]:
             emitted.append((kind, current if after is None else after))
         current = after
     return emitted
+
+
+def _last_rows(events: list[Any], unique_key: tuple[int, ...]) -> list[Any]:
+    """What ``DO DEDUPLICATE`` emits, one record at a time."""
+    emitted: list[Any] = []
+    held: dict[str, list[Any]] = {}
+    for kind, row in events:
+        rows = held.setdefault(row[0], [])
+        place = next(
+            (at for at, each in enumerate(rows) if all(each[i] == row[i] for i in unique_key or range(3))), None
+        )
+        if kind in ("+I", "+U"):
+            emitted.append(("+U" if rows else "+I", row))
+            if place is None or not unique_key:
+                rows.append(row)
+            else:
+                rows[place] = row
+        elif place is not None:
+            del rows[place]
+            if not rows:
+                emitted.append(("-D", row))
+            elif place == len(rows):
+                emitted.append(("+U", rows[-1]))
+    return emitted
+
+
+@settings(max_examples=draws(20), deadline=None)
+@given(
+    drawn=st.lists(
+        st.tuples(
+            st.sampled_from(["+I", "-U", "+U", "-D"]),
+            st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 3), st.integers(0, 2)),
+        ),
+        max_size=40,
+    ),
+    cuts=st.lists(st.integers(0, 40), max_size=3),
+    unique_key=st.sampled_from([(), (1,)]),
+)
+def test_the_last_row_that_is_left_is_shown(drawn: list[Any], cuts: list[int], unique_key: tuple[int, ...]) -> None:
+    found = run(_spec("DEDUPLICATE", unique_key), ROWS, ("key",), drawn, cuts, 7)
+    assert found == _last_rows(drawn, unique_key)
 
 
 @settings(max_examples=draws(15), deadline=None)

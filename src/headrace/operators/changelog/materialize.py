@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,12 +20,17 @@ from headrace.operators.changelog.keyed_changes import (
     Changes,
     KeyedChangesOperator,
 )
+from headrace.operators.changelog.lifetimes import EqualRows, Lifetimes
+from headrace.state.runs.grouping import in_order
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
     from headrace.state.keys import KeyCodec
 
 Longs = npt.NDArray[np.int64]
+_Part = tuple[Longs, npt.NDArray[np.int8], Longs]
+"""Rows to emit, their kinds, and the positions of the records that cause them."""
+_Latest = Callable[[Longs, Longs], Longs]
 
 
 class UpsertMaterializeOperator(KeyedChangesOperator):
@@ -49,50 +56,88 @@ class UpsertMaterializeOperator(KeyedChangesOperator):
         self._unique_key = unique_key
 
     def changes(self, arrived: Arrived) -> tuple[Changes, Longs]:
-        identities = row_identities(arrived.rows, self._unique_key or range(arrived.rows.num_columns))
-        takes_back, stored = arrived.takes_back.tolist(), len(arrived.stored)
-        emitted: list[tuple[int, np.int8, int]] = []
-        left: list[int] = []
-        starts = arrived.segments.starts.tolist()
-        for start, stop in zip(starts, [*starts[1:], arrived.segments.total], strict=True):
-            rows: list[int] = []
-            for row in arrived.sequence[start:stop].tolist():
-                if row < stored:
-                    rows.append(row)
-                elif takes_back[row - stored]:
-                    emitted += self._without(rows, row, row - stored, identities)
-                else:
-                    emitted.append((row, UPDATE_AFTER if rows else INSERT, row - stored))
-                    self._add(rows, row, identities)
-            left += rows
-        return _changes(emitted), np.array(left, np.int64)
-
-    def _add(self, rows: list[int], row: int, identities: Sequence[int]) -> None:
+        latest: _Latest = _themselves
         if self._unique_key:
-            for place, other in enumerate(rows):
-                if identities[other] == identities[row]:
-                    rows[place] = row
-                    return
-        rows.append(row)
+            rows = _UniqueRows.of(arrived, self._unique_key)
+            lifetimes, latest = rows.lifetimes, rows.latest
+        else:
+            lifetimes = Lifetimes.of(arrived, range(arrived.rows.num_columns))
+        records = arrived.sequence - len(arrived.stored)
+        self._count_unknown(arrived, lifetimes)
+        parts = [self._added(arrived, lifetimes), *self._retracted(arrived.sequence, lifetimes, latest)]
+        rows_of, kinds, positions = (np.concatenate(each) for each in zip(*parts, strict=True))
+        left = arrived.sequence[latest(lifetimes.left, np.full(len(lifetimes.left), len(records)))]
+        found = Changes(rows_of, kinds, records[positions])
+        return found.take(in_order(found.records)), left
 
-    def _without(
-        self, rows: list[int], row: int, record: int, identities: Sequence[int]
-    ) -> list[tuple[int, np.int8, int]]:
-        """Removes a row, and returns the changes to emit for it."""
-        place = next((place for place, other in enumerate(rows) if identities[other] == identities[row]), None)
-        if place is None:
-            self.count("numUnknownRowsDropped", 1)
-            return []
-        del rows[place]
-        if not rows:
-            return [(row, DELETE, record)]
-        return [(rows[-1], UPDATE_AFTER, record)] if place == len(rows) else []
+    def _count_unknown(self, arrived: Arrived, lifetimes: Lifetimes) -> None:
+        unknown = int(arrived.takes_back.sum()) - len(lifetimes.retracts)
+        if unknown:
+            self.count("numUnknownRowsDropped", unknown)
+
+    def _added(self, arrived: Arrived, lifetimes: Lifetimes) -> _Part:
+        """The rows that come."""
+        sequence = arrived.sequence
+        is_added = sequence >= len(arrived.stored)
+        is_added[is_added] = ~arrived.takes_back[sequence[is_added] - len(arrived.stored)]
+        positions = np.flatnonzero(is_added)
+        before = (lifetimes.counts - lifetimes.steps)[positions]
+        return sequence[positions], np.where(before > 0, UPDATE_AFTER, INSERT), positions
+
+    def _retracted(self, sequence: Longs, lifetimes: Lifetimes, latest: _Latest) -> Iterator[_Part]:
+        """The keys that are without rows, and the last row of those of which the last one is retracted."""
+        retracts = lifetimes.retracts
+        is_gone = lifetimes.counts[retracts] == 0
+        gone, others = retracts[is_gone], retracts[~is_gone]
+        yield sequence[gone], np.full(len(gone), DELETE), gone
+        last = lifetimes.last_there(others)
+        was_last = last < lifetimes.taken[others]
+        others, last = others[was_last], last[was_last]
+        yield sequence[latest(last, others)], np.full(len(others), UPDATE_AFTER), others
 
 
-def _changes(emitted: list[tuple[int, np.int8, int]]) -> Changes:
-    rows, kinds, records = zip(*emitted, strict=True) if emitted else ((), (), ())
-    found = Changes(np.array(rows, np.int64), np.array(kinds, np.int8), np.array(records, np.int64))
-    return found.take(np.argsort(found.records, kind="stable"))
+def _themselves(begins: Longs, _: Longs) -> Longs:
+    return begins
+
+
+@dataclass(frozen=True)
+class _UniqueRows:
+    """Rows with a unique key: one that comes takes the place of the one before, if there is one.
+
+    Attributes:
+        rows: all rows and records.
+        lifetimes: the lifetime of each place, from the first row that has it.
+    """
+
+    rows: EqualRows
+    lifetimes: Lifetimes
+
+    @staticmethod
+    def of(arrived: Arrived, unique_key: Sequence[int]) -> _UniqueRows:
+        """The rows by the columns of a unique key."""
+        rows = EqualRows.of(arrived, unique_key)
+        order, takes_back = rows.order, rows.takes_back
+        is_first = np.zeros(len(order), np.bool_)
+        is_first[rows.segments.starts] = True
+        is_there = ~is_first & ~np.append(True, takes_back[:-1])
+        begins, taken = np.zeros(len(order), np.bool_), np.full(len(order), -1)
+        begins[order] = ~is_there & ~takes_back
+        retracts = np.flatnonzero(takes_back & is_there)
+        first = np.maximum.accumulate(np.where(is_there, 0, np.arange(len(order))))
+        taken[order[retracts]] = order[first[retracts]]
+        return _UniqueRows(rows, Lifetimes(arrived.segments, begins, taken))
+
+    @cached_property
+    def _packed(self) -> Longs:
+        return self.rows.segments.ids * (len(self.rows.order) + 1) + self.rows.order
+
+    def latest(self, begins: Longs, positions: Longs) -> Longs:
+        """The positions of the rows that have places before some positions, given where the places began."""
+        inverse = np.empty(len(self.rows.order), np.int64)
+        inverse[self.rows.order] = self.rows.segments.ids
+        wanted = inverse[begins] * (len(inverse) + 1) + positions
+        found: Longs = self.rows.order[np.searchsorted(self._packed, wanted) - 1]
+        return found
 
 
 def row_identities(rows: pa.RecordBatch, fields: Sequence[int]) -> list[int]:

@@ -21,6 +21,7 @@ from headrace.operators.changelog.keyed_changes import (
     Changes,
     KeyedChangesOperator,
 )
+from headrace.operators.changelog.lifetimes import Lifetimes, RowsInOrder
 from headrace.operators.changelog.order import SortField, order_codes, places_in_order, places_of
 from headrace.state.runs.grouping import in_order
 
@@ -260,8 +261,116 @@ class _Passing:
         self.before[np.diff(self.of_keys, prepend=-1) != 0] = self.nothing
 
 
-class ChangingRankOperator(RankOperator):
-    """Ranks input with updates and deletions: record by record, over positions in the order rather than values."""
+class RetractRankOperator(RankOperator):
+    """Ranks input with retractions: all rows are stored, since any may move up.
+
+    The rows before each record are those that have begun before it and are not retracted yet. Their places in the order
+    are looked up by rank for all records at once.
+    """
+
+    def changes(self, arrived: Arrived) -> tuple[Changes, Longs]:
+        segments, sequence = arrived.segments, arrived.sequence
+        order = in_order(segments.ids, *(code[sequence] for code in order_codes(arrived.rows, self._order)))
+        lifetimes = Lifetimes.of(arrived, range(arrived.rows.num_columns))
+        places = places_of(order)
+        places[lifetimes.retracts] = places[lifetimes.taken[lifetimes.retracts]]
+        records = sequence - len(arrived.stored)
+        some = np.flatnonzero((lifetimes.steps != 0) & (records >= 0))
+        ranking = _Ranked.of(lifetimes, places, self._limits(arrived), some)
+        rows, kinds, positions, ranks = ranking.by_rank() if self._ranks.by_rank else ranking.by_rows()
+        found = self._shown(sequence[order[rows]], kinds, records[positions], ranks)
+        left = np.zeros(len(order), np.bool_)
+        left[places[lifetimes.left]] = True
+        return found.take(in_order(found.records)), sequence[order[left]]
+
+
+_Emitted = tuple[Longs, npt.NDArray[np.int8], Longs, Longs]
+"""The places of rows to emit, their kinds, the positions of the records that cause them, and ranks."""
+
+
+@dataclass(frozen=True)
+class _Ranked:
+    """Records that add or retract a row among the first of their key.
+
+    Attributes:
+        rows: the rows that are there, in order.
+        positions: the position of each record.
+        places: the place of the row.
+        adds: whether it adds it.
+        counts: the number of rows before it.
+        limits: the last rank.
+        others: the place of the row that leaves the first ranks, or moves up into them; -1 where there is none.
+    """
+
+    rows: RowsInOrder
+    positions: Longs
+    places: Longs
+    adds: Mask
+    counts: Longs
+    limits: Longs
+    others: Longs
+
+    @staticmethod
+    def of(lifetimes: Lifetimes, places: Longs, limits: Longs, positions: Longs) -> _Ranked:
+        """The records at some positions that change the first ranks.
+
+        Args:
+            lifetimes: the lifetimes of rows.
+            places: the place of the row that is added or retracted at each position.
+            limits: the last rank of each key.
+            positions: the positions of records.
+        """
+        rows, steps = RowsInOrder(lifetimes.segments, places, lifetimes.steps), lifetimes.steps[positions]
+        limits = limits[lifetimes.segments.ids[positions]]
+        counts, adds = lifetimes.counts[positions] - steps, steps > 0
+        ranks = np.where(adds, limits - 1, limits)
+        has_other = np.flatnonzero((counts > ranks) & (limits > 0))
+        others = np.full(len(positions), -1)
+        others[has_other] = rows.at(positions[has_other], ranks[has_other])
+        own = places[positions]
+        some = np.flatnonzero((limits > 0) & ((others < 0) | (own < others)))
+        columns = (positions, own, adds, counts, limits, others)
+        return _Ranked(rows, *(column[some] for column in columns))  # type: ignore[arg-type]
+
+    def by_rows(self) -> _Emitted:
+        """Rows that leave the first ranks, then those that enter them."""
+        has_other = self.others >= 0
+        out, into = np.where(self.adds, self.others, self.places), np.where(self.adds, self.places, self.others)
+        parts = [(out, DELETE, has_other | ~self.adds), (into, INSERT, has_other | self.adds)]
+        rows = np.concatenate([places[some] for places, _, some in parts])
+        kinds = np.concatenate([np.full(int(some.sum()), kind) for _, kind, some in parts])
+        positions = np.concatenate([self.positions[some] for _, _, some in parts])
+        return rows, kinds, positions, np.full(len(rows), _LAST_RANK)
+
+    def by_rank(self) -> _Emitted:
+        """What each rank had and has, from the one of the row down."""
+        first = self.rows.before(self.positions, self.places)
+        stops = np.minimum(np.where(self.adds, self.counts + 1, self.counts), self.limits)
+        of_records = np.repeat(np.arange(len(first)), stops - first)
+        ranks = np.arange(len(of_records)) - np.repeat(np.cumsum(stops - first) - stops, stops - first)
+        had = np.flatnonzero(ranks < self.counts[of_records])
+        before, after = np.full((2, len(ranks)), -1)
+        before[had] = self.rows.at(self.positions[of_records[had]], ranks[had])
+        adds = self.adds[of_records]
+        ends = np.cumsum(stops - first) - 1
+        after[1:][adds[1:]] = before[:-1][adds[1:]]
+        after[:-1][~adds[:-1]] = before[1:][~adds[:-1]]
+        after[ends[~self.adds]] = self.others[~self.adds]
+        after[(ends - (stops - first) + 1)[self.adds]] = self.places[self.adds]
+        had_row, has_row = before >= 0, after >= 0
+        kinds = np.where(has_row, UPDATE_BEFORE, DELETE), np.where(had_row, UPDATE_AFTER, INSERT)
+        some = np.stack((had_row, has_row), axis=1).ravel()
+        places, kinds_of = (np.stack(pair, axis=1).ravel()[some] for pair in ((before, after), kinds))
+        positions, numbers = (np.repeat(each, 2)[some] for each in (self.positions[of_records], ranks + 1))
+        return places, kinds_of, positions, numbers
+
+
+class UpdateRankOperator(RankOperator):
+    """Ranks input whose rows move up only, with as many rows stored as ranks are emitted.
+
+    It goes from record to record, over positions in the order rather than values: a row that has left the first ranks
+    is forgotten, so what is there depends on all before.
+    """
 
     def changes(self, arrived: Arrived) -> tuple[Changes, Longs]:
         places = places_in_order(arrived.rows, self._order)
@@ -272,7 +381,7 @@ class ChangingRankOperator(RankOperator):
         starts = [*arrived.segments.starts.tolist(), len(sequence)]
         takes_back, stored, all_places = arrived.takes_back.tolist(), len(arrived.stored), places.tolist()
         for key, limit in enumerate(limits):
-            ranked = _Ranked(limit, found, replaces=bool(self._unique_key))
+            ranked = _FirstRows(limit, found)
             for row in sequence[starts[key] : starts[key + 1]]:
                 found.record = row - stored
                 if row >= stored and takes_back[row - stored]:
@@ -291,9 +400,9 @@ class ChangingRankOperator(RankOperator):
         return made.take(np.argsort(made.records, kind="stable"))
 
     def _identities(self, arrived: Arrived) -> Longs:
-        """A number for each row; a record updates or retracts the row with its number."""
+        """A number for each row; a record updates or deletes the row with its number."""
         rows = arrived.rows
-        columns = [rows.column(index) for index in self._unique_key] or rows.columns
+        columns = [rows.column(index) for index in self._unique_key]
         return codes_of(pa.StructArray.from_arrays(columns, [str(place) for place in range(len(columns))]))
 
 
@@ -310,26 +419,25 @@ class _Found:
         self.changes.append((place, int(kind), self.record, rank))
 
 
-class _Ranked:
-    """The rows of one key in order, by their positions."""
+class _FirstRows:
+    """The first rows of one key in order, by their positions."""
 
-    def __init__(self, limit: int, found: _Found, *, replaces: bool) -> None:
-        self._limit, self._found, self._replaces = limit, found, replaces
+    def __init__(self, limit: int, found: _Found) -> None:
+        self._limit, self._found = limit, found
         self._places: list[int] = []
         self._of_identity: dict[int, list[int]] = {}
 
     def add(self, place: int, identity: int) -> None:
-        """Inserts a row, in place of the one with its unique key if there is such a key."""
+        """Inserts a row, in place of the one with its unique key."""
         before = self._places[: self._limit + 1]
         known = self._of_identity.setdefault(identity, [])
-        old = known.pop() if known and self._replaces else None
+        old = known.pop() if known else None
         if old is not None and not self._take(old):
             old = None  # it was displaced before
         index = bisect_left(self._places, place)
         self._places.insert(index, place)
         known.append(place)
-        if self._replaces:
-            del self._places[self._limit :]
+        del self._places[self._limit :]
         self._emit(before, index, place, old)
 
     def remove(self, identity: int) -> None:
@@ -373,7 +481,7 @@ class _Ranked:
                 changes.append((old, DELETE if new is None else UPDATE_BEFORE, rank + 1))
             if new is not None:
                 changes.append((new, INSERT if old is None else UPDATE_AFTER, rank + 1))
-        if self._replaces and len(changes) > 2:
+        if len(changes) > 2:
             # A row that moves up is retracted from its old rank before it is emitted at its new one.
             place = next((at for at, (row, kind, _) in enumerate(changes) if row == went and kind == UPDATE_BEFORE), 0)
             if place:
@@ -385,7 +493,7 @@ class _Ranked:
         gone = [place for place in before if place not in after]
         new = [place for place in after if place not in before]
         is_same_row = went in gone and came in new
-        is_update = self._replaces and bool(gone and new) and (self._limit == 1 or is_same_row)
+        is_update = bool(gone and new) and (self._limit == 1 or is_same_row)
         for place in gone:
             self._found.add(place, UPDATE_BEFORE if is_update else DELETE, self._limit)
         for place in new:
@@ -393,3 +501,4 @@ class _Ranked:
 
 
 _EMPTY = np.empty(0, np.int64)
+_LAST_RANK = np.iinfo(np.int64).max

@@ -22,10 +22,10 @@ from headrace.operators.changelog.keyed_changes import (
     Changes,
     KeyedChangesOperator,
 )
+from headrace.operators.changelog.lifetimes import counts_after
 from headrace.operators.changelog.order import SortField, order_codes, places_of
 from headrace.operators.changelog.over.frames import OrderedRows
 from headrace.operators.changelog.over.functions import RANKING, OverFunctions, ranked_rows
-from headrace.operators.group_aggregate import counts_after
 from headrace.state.runs.grouping import Segments, in_order
 from headrace.state.runs.layout import rows_of_ranges
 
@@ -260,7 +260,7 @@ def _retracted(arrived: Arrived, is_retraction: npt.NDArray[np.bool_]) -> tuple[
     codes = codes_of(pa.StructArray.from_arrays(rows.columns, rows.schema.names))[arrived.sequence]
     order = in_order(codes)
     segments = Segments(np.flatnonzero(np.diff(codes[order], prepend=-1)), len(order))
-    is_kept = counts_after(segments, np.where(is_retraction[order], -1, 1), _EMPTY, _EMPTY)[1]
+    is_kept = counts_after(segments, np.where(is_retraction[order], -1, 1))[1]
     retracts = is_retraction[order] & is_kept
     adds, taken = order[~is_retraction[order]], order[retracts]
     # The nth retraction of a row retracts the nth of the equal rows.
