@@ -72,6 +72,7 @@ def test_an_error_shows_its_place(catalogs: CatalogManager) -> None:
         ("SELECT SUM(id) OVER w FROM bids WINDOW v AS ()", "window 'w' not found", ""),
         ("SELECT * FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(id), INTERVAL '1' DAY))", "TUMBLE requires a column", ""),
         ("SELECT * FROM TABLE(TUMBLE(bids, DESCRIPTOR(ts), INTERVAL '1' DAY))", "expects TABLE name", "TABLE bids."),
+        ("SELECT PERCENTILE(id, 2.0) FROM bids", "PERCENTILE does not take (INT, DECIMAL(2, 1) NOT NULL)", ""),
         ("SELECT * FROM (SELECT id, id FROM bids)", "column 'id' is ambiguous", "other names by AS."),
         ("SELECT * FROM (VALUES (1, 2)) AS t(a, a)", "a column name is given twice", ""),
         ("SELECT SUM(id) OVER (ORDER BY ts ROWS 1.5 PRECEDING) FROM bids", "ROWS counts rows", ""),

@@ -49,6 +49,10 @@ def test_views_keep_what_they_meant() -> None:
     assert "FROM `default_catalog`.`default_database`.`bids` AS `b`" in shown
     assert "UPPER('x')" in shown
     assert "`b`.`price` < 1" in shown
+    windows = "SELECT id FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(at_ts), INTERVAL '1' MINUTE))"
+    ((shown,),) = execute(f"{BIDS} CREATE VIEW windows AS {windows}; SHOW CREATE VIEW windows;")
+    assert "TUMBLE((SELECT `bids`.`id`, `bids`.`price`" in shown
+    assert "FROM `default_catalog`.`default_database`.`bids` AS `bids`)" in shown
 
 
 @pytest.mark.parametrize(
@@ -89,6 +93,10 @@ def test_a_table_is_like_another_one() -> None:
     shown = execute(f"{BIDS} {like} DESCRIBE more;")
     assert [row[0] for row in shown] == ["id", "price", "at_ts", "doubled", "kafka_offset", "seen", "note"]
     assert [row[3] for row in shown] == [None] * 7
+    anew = "(doubled AS price * 3, kafka_offset BIGINT METADATA) LIKE bids (OVERWRITING GENERATED OVERWRITING METADATA)"
+    shown = execute(f"{BIDS} CREATE TABLE more {anew}; DESCRIBE more;")
+    assert [row[0] for row in shown] == ["id", "price", "at_ts", "doubled", "kafka_offset", "seen"]
+    assert [row[4] for row in shown][3:5] == ["AS `price` * 3", "METADATA"]
 
 
 def test_databases_and_catalogs_come_and_go() -> None:

@@ -77,6 +77,9 @@ def test_definitions_say_that_they_are_done(tables: TableEnvironment) -> None:
 def test_what_cannot_be_planned_is_refused_by_name(tables: TableEnvironment) -> None:
     with pytest.raises(PlanningError, match="TABLESAMPLE of less than 100 percent cannot be executed yet"):
         tables.execute_sql(f"SELECT n FROM (SELECT n FROM {NUMBERS}) TABLESAMPLE BERNOULLI (50)")
+    for query, reason in (("SELECT 1 / 0", "Division by zero"), ("SELECT MAX(ROW(n, k))", "MAX does not take ROW")):
+        with pytest.raises(PlanningError, match=reason):
+            tables.explain_sql(f"{query} FROM {NUMBERS}")
     tables.execute_sql("CREATE TABLE t (a INT) WITH ('connector' = 'blackhole')")
     with pytest.raises(SqlPlanError, match=r"^connector 'blackhole' of table 't' does not support DELETE at line 1"):
         tables.execute_sql("DELETE FROM t")

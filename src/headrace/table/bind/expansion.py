@@ -45,6 +45,8 @@ def _expanded(node: SqlNode, found: Expansions, *, is_aliased: bool) -> SqlNode:
         return node if names is None else _identifier(node, names)
     if isinstance(node, queries.TableReference):
         return _table(node, found, is_aliased=is_aliased)
+    if isinstance(node, queries.TableQuery):
+        return _table_query(node, found)
     if isinstance(node, sql.Call):
         names_of = tuple(_name(name, name.text.upper()) for name in node.function.names)
         path = Path(names_of, start=node.function.start, end=node.function.end)
@@ -93,6 +95,15 @@ def _table(node: queries.TableReference, found: Expansions, *, is_aliased: bool)
         return whole
     alias = _name(node, names[-1])
     return queries.AliasedRelation(whole, alias, start=node.start, end=node.end)
+
+
+def _table_query(node: queries.TableQuery, found: Expansions) -> SqlNode:
+    """``TABLE t`` as a query of all columns of the table."""
+    reference = queries.TableReference(node.table, start=node.start, end=node.end)
+    columns = found.stars.get(place(node), [])
+    items = tuple(queries.SelectItem(_identifier(node, each), start=node.start, end=node.end) for each in columns)
+    relation = _table(reference, found, is_aliased=False)
+    return queries.SelectQuery(items, relation, start=node.start, end=node.end)
 
 
 def _identifier(node: SqlNode, names: tuple[str, ...]) -> sql.Identifier:

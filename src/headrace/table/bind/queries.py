@@ -135,8 +135,10 @@ class QueryBinder:
 
     def _table(self, node: sql.TableQuery, parent: Scope | None) -> Relation:
         reference = sql.TableReference(node.table, start=node.start, end=node.end)
-        relation = self._from(reference, parent).relation
-        return _identity(relation)
+        item = self._from(reference, parent)
+        names = [(source.alias, name) for source in item.sources for name in source.schema.names]
+        self.context.expansions.stars[place(node)] = [(alias or "", name) for alias, name in names]
+        return _identity(item.relation)
 
     def _values(self, node: sql.ValuesQuery, parent: Scope | None) -> Relation:
         scope = Scope((), Schema(()), self.context.correlation(), parent)

@@ -1,6 +1,8 @@
 """``CREATE`` and ``DROP`` of tables and views."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Final
 
 from headrace.table.bind.context import BindContext
 from headrace.table.bind.errors import misspelt
@@ -157,20 +159,33 @@ def like(context: BindContext, node: sql.CreateTable) -> CatalogTable:
     overwrites = strategies[sql.LikeFeature.WATERMARKS] is sql.MergingStrategy.OVERWRITING
     if overwrites and any(isinstance(element, sql.Watermark) for element in node.elements):
         taken = without_watermark(taken)
-    if strategies[sql.LikeFeature.GENERATED] is sql.MergingStrategy.OVERWRITING:
-        anew = {str(each.name) for each in node.elements if isinstance(each, sql.ComputedColumn)}
-        kept = tuple(each for each in taken.columns if each.kind is not ColumnKind.COMPUTED or each.name not in anew)
-        taken = replace(taken, columns=kept)
+    places = {column.name: place for place, column in enumerate(taken.columns)}
+    taken = replace(taken, columns=tuple(_without_overwritten(taken.columns, node, strategies)))
     binder = TableBinder(context, taken)
     _check_nullable_keys(context, node.elements, taken)
     binder.create(node)
     return replace(
         binder.table,
+        columns=tuple(sorted(binder.table.columns, key=lambda column: places.get(column.name, len(places)))),
         comment=node.comment,
         options=tuple((dict(taken.options) | dict(binder.table.options)).items()),
         partition_keys=binder.table.partition_keys or taken.partition_keys,
         distribution=binder.table.distribution or taken.distribution,
     )
+
+
+def _without_overwritten(
+    columns: Sequence[Column], node: sql.CreateTable, strategies: dict[sql.LikeFeature, sql.MergingStrategy]
+) -> Iterator[Column]:
+    """The columns that the statement does not define anew."""
+    nodes = [each for each in node.elements if isinstance(each, sql.ComputedColumn | sql.MetadataColumn)]
+    anew = {(_KINDS[type(each)], str(each.name)) for each in nodes}
+    anew = {each for each in anew if strategies[_FEATURES[each[0]]] is sql.MergingStrategy.OVERWRITING}
+    return (column for column in columns if (column.kind, column.name) not in anew)
+
+
+_FEATURES: Final = {ColumnKind.COMPUTED: sql.LikeFeature.GENERATED, ColumnKind.METADATA: sql.LikeFeature.METADATA}
+_KINDS: Final = {sql.ComputedColumn: ColumnKind.COMPUTED, sql.MetadataColumn: ColumnKind.METADATA}
 
 
 def _strategies(context: BindContext, node: sql.TableLike) -> dict[sql.LikeFeature, sql.MergingStrategy]:
@@ -209,8 +224,7 @@ def check_analyzed(context: BindContext, node: AnalyzeTable) -> None:
 def _taken(base: CatalogTable, strategies: dict[sql.LikeFeature, sql.MergingStrategy]) -> CatalogTable:
     """The part of a table that LIKE copies."""
     out = {feature for feature, strategy in strategies.items() if strategy is sql.MergingStrategy.EXCLUDING}
-    kinds = {ColumnKind.COMPUTED: sql.LikeFeature.GENERATED, ColumnKind.METADATA: sql.LikeFeature.METADATA}
-    columns = tuple(column for column in base.columns if kinds.get(column.kind) not in out)
+    columns = tuple(column for column in base.columns if _FEATURES.get(column.kind) not in out)
     if sql.LikeFeature.WATERMARKS in out:
         names = {column.name for column in columns}
         columns = tuple(each for each in without_watermark(base).columns if each.name in names)

@@ -1,6 +1,7 @@
 """Aggregate functions, and those that only ``OVER`` takes."""
 
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Final
 
 from headrace.common.logical_types import ArrayType, LogicalType, MultisetType
@@ -31,6 +32,7 @@ from headrace.table.functions.types import (
     varchar,
     with_nullability,
 )
+from headrace.table.logical.scalars import Literal, Scalar
 
 
 def _over_group(shape: CallShape, kind: LogicalType) -> LogicalType:
@@ -99,6 +101,8 @@ def _percentile(shape: CallShape) -> Signature | None:
     if not 2 <= len(shape.operands) <= 3 or NUMERIC(shape.types[0]) is None:
         return None
     wanted = shape.types[1]
+    if any(map(_is_no_share, shape.operands[1].walk())):
+        return None
     if len(shape.operands) == 3 and INTEGER(shape.types[2]) is None:
         return None
     if isinstance(wanted, ArrayType) and NUMERIC(wanted.element) is not None:
@@ -107,6 +111,13 @@ def _percentile(shape: CallShape) -> Signature | None:
     if NUMERIC(wanted) is None:
         return None
     return Signature((shape.types[0], with_nullability(DOUBLE, wanted.nullable), *shape.types[2:]), DOUBLE)
+
+
+def _is_no_share(scalar: Scalar) -> bool:
+    """Whether a scalar is a number that is no share of a whole."""
+    if not isinstance(scalar, Literal) or not isinstance(scalar.value, int | float | Decimal):
+        return False
+    return not 0 <= scalar.value <= 1
 
 
 _A_BITMAP: Final = exactly(BITMAP)

@@ -12,6 +12,7 @@ from headrace.operators.aggregates.calls import AggregateOperation
 from headrace.operators.distinct_values import has_places
 from headrace.operators.mini_batch import MiniBatch
 from headrace.table.functions.python.aggregates import user_aggregate
+from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.scalars import AggregateCall, Call, Cast, Literal, Scalar
 from headrace.table.logical.schema import Field, Schema
 from headrace.table.options import MINI_BATCH, MINI_BATCH_SIZE
@@ -129,6 +130,8 @@ def operations(
 
 def operation(call: AggregateCall, name: str, given: PhysicalNode) -> AggregateOperation:
     """An aggregate call in the form of the operators, over the columns of a node."""
+    if call.function in ("MIN", "MAX") and call.type.children:
+        raise PlanningError(f"{call.function} does not take {call.type}: its values have no order")
     known = ((place, constant_of(given, index)) for place, index in enumerate(call.operands))
     return AggregateOperation(
         call.function,

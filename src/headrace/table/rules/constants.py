@@ -13,12 +13,14 @@ from headrace.common.logical_types import AtomicType, IntervalType, TypeRoot
 from headrace.table.evaluation import ExpressionCompiler
 from headrace.table.functions.definitions import Determinism
 from headrace.table.functions.table import definition_of_call
+from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.relations import Filter, Join, Project, Relation, Values
 from headrace.table.logical.scalars import Call, Case, Cast, Literal, Scalar, conjuncts
 from headrace.table.rules.conditions import all_of
 from headrace.table.rules.joins import condition_of
 
 _ONE_ROW: Final = pa.record_batch([pa.nulls(1, pa.int8())], names=["row"])  # pa.array() would import pandas
+_DIVISIONS: Final = frozenset(("/", "MOD"))
 _INTEGERS: Final = (TypeRoot.DATE, TypeRoot.TIME, TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
 
 
@@ -70,8 +72,14 @@ def _value(scalar: Scalar, compiler: ExpressionCompiler) -> Scalar:
     try:
         found = compiler.compile(scalar).column(_ONE_ROW)[0]
     except (HeadraceError, KeyError, pa.ArrowException):
+        if isinstance(scalar, Call) and scalar.function in _DIVISIONS and _is_zero(scalar.operands[1]):
+            raise PlanningError("Division by zero") from None
         return scalar
     return Literal(_python(found, scalar), type=scalar.type)
+
+
+def _is_zero(scalar: Scalar) -> bool:
+    return isinstance(scalar, Literal) and scalar.value == 0
 
 
 def _python(found: pa.Scalar, scalar: Scalar) -> Any:
