@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -88,8 +89,9 @@ def _step(tables: TableEnvironment, case: Case, statement: str, one_by_one: bool
 
 
 def _is_one_by_one(case: Case) -> bool:
-    """Whether the order in which events of several tables are processed can be seen."""
-    return len({event[0] for event in case["inputs"]}) > 1
+    """Whether the order can be seen in which events of several tables are processed, or of one that is read twice."""
+    is_read_twice = any(re.search(r"\b(?:JOIN|UNION|INTERSECT|EXCEPT)\b|\bIN \(SELECT", text) for text in case["sql"])
+    return is_read_twice or len({event[0] for event in case["inputs"]}) > 1
 
 
 def _outcome(tables: TableEnvironment, case: Case, statement: str, result: Any, script: oracle.Script) -> Json:
