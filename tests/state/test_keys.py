@@ -16,9 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.common.columns import values_to_array
+from headrace.common.columns import array_to_values, values_to_array
 from headrace.common.errors import InvalidTypeError
+from headrace.common.logical_types import AtomicType, TypeRoot
 from headrace.common.typeinfo import TypeInformation, Types
+from headrace.common.typeinfo.types import type_of_logical
 from headrace.common.types import Row
 from headrace.state.keys import KeyCodec, KeyColumn
 from headrace.state.keys.nullable import NO_INTEGER, NullableKeys, codec_from_json
@@ -38,6 +40,10 @@ class Place:
 @dataclass
 class Unhashable:
     name: str
+
+
+def decimal(precision: int, scale: int) -> TypeInformation:
+    return type_of_logical(AtomicType(TypeRoot.DECIMAL, precision, scale))
 
 
 class Colour(Enum):
@@ -225,9 +231,38 @@ def test_typed_keys_are_the_same_from_objects_and_from_columns(type_: TypeInform
     assert codec.from_array(array.slice(len(keys) - 1)).values.to_pylist() == column.values.to_pylist()[-1:]
 
 
-def test_typed_and_untyped_keys_have_the_same_bytes() -> None:
-    typed = KeyCodec.for_type(Types.TUPLE([Types.LONG(), Types.STRING()]))
-    assert typed.encode([(1, "a")]).values.equals(untyped().encode([(1, "a")]).values)
+_NUMBERS = [int(number) for number in np.random.default_rng(1).integers(-(10**11), 10**11, 200)]
+_DECIMALS = ("1", "0.5", "-0.25", "0.10", "1.20", "1e9", "-3", "0", "1234.56")
+
+COLUMNS: list[tuple[TypeInformation, list[Any]]] = [
+    (Types.LONG(), [0, -1, 2**63 - 1, -(2**63)]),
+    (Types.BOOLEAN(), [True, False]),
+    (Types.STRING(), ["", "ä", "a" * 100]),
+    (Types.BYTES(), [b"", b"\0"]),
+    (Types.DOUBLE(), [0.0, -0.0, 1.5, -3.0, 2.0**62, float("nan"), float("-inf"), 5e-324, *(n / 64 for n in _NUMBERS)]),
+    (Types.DOUBLE(), [1.5, 1e300, 2.0**63, -(2.0**63)]),
+    (Types.FLOAT(), [0.5, -7.0, 1e30]),
+    (decimal(12, 2), [Decimal(n).scaleb(-2) for n in _NUMBERS if abs(n) < 10**10] + [*map(Decimal, _DECIMALS)]),
+    (decimal(38, 4), [Decimal(10**33), Decimal("0.0001")]),
+    (decimal(18, 18), [Decimal("0.125"), Decimal("0.1"), Decimal("0." + "9" * 18), Decimal(2).scaleb(-18)]),
+    (decimal(10, 0), [Decimal(7), Decimal(-7)]),
+    (Types.SQL_DATE(), [dt.date(1, 1, 1), dt.date(1969, 12, 31), dt.date(9999, 12, 31)]),
+    (Types.SQL_TIME(), [dt.time(0), dt.time(23, 59, 59, 999_999)]),
+    (Types.SQL_TIMESTAMP(), [dt.datetime(1, 1, 1), dt.datetime(2024, 1, 1, 1, 2, 3, 4)]),
+    (Types.TIMESTAMP_LTZ(), [dt.datetime(2024, 1, 1, 1, 2, 3, 4, dt.UTC), dt.datetime(1, 1, 1, tzinfo=dt.UTC)]),
+]
+
+
+@pytest.mark.parametrize("has_nulls", [False, True], ids=["", "with nulls"])
+@pytest.mark.parametrize(("type_", "values"), COLUMNS, ids=lambda value: str(value)[:40])
+def test_columns_have_the_same_bytes_as_objects(type_: TypeInformation, values: list[Any], has_nulls: bool) -> None:
+    of_tuples = Types.TUPLE([type_, Types.STRING(), type_])
+    found = [*values, None, values[0]] if has_nulls else values
+    array = values_to_array(of_tuples, [(value, "x", other) for value, other in zip(found, found[::-1], strict=True)])
+    codec = KeyCodec.for_type(of_tuples)
+    expected = untyped().encode(array_to_values(of_tuples, array)).values.to_pylist()
+    assert codec.from_array(array).values.to_pylist() == expected
+    assert codec.from_array(array.slice(1)).values.to_pylist() == expected[1:]
 
 
 @pytest.mark.parametrize(

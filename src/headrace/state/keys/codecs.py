@@ -19,6 +19,7 @@ from headrace.common.garbage import gc_paused
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, Json, PickledBytesTypeInfo, TypeInformation
 from headrace.common.typeinfo.base import STRINGS
 from headrace.state.keys import typed
+from headrace.state.keys.column_encoding import encode_column
 from headrace.state.keys.encoding import ClassRegistry, KeyDecoder, KeyEncoder
 from headrace.state.keys.hashing import canonical, check_no_nulls, hash_array
 
@@ -246,15 +247,16 @@ class TypedEncodedKeys(EncodedKeys):
         super().__init__(type_, classes)
         self._to_plain = typed.to_plain(type_)
         self._from_plain = typed.from_plain(type_)
-        self._needs_python = typed.needs_python(type_)
+        self._has_columns = typed.has_columns(type_)
 
     def encode(self, keys: Sequence[Any]) -> KeyColumn:
         # By way of the column, so that what the type refuses or rounds is the same on both paths.
         return self.from_array(values_to_array(self.type, list(keys)))
 
     def from_array(self, array: pa.Array) -> KeyColumn:
-        if not self._needs_python and not typed.has_nulls(array):
-            return KeyColumn.of(typed.encode_column(array))
+        encoded = encode_column(array) if self._has_columns else None
+        if encoded is not None:
+            return KeyColumn(encoded)
         keys = array_to_values(self.type, array)
         return super().encode(keys if self._to_plain is None else list(map(self._to_plain, keys)))
 

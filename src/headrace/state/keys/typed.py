@@ -1,8 +1,6 @@
-"""Keys whose type is declared: from values to plain tuples and back, and from Arrow columns straight to bytes.
+"""Keys whose type is declared: from values to plain tuples and back.
 
 A record (tuple, row, named tuple, dataclass) is encoded as the tuple of its fields: its class is known from the type.
-Columns of integers, booleans, strings and bytes, and records of those, are encoded without making Python objects; the
-bytes are those that :mod:`headrace.state.keys.encoding` gives.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -10,14 +8,10 @@ from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from functools import partial
 from math import isnan, nan
-from struct import pack
 from typing import Any, Final
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from headrace.common.binary_columns import binary_parts, of_equal_length
 from headrace.common.columns import infer_from_values
 from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import (
@@ -34,14 +28,26 @@ from headrace.common.typeinfo import (
 from headrace.common.typeinfo.base import STRINGS, WHOLE_NUMBERS
 from headrace.common.types import Row, make_row
 from headrace.common.values import basic_handler_of, record_handler_of
-from headrace.state.keys.encoding import TAG_BYTES, TAG_INT, TAG_STRING, TAG_TUPLE, build_dataclass
+from headrace.state.keys.encoding import build_dataclass
 
 INTEGERS: Final = WHOLE_NUMBERS | {BasicType.BOOLEAN}
 _FRACTIONS: Final = frozenset({BasicType.FLOAT, BasicType.DOUBLE, BasicType.BIG_DEC})
 _RECORDS: Final = (TupleTypeInfo, RowTypeInfo, NamedTupleTypeInfo, DataclassTypeInfo)
 _AS_TUPLES: Final = "make tuples of what they hold, in a fixed order, as in key_by(lambda record: tuple(...))"
-_FIXED_SIZE: Final = 9
-_HEAD_SIZE: Final = 5
+_IN_COLUMNS: Final = (
+    INTEGERS
+    | STRINGS
+    | {
+        BasicType.BYTES,
+        BasicType.FLOAT,
+        BasicType.DOUBLE,
+        BasicType.DECIMAL,
+        BasicType.SQL_DATE,
+        BasicType.SQL_TIME,
+        BasicType.SQL_TIMESTAMP,
+        BasicType.TIMESTAMP_LTZ,
+    }
+)
 
 
 def check_key_type(type_: TypeInformation) -> None:
@@ -95,17 +101,9 @@ def look_alike(type_: TypeInformation) -> bool:
     return all(isinstance(leaf, BasicTypeInfo) and leaf.basic_type not in _FRACTIONS for leaf in leaves)
 
 
-def needs_python(type_: TypeInformation) -> bool:
-    """Whether the columns of this type must go through Python objects to be encoded."""
-    plain = INTEGERS | STRINGS | {BasicType.BYTES}
-    return not all(isinstance(leaf, BasicTypeInfo) and leaf.basic_type in plain for leaf in leaf_types(type_))
-
-
-def has_nulls(array: pa.Array) -> bool:
-    """Whether anything in the column, at any depth, is null."""
-    if array.null_count:
-        return True
-    return pa.types.is_struct(array.type) and any(has_nulls(child) for child in array.flatten())
+def has_columns(type_: TypeInformation) -> bool:
+    """Whether Arrow columns of this type hold the values themselves, so that they can be encoded as they are."""
+    return all(isinstance(leaf, BasicTypeInfo) and leaf.basic_type in _IN_COLUMNS for leaf in leaf_types(type_))
 
 
 def to_plain(type_: TypeInformation) -> Callable[[Any], Any] | None:
@@ -143,41 +141,6 @@ def from_plain(type_: TypeInformation) -> Callable[[Any], Any] | None:
         return build([part(item) if part else item for part, item in zip(parts, value, strict=True)])
 
     return convert
-
-
-def encode_column(array: pa.Array) -> pa.Array:
-    """The encoded keys of a column without nulls whose type does not :func:`needs_python`."""
-    parts: list[Any] = []
-    _collect(parts, array)
-    return pc.binary_join_element_wise(*parts, b"").cast(pa.binary())
-
-
-def _collect(parts: list[Any], array: pa.Array) -> None:
-    """Appends the pieces that, one after the other, are the encoded values of the column."""
-    type_ = array.type
-    if pa.types.is_struct(type_):
-        parts.append(pa.scalar(pack("<BI", TAG_TUPLE, type_.num_fields), pa.binary()))
-        for child in array.flatten():
-            _collect(parts, child)
-    elif pa.types.is_string(type_) or pa.types.is_binary(type_):
-        parts += [_heads(array), array.cast(pa.binary())]
-    else:
-        parts.append(_integers(array.cast(pa.int64())))
-
-
-def _integers(array: pa.Array) -> pa.Array:
-    cells = np.empty((len(array), _FIXED_SIZE), dtype=np.uint8)
-    cells[:, 0] = TAG_INT
-    cells[:, 1:] = array.to_numpy(zero_copy_only=True).astype("<i8", copy=False).view(np.uint8).reshape(-1, 8)
-    return of_equal_length(cells)
-
-
-def _heads(array: pa.Array) -> pa.Array:
-    offsets, _ = binary_parts(array)
-    cells = np.empty((len(array), _HEAD_SIZE), dtype=np.uint8)
-    cells[:, 0] = TAG_STRING if pa.types.is_string(array.type) else TAG_BYTES
-    cells[:, 1:] = np.diff(offsets).astype("<u4").view(np.uint8).reshape(-1, 4)
-    return of_equal_length(cells)
 
 
 NAN: Final = nan

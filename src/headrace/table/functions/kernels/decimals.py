@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.decimal_words import of_words, unscaled_words
 from headrace.table.functions.kernels.kernel import (
     Datum,
     Invocation,
-    Numbers,
     constant,
     from_numpy,
     map_rows,
@@ -141,14 +141,6 @@ def _divided_by_constant(left: pa.Array, right: pa.Scalar, storage: pa.DataType)
     return of_words(whole * signs, storage, left)
 
 
-def of_words(values: Numbers, storage: pa.DataType, like: pa.Array) -> pa.Array:
-    """Decimals of 128 bits whose digits are integers of 64 bits, NULL where another column is."""
-    words = np.empty((len(values), 2), np.int64)
-    words[:, 0], words[:, 1] = values, values >> 63
-    made = pa.Array.from_buffers(storage, len(values), [None, pa.py_buffer(words)])
-    return pc.if_else(pc.is_valid(like), made, constant(None, storage)) if like.null_count else made
-
-
 def remainder(call: Invocation, left: Datum, right: Datum) -> Datum:
     """The remainder of a division to an integer, with the sign of the dividend."""
     return _by_python(_remainder, call, left, right)
@@ -194,12 +186,3 @@ def _to_double(column: pa.Array) -> pa.Array:
     if scale <= _EXACT_POWER and np.all(fits & (np.abs(unscaled) < _EXACT_WHOLE)):
         return from_numpy(unscaled / 10.0**scale, pa.float64(), null_mask(column))
     return pa.array([None if value is None else float(value) for value in column.to_pylist()], pa.float64())
-
-
-def unscaled_words(column: pa.Array) -> tuple[Numbers, Numbers]:
-    """The digits of decimals of 128 bits as integers of 64 bits, 0 for NULL, and which of them these can hold."""
-    if column.null_count:
-        column = pc.fill_null(column, constant(Decimal(0), column.type))
-    words = np.frombuffer(column.buffers()[1], np.int64)[2 * column.offset : 2 * (column.offset + len(column))]
-    low, high = words[::2], words[1::2]
-    return low, high == low >> 63
