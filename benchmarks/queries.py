@@ -58,6 +58,38 @@ RANKS: Mapping[str, SqlWork] = {
     ),
 }
 
+_OTHERS = _EVENTS.replace("TABLE events", "TABLE others")
+
+_PAIRS = "SELECT a.`key`, a.`value` AS v, b.`value` AS w FROM"
+
+_NEWEST = """CREATE VIEW newest AS SELECT `key`, `time`, `value` FROM
+    (SELECT *, ROW_NUMBER() OVER (PARTITION BY `key` ORDER BY `time` DESC) AS r FROM others) WHERE r = 1"""
+
+
+def _join(relations: str, *views: str) -> SqlWork:
+    """A join of the events with the same events, which are read a second time."""
+    totals = {"rows": "COUNT(*)", "left": "SUM(v)", "right": "SUM(w)"}
+    sink = "`key` BIGINT, v DOUBLE, w DOUBLE"
+    return SqlWork((_EVENTS, _OTHERS), f"{_PAIRS} {relations}", sink, totals, views=views)
+
+
+def _in_windows(table: str) -> str:
+    return f"TABLE(TUMBLE(TABLE {table}, DESCRIPTOR(`time`), INTERVAL '1' MINUTE))"
+
+
+JOINS: Mapping[str, SqlWork] = {
+    "regular join": _join("events AS a JOIN others AS b ON a.`key` = b.`key`"),
+    "interval join": _join(
+        "events AS a JOIN others AS b ON a.`key` = b.`key` AND b.`time` BETWEEN a.`time` - INTERVAL '30' SECOND AND "
+        "a.`time` + INTERVAL '30' SECOND"
+    ),
+    "window join": _join(
+        f"{_in_windows('events')} AS a JOIN {_in_windows('others')} AS b ON a.`key` = b.`key` AND a.window_start = "
+        "b.window_start AND a.window_end = b.window_end"
+    ),
+    "temporal join": _join("events AS a JOIN newest FOR SYSTEM_TIME AS OF a.`time` AS b ON a.`key` = b.`key`", _NEWEST),
+}
+
 FUNCTIONS = _work(
     """SELECT UPPER(`key`) AS a, SUBSTRING(`key`, 6) AS b, CHAR_LENGTH(`key`) AS c, `key` || '@' || `key` AS d,
     REPLACE(`key`, 'card', 'account') AS e, POSITION('-' IN `key`) AS f,

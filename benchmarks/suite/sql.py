@@ -15,7 +15,7 @@ from benchmarks.lab import Contestant, Lab, Work
 from benchmarks.launch import ProgramFailedError
 from benchmarks.nexmark import QUERIES, Nexmark
 from benchmarks.nexmark_truth import nexmark_totals
-from benchmarks.queries import FUNCTIONS, GROUPS, PLANNED, RANKS, windows
+from benchmarks.queries import FUNCTIONS, GROUPS, JOINS, PLANNED, RANKS, windows
 from benchmarks.truth import WrongResultError, window_totals
 
 if TYPE_CHECKING:
@@ -117,6 +117,17 @@ class SqlRankBenchmark:
     def run(self, lab: Lab, scale: Scale) -> Iterator[Finding]:
         for case, work in RANKS.items():
             yield from _beside_flink(self.name, case, lab, scale, work, _MANY, 2.0)
+
+
+class SqlJoinBenchmark:
+    """Regular, interval, window and temporal joins of the same records."""
+
+    name = "sql-join"
+    title = "SQL: joins of two streams"
+
+    def run(self, lab: Lab, scale: Scale) -> Iterator[Finding]:
+        for case, work in JOINS.items():
+            yield from _beside_flink(self.name, case, lab, scale, work, _MANY, 1.5 if case == "regular join" else 2.0)
 
 
 def _beside_flink(

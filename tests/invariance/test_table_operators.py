@@ -123,6 +123,16 @@ WAYS: Final = {
     "group session": Way(
         f"SELECT k, SESSION_END(rt, INTERVAL '0.020' SECOND) AS w, {AGGREGATES} FROM t GROUP BY k, SESSION(rt, "
         "INTERVAL '0.020' SECOND)", 1),
+    "join": Way("SELECT a.k, a.id, b.id FROM t AS a JOIN t AS b ON a.k = b.k AND a.n < b.n", None),
+    "interval join": Way(
+        "SELECT a.k, a.id, b.id FROM t AS a LEFT JOIN t AS b ON a.k = b.k AND a.n < b.n AND b.rt BETWEEN a.rt - "
+        "INTERVAL '0.010' SECOND AND a.rt + INTERVAL '0.030' SECOND", None),
+    "window join": Way(
+        f"SELECT a.k, a.id, b.id, a.window_end FROM {TUMBLE} AS a FULL JOIN {TUMBLE} AS b ON a.k = b.k AND a.n < b.n "
+        "AND a.window_start = b.window_start AND a.window_end = b.window_end", None),
+    "window anti join": Way(
+        f"SELECT k, id, window_end FROM {TUMBLE} AS a WHERE NOT EXISTS (SELECT 1 FROM {TUMBLE} AS b WHERE a.k = b.k "
+        "AND a.n < b.n AND a.window_start = b.window_start AND a.window_end = b.window_end)", None),
 }  # fmt: skip
 """A way for each operator of SQL."""
 
