@@ -92,7 +92,7 @@ def millis_of(column: pa.Array, name: str) -> Longs:
             f"the event time {name!r} of a row is NULL, and event time goes by it: leave such rows out with "
             f"WHERE {name} IS NOT NULL, or give them a time with COALESCE"
         )
-    numbers = fixed_width(column.cast(pa.int64())) if pa.types.is_timestamp(column.type) else fixed_width(column)
+    numbers = fixed_width(column.view(pa.int64())) if pa.types.is_timestamp(column.type) else fixed_width(column)
     per_milli = {"us": 1000, "ns": 1_000_000, "ms": 1, "s": 1}[getattr(column.type, "unit", "ms")]
     found: Longs = numbers // per_milli
     return found

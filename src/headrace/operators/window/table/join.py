@@ -14,15 +14,17 @@ import pyarrow.compute as pc
 from headrace.common.batch import Batch
 from headrace.common.columns import schema_of
 from headrace.common.typeinfo import RowTypeInfo, Types
-from headrace.operators.base import KeyedBatch, OperatorContext
+from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
 from headrace.operators.changelog.event_time import EventTimeOperator
 from headrace.operators.changelog.order import millis_of
-from headrace.operators.join.find_pairs import LEFT, PAIRS
+from headrace.operators.join.find_pairs import LEFT, PAIRS, RIGHT
 from headrace.operators.join.regular.definition import JoinCondition, JoinDefinition
 from headrace.operators.join.results import INNER, NOBODY, JoinType
 from headrace.operators.join.window_join import pairs_of_groups
+from headrace.operators.waiting import TakenBatches, WaitingBatches
 from headrace.operators.window.table.firing_order import TIMERS_OF_ENDED_WINDOWS
 from headrace.operators.window.table.local_time import LocalTime
+from headrace.state.keys import KeyColumn
 from headrace.state.runs.grouping import Groups, Segments
 
 if TYPE_CHECKING:
@@ -33,6 +35,9 @@ Longs = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 _TAGS: Final = 2
+
+_MOST_ROWS: Final = 1 << 16
+"""The number of rows that wait, at most."""
 
 
 class TableWindowJoinOperator(EventTimeOperator):
@@ -53,16 +58,36 @@ class TableWindowJoinOperator(EventTimeOperator):
         self._tagged = _TaggedRows(definition)
         super().__init__(self._tagged.type, codec, 0)
         self._definition, self._end_fields, self._clock = definition, end_fields, clock
+        self._waiting = WaitingBatches["KeyedBatch"](_MOST_ROWS, are_stored=True)
 
     def restore_state(self, context: OperatorContext) -> None:
         super().restore_state(context)
         self._condition = JoinCondition(self._definition, context)
 
+    def begin_epoch(self, scope: EpochScope) -> None:
+        super().begin_epoch(scope)
+        self._waiting.forget()
+
     def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
-        field = self._end_fields[input_index]
-        name = self._definition.input_types[input_index].field_names[field]
-        ends = millis_of(batch.columns.column(field), name)
-        self._add(self._tagged.tagged(input_index, batch), self._clock.back(ends - 1))
+        if self._waiting.add(input_index, batch):
+            self._add_waiting()
+
+    def _take(self, watermark: int) -> None:
+        self._add_waiting()
+        super()._take(watermark)
+
+    def _add_waiting(self) -> None:
+        """Adds the rows that wait: those of two inputs come by turns, a few at a time."""
+        taken = self._waiting.take()
+        if not taken.batches:
+            return
+        ends = np.empty(len(taken.sides), np.int64)
+        for side, field in enumerate(self._end_fields):
+            records = taken.of(side)
+            if records is not None:
+                name = self._definition.input_types[side].field_names[field]
+                ends[taken.sides == side] = millis_of(records.columns.column(field), name)
+        self._add(self._tagged.tagged(taken), self._clock.back(ends - 1))
 
     def handle(self, due: DueRows) -> None:
         due = due.take(self._in_order(due))
@@ -170,16 +195,23 @@ class _TaggedRows:
         types = (Types.BOOLEAN(), Types.BOOLEAN(), *pairs.field_types)
         return RowTypeInfo(types, ("$is_left", "$may_match", *pairs.field_names))
 
-    def tagged(self, side: int, batch: KeyedBatch) -> KeyedBatch:
-        """The records of one input in this form."""
-        schema, own = schema_of(self.type), batch.columns.columns
-        may_match = self.definition.has_matches(side, batch.columns)
-        others = [pa.nulls(len(batch), field.type) for field in self._columns(schema, 1 - side)]
-        columns = own + others if side == LEFT else others + own
-        tags = [pa.array(np.full(len(batch), side == LEFT)), pa.array(may_match)]
-        made = pa.RecordBatch.from_arrays([*tags, *columns], schema=schema)
-        plain = Batch(self.type, batch.timestamps, batch.watermarks, columns=made, ordinals=batch.ordinals)
-        return KeyedBatch.of(plain, batch.keys)
+    def tagged(self, taken: TakenBatches[KeyedBatch]) -> KeyedBatch:
+        """Records of both inputs in this form, in the order in which they came."""
+        schema, sides = schema_of(self.type), taken.sides
+        may_match, columns = np.ones(len(sides), np.bool_), list[pa.Array]()
+        for side in (LEFT, RIGHT):
+            records, is_own = taken.of(side), sides == side
+            if records is None:
+                columns += [pa.nulls(len(sides), field.type) for field in self._columns(schema, side)]
+                continue
+            may_match[is_own] = self.definition.has_matches(side, records.columns)
+            places = None if is_own.all() else pa.array(np.cumsum(is_own) - 1, mask=~is_own)
+            columns += [each if places is None else each.take(places) for each in records.columns.columns]
+        made = pa.RecordBatch.from_arrays([pa.array(sides == LEFT), pa.array(may_match), *columns], schema=schema)
+        ordinals = [batch.ordinals for batch in taken.batches if batch.ordinals is not None]
+        known = np.concatenate(ordinals) if len(ordinals) == len(taken.batches) else None
+        plain = Batch(self.type, taken.timestamps, taken.watermarks, columns=made, ordinals=known)
+        return KeyedBatch.of(plain, KeyColumn.concat([batch.keys for batch in taken.batches]))
 
     def sides(self, rows: pa.RecordBatch) -> tuple[Mask, Mask, tuple[pa.RecordBatch, pa.RecordBatch]]:
         """Which rows are of the left input, which can match, and the columns of each input, over all rows."""
