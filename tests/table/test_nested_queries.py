@@ -8,6 +8,7 @@ from headrace.common import RowKind
 from tests.table.connectors.session import session
 
 ROWS = "(VALUES 1, 2, 2, 3, 3, 3) AS t(k)"
+NUMBERED = f"SELECT *, ROW_NUMBER() OVER (ORDER BY k) AS n FROM {ROWS}"
 
 
 MINI_BATCHES = {
@@ -23,6 +24,8 @@ MINI_BATCHES = {
     [
         (f"SELECT MAX(c) FROM (SELECT k, COUNT(*) AS c FROM {ROWS} GROUP BY k)", [(3,)]),
         (f"SELECT COUNT(*) FROM (SELECT k FROM {ROWS} INTERSECT SELECT k + 1 FROM {ROWS})", [(2,)]),
+        (f"SELECT k FROM ({NUMBERED}) WHERE NOT (n > 5) AND n IS NOT NULL AND (n <= 1 OR n <= 2)", [(1,), (2,)]),
+        (f"SELECT k FROM ({NUMBERED}) WHERE n <= 2 AND (n <= 2 OR k = 3)", [(1,), (2,)]),
         (f"SELECT k FROM {ROWS} EXCEPT SELECT 3 EXCEPT SELECT 1", [(2,)]),
     ],
 )

@@ -75,9 +75,10 @@ def _recognised(relation: Relation) -> Relation:
         return relation
     condition = relation.condition if project is None else substituted(relation.condition, project.expressions)
     column = len(over.input.schema)
-    bounds = [_Bound.of(each, column) for each in conjuncts(condition)]
+    conditions = _needed(conjuncts(condition), column)
+    bounds = [_Bound.of(each, column) for each in conditions]
     ranged = [bound for bound in bounds if bound is not None]
-    rest = [each for each, bound in zip(conjuncts(condition), bounds, strict=True) if bound is None]
+    rest = [each for each, bound in zip(conditions, bounds, strict=True) if bound is None]
     found = _ranked(over, ranged)
     if found is None:
         return relation
@@ -87,8 +88,24 @@ def _recognised(relation: Relation) -> Relation:
     return node if project is None else replace(project, input=node)
 
 
+def _needed(conditions: list[Scalar], column: int) -> list[Scalar]:
+    """The conditions without those that always hold: that a rank is not null, and what another condition implies."""
+    return [
+        each
+        for each in conditions
+        if not (isinstance(each, Call) and each.function == "IS NOT NULL" and _is_column(each.operands[0], column))
+        and not (isinstance(each, Call) and each.function == "OR" and any(one in conditions for one in each.operands))
+    ]
+
+
+def _is_column(scalar: Scalar, column: int) -> bool:
+    return isinstance(scalar, InputRef) and scalar.index == column
+
+
 def _ranked(over: OverAggregate, bounds: list[_Bound]) -> Rank | None:
-    """The Top-N of a filter; None without an upper bound of the rank."""
+    """The Top-N of a filter; None without an upper bound of the rank, or with several of which one is a column."""
+    if len(bounds) > 1 and any(bound.column is not None for bound in bounds):
+        return None
     start, end, end_column = 1, None, None
     for bound in bounds:
         if bound.column is not None:
@@ -114,22 +131,50 @@ class _Bound:
     @staticmethod
     def of(condition: Scalar, column: int) -> _Bound | None:
         """The bound that a condition sets; None when it sets none."""
-        if not isinstance(condition, Call) or len(condition.operands) != 2:
+        if not isinstance(condition, Call):
             return None
-        left, right = map(_without_cast, condition.operands)
-        function = condition.function
-        if isinstance(right, InputRef) and right.index == column:
-            left, right, function = right, left, _MIRRORED.get(function, "")
-        if not (isinstance(left, InputRef) and left.index == column):
+        if condition.function == "OR":
+            return _Bound.of_any([_Bound.of(each, column) for each in condition.operands])
+        compared = _compared(condition, column)
+        if compared is None:
             return None
-        if isinstance(right, Literal) and isinstance(right.value, int):
-            return _of_number(function, right.value)
-        if isinstance(right, InputRef) and right.index < column and function == "<=":
-            return _Bound(column=right.index)
-        return None
+        function, other = compared
+        if isinstance(other, Literal) and isinstance(other.value, int):
+            return _of_number(function, other.value)
+        is_end = isinstance(other, InputRef) and other.index < column and function == "<="
+        return _Bound(column=other.index) if isinstance(other, InputRef) and is_end else None
+
+    @staticmethod
+    def of_any(bounds: list[_Bound | None]) -> _Bound | None:
+        """The range of ranks that are in one of several ranges; None where these do not overlap."""
+        known = sorted((each for each in bounds if each is not None and each.column is None), key=lambda each: each.low)
+        if len(known) < len(bounds):
+            return None
+        whole = known[0]
+        for bound in known[1:]:
+            if whole.high is not None and bound.low > whole.high:
+                return None
+            high = None if whole.high is None or bound.high is None else max(whole.high, bound.high)
+            whole = _Bound(whole.low, high)
+        return whole
 
 
+_OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
+
+
+def _compared(condition: Call, column: int) -> tuple[str, Scalar] | None:
+    """The comparison of a rank, and what it is compared with; None for other conditions."""
+    negated = condition.operands[0] if condition.function == "NOT" else None
+    if isinstance(negated, Call):
+        found = _compared(negated, column)
+        return None if found is None else (_OPPOSITE.get(found[0], ""), found[1])
+    if len(condition.operands) != 2:
+        return None
+    left, right = map(_without_cast, condition.operands)
+    if _is_column(right, column):
+        return _MIRRORED.get(condition.function, ""), left
+    return (condition.function, right) if _is_column(left, column) else None
 
 
 def _of_number(function: str, number: int) -> _Bound | None:
