@@ -175,13 +175,15 @@ def ranked_rows(call: AggregateOperation, ordered: OrderedRows) -> pa.Array:
     if call.function == "DENSE_RANK":
         is_new = (first == np.arange(segments.total)).astype(np.int64)
         return pa.array(running_sums(is_new, segments))
-    by_name = {
-        "ROW_NUMBER": np.arange(segments.total) - starts + 1,
-        "RANK": first - starts + 1,
-        "PERCENT_RANK": np.where(counts > 1, (first - starts) / np.maximum(counts - 1, 1), 0.0),
-        "CUME_DIST": (behind - starts) / np.maximum(counts, 1),
-    }
-    return pa.array(by_name[call.function])
+    match call.function:
+        case "ROW_NUMBER":
+            return pa.array(np.arange(segments.total) - starts + 1)
+        case "RANK":
+            return pa.array(first - starts + 1)
+        case "PERCENT_RANK":
+            return pa.array(np.where(counts > 1, (first - starts) / np.maximum(counts - 1, 1), 0.0))
+        case _:  # CUME_DIST
+            return pa.array((behind - starts) / np.maximum(counts, 1))
 
 
 def _buckets(call: AggregateOperation, rows: Longs, counts: Longs) -> pa.Array:
