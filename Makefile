@@ -55,8 +55,10 @@ test: venv ## lint, types, layers, and all tests but the slow ones
 lint-shown-late: venv
 	@log=$$(mktemp); trap 'echo; cat "$$log"; rm "$$log"' EXIT; $(MAKE) --no-print-directory lint >"$$log" 2>&1
 
+# Rewriting the assertions of all tests takes as long as collecting them. Tests that fail run again with theirs rewritten.
 test-in-forks: venv
-	@$(PYTEST) --forks $(FORKS) -m 'not slow'
+	@$(PYTEST) --forks $(FORKS) --assert=plain -m 'not slow' || { \
+	    code=$$?; [ $$code = 1 ] && $(PYTEST) --last-failed --last-failed-no-failures=none -m 'not slow'; exit $$code; }
 
 test-fast: venv ## the tests that need no Spark, in parallel
 	@$(PYTEST) -n $(WORKERS) --dist worksteal -m 'not slow and not ($(SPARK))'

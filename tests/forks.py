@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import importlib
 import io
 import multiprocessing
@@ -108,6 +109,7 @@ def launcher_of_forks(folder: Path) -> Iterator[Forks]:
 def _begin(
     run: Callable[..., None], arguments: tuple[str, ...], environment: dict[str, str], output: Path, errors: Path
 ) -> None:
+    gc.freeze()  # what has been imported is no garbage
     os.setsid()
     for path, descriptor in ((output, 1), (errors, 2)):
         opened = os.open(path, os.O_WRONLY | os.O_APPEND)

@@ -220,9 +220,12 @@ class _Reporter:
     def __init__(self, config: pytest.Config, connection: Connection) -> None:
         self._config = config
         self._connection = connection
+        self._shows_durations = config.getoption("durations", None) is not None
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Send a report."""
+        """Send a report, unless it says no more than that a test has been set up or torn down."""
+        if report.when != "call" and report.passed and not self._shows_durations:
+            return
         data = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
         self._connection.send(("reported", data))
 
