@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 Mask = npt.NDArray[np.bool_]
 
-_NUMBERS: Final = {
+_NUMBERS: Final[dict[int, np.dtype[Any]]] = {
     **{pa.from_numpy_dtype(name).id: np.dtype(name) for name in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")},
     **{type_.id: np.dtype("i4") for type_ in (pa.date32(), pa.time32("s"))},
     **{type_.id: np.dtype("i8") for type_ in (pa.date64(), pa.time64("us"), pa.timestamp("us"))},
