@@ -74,9 +74,16 @@ def test_definitions_say_that_they_are_done(tables: TableEnvironment) -> None:
     assert [row[0] for row in tables.execute_sql("SHOW TABLES").collect()] == ["t"]
 
 
+@pytest.mark.parametrize(
+    ("sample", "fewest", "most"), [("SYSTEM (0)", 0, 0), ("BERNOULLI (50) REPEATABLE (7)", 25, 75)]
+)
+def test_a_sample_has_a_share_of_the_rows(tables: TableEnvironment, sample: str, fewest: int, most: int) -> None:
+    numbers = f"(VALUES {', '.join(f'({number})' for number in range(100))}) AS t (n)"
+    found = list(tables.execute_sql(f"SELECT n FROM {numbers} TABLESAMPLE {sample}").collect())
+    assert fewest <= len(found) <= most
+
+
 def test_what_cannot_be_planned_is_refused_by_name(tables: TableEnvironment) -> None:
-    with pytest.raises(PlanningError, match="TABLESAMPLE of less than 100 percent cannot be executed yet"):
-        tables.execute_sql(f"SELECT n FROM (SELECT n FROM {NUMBERS}) TABLESAMPLE BERNOULLI (50)")
     for query, reason in (("SELECT 1 / 0", "Division by zero"), ("SELECT MAX(ROW(n, k))", "MAX does not take ROW")):
         with pytest.raises(PlanningError, match=reason):
             tables.explain_sql(f"{query} FROM {NUMBERS}")

@@ -14,11 +14,12 @@ from headrace.table.connectors import TABLE_CONNECTORS, TableContext
 from headrace.table.connectors.table_sink import TableSink
 from headrace.table.connectors.table_source import TableSource
 from headrace.table.functions.casts import is_castable
+from headrace.table.functions.types import DOUBLE, INT
 from headrace.table.logical import relations as logical
 from headrace.table.logical.errors import PlanningError, TableDefinitionError
 from headrace.table.logical.match import Match
 from headrace.table.logical.relations import Relation
-from headrace.table.logical.scalars import Scalar, Subquery
+from headrace.table.logical.scalars import Literal, Scalar, Subquery
 from headrace.table.logical.schema import Schema
 from headrace.table.options import LOCAL_TIME_ZONE
 from headrace.table.physical.arrow_filters import arrow_filters
@@ -27,6 +28,7 @@ from headrace.table.physical.calcs import filtered, projected
 from headrace.table.physical.changelog_rules import Modify, modify_kinds
 from headrace.table.physical.node import PhysicalNode, with_unique_names
 from headrace.table.physical.sinks import Sink
+from headrace.table.rules.conditions import call
 
 R = TypeVar("R", bound=Relation)
 
@@ -119,9 +121,14 @@ def _scan(scan: logical.Scan, context: ConversionContext) -> PhysicalNode:
 
 @conversion_rule(logical.Sample)
 def _sample(sample: logical.Sample, context: ConversionContext) -> PhysicalNode:
-    if Decimal(sample.percentage) != 100:
-        raise PlanningError("TABLESAMPLE of less than 100 percent cannot be executed yet")
-    return converted(sample.input, context)
+    """A filter by a random number for each row, whether the sample is of rows or of blocks."""
+    source, share = converted(sample.input, context), Decimal(sample.percentage) / 100
+    if share == 1:
+        return source
+    if context.does(source):
+        raise PlanningError("TABLESAMPLE takes rows that are not updated: sample the table that the rows come from")
+    seed = [] if sample.seed is None else [Literal(sample.seed, type=INT.not_null())]
+    return filtered(source, call("<", call("RAND", *seed), Literal(float(share), type=DOUBLE.not_null())))
 
 
 def table_source(scan: logical.Scan, context: ConversionContext) -> TableSource:

@@ -7,9 +7,10 @@ from typing import Any, Final
 
 from headrace.table.logical import relations as logical
 from headrace.table.logical.relations import Aggregate, Join, JoinKind, Project, Relation, SetOperation, Values
-from headrace.table.logical.scalars import InputRef, Literal, Scalar
+from headrace.table.logical.scalars import BOOLEAN, InputRef, Literal, Scalar
 from headrace.table.rules.normalize import Normalize
 
+_NEVER: Final = Literal(False, type=BOOLEAN.not_null())
 _ZERO_OR_NULL: Final = {"COUNT": 0, "SUM": None, "MIN": None, "MAX": None, "AVG": None}
 """The results of aggregates over no rows."""
 
@@ -22,7 +23,8 @@ def with_empty_inputs(relation: Relation) -> Relation:
 def of_no_rows(relation: Relation) -> Relation:
     """The result of a relation of which an input has no rows, where that is known; else the relation."""
     rule = _RULES.get(type(relation))
-    found = rule(relation) if rule is not None and any(map(_is_empty, relation.inputs)) else None
+    is_known = any(map(_is_empty, relation.inputs)) or (isinstance(relation, Join) and relation.condition == _NEVER)
+    found = rule(relation) if rule is not None and is_known else None
     return relation if found is None else found
 
 
@@ -57,7 +59,11 @@ def _union(relation: SetOperation) -> Relation | None:
 
 
 def _join(join: Join) -> Relation | None:
-    is_left, is_right = _is_empty(join.left), _is_empty(join.right)
+    is_never = join.condition == _NEVER
+    if is_never and join.kind is JoinKind.FULL:
+        return None
+    is_left = _is_empty(join.left) or (is_never and join.kind is JoinKind.RIGHT)
+    is_right = _is_empty(join.right) or (is_never and join.kind is not JoinKind.RIGHT)
     if join.kind is JoinKind.ANTI and not is_left:
         return join.left
     if is_left and is_right:

@@ -40,7 +40,7 @@ from headrace.table.logical.scalars import (
     moved,
 )
 from headrace.table.rules.conditions import all_of, call, either
-from headrace.table.rules.decorrelation import Decorrelated, Outer, decorrelated, over_both, with_equalities
+from headrace.table.rules.decorrelation import Decorrelated, Outer, decorrelated, over_both, refers_to, with_equalities
 from headrace.table.rules.joins import condition_of
 
 _COUNT: Final = bigint().not_null()
@@ -158,6 +158,39 @@ def _lateral(correlate: Correlate) -> Relation:
         node = node.input
     if isinstance(node, Unnest | Snapshot | TableFunctionScan):
         return correlate
+    whole = correlate.right
+    while isinstance(whole, Project):
+        whole = whole.input
+    if isinstance(whole, Aggregate) and not whole.group and refers_to(whole, correlate.correlation):
+        return _lateral_aggregate(correlate, correlate.right)
+    return _lateral_rows(correlate)
+
+
+def _lateral_aggregate(correlate: Correlate, right: Relation) -> Relation:
+    """A lateral join with an aggregate of all rows, which has a row for every row of the left, with counts of 0."""
+    width = len(correlate.left.schema)
+    if isinstance(right, Project):
+        below = _lateral_aggregate(correlate, right.input)
+        columns = [over_both(each, correlate.correlation, width) for each in right.expressions]
+    else:
+        below = _lateral_rows(replace(correlate, right=right, kind=JoinKind.LEFT))
+        assert isinstance(right, Aggregate)
+        columns = [_over_no_rows(each, below.column(width + at)) for at, each in enumerate(right.calls)]
+    names = (*correlate.left.schema.names, *right.schema.names)
+    return Project(below, (*map(below.column, range(width)), *columns), names)
+
+
+def _over_no_rows(aggregate: AggregateCall, column: Scalar) -> Scalar:
+    """The value of an aggregate; that of a count is 0 where there is no row of it."""
+    return _zero_if_null(column) if aggregate.function == "COUNT" else column
+
+
+def _zero_if_null(column: Scalar) -> Scalar:
+    zero = Literal(0, type=column.type.not_null())
+    return Case((Branch(call("IS NULL", column), zero),), column, type=column.type)
+
+
+def _lateral_rows(correlate: Correlate) -> Relation:
     found = decorrelated(correlate.right, Outer(correlate.left, correlate.correlation))
     width = len(correlate.left.schema)
     conditions = [over_both(_outer_first(each), correlate.correlation, width) for each in found.conditions]
@@ -258,9 +291,7 @@ class _Rewriting:
         outer_first = replace(found, conditions=tuple(map(_outer_first, found.conditions)))
         column = self.relation_column(self._join(outer_first, JoinKind.LEFT))
         if found.conditions and _counts(relation):
-            is_missing = call("IS NULL", column)
-            zero = Literal(0, type=column.type.not_null())
-            return Case((Branch(is_missing, zero),), column, type=column.type)
+            return _zero_if_null(column)
         return column
 
     def relation_column(self, index: int) -> Scalar:
