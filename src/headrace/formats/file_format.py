@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, BinaryIO, Final, Generic, NamedTuple, cast
+from typing import Any, BinaryIO, ClassVar, Final, Generic, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -106,6 +106,9 @@ class FileFormat(ABC, Generic[T_co]):
             InvalidTypeError: when the files do not tell the type; the source adds where it looked.
         """
         return self
+
+    units_are_records: ClassVar[bool] = False
+    """Whether the units in which files are cut are records, rather than bytes."""
 
     def filtered(self, condition: pc.Expression) -> FileFormat[T_co]:
         """A format that may leave out records that do not meet a condition; this one, if it leaves out none."""

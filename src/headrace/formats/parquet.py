@@ -78,6 +78,7 @@ class ParquetFormat(ColumnFileFormat):
     """
 
     name = "Parquet"
+    units_are_records = True
 
     def __init__(
         self,

@@ -90,6 +90,13 @@ ASYNC_KEY_ORDERED: Final = ConfigOption(
     "table.exec.async-lookup.key-ordered-enabled", boolean, False, "Whether rows of a key have to leave in order."
 )
 
+PREDICATE_PUSHDOWN: Final = ConfigOption(
+    "table.optimizer.source.predicate-pushdown-enabled",
+    boolean,
+    True,
+    "Whether connectors are told of conditions, by which they may read fewer rows.",
+)
+
 CATALOG_STORE: Final = ConfigOption(
     "table.catalog-store.kind",
     choice("generic_in_memory", "file"),
@@ -136,6 +143,7 @@ _OPTIONS: Final[dict[str, ConfigOption[Any]]] = {
         ASYNC_MODE,
         ASYNC_KEY_ORDERED,
         ConfigOption("table.sql-dialect", choice("default"), "default", "The dialect of SQL."),
+        PREDICATE_PUSHDOWN,
         CATALOG_STORE,
         CATALOG_STORE_PATH,
         RESULT_MODE,
@@ -149,7 +157,7 @@ _OPTIMIZER: Final = (
     "incremental-agg-enabled join.broadcast-threshold join.null-filter-threshold join-reorder-enabled "
     "multi-join.enabled multiple-input-enabled non-deterministic-update.strategy "
     "reuse-optimize-block-with-digest-enabled "
-    "reuse-sink-enabled reuse-source-enabled reuse-sub-plan-enabled source.predicate-pushdown-enabled "
+    "reuse-sink-enabled reuse-source-enabled reuse-sub-plan-enabled "
     "source.report-statistics-enabled union-all-as-breakpoint-enabled delta-join.strategy"
 )
 _EXECUTION: Final = (
@@ -196,6 +204,7 @@ _CHANGE_RESULTS: Final = frozenset(
         "table.exec.source.cdc-events-duplicate",
         "table.exec.source.idle-timeout",
         "table.dynamic-table-options.enabled",
+        "table.rtas-ctas.atomicity-enabled",
     }
 )
 """Keys without an effect here that in Flink change results, or when they are emitted."""

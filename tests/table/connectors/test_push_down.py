@@ -112,6 +112,9 @@ def test_row_groups_are_skipped_by_their_statistics(tmp_path: Path, condition: s
     else:
         assert rows(tables, query)
     assert len(scans(tables, query)) == 1
+    tables.get_config().set("table.optimizer.source.predicate-pushdown-enabled", "false")
+    assert "filter" not in scans(tables, query)[0]
+    tables.get_config().set("table.optimizer.source.predicate-pushdown-enabled", "true")
     assert ", filter=[" in scans(tables, query)[0]
 
 

@@ -366,6 +366,7 @@ class FileEnumerator(SplitEnumerator):
         *,
         splittable: bool = True,
     ) -> None:
+        self._limit = selection.limit if fmt.units_are_records else None
         self._paths = InputPaths(selection.paths, context.storage_options, selection.accepts)
         if context.state is None or watch is not None:  # else no file is looked for any more
             self._paths.check_apart_from(str(context.folder))
@@ -411,7 +412,10 @@ class FileEnumerator(SplitEnumerator):
         return Pending(bytes=max(0, left))
 
     def is_finished(self, split_id: str, position: Json) -> bool:
-        return not self._is_watching and position[0] >= self._known.first + len(self._known.pending)
+        ordinal, offset = position
+        if self._limit is not None and offset >= self._limit:  # so many were read of this file alone
+            return True
+        return not self._is_watching and ordinal >= self._known.first + len(self._known.pending)
 
     def snapshot(self) -> Json:
         return self._journal.reference()

@@ -86,10 +86,12 @@ class FileSelection:
     Attributes:
         paths: files, folders and patterns, as :func:`resolved` gives them.
         accepts: tells of a file that was found, by its path, whether it is read.
+        limit: how many records are enough; None for all.
     """
 
     paths: tuple[str, ...]
     accepts: Callable[[str], bool] | None = None
+    limit: int | None = None
 
 
 class InputPaths:

@@ -326,6 +326,7 @@ class FileSourceBuilder(Builder, Generic[T_co]):
         self._paths = tuple(usual_spelling(resolved(path)) for path in paths)
         self._metadata: dict[str, str] = {}
         self._accepts: Callable[[str], bool] | None = None
+        self._limit: int | None = None
 
     def monitor_continuously(
         self,
@@ -407,6 +408,11 @@ class FileSourceBuilder(Builder, Generic[T_co]):
         self._metadata = chosen_metadata(metadata, METADATA, "files")
         return self
 
+    def set_limit(self, limit: int) -> Self:
+        """End when at least so many records were read, as soon as that can be told."""
+        self._limit = limit
+        return self
+
     def set_path_filter(self, accepts: Callable[[str], bool]) -> Self:
         """Read only those of the files whose absolute path, or URI, a function accepts."""
         self._accepts = accepts
@@ -427,7 +433,7 @@ class FileSourceBuilder(Builder, Generic[T_co]):
         except InvalidTypeError as error:
             raise InvalidTypeError(f"{', '.join(map(shown, self._paths))}: {error}") from None
         metadata = FileMetadata.of(fmt.produced_type, self._metadata) if self._metadata else None
-        return FileSource(fmt, FileSelection(self._paths, self._accepts), metadata=metadata, **self._given)
+        return FileSource(fmt, FileSelection(self._paths, self._accepts, self._limit), metadata=metadata, **self._given)
 
     def _find(self) -> list[InputFile]:
         paths = InputPaths(self._paths, {}, self._accepts)

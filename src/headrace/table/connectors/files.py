@@ -204,6 +204,8 @@ class FileTableSource(TableSource):
         builder = FileSourceBuilder(reader, self.options.get(PATH))
         if (accepts := self._path_filter()) is not None:
             builder.set_path_filter(accepts)
+        if self.context.limit is not None:
+            builder.set_limit(self.context.limit)
         if metadata:
             builder.set_metadata({f"metadata {name}": name for name in metadata})
         interval = self.options.get(MONITOR_INTERVAL)

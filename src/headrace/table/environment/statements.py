@@ -144,6 +144,8 @@ def _change(tables: TableEnvironment, statement: sql.Delete | sql.Update | sql.T
     connector = dict(table.options).get("connector", "") if isinstance(table, CatalogTable) else ""
     what = f"connector '{connector}' of table" if connector else "view"
     advice = "Write a query with the rows that should remain into another table, or changes into an upsert table."
+    if connector == "filesystem":
+        advice = f"Write the rows that should remain: INSERT OVERWRITE {statement.table} SELECT ... in batch mode."
     raise context.unplanned(statement.table, f"{what} '{statement.table}' does not support {_words(statement)}", advice)
 
 

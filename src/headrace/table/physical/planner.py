@@ -11,6 +11,7 @@ from headrace.table.logical.errors import refuses_depth
 from headrace.table.logical.relations import Relation
 from headrace.table.logical.scalars import Cast, InputRef
 from headrace.table.logical.schema import TimeAttribute
+from headrace.table.options import PREDICATE_PUSHDOWN
 from headrace.table.parse.tree.statements import ExplainDetail
 from headrace.table.physical import (  # noqa: F401 - their conversions
     changelog_functions,
@@ -68,7 +69,12 @@ class Planner:
         """
         context = ConversionContext(self.is_batch, self.settings)
         logical = [optimized(relation, context.is_upsert, context.time_zone) for relation in relations]
-        pushed = with_pushed_down(logical, lambda scan: table_source(scan, context), context.time_zone)
+        pushed = with_pushed_down(
+            logical,
+            lambda scan: table_source(scan, context),
+            context.time_zone,
+            pushes_filters=self.settings.get(PREDICATE_PUSHDOWN),
+        )
         projected_scans = with_projected_scans(pushed, context.can_project)
         roots = [with_plain_times(converted(relation, context)) for relation in projected_scans]
         if not self.is_batch:

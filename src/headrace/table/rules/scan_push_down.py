@@ -25,7 +25,11 @@ from headrace.table.rules.empty import of_no_rows
 
 
 def with_pushed_down(
-    relations: Sequence[Relation], source_of: Callable[[Scan], TableSource], time_zone: str
+    relations: Sequence[Relation],
+    source_of: Callable[[Scan], TableSource],
+    time_zone: str,
+    *,
+    pushes_filters: bool = True,
 ) -> list[Relation]:
     """The relations with conditions and limits in their scans.
 
@@ -33,8 +37,10 @@ def with_pushed_down(
         relations: the relations of a job's statements.
         source_of: the source of a scan.
         time_zone: the session time zone.
+        pushes_filters: whether conditions are pushed down that are not on partition columns alone.
     """
-    conditions = _Conditions(relations, source_of, ExpressionCompiler(lambda _: "a condition", time_zone))
+    compiler = ExpressionCompiler(lambda _: "a condition", time_zone)
+    conditions = _Conditions(relations, source_of, compiler, pushes_filters=pushes_filters)
     made = [conditions.pushed(relation) for relation in relations]
     scans = [node for relation in made for node in relation.walk() if isinstance(node, Scan)]
 
@@ -56,11 +62,18 @@ class _Conditions:
         relations: the relations of a job's statements.
         source_of: the source of a scan.
         compiler: compiles conditions on partitions.
+        pushes_filters: whether other conditions are pushed down, too.
     """
 
     def __init__(
-        self, relations: Sequence[Relation], source_of: Callable[[Scan], TableSource], compiler: ExpressionCompiler
+        self,
+        relations: Sequence[Relation],
+        source_of: Callable[[Scan], TableSource],
+        compiler: ExpressionCompiler,
+        *,
+        pushes_filters: bool,
     ) -> None:
+        self._pushes_filters = pushes_filters
         self._source_of = source_of
         self._compiler = compiler
         self._uses: dict[Scan, list[Scalar | None]] = defaultdict(list)
@@ -94,7 +107,8 @@ class _Conditions:
         if scan not in self._scans:
             uses = [self._split(scan, use) for use in self._uses[scan]]
             first = uses[0][1]
-            is_same = all(others == first for _, others in uses) and self._source_of(scan).can_filter
+            is_filtered = self._pushes_filters and self._source_of(scan).can_filter
+            is_same = is_filtered and all(others == first for _, others in uses)
             partitions = None
             if all(of_partitions for of_partitions, _ in uses):
                 wanted = (self._partitions(scan, of_partitions) for of_partitions, _ in uses)
