@@ -150,6 +150,10 @@ CASES: list[tuple[str, str, list[Any], str, list[tuple[str, Any]]]] = [
     ),
     *(("REGEXP_EXTRACT", "STRING", texts(), "STRING", [("STRING", r"([a-z])(\d)?"), ("INT", n)]) for n in (0, 1, 2, 3)),
     *(
+        ("REGEXP_EXTRACT", "STRING", texts(), "STRING", [("STRING", pattern), ("INT", 2)])
+        for pattern in ("(X|^)([a-z])", "(a(b)|X)b", "(b)|(X)", "(a|b)+(X)", "(o|^)([^&]*)")
+    ),
+    *(
         ("REGEXP_REPLACE", "STRING", texts(), "STRING", [("STRING", pattern), ("STRING", new)])
         for pattern in ("[0-9]+", "o", "x*", "")
         for new in ("$1", "\\1", "")

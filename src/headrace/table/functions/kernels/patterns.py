@@ -159,7 +159,7 @@ def _matching(function: Callable[..., Any], default: Any = None) -> Kernel:
 _SAFE: Final = re.compile(
     r"""(?:[A-Za-z0-9 _\-,;:/@#%&=<>!"'~]"""
     r"""|\\[dws.\\\-/()\[\]{}*+?|^$]"""
-    r"""|\[\^?(?:[A-Za-z0-9 _.,;:/@#%=<>!"'~\-]|\\[dws.\\\-])+\]"""
+    r"""|\[\^?(?:[A-Za-z0-9 _.,;:/@#%=<>!"'~\-]|&(?!&)|\\[dws.\\\-])+\]"""
     r"""|\((?!\?)|[)|.^]|[*+?](?!\+)|\{\d{1,3}(?:,\d{0,3})?\}(?!\+))*"""
 )
 """Patterns that mean the same to Java and to RE2, which Arrow has."""
@@ -168,12 +168,28 @@ _SAFE: Final = re.compile(
 @lru_cache(maxsize=256)
 def _is_safe(pattern: str, *, has_groups: bool = True) -> bool:
     """Return whether Arrow can take a pattern: one that fits no empty text, where both go on in other ways."""
-    if not _SAFE.fullmatch(pattern) or (has_groups and re.search(r"\)[?*{]|\||\\\\", pattern)):
+    if not _SAFE.fullmatch(pattern) or (has_groups and re.search(r"\)[?*{]|\\\\", pattern)):
         return False
     try:
-        return compiled(pattern).search("") is None
+        fits_nothing = compiled(pattern).search("") is None
     except re.error:
         return False
+    return fits_nothing and not (has_groups and _has_groups_in_alternatives(pattern))
+
+
+def _has_groups_in_alternatives(pattern: str) -> bool:
+    """Return whether a group may not take part in a match: Java has null for it then, and Arrow an empty text."""
+    levels: list[set[str]] = [set()]
+    for letter in re.findall(r"\\.|\[[^\]]*\]|([()|])", pattern):
+        if letter == "(":
+            levels.append(set())
+        elif letter == "|":
+            levels[-1].add(letter)
+        elif letter == ")":
+            if levels.pop() >= {"|", "("}:
+                return True
+            levels[-1].add("(")
+    return levels[0] >= {"|", "("}
 
 
 def _constant_pattern(text: Datum, pattern: Datum, *, has_groups: bool = True) -> str | None:
