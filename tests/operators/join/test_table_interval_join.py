@@ -15,6 +15,7 @@ from headrace.graph.join_specs import TableIntervalJoinSpec
 from headrace.operators.join.find_pairs import JoinInterval
 from headrace.operators.join.results import JoinType
 from tests.operators.changelog.driven import Driven, Event, run
+from tests.table.connectors.session import session
 
 TYPE = RowTypeInfo((Types.INT(), Types.LONG(), Types.INT()), ("k", "t", "v"))
 NAMES = ("k", "t", "v", "k0", "t0", "v0")
@@ -104,3 +105,12 @@ def test_rows_that_arrive_near_each_other(
             model.add(row, side, driven.now)
         driven.epoch(events)
     assert Counter(row for _, row in driven.changes()) == Counter(model.emitted)
+
+
+def test_the_largest_time_of_a_group_is_no_rowtime() -> None:
+    columns = "k INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts"
+    tables = session(*(f"CREATE TABLE {name} ({columns}) WITH ('connector' = 'datagen')" for name in "ab"))
+    near = "a.k = b.k AND b.ts BETWEEN a.ts - INTERVAL '2' SECOND AND a.ts"
+    groups = "(SELECT k, MAX(ts) AS ts FROM b GROUP BY k)"
+    assert "IntervalJoin(" in tables.explain_sql(f"SELECT a.k FROM a JOIN b ON {near}")
+    assert "\n+- Join(" in tables.explain_sql(f"SELECT a.k FROM a JOIN {groups} AS b ON {near}")

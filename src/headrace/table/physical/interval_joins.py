@@ -97,8 +97,8 @@ def interval_join(join: logical.Join, left: PhysicalNode, right: PhysicalNode) -
     width, parts = len(left.schema), conjuncts(join.condition)
     found = [(each, _bound_of(each, width)) for each in parts]
     bounds = _bounds([bound for _, bound in found if bound is not None])
-    if bounds is None:
-        return None
+    if bounds is None or left.schema[bounds.left].time is None or right.schema[bounds.right].time is None:
+        return None  # the largest time of a group, say, is a plain column
     bounds = replace(bounds, is_rowtime=left.schema[bounds.left].time is TimeAttribute.ROWTIME)
     rest = condition_of([each for each, bound in found if bound is None])
     keys = JoinKeys.of(rest, width)
