@@ -23,13 +23,13 @@ _SEED: Final = 42
 _INLINE: Final = 7
 _WORD: Final = 8
 _LEAST_BUCKETS: Final = 16
+_MOST_ENTRIES: Final = np.int64(_LEAST_BUCKETS * 3 // 4) << np.arange(40)
+"""How many entries a map has at most before its buckets double: once, twice, and so on."""
 
 
 def buckets(hashes: Words, sizes: Longs) -> Longs:
     """The bucket of each hash in a map that has grown to a number of entries, and never shrinks."""
-    capacities = np.full(len(sizes), _LEAST_BUCKETS, np.int64)
-    while (is_full := sizes > capacities * 3 // 4).any():
-        capacities[is_full] *= 2
+    capacities = _LEAST_BUCKETS << np.searchsorted(_MOST_ENTRIES, sizes)
     spread = hashes ^ (hashes >> np.uint32(16))
     found: Longs = spread.astype(np.int64) & (capacities - 1)
     return found

@@ -20,7 +20,7 @@ from headrace.operators.arrays import concat, differ, fixed_width, gather
 from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext
 from headrace.operators.changelog.lifetimes import counts_after
 from headrace.operators.distinct_values import distinct_values, store_names
-from headrace.operators.mini_batch import accumulators_of_records, in_order_of_leaving, parts_of
+from headrace.operators.mini_batch import accumulators_of_records, in_order_of_leaving, merged_in_mini_batches, parts_of
 from headrace.operators.waiting import WaitingBatches
 from headrace.operators.window.columnar.accumulators import Accumulators, Arrivals, Chunk, accumulators_of
 from headrace.operators.window.columnar.local_aggregate import ACCUMULATORS_INPUT
@@ -157,7 +157,10 @@ class GroupAggregateOperator(KeyedOperator):
             bundles = self._mini_batch.numbers(start, len(batch))
             parts.append(self._accumulators(input_index, batch, bundles))
             start += len(batch)
-        rows = in_order_of_leaving(self._layout, Accumulators.concat(parts))
+        rows = Accumulators.concat(parts)
+        if self._mini_batch.has_two_phases or self._layout.retracts:
+            rows = merged_in_mini_batches(self._aggregators, rows)
+        rows = in_order_of_leaving(self._layout, rows)
         self._add(_MiniBatches(self._aggregators, rows, int(taken.timestamps[-1]), self._watermark))
 
     def _chunk(self, batch: KeyedBatch) -> Chunk:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.common.batch import Kinds, take_back
-from headrace.operators.aggregates.aggregator import GroupedRows
+from headrace.operators.aggregates.aggregator import AggregatorList, GroupedRows
 from headrace.operators.arrays import gather
 from headrace.operators.base import KeyedBatch
 from headrace.operators.binary_rows import buckets, hashes_of
@@ -85,22 +85,27 @@ def accumulators_of_records(
     return Accumulators.concat(found).take(in_order(np.concatenate(firsts)))
 
 
+def merged_in_mini_batches(aggregators: AggregatorList, rows: Accumulators) -> Accumulators:
+    """One row for each mini-batch and key, in the order of arrival, as the rows are."""
+    groups = group_rows(rows.ends, rows.hashes, rows.keys)
+    firsts = groups.first_rows
+    columns = aggregators.merge([gather(column, groups.order) for column in rows.columns], groups.segments)
+    merged = Accumulators(rows.ends[firsts], rows.hashes[firsts], gather(rows.keys, firsts), columns)
+    return merged.take(in_order(firsts))
+
+
 def in_order_of_leaving(layout: ColumnarWindowLayout, rows: Accumulators) -> Accumulators:
-    """One row for each mini-batch and key, in the order in which keys leave the mini-batch.
+    """The rows in the order in which their keys leave their mini-batches.
 
     Args:
         layout: the aggregates and the columns.
-        rows: rows of mini-batches, in the order of arrival.
+        rows: one row for each mini-batch and key, in the order of arrival.
     """
-    groups = group_rows(rows.ends, rows.hashes, rows.keys)
-    firsts = groups.first_rows
-    columns = [gather(column, groups.order) for column in rows.columns]
-    bundles, keys = rows.ends[firsts], KeyColumn(gather(rows.keys, firsts), rows.hashes[firsts])
-    merged = Accumulators(bundles, keys.hashes, keys.values, layout.aggregators.merge(columns, groups.segments))
-    fields = layout.aggregators.results(merged.columns, layout.key_fields)
-    hashes = hashes_of(layout.key_columns(merged.keys, fields), len(merged))
-    _, numbers, sizes = np.unique(bundles, return_inverse=True, return_counts=True)
-    return merged.take(in_order(bundles, buckets(hashes, sizes[numbers]), firsts))
+    fields = layout.aggregators.results(rows.columns, layout.key_fields)
+    hashes = hashes_of(layout.key_columns(rows.keys, fields), len(rows))
+    _, bounds = rows.windows
+    sizes = np.diff(bounds)
+    return rows.take(in_order(rows.ends, buckets(hashes, np.repeat(sizes, sizes))))
 
 
 class LocalGroupAggregate(LocalWindowAggregate):
@@ -133,7 +138,10 @@ class LocalGroupAggregate(LocalWindowAggregate):
             self._are_taken_back.append(is_taken_back)
 
     def _accumulators(self, held: Sequence[Chunk]) -> KeyedBatch:
-        rows = in_order_of_leaving(self._layout, accumulators_of_records(self._layout, held, self._are_taken_back))
+        rows = accumulators_of_records(self._layout, held, self._are_taken_back)
+        if any(self._are_taken_back):
+            rows = merged_in_mini_batches(self._layout.aggregators, rows)
+        rows = in_order_of_leaving(self._layout, rows)
         times = np.full(len(rows), self._last_time)
         return self._sent(rows.ends, KeyColumn(rows.keys, rows.hashes), rows.columns, times)
 
