@@ -63,6 +63,33 @@ def test_rows_are_printed_with_what_they_do(capsys: pytest.CaptureFixture[str]) 
     ]
 
 
+def test_values_are_printed_as_flink_prints_them(capsys: pytest.CaptureFixture[str]) -> None:
+    values = {
+        "TRUE": "true",
+        "1.0E10": "1.0E10",
+        "CAST(1.10 AS DECIMAL(5, 2))": "1.10",
+        "DATE '2026-01-01'": "2026-01-01",
+        "TIME '12:00:00'": "12:00",
+        "TIME '12:30:45'": "12:30:45",
+        "TIMESTAMP '2026-01-01 12:00:00'": "2026-01-01T12:00",
+        "TIMESTAMP '2026-01-01 12:00:01.123456'": "2026-01-01T12:00:01.123456",
+        "CAST(TIMESTAMP '2026-01-01 12:00:00.120' AS TIMESTAMP_LTZ(3))": "2026-01-01T12:00:00.120Z",
+        "CAST(x'61fe' AS BYTES)": "[97, -2]",
+        "ARRAY[1, CAST(NULL AS INT)]": "[1, null]",
+        "ARRAY[TIMESTAMP '2026-01-01 12:00:00.500']": "[2026-01-01T12:00:00.500]",
+        "MAP['k', CAST(TIMESTAMP '2026-01-01 12:00:00' AS TIMESTAMP_LTZ(3))]": "{k=2026-01-01T12:00:00Z}",
+        "ROW(1, CAST(NULL AS STRING), x'61')": "+I[1, null, [97]]",
+        "CAST(NULL AS ARRAY<INT>)": "null",
+        "CAST(NULL AS TIMESTAMP(3))": "null",
+    }
+    tables = session()
+    query = tables.sql_query(f"SELECT * FROM (VALUES ({', '.join(values)}))")
+    columns = ", ".join(f"`{each.name}` {each.type}" for each in query.get_resolved_schema())
+    run(tables, f"CREATE TABLE t ({columns}) WITH ('connector'='print')")
+    query.execute_insert("t").wait()
+    assert capsys.readouterr().out == f"+I[{', '.join(values.values())}]\n"
+
+
 def test_a_black_hole_takes_everything() -> None:
     tables = session("CREATE TABLE t (n BIGINT) WITH ('connector'='blackhole')")
     run(tables, "INSERT INTO t SELECT COUNT(*) FROM (VALUES (1), (2)) AS v(x)")

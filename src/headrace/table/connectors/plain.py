@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from headrace.common.batch import Batch
 from headrace.common.columns import layout_of
 from headrace.common.config_options import ConfigOption, boolean
-from headrace.common.typeinfo import CompositeTypeInfo, TypeInformation
+from headrace.common.messages import fields_of
+from headrace.common.typeinfo import TypeInformation
 from headrace.common.types import RowKind
-from headrace.common.values import handler_of
 from headrace.connectors.driver_sink import PrintSink
 from headrace.connectors.sink import Json, Sink, SinkWriter, WriterContext
 from headrace.table.connectors.changelog_mode import ChangelogMode
 from headrace.table.connectors.factory import TableConnector, TableContext
+from headrace.table.connectors.java_text import java_texts, row_texts
 from headrace.table.connectors.table_sink import PARALLELISM, TableSink
 
 IDENTIFIER: Final = ConfigOption("print-identifier", str, "", "What begins each line.")
@@ -72,26 +73,19 @@ class PrintedRows(PrintSink):
         return _Lines(input_type)
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Lines:
     """The lines of rows of a type."""
 
     type: TypeInformation
-    _texts: list[Any] = field(init=False)
-
-    def __post_init__(self) -> None:
-        assert isinstance(self.type, CompositeTypeInfo)
-        self._texts = [handler_of(kind) for kind in self.type.field_types]
 
     def __call__(self, batch: Batch) -> Sequence[str]:
         columns = batch.columns
-        texts = [
-            ["null" if value is None else handler.text(value) for value in handler.decode(array)]
-            for handler, array in zip(self._texts, columns.columns, strict=False)
-        ]
+        types = [kind.logical_type for _, kind in fields_of(self.type)]
+        texts = [java_texts(*pair) for pair in zip(columns.columns, types, strict=False)]
         kinds = layout_of(batch.type).kinds_in(columns) if batch.kinds is None else batch.kinds
         symbols = ["+I"] * len(batch) if kinds is None else [str(RowKind(kind)) for kind in kinds.tolist()]
-        return [f"{symbol}[{', '.join(row)}]" for symbol, row in zip(symbols, zip(*texts, strict=True), strict=True)]
+        return row_texts(symbols, texts)
 
 
 class BlackholeTables(TableConnector):
