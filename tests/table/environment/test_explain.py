@@ -51,8 +51,39 @@ def test_advice(settings: dict[str, str], told: str) -> None:
     assert "No available advice..." in tables.explain_sql("SELECT k FROM numbers", ExplainDetail.PLAN_ADVICE)
 
 
-def test_details_that_are_not_there_are_refused() -> None:
-    with pytest.raises(UnsupportedOperationError, match="ESTIMATED_COST"):
-        session(NUMBERS).execute_sql(f"EXPLAIN ESTIMATED_COST {COUNTS}")
+@pytest.mark.parametrize(
+    ("query", "costs"),
+    [
+        (
+            "SELECT k, COUNT(*), SUM(v) FROM numbers WHERE v > 1 GROUP BY k",
+            [
+                "5.0E7, {2.5E8 rows, 8.55E9 cpu, 1.6E9 io, 8.0E8 network, 0.0 memory}",
+                "5.0E7, {2.0E8 rows, 8.5E9 cpu, 1.6E9 io, 8.0E8 network, 0.0 memory}",
+                "5.0E7, {1.5E8 rows, 1.0E8 cpu, 1.6E9 io, 0.0 network, 0.0 memory}",
+                "1.0E8, {1.0E8 rows, 1.0E8 cpu, 1.6E9 io, 0.0 network, 0.0 memory}",
+            ],
+        ),
+        (
+            "SELECT * FROM numbers AS a JOIN numbers AS b ON a.v = b.v",
+            ["3.0E7, {4.000002E8 rows, 3.38000002E10 cpu, 3.2E9 io, 3.2E9 network, 0.0 memory}"],
+        ),
+        (
+            "SELECT * FROM numbers WHERE v = 1 AND k = 'x'",
+            ["2250000.0, {1.0225E8 rows, 1.0E8 cpu, 1.6E9 io, 0.0 network, 0.0 memory}"],
+        ),
+        ("SELECT v FROM numbers UNION ALL VALUES (1), (2)", ["1.00000002E8, "]),
+        (
+            "SELECT * FROM numbers /*+ OPTIONS('number-of-rows' = '10') */",
+            ["10.0, {10.0 rows, 10.0 cpu, 160.0 io, 0.0 network, 0.0 memory}"],
+        ),
+    ],
+)
+def test_costs_are_estimated_as_by_flink(query: str, costs: list[str]) -> None:
+    plan = session(NUMBERS).explain_sql(query, ExplainDetail.ESTIMATED_COST).split("\n\n")[1]
+    found = [line.partition(": rowcount = ")[2].replace("cumulative cost = ", "") for line in plan.splitlines()[1:]]
+    assert [line[: len(cost)] for line, cost in zip(found, costs, strict=False)] == costs
+
+
+def test_advice_on_plans_of_batch_mode_is_refused() -> None:
     with pytest.raises(UnsupportedOperationError, match="batch mode"):
         session("CREATE VIEW w AS SELECT 1 AS n", is_streaming=False).execute_sql("EXPLAIN PLAN_ADVICE SELECT n FROM w")

@@ -128,6 +128,10 @@ class GeneratedTable(TableSource):
         return self.count is not None
 
     @property
+    def row_count(self) -> int | None:
+        return self.count
+
+    @property
     def summary(self) -> str:
         return "datagen"
 

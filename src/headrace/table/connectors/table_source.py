@@ -29,6 +29,11 @@ class TableSource(ABC):
         return {}
 
     @property
+    def row_count(self) -> int | None:
+        """The number of rows, if it is known; an estimate that plans show (Flink's ``SupportsStatisticReport``)."""
+        return None
+
+    @property
     def can_project(self) -> bool:
         """Return whether it can read a subset of the columns (Flink's ``SupportsProjectionPushDown``)."""
         return False

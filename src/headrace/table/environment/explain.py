@@ -28,10 +28,6 @@ def explained(tables: TableEnvironment, relations: Sequence[Relation], details: 
         PlanningError: when they cannot be planned.
         UnsupportedOperationError: when a detail is not supported.
     """
-    if ExplainDetail.ESTIMATED_COST in details:
-        raise UnsupportedOperationError(
-            "EXPLAIN ESTIMATED_COST is not supported yet, since tables have no statistics: leave it out"
-        )
     if ExplainDetail.PLAN_ADVICE in details and tables.is_batch:
         raise UnsupportedOperationError("EXPLAIN PLAN_ADVICE is not supported in batch mode: leave it out")
     text = tables.planner().plan_text(relations, details)

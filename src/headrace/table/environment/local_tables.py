@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,10 +28,20 @@ Declared = LogicalType | Sequence[str] | Sequence[LogicalType] | None
 
 @dataclass(frozen=True)
 class LocalRows(TableSource):
-    """A bounded source of rows of the program."""
+    """A bounded source of rows of the program.
+
+    Attributes:
+        source: gives the rows.
+        count: their number.
+    """
 
     source: Source[Any]
+    count: int
     is_bounded = True
+
+    @property
+    def row_count(self) -> int:
+        return self.count
 
     @property
     def summary(self) -> str:
@@ -59,7 +69,7 @@ def table_of_elements(elements: Iterable[Any], schema: Declared) -> CatalogTable
     else:
         rows = [tuple(each.values()) if isinstance(each, Mapping) else each for each in given]
         row = schema if isinstance(schema, RowType) else _observed(given[:1], rows, schema)
-    return _table(row, lambda kind: CollectionSource(rows, kind))
+    return _table(row, lambda kind: CollectionSource(rows, kind), len(rows))
 
 
 def table_of_pandas(frame: Any, schema: Declared) -> CatalogTable:
@@ -89,7 +99,7 @@ def table_of_pandas(frame: Any, schema: Declared) -> CatalogTable:
             raise InvalidTypeError(f"the DataFrame does not fit the schema {row}: {error}") from None
         return ColumnsSource(kind, next(iter(cast.to_batches()), pa.RecordBatch.from_pylist([], wanted)))
 
-    return _table(row, source)
+    return _table(row, source, len(columns))
 
 
 def _observed(first: Sequence[Any], rows: Sequence[Any], names: Sequence[Any] | None) -> RowType:
@@ -124,8 +134,8 @@ def _of_columns(known: pa.Schema, said: Sequence[Any] | None) -> RowType:
     return RowType(names, tuple(types))
 
 
-def _table(row: RowType, source: Any) -> CatalogTable:
+def _table(row: RowType, source: Callable[[TypeInformation], Source[Any]], count: int) -> CatalogTable:
     fields = [Field(name, kind) for name, kind in zip(row.names, row.types, strict=True)]
     kind = record_type(Schema(tuple(fields)))
     columns = tuple(Column(each.name, each.type) for each in fields)
-    return CatalogTable(columns, inline=LocalRows(source(kind)))
+    return CatalogTable(columns, inline=LocalRows(source(kind), count))

@@ -9,6 +9,7 @@ from typing import TypeVar
 from headrace.common.configuration import Configuration
 from headrace.table.options import AGG_PHASES, MINI_BATCH
 from headrace.table.physical.aggregates import GroupAggregate
+from headrace.table.physical.costs import Estimate
 from headrace.table.physical.node import PhysicalNode, ScalarText
 
 N = TypeVar("N")
@@ -102,13 +103,19 @@ class Advice:
 
 
 def physical_text(
-    roots: Sequence[PhysicalNode], text: ScalarText, *, with_mode: bool = False, advice: Sequence[Advice] = ()
+    roots: Sequence[PhysicalNode],
+    text: ScalarText,
+    *,
+    with_mode: bool = False,
+    with_cost: bool = False,
+    advice: Sequence[Advice] = (),
 ) -> str:
-    """The text of a physical plan; its nodes name the advice on them by number."""
+    """The text of a physical plan; its nodes name the advice on them by number, and may tell their estimated costs."""
 
     def line(node: PhysicalNode) -> str:
         numbers = [number for number, each in enumerate(advice, 1) if node in each.nodes]
-        return node_line(node, text, with_mode=with_mode, with_hints=True, advice=numbers)
+        shown = node_line(node, text, with_mode=with_mode, with_hints=True, advice=numbers)
+        return f"{shown}: {Estimate(node)}" if with_cost else shown
 
     return "\n\n".join(tree_text(root, line, lambda node: node.inputs) for root in roots)
 

@@ -91,15 +91,17 @@ class Planner:
             PlanningError: when no operators compute them.
         """
         roots = self.plan(relations)
-        with_mode, with_advice = ExplainDetail.CHANGELOG_MODE in details, ExplainDetail.PLAN_ADVICE in details
+        with_mode, with_cost = ExplainDetail.CHANGELOG_MODE in details, ExplainDetail.ESTIMATED_COST in details
+        with_advice = ExplainDetail.PLAN_ADVICE in details
         advice = advice_on(roots, self.settings) if with_advice else []
         title = "Optimized Physical Plan With Advice" if with_advice else "Optimized Physical Plan"
         if not with_advice:  # advice is on nodes that are computed
             roots = [self._shown(root) for root in roots]
         below = f"{advice_text(advice)}\n\n" if with_advice else ""
+        physical = physical_text(roots, calcite_text, with_mode=with_mode, with_cost=with_cost, advice=advice)
         return (
             f"== Abstract Syntax Tree ==\n{logical_text(relations)}\n\n"
-            f"== {title} ==\n{physical_text(roots, calcite_text, with_mode=with_mode, advice=advice)}\n\n{below}"
+            f"== {title} ==\n{physical}\n\n{below}"
             f"== Optimized Execution Plan ==\n{execution_text(roots, infix_text)}\n"
         )
 

@@ -1,0 +1,165 @@
+"""Estimates of rows and costs, which ``EXPLAIN ESTIMATED_COST`` shows: Flink's formulas for streams."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import astuple, dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from headrace.common.logical_types import TypeRoot
+from headrace.table.functions.kernels.spelling import double_text
+from headrace.table.logical.scalars import Call, InputRef, Scalar, input_refs
+from headrace.table.logical.schema import Schema
+from headrace.table.physical.basic import Calc, Exchange, TableSourceScan, Union, ValuesScan
+from headrace.table.physical.joins import AnyJoin
+from headrace.table.physical.node import PhysicalNode
+from headrace.table.physical.ranks import Rank
+from headrace.table.physical.sorts import SortLimit
+
+_UNKNOWN_ROWS: Final = 1e8
+"""The rows of a table without statistics."""
+_OF_GROUPS: Final = 0.1
+"""The part of the rows of a Top-N that is left in each group."""
+_OF_PAIRS: Final = 0.15
+_SELECTIVITY: Final = {"=": 0.15, "<>": 0.85, "IS NULL": 0.1, "IS NOT NULL": 0.9, "LIKE": 0.25}
+_OTHER_SELECTIVITY: Final = 0.5
+
+_SERIALIZATION: Final = 160.0
+_HASHING: Final = 8.0
+_SINGLE: Final = 1.0
+_COMPARISON: Final = 20.0
+_JOIN: Final = 200.0
+
+_SIZES: Final = {
+    **dict.fromkeys((TypeRoot.BOOLEAN, TypeRoot.TINYINT), 1.0),
+    TypeRoot.SMALLINT: 2.0,
+    **dict.fromkeys((TypeRoot.INTEGER, TypeRoot.FLOAT, TypeRoot.DATE, TypeRoot.TIME), 4.0),
+    **dict.fromkeys((TypeRoot.BIGINT, TypeRoot.DOUBLE), 8.0),
+}
+_OTHER_SIZE: Final = 12.0
+"""The bytes of texts, decimals and timestamps."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The cost of a plan, in the units of Flink's planner."""
+
+    rows: float = 0.0
+    cpu: float = 0.0
+    io: float = 0.0
+    network: float = 0.0
+    memory: float = 0.0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
+
+    def __str__(self) -> str:
+        units = ("rows", "cpu", "io", "network", "memory")
+        shown = (f"{double_text(value)} {unit}" for value, unit in zip(astuple(self), units, strict=True))
+        return f"{{{', '.join(shown)}}}"
+
+
+class Estimate:
+    """The estimate of a node and all nodes below it.
+
+    Args:
+        node: the node.
+    """
+
+    def __init__(self, node: PhysicalNode) -> None:
+        self.node = node
+        self.inputs = [Estimate(each) for each in node.inputs]
+
+    @cached_property
+    def rows(self) -> float:
+        """The rows that the node emits."""
+        rule = next((rule for kind, rule in _ROWS.items() if isinstance(self.node, kind)), None)
+        return self.rows_read if rule is None else rule(self.node, self)
+
+    @property
+    def rows_read(self) -> float:
+        """The rows of all inputs."""
+        return sum(each.rows for each in self.inputs)
+
+    @cached_property
+    def cost(self) -> Cost:
+        """The cost of the node and of all below it."""
+        rule = next((rule for kind, rule in _COSTS.items() if isinstance(self.node, kind)), None)
+        own = Cost(self.rows_read, self.rows_read) if rule is None else rule(self.node, self)
+        return sum((each.cost for each in self.inputs), start=own)
+
+    def __str__(self) -> str:
+        return f"rowcount = {double_text(self.rows)}, cumulative cost = {self.cost}"
+
+
+def _rows_of_scan(scan: TableSourceScan, _: Estimate) -> float:
+    known = scan.source.row_count
+    rows = _UNKNOWN_ROWS if known is None else float(known)
+    for condition in scan.scan.filters:
+        rows *= selectivity(condition)
+    return rows if scan.scan.limit is None else min(rows, float(scan.scan.limit))
+
+
+def _rows_of_join(join: AnyJoin, estimate: Estimate) -> float:
+    left, right = (each.rows for each in estimate.inputs)
+    kept = (left if join.kind.right_is_optional else 0.0, right if join.kind.left_is_optional else 0.0)
+    return max(_OF_PAIRS * (left + right), *kept)
+
+
+def selectivity(condition: Scalar | None) -> float:
+    """The part of the rows that meet a condition."""
+    if condition is None:
+        return 1.0
+    if not isinstance(condition, Call):
+        return _OTHER_SELECTIVITY
+    parts = [selectivity(each) for each in condition.operands] if condition.function in {"AND", "OR", "NOT"} else []
+    match condition.function:
+        case "AND":
+            return math.prod(parts)
+        case "OR":
+            return min(sum(parts), 1.0)
+        case "NOT":
+            return 1.0 - parts[0]
+        case function:
+            return _SELECTIVITY.get(function, _OTHER_SELECTIVITY)
+
+
+def _size(schema: Schema) -> float:
+    """The bytes of a row."""
+    return sum(_SIZES.get(kind.root, _OTHER_SIZE) for kind in schema.types)
+
+
+def _is_computed(scalar: Scalar) -> bool:
+    return not isinstance(scalar, InputRef) and any(True for _ in input_refs(scalar))
+
+
+def _cost_of_exchange(exchange: Exchange, estimate: Estimate) -> Cost:
+    rows = estimate.rows_read
+    cpu = _SERIALIZATION + (_HASHING if exchange.keys else _SINGLE)
+    return Cost(rows, rows * cpu, network=rows * _size(exchange.schema))
+
+
+def _cost_of_sort(sort: SortLimit, estimate: Estimate) -> Cost:
+    comparisons = estimate.rows_read * math.log(max(sort.limit, 1)) * _COMPARISON * len(sort.keys)
+    return Cost(estimate.rows, comparisons)
+
+
+_ROWS: Final[dict[type[PhysicalNode], Callable[[Any, Estimate], float]]] = {
+    ValuesScan: lambda node, _: float(len(node.rows)),
+    TableSourceScan: _rows_of_scan,
+    Calc: lambda node, estimate: estimate.rows_read * selectivity(node.condition),
+    SortLimit: lambda node, estimate: min(estimate.rows_read, float(node.limit)),
+    Rank: lambda _, estimate: estimate.rows_read * _OF_GROUPS,
+    AnyJoin: _rows_of_join,
+}
+_COSTS: Final[dict[type[PhysicalNode], Callable[[Any, Estimate], Cost]]] = {
+    ValuesScan: lambda _, estimate: Cost(estimate.rows, 1.0),
+    TableSourceScan: lambda node, it: Cost(it.rows, it.rows, it.rows * _size(node.schema)),
+    Calc: lambda node, it: Cost(it.rows, it.rows * sum(map(_is_computed, node.expressions))),
+    Union: lambda _, estimate: Cost(estimate.rows, estimate.rows),
+    Exchange: _cost_of_exchange,
+    SortLimit: _cost_of_sort,
+    AnyJoin: lambda _, __: Cost(_JOIN, _JOIN),
+}
