@@ -41,11 +41,12 @@ def _collections(array: pa.Array, kind: LogicalType) -> list[str]:
 
 
 def _scalars(array: pa.Array, kind: LogicalType) -> list[str]:
-    if kind.root in _LOCAL:
+    root = kind.root if isinstance(kind, AtomicType) else None
+    if root in _LOCAL:
         return [_short_time(text).removesuffix(":00") for text in _as_strings(array)]
-    if kind.root is TypeRoot.TIMESTAMP_LTZ:
+    if root is TypeRoot.TIMESTAMP_LTZ:
         return [f"{_short_time(text.removesuffix('Z'))}Z" for text in _as_strings(array)]
-    if kind.root in _BYTES:
+    if root in _BYTES:
         return [str([byte - (byte > 127) * 256 for byte in value or b""]) for value in array.to_pylist()]
     handler = handler_of(type_of_logical(kind))
     return [_NULL if value is None else handler.text(value) for value in handler.decode(array)]
@@ -68,7 +69,8 @@ def _parts(array: pa.ListArray, elements: Sequence[str]) -> list[Sequence[str]]:
 
 
 def _as_strings(array: pa.Array) -> list[str]:
-    return pc.replace_substring(array.cast(pa.string()), " ", "T").fill_null("").to_pylist()
+    texts: list[str] = pc.replace_substring(array.cast(pa.string()), " ", "T").fill_null("").to_pylist()
+    return texts
 
 
 def _short_time(text: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import astuple, dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from headrace.common.logical_types import TypeRoot
+from headrace.common.logical_types import AtomicType, TypeRoot
 from headrace.table.functions.kernels.spelling import double_text
 from headrace.table.logical.scalars import Call, InputRef, Scalar, input_refs
 from headrace.table.logical.schema import Schema
@@ -128,7 +128,8 @@ def selectivity(condition: Scalar | None) -> float:
 
 def _size(schema: Schema) -> float:
     """The bytes of a row."""
-    return sum(_SIZES.get(kind.root, _OTHER_SIZE) for kind in schema.types)
+    roots = [kind.root if isinstance(kind, AtomicType) else None for kind in schema.types]
+    return sum(_OTHER_SIZE if root is None else _SIZES.get(root, _OTHER_SIZE) for root in roots)
 
 
 def _is_computed(scalar: Scalar) -> bool:
