@@ -8,7 +8,7 @@ import pytest
 from headrace.common import Row, RowKind
 from headrace.common.errors import InvalidProgramError, UnsupportedOperationError
 from headrace.table import EnvironmentSettings, ResultKind, TableEnvironment
-from headrace.table.bind.errors import SqlPlanError
+from headrace.table.bind.errors import SqlPlanError, SqlValidationError
 from headrace.table.logical.errors import PlanningError
 
 NUMBERS = "(VALUES ('a', 1), ('b', 2), ('a', 3)) AS t (k, n)"
@@ -72,6 +72,19 @@ def test_definitions_say_that_they_are_done(tables: TableEnvironment) -> None:
     result = tables.execute_sql("CREATE TABLE t (a INT) WITH ('connector' = 'blackhole')")
     assert result.get_result_kind() is ResultKind.SUCCESS
     assert [row[0] for row in tables.execute_sql("SHOW TABLES").collect()] == ["t"]
+
+
+def test_texts_are_compared_with_numbers_as_numbers(tables: TableEnvironment) -> None:
+    found = tables.execute_sql(f"SELECT n FROM {NUMBERS} WHERE n > '1' AND n IN ('2', '3') AND k < 'c'")
+    assert sorted(row[0] for row in found.collect()) == [2, 3]
+
+
+def test_the_text_of_a_number_is_a_key_of_a_table(tables: TableEnvironment) -> None:
+    columns = "k STRING, n BIGINT NOT NULL, PRIMARY KEY (k) NOT ENFORCED"
+    tables.execute_sql(f"CREATE TABLE t ({columns}) WITH ('connector' = 'blackhole')")
+    tables.explain_sql(f"INSERT INTO t SELECT CAST(n AS VARCHAR(11)), COUNT(*) FROM {NUMBERS} GROUP BY n")
+    with pytest.raises(SqlValidationError, match="column 'n' is NOT NULL, and is not named"):
+        tables.execute_sql(f"INSERT INTO t (k) SELECT k FROM {NUMBERS}")
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from headrace.table.functions.types import (
     INTEGERS,
     NUMERICS,
     STRING,
+    decimal,
     is_in,
     root_of,
     to_external,
@@ -43,6 +44,8 @@ from headrace.table.parse.tree import expressions as sql
 from headrace.table.parse.tree.node import Name, SqlNode
 
 _COMPARISONS: Final = frozenset({"=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM"})
+_ORDERS: Final = frozenset({"<", "<=", ">", ">="})
+_ANY_DECIMAL: Final = decimal(38, 18)
 _TIMELESS: Final = frozenset({"CURRENT_WATERMARK"})
 _SYMBOLS: Final = frozenset({"+", "-", "*", "/", "||", "AND", "OR", "NOT", "ITEM"})
 """Entries of the function table that are operators, and cannot be called by name."""
@@ -121,7 +124,19 @@ class CallBinder(ABC):
         others = NUMERICS | {TypeRoot.BOOLEAN}
         return (is_in(left, CHARACTERS) and is_in(right, others)) or (is_in(right, CHARACTERS) and is_in(left, others))
 
+    def as_operand(self, item: Scalar, operand: Scalar) -> Scalar:
+        """An item of ``IN``; a text among numbers, or a number among texts, is cast to the type of the operand."""
+        return self.implicit(item, operand.type) if self._is_comparable((item, operand)) else item
+
+    def _as_numbers(self, operands: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
+        """A text and a number, or a condition, with the text cast to the type of the other one."""
+        kinds = [operand.type for operand in operands if not is_in(operand.type, CHARACTERS)]
+        kind = _ANY_DECIMAL if root_of(kinds[0]) is TypeRoot.DECIMAL else kinds[0]
+        return tuple(self.implicit(each, kind) if is_in(each.type, CHARACTERS) else each for each in operands)
+
     def _uncomparable(self, name: str, operands: tuple[Scalar, ...], node: SqlNode) -> Scalar:
+        if name in _ORDERS:
+            return self.call(name, self._as_numbers(operands), node)
         left, right = (operand.type.as_nullable() for operand in operands)
         text = f"{left} and {right} cannot be compared"
         self.context.defer(node, text, f"Write CAST(... AS {left}) or CAST(... AS {right}).")

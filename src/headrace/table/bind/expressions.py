@@ -270,6 +270,8 @@ class ExpressionBinder(CallBinder):
         if least_restrictive([item.type for item in items]) is None:
             shown = ", ".join(dict.fromkeys(str(item.type) for item in items))
             raise self.context.error(node, f"the values of IN have no common type: {shown}")
+        if not isinstance(node.operand, sql.RowConstructor):
+            items = tuple(self.as_operand(item, operand) for item in items)
         found = tuple(self._equal(name, operand, item, node) for item in items)
         if len(found) == 1:
             return found[0]

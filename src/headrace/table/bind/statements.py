@@ -93,6 +93,9 @@ class _InsertBinder:
         if targets and len(relation.schema) != len(targets):
             reason = f"{len(targets)} columns are named, and the query gives {len(relation.schema)}"
             raise self.context.error(self.node.query, reason)
+        for column in columns:
+            if column.name not in wanted and column.name not in static and not column.type.nullable:
+                raise self.context.error(self.node.table, f"column '{column.name}' is NOT NULL, and is not named")
         relation = self._cast(relation, columns, wanted, static, path)
         names = [column.name for column in columns]
         metadata = tuple(

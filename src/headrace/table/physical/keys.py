@@ -8,7 +8,9 @@ from collections.abc import Iterable, Sequence
 from itertools import product
 from typing import Final
 
-from headrace.table.logical.scalars import InputRef, Scalar
+from headrace.common.logical_types import AtomicType, TypeRoot
+from headrace.table.functions.types import CHARACTERS
+from headrace.table.logical.scalars import Cast, InputRef, Scalar
 
 Keys = frozenset[frozenset[int]]
 
@@ -21,12 +23,28 @@ def one_key(columns: Iterable[int]) -> Keys:
 
 
 def places_of(expressions: Sequence[Scalar]) -> dict[int, list[int]]:
-    """Positions of the expressions that forward each column of the input."""
+    """Positions of the expressions that forward each column of the input, or a text that tells its values apart."""
     places: dict[int, list[int]] = {}
     for place, each in enumerate(expressions):
-        if isinstance(each, InputRef):
-            places.setdefault(each.index, []).append(place)
+        column = each
+        while isinstance(column, Cast) and _keeps_apart(column):
+            column = column.operand
+        if isinstance(column, InputRef):
+            places.setdefault(column.index, []).append(place)
     return places
+
+
+_LONGEST: Final = {TypeRoot.TINYINT: 4, TypeRoot.SMALLINT: 6, TypeRoot.INTEGER: 11, TypeRoot.BIGINT: 20}
+"""The length of the longest text of an integer."""
+
+
+def _keeps_apart(cast: Cast) -> bool:
+    """Whether a cast of an integer or a text gives a text in which nothing of it is lost."""
+    source, target = cast.operand.type, cast.type
+    if not isinstance(source, AtomicType) or not isinstance(target, AtomicType) or target.root is not TypeRoot.VARCHAR:
+        return False
+    longest = source.size if source.root in CHARACTERS else _LONGEST.get(source.root)
+    return longest is not None and (target.size or 0) >= longest
 
 
 def renamed_keys(keys: Keys, places: dict[int, list[int]]) -> Keys:

@@ -20,7 +20,6 @@ from headrace.table.rules.conditions import all_of
 from headrace.table.rules.joins import condition_of
 
 _ONE_ROW: Final = pa.record_batch([pa.nulls(1, pa.int8())], names=["row"])  # pa.array() would import pandas
-_DIVISIONS: Final = frozenset(("/", "MOD"))
 _INTEGERS: Final = (TypeRoot.DATE, TypeRoot.TIME, TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
 
 
@@ -72,7 +71,7 @@ def _value(scalar: Scalar, compiler: ExpressionCompiler) -> Scalar:
     try:
         found = compiler.compile(scalar).column(_ONE_ROW)[0]
     except (HeadraceError, KeyError, pa.ArrowException):
-        if isinstance(scalar, Call) and scalar.function in _DIVISIONS and _is_zero(scalar.operands[1]):
+        if isinstance(scalar, Call) and scalar.function == "/" and _is_zero(scalar.operands[1]):
             raise PlanningError("Division by zero") from None
         return scalar
     return Literal(_python(found, scalar), type=scalar.type)

@@ -45,15 +45,14 @@ def _padded(text: str, flags: str, width: int) -> str:
 
 
 def _value(value: Any, flags: str, precision: str | None, conversion: str, width: int) -> str:
-    if value is None and conversion in "bB":
-        return "false"
+    if conversion in "bB":
+        text = str(value if isinstance(value, bool) else value is not None)
+        return text.upper() if conversion == "B" else text.lower()
     if value is None:
         return "null" if precision is None else "null"[: int(precision)]
     if conversion in "sS":
         text = _text(value) if precision is None else _text(value)[: int(precision)]
         return text.upper() if conversion == "S" else text
-    if conversion in "bB":
-        return str(value if isinstance(value, bool) else True).lower()
     if conversion in "cC":
         return chr(value)
     if conversion in _WHOLE + _REAL:
