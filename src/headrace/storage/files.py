@@ -106,6 +106,13 @@ class FileStore:
         within = self.within(path)
         return self.file_system.stat(within) is not None or self._is_prefix(within)
 
+    def may_be_folder(self, path: str) -> bool:
+        """Tell whether a path is a folder, as far as a storage without folders can tell."""
+        if self.file_system.is_flat:
+            return True
+        found = self._stat(self.within(path))
+        return found is not None and found.kind is EntryKind.FOLDER
+
     def is_lost(self, folder: str) -> bool:
         """Tell whether a folder that was there is gone; false where a folder without files is none."""
         return not self.file_system.is_flat and self._stat(self.within(folder)) is None

@@ -21,6 +21,9 @@ from headrace.common.json_values import from_json
 from headrace.storage.file_system import FileSystem
 
 _FOLDER: Final = ".headrace-overwrites"
+NEVER: Final = (0, "")
+"""The number and the id of the newest entry where there is none."""
+
 _ENTRY: Final = re.compile(r"[0-9]{8,}\.json")
 
 
@@ -70,7 +73,7 @@ class OverwriteLog:
             if not entry.is_done:
                 self._carry_out(number, entry)
             return number, entry.id
-        return 0, ""
+        return NEVER
 
     def add(self, overwrite: Callable[[], Overwrite], identity: str) -> None:
         """Create an entry unless it is the newest already, and carry it out.

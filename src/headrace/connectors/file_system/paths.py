@@ -21,7 +21,7 @@ from headrace.common.errors import (
     refused,
 )
 from headrace.common.logs import get_logger
-from headrace.connectors.file_system.overwrite_log import OverwriteLog
+from headrace.connectors.file_system.overwrite_log import NEVER, OverwriteLog
 from headrace.connectors.source import SourceRecords
 from headrace.metrics.registry import FILES_CORRUPT, FILES_MISSING
 from headrace.storage.files import FileStatus, FileStore, has_wildcards, is_hidden, matches, shown
@@ -138,10 +138,10 @@ class InputPaths:
 
     def _found(self, path: str) -> list[FileStatus]:
         store = self.store_of(path)
-        if store.is_pattern(path):
+        if store.is_pattern(path) or not store.may_be_folder(path):
             return list(store.find(path))
         log = OverwriteLog(store.file_system, store.within(path))
-        newest = log.complete()
+        newest = NEVER
         while True:
             found = list(store.find(path))
             before, newest = newest, log.complete()
