@@ -186,7 +186,7 @@ def test_a_query_grows_until_its_cell_is_interrupted(local: Executed) -> None:
 
 
 def test_an_environment_that_is_none_is_told(local: Executed) -> None:
-    assert "takes the name of a TableEnvironment, and numbers is none" in local.stream(16, "stderr")
+    assert "numbers is not a TableEnvironment, whose name may follow %%sql" in local.stream(16, "stderr")
 
 
 SPARK_BEGIN = """
