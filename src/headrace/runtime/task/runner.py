@@ -23,6 +23,7 @@ from headrace.exchange.envelope import ChannelStatus, Envelope, EnvelopeKind, su
 from headrace.exchange.receiver import ExchangeReceiver
 from headrace.operators.base import ProcessLocalCache
 from headrace.operators.user_code import EpochCancelledError, name_source, user_error
+from headrace.runtime.task.allocation import keep_freed_memory
 from headrace.runtime.task.messages import (
     REPORTED,
     ChannelReport,
@@ -374,6 +375,7 @@ class TaskRunner:
         self._state = blob.state
         self._parallelism = blob.parallelism
         self._cache = ChainCache(blob)
+        keep_freed_memory()
 
     def run_source_task(self, subtask: int, context: EpochContext) -> Iterator[Envelope]:
         """One task of stage 0, which also hands its share of the later tasks what they start from.
