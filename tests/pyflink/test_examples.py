@@ -106,6 +106,32 @@ def test_word_count(run: Run) -> None:
     assert sorted(counts) == sorted(f"({word},{count})" for word, count in words.items())
 
 
+@pytest.fixture
+def run_with_rows(run: Run, tmp_path: Path) -> Callable[..., list[str]]:
+    """As ``run``, of programs whose rows are generated for ever: so many of them, at once."""
+
+    def run_there(name: str, number: int) -> list[str]:
+        text = (PROGRAMS / f"{name}.py").read_text()
+        changed = re.sub(r"'rows-per-second', '\d+'", f"'number-of-rows', '{number}'", text)
+        (tmp_path / f"{name}.py").write_text(changed)
+        return run(tmp_path / name)[1:]
+
+    return run_there
+
+
+def test_words_of_a_table_are_counted(run_with_rows: Callable[..., list[str]]) -> None:
+    counts = [re.fullmatch(r"\((\w+),(\d+)\)", line) for line in run_with_rows("streaming_word_count", 50)]
+    assert sorted(int(found[2]) for found in counts if found) == sorted(
+        number for total in Counter(found[1] for found in counts if found).values() for number in range(1, total + 1)
+    )
+    assert len(counts) == 50
+
+
+def test_rows_of_a_table_are_sent_to_a_model(run_with_rows: Callable[..., list[str]]) -> None:
+    lines = run_with_rows("remote_model_inference", 3)
+    assert [json.loads(line)["analysis_result"] for line in lines] == ["positive"] * 3
+
+
 def test_word_count_of_files(run: Run, tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("to be or\nnot to be\n")
     assert run("word_count", "--input", tmp_path / "in.txt", "--output", tmp_path / "out") == []

@@ -97,6 +97,22 @@ def test_elements(elements: list[Any], schema: Any, columns: str | None, expecte
         assert ", ".join(f"{each.name} {each.type}" for each in table.get_resolved_schema()) == columns
 
 
+def test_elements_are_inserted_by_a_job_that_has_a_result(tmp_path: Path) -> None:
+    tables = session(
+        "CREATE TABLE results (a BIGINT, b STRING, c STRING) WITH ('connector' = 'filesystem', 'format' = 'csv', "
+        f"'path' = '{tmp_path}')"
+    )
+    inserted = tables.from_elements([(1, "Hi", "Hello")], ["a", "b", "c"]).execute_insert("results")
+    client = inserted.get_job_client()
+    assert client is not None
+    result = client.get_job_execution_result().result()
+    assert result.get_job_id() == client.get_job_id()
+    assert result.get_net_runtime() >= 0
+    assert result.get_all_accumulator_results()["numRecordsRead"] == 1
+    assert result.get_accumulator_result("accumulator") is None
+    assert rows(tables, "SELECT * FROM results") == [(1, "Hi", "Hello")]
+
+
 def test_elements_that_do_not_fit_are_refused() -> None:
     tables = session()
     with pytest.raises(InvalidTypeError, match="300"):
