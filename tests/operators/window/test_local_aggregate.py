@@ -199,7 +199,7 @@ def test_what_was_found_of_a_large_batch_holds_for_the_next_ones(
     monkeypatch.setattr(local_aggregate, "_MORE_TO_COME", 3)
     different, same = [Record(i, 1.0, 3) for i in range(20)], [Record(1, 1.0, 3)] * 20
     for fewest, passed in ((4096, 1), (19, 3)):
-        monkeypatch.setattr(local_aggregate, "_FEWEST_SAMPLED", fewest)
+        monkeypatch.setattr(local_aggregate, "FEWEST_SAMPLED", fewest)
         monkeypatch.setattr(local_aggregate, "_SAMPLED_HASHES", np.uint64(2**64 - 1))
         monkeypatch.setattr(local_aggregate, "_SAMPLED_PART", 1)
         driver = Driver(lambda: LocalWindowAggregate(LAYOUT, AlignedWindows(100, 100)))
@@ -213,10 +213,10 @@ def test_what_was_found_of_a_large_batch_holds_for_the_next_ones(
 @pytest.mark.parametrize("key", range(12))
 def test_a_large_batch_of_one_key_is_summed_up(key: int) -> None:
     """Keys are judged by a sample of their hashes, in which this one may be, or not."""
-    out = emitted([Record(key, 1.0, 3)] * (local_aggregate._FEWEST_SAMPLED + 1))
+    out = emitted([Record(key, 1.0, 3)] * (local_aggregate.FEWEST_SAMPLED + 1))
     assert not out.batches
     (accumulators,) = out.sides[ACCUMULATORS_TAG]
-    assert accumulators.columns.column("records").to_pylist() == [local_aggregate._FEWEST_SAMPLED + 1]
+    assert accumulators.columns.column("records").to_pylist() == [local_aggregate.FEWEST_SAMPLED + 1]
 
 
 class OnlyTheLast:
