@@ -199,10 +199,19 @@ def takes_ctrl_c() -> Iterator[None]:
 def test_a_table_is_redrawn_while_its_query_runs() -> None:
     with terminal_client(height=8) as (session, lines, screen):
         session.run(f"{COUNTER} SET 'sql-client.execution.result-mode' = 'table';")
-        threading.Timer(1.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+
+        def drawn_so_far() -> list[tuple[str, str]]:
+            return re.findall(r"(\d+) rows, the last 2 of them, (running|stopped)", screen.getvalue())
+
+        def press_ctrl_c_once_redrawn() -> None:
+            while len(set(drawn_so_far())) < 2:
+                time.sleep(0.01)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        threading.Thread(target=press_ctrl_c_once_redrawn, daemon=True).start()
         with pytest.raises(KeyboardInterrupt):
             session.run("SELECT n FROM counter;")
-        drawn = re.findall(r"(\d+) rows, the last 2 of them, (running|stopped)", screen.getvalue())
+        drawn = drawn_so_far()
         assert (drawn[0][1], drawn[-1][1]) == ("running", "stopped")
         assert int(drawn[0][0]) < int(drawn[-1][0])
         del lines[:]
