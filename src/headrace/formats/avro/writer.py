@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.array_buffers import binary_array
 from headrace.common.batch import Batch
-from headrace.common.binary_columns import binary_array
 from headrace.common.columns import array_to_values, values_to_array
 from headrace.common.errors import ConfigurationError, CorruptFileError, InvalidTypeError
 from headrace.common.typeinfo import CompositeTypeInfo, TypeInformation, Types

@@ -10,8 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.common.binary_columns import binary_parts, of_equal_length
-from headrace.common.decimal_words import unscaled_words
+from headrace.common.array_buffers import binary_parts, fixed_width_array, unscaled_words
 from headrace.state.keys.encoding import (
     TAG_BYTES,
     TAG_DATE,
@@ -71,7 +70,7 @@ def _fixed(tags: int | Integers, values: npt.NDArray[Any], like: pa.Array) -> Pi
     cells = np.empty((len(values), _FIXED_SIZE), np.uint8)
     cells[:, 0] = tags
     cells[:, 1:] = values.astype(values.dtype.newbyteorder("<"), copy=False).view(np.uint8).reshape(-1, 8)
-    return [of_equal_length(cells, like=like)]
+    return [fixed_width_array(cells, like=like)]
 
 
 def _numbers(array: pa.Array, type_: pa.DataType) -> npt.NDArray[Any]:
@@ -90,7 +89,7 @@ def _sized(tag: int, lengths: npt.NDArray[Any], data: pa.Array) -> Pieces:
     cells = np.empty((len(data), _HEAD_SIZE), np.uint8)
     cells[:, 0] = tag
     cells[:, 1:] = lengths.astype("<u4").view(np.uint8).reshape(-1, 4)
-    return [of_equal_length(cells, like=data), data]
+    return [fixed_width_array(cells, like=data), data]
 
 
 def _texts(array: pa.Array) -> Pieces:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.common.binary_columns import binary_array, of_equal_length
+from headrace.common.array_buffers import binary_array, fixed_width_array
 from headrace.common.config_options import ConfigOption, boolean, choice, duration, integer
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError
@@ -214,7 +214,7 @@ class _Texts:
         rows, kind = (drawn, pa.binary()) if is_binary else (_HEXADECIMAL[drawn], pa.string())
         lengths = random.integers(1, self.length, count, endpoint=True) if self.is_shorter and self.length else None
         if lengths is None:
-            return of_equal_length(rows, kind)
+            return fixed_width_array(rows, kind)
         offsets = np.concatenate(([0], np.cumsum(lengths)))
         return binary_array(rows[np.arange(self.length) < lengths[:, None]], offsets, kind)
 

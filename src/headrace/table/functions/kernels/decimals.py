@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.common.decimal_words import of_words, unscaled_words
+from headrace.common.array_buffers import decimal_array, unscaled_words
 from headrace.table.functions.kernels.kernel import (
     Datum,
     Invocation,
@@ -72,7 +72,7 @@ def _by_words(column: pa.Array, storage: pa.DataType) -> pa.Array | None:
     step = 10 ** abs(shift)
     made = values * step if shift >= 0 else np.sign(values) * ((np.abs(values) + step // 2) // step)
     limit = 10**storage.precision
-    found = of_words(made, storage, column)
+    found = decimal_array(made, storage, column)
     if limit >= 1 << 62 or not len(made) or int(np.abs(made).max()) < limit:
         return found
     return pc.if_else(pa.array(np.abs(made) < limit), found, constant(None, storage))
@@ -138,7 +138,7 @@ def _divided_by_constant(left: pa.Array, right: pa.Scalar, storage: pa.DataType)
     scaled = np.abs(values) * 10**shift
     whole = (2 * scaled + abs(divisor)) // (2 * abs(divisor))
     signs = np.where((values < 0) != (divisor < 0), -1, 1)
-    return of_words(whole * signs, storage, left)
+    return decimal_array(whole * signs, storage, left)
 
 
 def remainder(call: Invocation, left: Datum, right: Datum) -> Datum:

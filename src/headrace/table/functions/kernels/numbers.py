@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.common.decimal_words import of_words
+from headrace.common.array_buffers import decimal_array
 from headrace.table.functions.kernels import decimals
 from headrace.table.functions.kernels.kernel import (
     Datum,
@@ -82,7 +82,7 @@ def _doubles_to_decimal(column: pa.Array, storage: pa.DataType) -> pa.Array:
     whole, doubtful = scaled(values, storage.scale, np.rint)
     fits = np.abs(whole) < 10.0**storage.precision
     words = np.where(fits & ~doubtful, whole, 0).astype(np.int64)
-    made = of_words(words, storage, column)
+    made = decimal_array(words, storage, column)
     exactly = doubtful & ~(column.is_null().to_numpy(zero_copy_only=False))
     rest = [decimals.fitted(decimals.EXACT.create_decimal(repr(value)), storage) for value in values[exactly].tolist()]
     made = pc.replace_with_mask(made, pa.array(exactly), pa.array(rest, storage))

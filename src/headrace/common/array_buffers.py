@@ -1,12 +1,15 @@
-"""Columns of texts or byte strings as what they are made of: their bytes one after the other, and where each begins."""
+"""Arrow arrays by their buffers: strings and byte strings by bytes and offsets, decimals by words of 64 bits."""
 
+from decimal import Decimal
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 Indices = npt.NDArray[np.int64]
+Words = npt.NDArray[np.int64]
 
 _BINARY: Final = pa.binary()
 
@@ -39,7 +42,24 @@ def binary_array(
     return pa.Array.from_buffers(kind, len(offsets) - 1, buffers)
 
 
-def of_equal_length(cells: npt.NDArray[Any], kind: pa.DataType = _BINARY, like: pa.Array | None = None) -> pa.Array:
+def fixed_width_array(cells: npt.NDArray[Any], kind: pa.DataType = _BINARY, like: pa.Array | None = None) -> pa.Array:
     """Texts or byte strings of one length, a row of bytes each."""
     rows, width = cells.shape
     return binary_array(cells, np.arange(0, (rows + 1) * width, width), kind, like)
+
+
+def decimal_array(values: npt.NDArray[Any], storage: pa.DataType, like: pa.Array) -> pa.Array:
+    """Decimals with these digits, null where another column is."""
+    words = np.empty((len(values), 2), np.int64)
+    words[:, 0], words[:, 1] = values, values >> 63
+    made = pa.Array.from_buffers(storage, len(values), [None, pa.py_buffer(words)])
+    return pc.if_else(pc.is_valid(like), made, pa.scalar(None, storage)) if like.null_count else made
+
+
+def unscaled_words(column: pa.Array) -> tuple[Words, npt.NDArray[np.bool_]]:
+    """The digits of decimals, 0 for nulls, and which of them integers of 64 bits can hold."""
+    if column.null_count:
+        column = pc.fill_null(column, pa.scalar(Decimal(0), column.type))
+    words = np.frombuffer(column.buffers()[1], np.int64)[2 * column.offset : 2 * (column.offset + len(column))]
+    low, high = words[::2], words[1::2]
+    return low, high == low >> 63
