@@ -10,7 +10,7 @@ from typing import BinaryIO, Final, cast
 
 from headrace.common.errors import CheckpointError, CommitRefusedError, InfrastructureError
 from headrace.common.json_values import from_json
-from headrace.connectors.file_system.partition_policies import PartitionCommitPolicy
+from headrace.connectors.file_system.partition_commit import PartitionCommitPolicy
 from headrace.connectors.file_system.rolling import PartsInProgress
 from headrace.connectors.file_system.staging import Part, PartChunk, Staging
 from headrace.connectors.sink import Committer, Json, RunInTasks, run_here
@@ -105,7 +105,7 @@ class FileCommitter(Committer):
         generation: that of the job manager.
         run_in_tasks: has several tasks at once assemble files.
         tasks: how many tasks do so; with one the driver does it.
-        policies: what the commit of a partition does.
+        policies: tell readers that a partition is complete.
     """
 
     def __init__(

@@ -18,8 +18,8 @@ from headrace.connectors.connector import FORMAT, Connector, ConnectorContext
 from headrace.connectors.file_system.buckets import BucketAssigner
 from headrace.connectors.file_system.committer import FileCommitter, refuse_future
 from headrace.connectors.file_system.overwriting import OverwritingCommitter, OverwritingPreCommit
-from headrace.connectors.file_system.partition_commit import (
-    PartitionCommit,
+from headrace.connectors.file_system.partition_commit import PartitionCommit
+from headrace.connectors.file_system.partition_committer import (
     PartitionCommitter,
     PartitionPreCommit,
     PartitionWriter,

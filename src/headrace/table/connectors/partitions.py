@@ -14,8 +14,7 @@ from headrace.common.config_options import ConfigOption, choice, duration
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, InvalidProgramError
 from headrace.connectors.file_system.buckets import DATE_PATTERN_TOKEN, time_zone
-from headrace.connectors.file_system.partition_commit import PartitionCommit, PartitionTrigger
-from headrace.connectors.file_system.partition_policies import SuccessFile
+from headrace.connectors.file_system.partition_commit import PartitionCommit, PartitionTrigger, SuccessFile
 from headrace.connectors.file_system.paths import InputPaths, resolved
 from headrace.table.connectors.factory import TableContext
 from headrace.table.connectors.table_source import Partition
