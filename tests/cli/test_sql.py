@@ -18,7 +18,6 @@ import pytest
 from rich.console import Console
 
 from headrace.cli.sql.client import SqlClient, tables_with
-from headrace.cli.sql.prompt_client import PromptClient
 from headrace.common.errors import ConfigurationError, HeadraceError, JobExecutionError
 
 pytest.importorskip("prompt_toolkit")
@@ -30,7 +29,7 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from headrace.cli.sql.command import run_sql
-from headrace.cli.sql.prompt import SqlCompleter, SqlLexer, SqlPrompt, is_complete
+from headrace.cli.sql.prompt import PromptClient, SqlCompleter, SqlLexer, SqlPrompt, is_complete
 
 LOCAL = {"headrace.runtime": "local", "parallelism.default": "1"}
 NUMBERS = "CREATE TEMPORARY VIEW numbers AS SELECT * FROM (VALUES (1), (2)) AS v(n);\n"

@@ -9,7 +9,6 @@ from pathlib import Path
 from headrace.cli.output import FAILED, OK, report
 from headrace.cli.run import importing_from, run_program
 from headrace.cli.sql.client import SqlClient, tables_with
-from headrace.cli.sql.prompt_client import PromptClient
 from headrace.client.defaults import submission_defaults
 from headrace.common.errors import ConfigurationError, HeadraceError
 from headrace.table import TableEnvironment
@@ -62,7 +61,7 @@ def _at_prompt(tables: TableEnvironment, init: Path | None) -> int:
     from rich.console import Console
 
     try:
-        from headrace.cli.sql.prompt import SqlPrompt
+        from headrace.cli.sql.prompt import PromptClient, SqlPrompt
     except ModuleNotFoundError:
         raise ConfigurationError(
             "the prompt needs prompt_toolkit: pip install 'headrace[sql]'; or give statements with -f"
