@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from headrace.operators.lookup.lookup_joins import LookupJoinDefinition
     from headrace.operators.lookup.lookup_operator import LookupRequests, LookupSettings
     from headrace.operators.lookup.readers import LookupReader
-    from headrace.operators.lookup.refresh import Refresh
-    from headrace.operators.lookup.table_readers import TableReader
+    from headrace.operators.lookup.table_readers import ReloadTrigger, TableReader
 
 
 _LIST: Final = frozenset({StateKind.LIST})
@@ -269,7 +268,7 @@ class LookupSpec(OperatorSpec):
 
 @dataclass(frozen=True, slots=True)
 class LookupJoinSpec(OperatorSpec):
-    """A lookup join of SQL: rows with the rows of a table that have the same key at that time.
+    """A lookup join of SQL: joins rows with the rows of a table that have the same key at that time.
 
     Attributes:
         definition: the join.
@@ -287,16 +286,16 @@ class LookupJoinSpec(OperatorSpec):
 
 @dataclass(frozen=True, slots=True)
 class TableLookupSpec(LookupJoinSpec):
-    """With a table that is read as a whole.
+    """A lookup join with a table that is read as a whole.
 
     Attributes:
         reader: reads it.
-        refresh: when it is read again.
+        reload: the trigger of reloads.
     """
 
     kind: ClassVar[str] = "TableLookup"
     reader: TableReader
-    refresh: Refresh
+    reload: ReloadTrigger
 
     @property
     def is_deterministic(self) -> bool:
@@ -305,16 +304,16 @@ class TableLookupSpec(LookupJoinSpec):
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         from headrace.operators.lookup.lookup_joins import TableLookupOperator
 
-        return TableLookupOperator(self.definition, self.reader, self.refresh)
+        return TableLookupOperator(self.definition, self.reader, self.reload)
 
 
 @dataclass(frozen=True, slots=True)
 class RequestedLookupSpec(LookupJoinSpec):
-    """With a table that is asked for keys.
+    """A lookup join that requests keys from the table.
 
     Attributes:
-        reader: what is asked.
-        requests: how.
+        reader: answers requests.
+        requests: the settings of requests.
     """
 
     kind: ClassVar[str] = "RequestedLookup"

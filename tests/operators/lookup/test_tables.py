@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.operators.lookup.key_codes import TableIndex
-from headrace.operators.lookup.refresh import Refresh
+from headrace.operators.lookup.table_readers import ReloadTrigger
 
 HOUR = 3_600_000
 PAIRS = st.lists(st.tuples(st.none() | st.integers(0, 3), st.none() | st.sampled_from(["", "a", "b"])), max_size=12)
@@ -35,16 +35,16 @@ def test_an_index_finds_all_rows_with_equal_keys(table: list[Any], keys: list[An
 
 
 @pytest.mark.parametrize(
-    ("refresh", "read_at", "due"),
+    ("trigger", "read_at", "due"),
     [
-        (Refresh(), 0, None),
-        (Refresh(HOUR), 5, 5 + HOUR),
-        (Refresh(24 * HOUR, at=10 * HOUR), 9 * HOUR, 10 * HOUR),
-        (Refresh(24 * HOUR, at=10 * HOUR), 11 * HOUR, 34 * HOUR),
-        (Refresh(48 * HOUR, at=10 * HOUR), 11 * HOUR, 58 * HOUR),
+        (ReloadTrigger(), 0, None),
+        (ReloadTrigger(HOUR), 5, 5 + HOUR),
+        (ReloadTrigger(24 * HOUR, at=10 * HOUR), 9 * HOUR, 10 * HOUR),
+        (ReloadTrigger(24 * HOUR, at=10 * HOUR), 11 * HOUR, 34 * HOUR),
+        (ReloadTrigger(48 * HOUR, at=10 * HOUR), 11 * HOUR, 58 * HOUR),
     ],
 )
-def test_a_table_is_read_again_when_it_is_time(refresh: Refresh, read_at: int, due: int | None) -> None:
+def test_a_table_is_read_again_when_it_is_time(trigger: ReloadTrigger, read_at: int, due: int | None) -> None:
     times = range(read_at, read_at + 60 * HOUR, 60_000) if due is None else (due - 1, due)
-    found = [time for time in times if refresh.is_due(read_at, time)]
+    found = [time for time in times if trigger.is_due(read_at, time)]
     assert found == ([] if due is None else [due])

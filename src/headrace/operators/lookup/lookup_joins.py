@@ -20,8 +20,7 @@ from headrace.operators.base import EpochScope, OperatorContext
 from headrace.operators.lookup.key_codes import MISSING, KeyCodes, TableIndex
 from headrace.operators.lookup.lookup_operator import KeyedAnswers, KeyRequestingOperator, LookupRequests
 from headrace.operators.lookup.readers import LookupReader, found_key
-from headrace.operators.lookup.refresh import Refresh
-from headrace.operators.lookup.table_readers import TableReader
+from headrace.operators.lookup.table_readers import ReloadTrigger, TableReader
 from headrace.operators.stateless import ExpressionOperator, computed, user_code_of
 from headrace.operators.unnest import ExpandedRows
 
@@ -77,16 +76,16 @@ class TableLookupOperator(ExpressionOperator):
     Args:
         definition: the join.
         reader: reads the table.
-        refresh: when it is read again.
+        reload: the trigger of reloads.
     """
 
-    def __init__(self, definition: LookupJoinDefinition, reader: TableReader, refresh: Refresh) -> None:
+    def __init__(self, definition: LookupJoinDefinition, reader: TableReader, reload: ReloadTrigger) -> None:
         super().__init__(*definition.expressions)
-        self._definition, self._reader, self._refresh = definition, reader, refresh
+        self._definition, self._reader, self._reload = definition, reader, reload
         self._read_at: int | None = None
 
     def begin_epoch(self, scope: EpochScope) -> None:
-        if self._read_at is None or self._refresh.is_due(self._read_at, scope.processing_time):
+        if self._read_at is None or self._reload.is_due(self._read_at, scope.processing_time):
             self._read_at = scope.processing_time
             self._read(self._reader.read(scope.processing_time))
 

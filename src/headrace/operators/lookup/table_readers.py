@@ -1,4 +1,4 @@
-"""What gives a whole table to look rows up in: one that travels with the job, or a bounded source."""
+"""Readers of whole tables to look rows up in, and the times at which tables are reloaded."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from headrace.common.columns import layout_of
 from headrace.connectors.source import EnumeratorContext, ReadBudget, ReaderContext, Source, SplitEnumerator
 from headrace.state.runs.merge_input import concat
 from headrace.storage.folder import posix_folder
+
+_DAY: Final = 24 * 60 * 60 * 1000
 
 _EVERYTHING: Final = ReadBudget(1 << 62, 1 << 62)
 
@@ -84,3 +86,31 @@ def _pieces(splits: SplitEnumerator, now: int) -> Iterator[Any]:
         while (planned := splits.plan(split, position, _EVERYTHING, now)) is not None:
             yield from planned.pieces
             position = planned.end
+
+
+@dataclass(frozen=True, slots=True)
+class ReloadTrigger:
+    """Has a table read again before an epoch, by the clock of the job (Flink's ``CacheReloadTrigger``).
+
+    Attributes:
+        interval: the milliseconds between two reads; None to read the table once.
+        at: the time of day in UTC, in milliseconds, at which it is read if the interval is a number of days; None for
+            any.
+    """
+
+    interval: int | None = None
+    at: int | None = None
+
+    def is_due(self, read_at: int, now: int) -> bool:
+        """Return whether the table is to be read again.
+
+        Args:
+            read_at: when it was read.
+            now: the time.
+        """
+        if self.interval is None:
+            return False
+        if self.at is None:
+            return now - read_at >= self.interval
+        begun = read_at - (read_at - self.at) % _DAY
+        return now >= begun + max(self.interval, _DAY)

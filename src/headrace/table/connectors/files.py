@@ -40,7 +40,7 @@ from headrace.table.connectors.partitions import (
     pattern,
 )
 from headrace.table.connectors.picked_columns import PartitionOfPath, Pick, PickedColumns
-from headrace.table.connectors.table_lookup import CACHE, FULL_OPTIONS, TableLookup, refresh_of, refuse_partial
+from headrace.table.connectors.table_lookup import CACHE, FULL_OPTIONS, TableLookup, refuse_partial, reload_trigger
 from headrace.table.connectors.table_sink import PARALLELISM, TableSink
 from headrace.table.connectors.table_source import Partition, TableSource
 
@@ -195,7 +195,7 @@ class FileTableSource(TableSource):
             options.remove_config(MONITOR_INTERVAL.key)
             source = replace(self, options=options).create_source(())
             storage = tuple(self.context.settings.storage_options().items())
-            return TableLookup(SourceTable(source, storage), tuple(keys), refresh=refresh_of(options))
+            return TableLookup(SourceTable(source, storage), tuple(keys), reload=reload_trigger(options))
 
     def _files(self, stored: Sequence[str], metadata: Mapping[str, None]) -> Source[Any]:
         reader = self.format.file_reader(self.context.type_of(stored))

@@ -29,7 +29,7 @@ from headrace.table.connectors.table_lookup import (
     PARTIAL_OPTIONS,
     TableLookup,
     cache_of,
-    refresh_of,
+    reload_trigger,
 )
 from headrace.table.connectors.table_source import TableSource
 
@@ -163,7 +163,7 @@ class DatabaseTable(LookupTable):
             )
             if options.get(CACHE) == "FULL":
                 whole = RowsOfDatabase(connect, options.get(TABLE), kind)
-                return TableLookup(whole, tuple(keys), refresh=refresh_of(options))
+                return TableLookup(whole, tuple(keys), reload=reload_trigger(options))
             return TableLookup(
                 found.reader, tuple(keys), cache, is_async=count > 1, max_retries=options.get(MAX_RETRIES)
             )

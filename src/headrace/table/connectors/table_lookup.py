@@ -1,4 +1,4 @@
-"""How rows of a table are looked up by a key, and the options of that."""
+"""Lookups in tables by a key, and their options."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from headrace.common.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from headrace.operators.lookup.readers import CacheSettings, LookupReader
-    from headrace.operators.lookup.refresh import Refresh
-    from headrace.operators.lookup.table_readers import TableReader
+    from headrace.operators.lookup.table_readers import ReloadTrigger, TableReader
 
 _TIME: Final = re.compile(r"(\d\d):(\d\d)(?::(\d\d)(?:\.\d+)?)?(?:Z|([+-])(\d\d):(\d\d))?")
 
@@ -73,21 +72,21 @@ FULL_OPTIONS: Final = (RELOAD_STRATEGY, RELOAD_INTERVAL, RELOAD_MODE, RELOAD_TIM
 
 @dataclass(frozen=True)
 class TableLookup:
-    """How rows of a table are looked up (Flink's ``LookupRuntimeProvider``).
+    """A provider of lookups in a table (Flink's ``LookupRuntimeProvider``).
 
     Attributes:
-        reader: what is asked for keys, or reads the whole table.
+        reader: answers requests for keys, or reads the whole table.
         keys: the columns of the keys; a subset of those that the join compares.
-        cache: what is kept of keys; None for nothing.
-        refresh: when a whole table is read again; None for never.
+        cache: the settings of a partial cache; None for no cache.
+        reload: the trigger of reloads of a whole table; None to read it once.
         is_async: whether many requests are made at a time.
-        max_retries: how often a request is made again that has failed.
+        max_retries: how often a failed request is made again.
     """
 
     reader: LookupReader | TableReader
     keys: tuple[str, ...]
     cache: CacheSettings | None = None
-    refresh: Refresh | None = None
+    reload: ReloadTrigger | None = None
     is_async: bool = False
     max_retries: int = 0
 
@@ -112,13 +111,13 @@ def cache_of(options: Configuration) -> CacheSettings | None:
     )
 
 
-def refresh_of(options: Configuration) -> Refresh:
-    """When a whole table is read again.
+def reload_trigger(options: Configuration) -> ReloadTrigger:
+    """The trigger of reloads of a whole table.
 
     Raises:
         ConfigurationError: when an option is missing, or options of another strategy are set.
     """
-    from headrace.operators.lookup.refresh import Refresh
+    from headrace.operators.lookup.table_readers import ReloadTrigger
 
     is_timed = options.get(RELOAD_STRATEGY) == "TIMED"
     others = (RELOAD_INTERVAL, RELOAD_MODE) if is_timed else (RELOAD_TIME, RELOAD_DAYS)
@@ -127,10 +126,10 @@ def refresh_of(options: Configuration) -> Refresh:
             name = options.get(RELOAD_STRATEGY)
             raise ConfigurationError(f"'{option.key}' has no effect with '{RELOAD_STRATEGY.key}' = '{name}'")
     if not is_timed:
-        return Refresh(options.get(RELOAD_INTERVAL))
+        return ReloadTrigger(options.get(RELOAD_INTERVAL))
     if options.get(RELOAD_TIME) is None:
         raise ConfigurationError(f"'{RELOAD_STRATEGY.key}' = 'TIMED' needs '{RELOAD_TIME.key}'")
-    return Refresh(options.get(RELOAD_DAYS) * 86_400_000, options.get(RELOAD_TIME))
+    return ReloadTrigger(options.get(RELOAD_DAYS) * 86_400_000, options.get(RELOAD_TIME))
 
 
 def _refuse_others(options: Configuration, kind: str) -> None:

@@ -121,12 +121,11 @@ class LookupJoin(PhysicalNode):
 
     def _spec(self, definition: Any, builder: GraphBuilder) -> LookupJoinSpec:
         from headrace.operators.lookup.lookup_operator import LookupRequests
-        from headrace.operators.lookup.refresh import NEVER
-        from headrace.operators.lookup.table_readers import TableReader
+        from headrace.operators.lookup.table_readers import ReloadTrigger, TableReader
 
         lookup = self._lookup
         if isinstance(lookup.reader, TableReader):
-            return TableLookupSpec(definition, lookup.reader, lookup.refresh or NEVER)
+            return TableLookupSpec(definition, lookup.reader, lookup.reload or ReloadTrigger())
         requests = self.hint.requests(lookup)
         return RequestedLookupSpec(definition, lookup.reader, LookupRequests(requests, lookup.cache))
 
