@@ -99,15 +99,25 @@ class ParquetFormat(ColumnFileFormat):
         return made
 
     def _wanted_groups(self, file: InputFile) -> frozenset[int] | None:
-        """The row groups that may hold records that meet the condition; None for all."""
+        """The row groups that may hold records that meet the condition; None for all.
+
+        Statistics do not tell of numbers that are rounded when they are read.
+        """
         if self._condition is None:
             return None
         with file.open_for_arrow() as stream, telling_damage(f"{shown(file.path)} is damaged"):
             fragment = pa.dataset.ParquetFileFormat().make_fragment(stream)
+            if self._rounds(fragment.physical_schema):
+                return None
             try:
                 return frozenset(group.id for group in fragment.subset(self._condition).row_groups)
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):  # columns of other types, or none
                 return None
+
+    def _rounds(self, stored: pa.Schema) -> bool:
+        """Tell whether floats are read of columns of another type."""
+        floats = [field for field in layout_of(self.produced_type).schema if pa.types.is_floating(field.type)]
+        return any(each.type != field.type for field in floats for each in stored if each.name == field.name)
 
     def file_schema(self, file: InputFile) -> pa.Schema:
         with _open(file) as opened:

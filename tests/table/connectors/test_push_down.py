@@ -144,6 +144,22 @@ def test_conditions_give_the_same_rows_with_and_without_statistics(tmp_path: Pat
     assert sorted(rows(tables, f"SELECT id FROM t WHERE {text}")) == sorted(expected)
 
 
+@pytest.mark.parametrize(
+    ("columns", "condition", "stored"),
+    [
+        ("size BIGINT METADATA FROM 'file.size'", "size > 9", pa.array([1, 2])),
+        ("size FLOAT", "size = CAST(0.1 AS FLOAT)", pa.array([0.1, 0.2])),
+    ],
+)
+def test_statistics_of_other_values_than_a_query_sees_skip_nothing(
+    tmp_path: Path, columns: str, condition: str, stored: pa.Array
+) -> None:
+    pq.write_table(pa.table({"id": [1, 2], "size": stored}), tmp_path / "one.parquet", row_group_size=1)
+    where = f"'connector'='filesystem', 'path'='{tmp_path}', 'format'='parquet'"
+    tables = session(f"CREATE TABLE t (id BIGINT, {columns}) WITH ({where})")
+    assert (1,) in rows(tables, f"SELECT id FROM t WHERE {condition}")
+
+
 def test_a_limit_ends_reading(tmp_path: Path) -> None:
     tables = in_groups(tmp_path, breaks=2)
     query = "SELECT id FROM t LIMIT 3 OFFSET 2"

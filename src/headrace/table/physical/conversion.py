@@ -19,7 +19,7 @@ from headrace.table.logical import relations as logical
 from headrace.table.logical.errors import PlanningError, TableDefinitionError
 from headrace.table.logical.match import Match
 from headrace.table.logical.relations import Relation
-from headrace.table.logical.scalars import Literal, Scalar, Subquery
+from headrace.table.logical.scalars import Literal, Scalar, Subquery, input_refs
 from headrace.table.logical.schema import Schema
 from headrace.table.options import LOCAL_TIME_ZONE
 from headrace.table.physical.arrow_filters import arrow_filters
@@ -187,8 +187,10 @@ def _context(
 
 
 def _scan_context(scan: logical.Scan, context: ConversionContext) -> TableContext:
-    filters = arrow_filters(scan.filters, scan.columns, context.time_zone)
     table = _context(scan.path, scan, context)
+    stored = set(table.columns.names) - set(scan.partition_keys)
+    of_stored = [each for each in scan.filters if {scan.columns.names[index] for index in input_refs(each)} <= stored]
+    filters = arrow_filters(of_stored, scan.columns, context.time_zone)
     return replace(table, partitions=scan.partitions, filters=filters, limit=scan.limit)
 
 
