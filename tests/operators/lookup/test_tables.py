@@ -34,6 +34,12 @@ def test_an_index_finds_all_rows_with_equal_keys(table: list[Any], keys: list[An
     assert list(zip(parents.tolist(), places.tolist(), strict=True)) == expected
 
 
+def test_floats_are_equal_as_in_other_joins() -> None:
+    table, keys = pa.array([0.0, -0.0, float("nan"), None]), pa.array([-0.0, float("-nan"), None])
+    parents, places = TableIndex([table], len(table)).pairs([keys], len(keys))
+    assert [parents.tolist(), places.tolist()] == [[0, 0, 1], [0, 1, 2]]
+
+
 @pytest.mark.parametrize(
     ("trigger", "read_at", "due"),
     [

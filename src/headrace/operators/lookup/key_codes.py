@@ -30,7 +30,7 @@ class KeyCodes:
     def __init__(self, columns: Sequence[pa.Array], rows: int) -> None:
         self._steps: list[tuple[pa.Array, Longs]] = []
         codes = np.zeros(rows, np.int64)
-        for column in columns:
+        for column in map(_comparable, columns):
             values = pc.unique(column).drop_null()
             pairs = _pairs(codes, column, values)
             known = np.unique(pairs[pairs != MISSING])
@@ -42,9 +42,17 @@ class KeyCodes:
     def of(self, columns: Sequence[pa.Array], rows: int) -> Longs:
         """The codes of other rows; ``MISSING`` for keys that are not there."""
         codes = np.zeros(rows, np.int64)
-        for column, (values, known) in zip(columns, self._steps, strict=True):
+        for column, (values, known) in zip(map(_comparable, columns), self._steps, strict=True):
             codes = _places(_pairs(codes, column, values), known)
         return codes
+
+
+def _comparable(column: pa.Array) -> pa.Array:
+    """A column with one zero and one NaN, if it has floats."""
+    if not pa.types.is_floating(column.type):
+        return column
+    one_zero = pc.add(column, pa.scalar(0, column.type))
+    return pc.if_else(pc.is_nan(one_zero), pa.scalar(float("nan"), column.type), one_zero)
 
 
 def _pairs(codes: Longs, column: pa.Array, values: pa.Array) -> Longs:
