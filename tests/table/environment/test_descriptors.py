@@ -84,7 +84,7 @@ def test_a_descriptor_is_the_definition_of_a_table() -> None:
         ([(1, "Hi")], WORDS, "id TINYINT, word STRING", [(1, "Hi")]),
         ([1, 2], DataTypes.INT(), "value INT", [(1,), (2,)]),
         ([], WORDS, "id TINYINT, word STRING", []),
-        ([(Decimal("1.50"),)], ["d"], None, [(Decimal("1.50"),)]),
+        ([(Decimal("1.50"),), (None,)], ["d"], "d DECIMAL(38, 18)", [(Decimal("1.50"),), (None,)]),
         ([(datetime(2024, 2, 29, 1),)], ["t"], None, [(datetime(2024, 2, 29, 1),)]),
         ([([1, 2], {"a": 1.5})], ["l", "m"], "l ARRAY<BIGINT>, m MAP<STRING, DOUBLE>", [([1, 2], {"a": 1.5})]),
     ],

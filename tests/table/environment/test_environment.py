@@ -104,6 +104,12 @@ def test_values_that_a_setting_cannot_have_are_told(key: str, value: str) -> Non
         TableEnvironment.create(settings)
 
 
+def test_a_misspelt_connector_is_told() -> None:
+    tables = session("CREATE TABLE t (a INT) WITH ('conector' = 'print')")
+    with pytest.raises(HeadraceError, match=r"no option 'connector'.*write it instead of 'conector'"):
+        tables.execute_sql("INSERT INTO t SELECT 1")
+
+
 def test_a_session_changes_how_statements_run() -> None:
     tables = session(NUMBERS)
     count = "SELECT COUNT(*) FROM numbers"
@@ -162,6 +168,17 @@ def test_results_are_tables_of_other_libraries() -> None:
     tables = session(NUMBERS, is_streaming=False)
     assert tables.execute_sql("SELECT n FROM numbers").to_arrow().to_pydict() == {"n": [1, 2]}
     assert tables.sql_query("SELECT s FROM numbers").to_pandas()["s"].tolist() == ["a", "b"]
+
+
+@pytest.mark.parametrize("is_streaming", [True, False])
+def test_instants_are_shown_in_the_time_zone_of_the_session(
+    *, is_streaming: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tables = session(is_streaming=is_streaming, **{"table.local-time-zone": "Asia/Kolkata"})
+    tables.execute_sql("SELECT TO_TIMESTAMP_LTZ(0, 3) AS t").print()
+    *lines, end = capsys.readouterr().out.splitlines()
+    assert "1970-01-01 05:30:00.000 |" in lines[3]
+    assert end == ("Received a total of 1 row" if is_streaming else "1 row in set")
 
 
 def test_columns_are_as_wide_as_their_types(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 
 from headrace.common.columns import PICKLED, infer_from_values, layout_of
 from headrace.common.errors import InvalidTypeError
-from headrace.common.logical_types import LogicalType, MapType, RowType
+from headrace.common.logical_types import LogicalType, MapType, RowType, decimal
 from headrace.common.messages import fields_of
 from headrace.common.typeinfo import TypeInformation
 from headrace.common.types import Row
@@ -120,6 +121,8 @@ def _type_of_values(name: str, values: Sequence[Any]) -> LogicalType:
     if present and all(isinstance(each, dict) for each in present):
         keys, contents = ([item for each in present for item in of(each)] for of in (dict.keys, dict.values))
         return MapType(_type_of_values(name, keys), _type_of_values(name, contents))
+    if present and all(isinstance(each, Decimal) for each in present):
+        return decimal(38, 18)
     kind = infer_from_values(values)
     if kind == PICKLED:
         raise InvalidTypeError(f"the elements do not tell the type of column {name}: give a schema")

@@ -465,8 +465,8 @@ class TableEnvironment:
             kind,
             rows,
             client=client,
-            handover=rows,
             is_changelog=not self.is_batch,
+            time_zone=self._config.get_local_timezone(),
         )
 
     def run_inserts(self, relations: Sequence[Relation]) -> TableResult:

@@ -92,16 +92,17 @@ class TableResult:
         *,
         kind: ResultKind = ResultKind.SUCCESS_WITH_CONTENT,
         client: JobClient | None = None,
-        handover: CloseableIterator[ResultChanges] | None = None,
         is_changelog: bool = False,
+        time_zone: str = "UTC",
     ) -> None:
         self._schema = schema
         self._type = record_type
         self._changes = changes
         self._kind = kind
         self._client = client
-        self._handover = handover
+        self._handover = changes if isinstance(changes, CloseableIterator) else None
         self._is_changelog = is_changelog
+        self._time_zone = time_zone
 
     def get_job_client(self) -> JobClient | None:
         """The client of the job that the statement started; None without a job."""
@@ -165,7 +166,7 @@ class TableResult:
     def print(self) -> None:
         """Print the rows as a table; in streaming mode with their kinds, as they come."""
         for line in self.lines():
-            print(line)  # noqa: T201 - what it is for
+            sys.stdout.write(f"{line}\n")  # at once, so that nothing of another thread comes between
 
     @property
     def is_query(self) -> bool:
@@ -177,11 +178,13 @@ class TableResult:
         if not self.is_query and self._schema.names == ("result",):
             return (row[0] for row in self.collect())
         widest = WIDEST if self.is_query else sys.maxsize
-        return tableau(self._schema, self._changes, has_kinds=self._is_changelog, widest=widest)
+        return tableau(
+            self._schema, self._changes, has_kinds=self._is_changelog, widest=widest, time_zone=self._time_zone
+        )
 
     def text_rows(self) -> Iterator[list[str]]:
         """The values of the rows as texts, after ``+I``, ``-U``, ``+U`` or ``-D``."""
-        return text_rows(self._schema, self._changes, has_kinds=True)
+        return text_rows(self._schema, self._changes, has_kinds=True, time_zone=self._time_zone)
 
     def close(self) -> None:
         """Cancel the job if it is that of a query."""

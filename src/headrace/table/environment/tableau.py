@@ -36,7 +36,7 @@ _WITH_FRACTIONS: Final = frozenset((TypeRoot.TIME, TypeRoot.TIMESTAMP, TypeRoot.
 
 
 def tableau(
-    schema: Schema, changes: Iterator[ResultChanges], *, has_kinds: bool, widest: int = WIDEST
+    schema: Schema, changes: Iterator[ResultChanges], *, has_kinds: bool, widest: int = WIDEST, time_zone: str = "UTC"
 ) -> Iterator[str]:
     """The lines of the table.
 
@@ -45,24 +45,29 @@ def tableau(
         changes: the rows.
         has_kinds: whether to show the kinds of rows, in streaming mode; column widths then depend on types alone.
         widest: the maximum width of columns whose widths depend on their values.
+        time_zone: the zone in which instants are shown.
     """
-    rows = text_rows(schema, changes, has_kinds=has_kinds)
+    rows = text_rows(schema, changes, has_kinds=has_kinds, time_zone=time_zone)
     if not has_kinds:
         yield from table_lines(schema.names, list(rows), widest)
         return
     types = zip(schema.names, schema.types, strict=True)
     widths = [2, *(max(_display_width(name), len(_NULL), _width_of(kind)) for name, kind in types)]
-    count = 0
+    lines = 0
     for line in _bordered(["op", *schema.names], rows, widths):
-        count += 1
+        lines += 1
         yield line
-    yield f"Received a total of {max(count - 4, 0)} rows"
+    yield f"Received a total of {_counted(max(lines - 4, 0))}"
 
 
 def table_lines(names: Sequence[str], rows: Sequence[Sequence[str]], widest: int = WIDEST) -> Iterator[str]:
     """The lines of a table whose rows are all known."""
     yield from _bordered(names, rows, _widths(names, rows, widest))
-    yield f"{len(rows)} row{'' if len(rows) == 1 else 's'} in set"
+    yield f"{_counted(len(rows))} in set"
+
+
+def _counted(count: int) -> str:
+    return f"{count} row{'' if count == 1 else 's'}"
 
 
 def _bordered(names: Sequence[str], rows: Iterable[Sequence[str]], widths: Sequence[int]) -> Iterator[str]:
@@ -93,9 +98,11 @@ def _widths(names: Sequence[str], rows: Sequence[Sequence[str]], widest: int) ->
     return widths if len(names) == 1 else [min(width, widest) for width in widths]
 
 
-def text_rows(schema: Schema, changes: Iterator[ResultChanges], *, has_kinds: bool) -> Iterator[list[str]]:
+def text_rows(
+    schema: Schema, changes: Iterator[ResultChanges], *, has_kinds: bool, time_zone: str = "UTC"
+) -> Iterator[list[str]]:
     """The values of rows as texts, after the row kind."""
-    compiler = ExpressionCompiler(lambda _: "a column")
+    compiler = ExpressionCompiler(lambda _: "a column", time_zone)
     refs = (InputRef(index, type=kind.as_nullable()) for index, kind in enumerate(schema.types))
     texts = [compiler.compile(Cast(ref, type=string())) for ref in refs]
     for part in changes:

@@ -53,7 +53,7 @@ class ScalarFunction(UserDefinedFunction):
         +----+----------------------+
         | +I |                   42 |
         +----+----------------------+
-        Received a total of 1 rows
+        Received a total of 1 row
     """
 
     @abstractmethod
