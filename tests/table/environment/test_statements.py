@@ -85,6 +85,12 @@ def test_the_text_of_a_number_is_a_key_of_a_table(tables: TableEnvironment) -> N
     tables.explain_sql(f"INSERT INTO t SELECT CAST(n AS VARCHAR(11)), COUNT(*) FROM {NUMBERS} GROUP BY n")
     with pytest.raises(SqlValidationError, match="column 'n' is NOT NULL, and is not named"):
         tables.execute_sql(f"INSERT INTO t (k) SELECT k FROM {NUMBERS}")
+    with pytest.raises(SqlPlanError, match=r"the query gives 1 columns instead of 2: \(n "):
+        tables.execute_sql(f"INSERT INTO t SELECT n FROM {NUMBERS}")
+    with pytest.raises(
+        SqlPlanError, match=r"column 'n' of table '.*t' is BIGINT NOT NULL, and 'm' of the query BOOLEAN"
+    ):
+        tables.execute_sql(f"INSERT INTO t SELECT k, n > 1 AS m FROM {NUMBERS}")
 
 
 @pytest.mark.parametrize(

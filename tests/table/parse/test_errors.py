@@ -71,6 +71,8 @@ ADVICE = {
     "SELECT EXTRACT(YEARS FROM ts)": "Write YEAR.",
     "SELECT id AS value FROM t": "VALUE is a reserved word; as a name it is written in backticks: `value`.",
     "SELECT id value FROM t": "VALUE is a reserved word; as a name it is written in backticks: `value`.",
+    "SELECT timestamp, id FROM t": "TIMESTAMP is a reserved word; as a name it is written in backticks: `timestamp`.",
+    "SELECT id FROM t WHERE date > 1": "DATE is a reserved word; as a name it is written in backticks: `date`.",
     "SELECT STRING_AGG(a, ',') FROM t": "Write LISTAGG(text, separator).",
     "SELECT CAST(a AS DATETIME) FROM t": "Write TIMESTAMP(3).",
     "CREATE TABLE x (a VARHCAR(3))": "Did you mean VARCHAR?",

@@ -159,9 +159,7 @@ class _InsertBinder:
         path: ObjectPath,
     ) -> Relation:
         schema = relation.schema
-        if len(schema) != len(wanted) or not self._fits(schema, columns, wanted):
-            shown = ", ".join(f"{column.name} {column.type}" for column in columns if column.name in wanted)
-            self.context.defer(self.node.query, f"the query gives ({schema}), and the table '{path}' takes ({shown})")
+        if not self._fits(schema, columns, wanted, path):
             return relation
         expressions: list[Scalar] = []
         for column in columns:
@@ -175,10 +173,22 @@ class _InsertBinder:
             return relation
         return Project(relation, tuple(expressions), tuple(column.name for column in columns))
 
-    def _fits(self, schema: Schema, columns: list[Column], wanted: list[str]) -> bool:
+    def _fits(self, schema: Schema, columns: list[Column], wanted: list[str], path: ObjectPath) -> bool:
+        """Whether the query has the columns of the sink; if not, the error says which of them differ."""
         types = {column.name: column.type for column in columns}
-        pairs = zip(schema.types, wanted, strict=True)
-        return all(is_implicitly_castable(kind, types[name]) for kind, name in pairs)
+        if len(schema) != len(wanted):
+            shown = ", ".join(f"{name} {types[name]}" for name in wanted)
+            reason = f"the query gives {len(schema)} columns instead of {len(wanted)}"
+            self.context.defer(self.node.query, f"{reason}: ({schema}), and the table '{path}' takes ({shown})")
+            return False
+        for field, name in zip(schema, wanted, strict=True):
+            if not is_implicitly_castable(field.type, types[name]):
+                reason = (
+                    f"column '{name}' of table '{path}' is {types[name]}, and '{field.name}' of the query {field.type}"
+                )
+                self.context.defer(self.node.query, reason, f"Write CAST(... AS {types[name]}).")
+                return False
+        return True
 
 
 def _as_column(relation: Relation, index: int, column: Column) -> Scalar:

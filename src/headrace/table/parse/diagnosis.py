@@ -76,6 +76,9 @@ _LITERALS: Final = {
     BINARY: "the binary string",
 }
 
+_TYPES_OF_LITERALS: Final = frozenset({"DATE", "TIME", "TIMESTAMP"})
+"""Reserved words that a text follows, as in ``DATE '2024-02-29'``, and that many columns are called."""
+
 _CLAUSES: Final = frozenset({"FROM", "WHERE", "GROUP", "HAVING", "WINDOW", "QUALIFY", "ORDER", "LIMIT", "AS", END, ")"})
 """Clauses that often follow a superfluous comma."""
 
@@ -182,6 +185,8 @@ def _advice(expected: Sequence[str], previous: Token | None, token: Token, follo
         return f"Remove the comma before {'the end' if token.kind == END else token.text}."
     if previous is not None and previous.text.upper() == "TOP":
         return "Write LIMIT behind the query."
+    if previous is not None and before in _TYPES_OF_LITERALS and STRING in expected and token.kind not in _LITERALS:
+        return _quoted_name(previous)
     if token.kind == NAME and STRING in expected and NAME not in expected:
         return f"Write it in single quotes: '{token.text}'."
     pair = _PAIRS.get((before, token.kind)) or _PAIRS.get((token.kind, following.kind))
@@ -192,6 +197,10 @@ def _about_name(expected: Sequence[str], token: Token) -> str | None:
     """Advice about a reserved word where a name is expected."""
     if token.kind in _CLAUSES or token.kind not in RESERVED or not ({NAME, AN_EXPRESSION, "AS"} & {*expected}):
         return None
+    return _quoted_name(token)
+
+
+def _quoted_name(token: Token) -> str:
     return f"{token.kind} is a reserved word; as a name it is written in backticks: `{token.text}`."
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -198,7 +199,9 @@ def _connector(table: TableContext, options: tuple[tuple[str, Any], ...]) -> str
     for key, value in options:
         if key == "connector":
             return str(value)
-    raise PlanningError(f"table {table.name} has no option 'connector', which says where its rows are: give it one")
+    close = difflib.get_close_matches("connector", [key for key, _ in options], 1)
+    advice = f"write it instead of {close[0]!r}" if close else "give it one"
+    raise PlanningError(f"table {table.name} has no option 'connector', which says where its rows are: {advice}")
 
 
 @conversion_rule(logical.Values)
