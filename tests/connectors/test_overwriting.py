@@ -100,6 +100,22 @@ def test_an_overwrite_of_which_a_file_is_gone_is_refused(tmp_path: Path) -> None
         log.add(lambda: Overwrite("1", [], {"hidden": "new"}), "1")
 
 
+def test_an_overwrite_that_is_damaged_is_refused(tmp_path: Path) -> None:
+    log = OverwriteLog(PosixFileSystem(), str(tmp_path))
+    log.add(lambda: Overwrite("1", [], {}), "1")
+    (entry,) = (tmp_path / ".headrace-overwrites").iterdir()
+    content = entry.read_bytes()
+    (tmp_path / "old").write_text("tea")
+    damaged = [content[:length] for length in range(len(content) - 1)]
+    damaged += [content[:at] + bytes([byte ^ 1]) + content[at + 1 :] for at, byte in enumerate(content[:-1])]
+    for each in (*damaged, b'["2", ["old"], {}]'):
+        entry.write_bytes(each)
+        with pytest.raises(CommitRefusedError, match=r"00000001\.json is damaged.*put it back"):
+            found(tmp_path)
+    entry.write_bytes(content)
+    assert found(tmp_path) == ["tea"]
+
+
 def test_a_job_that_overwrites_cannot_be_ended_early(tmp_path: Path) -> None:
     (tmp_path / "old").write_text("tea")
     settings = {"headrace.runtime": "local", "headrace.epoch.max-records": "1", "headrace.epoch.min-interval": "1 ms"}

@@ -4,14 +4,13 @@ A file is created exclusively under the number of the failure, with a checksum; 
 left out, and the others are as good.
 """
 
-import json
 import re
-import zlib
 from dataclasses import asdict, replace
 from typing import Final
 
 from headrace.common.errors import FailureOrigin
 from headrace.common.job_execution_result import JobFailure
+from headrace.common.json_values import from_checked_bytes, to_checked_bytes
 from headrace.common.logs import get_logger
 from headrace.storage.folder import Folder
 
@@ -88,15 +87,11 @@ def _to_bytes(failure: JobFailure) -> bytes:
     if left_out > 0:
         shown = f"{failure.message[:_LONGEST_MESSAGE]} ... ({left_out} characters more)"
         failure = replace(failure, message=shown)
-    body = json.dumps({"format": _FORMAT, **asdict(failure)}).encode()
-    return b"%s\n%08x\n" % (body, zlib.crc32(body))
+    return to_checked_bytes({"format": _FORMAT, **asdict(failure)})
 
 
 def _from_bytes(content: bytes) -> JobFailure:
-    body, _, check = content.partition(b"\n")
-    if check.strip() != b"%08x" % zlib.crc32(body):
-        raise ValueError("its checksum is not that of its content")
-    document = json.loads(body)
+    document = from_checked_bytes(content)
     if document.pop("format") != _FORMAT:
         raise ValueError("it is of another version of headrace")
     origin = document.pop("origin")

@@ -5,6 +5,8 @@ strings, else an array of pairs.
 """
 
 import base64
+import json
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import lru_cache
@@ -12,6 +14,24 @@ from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
+
+
+def to_checked_bytes(value: Any) -> bytes:
+    """JSON of a value that is JSON, and a checksum of it."""
+    body = json.dumps(value).encode()
+    return b"%s\n%08x\n" % (body, zlib.crc32(body))
+
+
+def from_checked_bytes(content: bytes) -> Any:
+    """What :func:`to_checked_bytes` was given.
+
+    Raises:
+        ValueError: when it is damaged.
+    """
+    body, _, check = content.partition(b"\n")
+    if check.strip() != b"%08x" % zlib.crc32(body):
+        raise ValueError("its checksum is not that of its content")
+    return json.loads(body)
 
 
 def to_json(value: Any) -> Any:

@@ -10,14 +10,13 @@ entry or changed nothing.
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from headrace.common.errors import CommitRefusedError
-from headrace.common.json_values import from_json
+from headrace.common.json_values import from_checked_bytes, from_json, to_checked_bytes
 from headrace.storage.file_system import FileSystem
 
 _FOLDER: Final = ".headrace-overwrites"
@@ -62,12 +61,12 @@ class OverwriteLog:
         """Carry out the newest entry unless that was done; gives its number and its id, 0 and no id for none.
 
         Raises:
-            CommitRefusedError: when a file that it names is gone.
+            CommitRefusedError: when it is damaged, or a file that it names is gone.
             OSError: on a passing fault, or when the user may not write here.
         """
         while number := self._newest():
             try:
-                entry = from_json(Overwrite, json.loads(self.file_system.read(self._path(number))))
+                entry = self._read(number)
             except FileNotFoundError:  # it has been replaced by a newer one
                 continue
             if not entry.is_done:
@@ -85,11 +84,22 @@ class OverwriteLog:
         number, newest = self.complete()
         while newest != identity:
             self.file_system.make_folder(self._folder)
-            self.file_system.create(self._path(number + 1), json.dumps(overwrite()).encode())
+            self.file_system.create(self._path(number + 1), to_checked_bytes(overwrite()))
             number, newest = self.complete()
         for older in self._numbers():
             if older < number:
                 self.file_system.remove(self._path(older))
+
+    def _read(self, number: int) -> Overwrite:
+        """An entry, which is known to be what was written: with another name a wrong file would be removed."""
+        content = self.file_system.read(self._path(number))
+        try:
+            return from_json(Overwrite, from_checked_bytes(content))
+        except (ValueError, TypeError) as error:
+            raise CommitRefusedError(
+                f"{self.file_system.locate(self._path(number))} is damaged, so which files are in the folder is not "
+                "known: put it back as it was, or remove it where the files are the right ones"
+            ) from error
 
     def _carry_out(self, number: int, entry: Overwrite) -> None:
         """Publish before anything is removed, so that what fails in between loses nothing."""
@@ -101,7 +111,7 @@ class OverwriteLog:
             self._check(number, source, f"{self.base}/{target}")
         self.file_system.make_durable(f"{self.base}/{target}" for target in entry.published.values())
         self.file_system.remove_all([f"{self.base}/{path}" for path in entry.removed])
-        self.file_system.put(self._path(number), [json.dumps(Overwrite(entry.id, [], {})).encode()])
+        self.file_system.put(self._path(number), [to_checked_bytes(Overwrite(entry.id, [], {}))])
 
     def _check(self, number: int, source: str, target: str) -> None:
         if self.file_system.stat(target) is None and self._newest() == number:
