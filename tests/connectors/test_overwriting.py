@@ -83,6 +83,24 @@ def test_a_commit_that_is_killed_is_done_or_not(tmp_path: Path, policy: RollingP
     assert seen == {tuple(OLD), tuple(NEW)}
 
 
+def test_a_commit_that_is_tried_again_after_another_overwrite_is_done(tmp_path: Path) -> None:
+    run = SinkRun(sink(tmp_path, EVERY_EPOCH), Types.STRING())
+    run.epoch += 1
+    ready = run.prepare(run.write(["tea"]), is_last=True)
+    run.committer.commit(run.epoch, ready, 0)
+    other = OverwriteLog(PosixFileSystem(), str(tmp_path))
+    for number in range(3):
+        other.add(
+            lambda number=number: Overwrite(str(number), [each.name for each in tmp_path.glob("part-*")], {}),
+            str(number),
+        )
+    (tmp_path / "new").write_text("milk")
+    run.generation += 1
+    run.committer = run.new_committer()
+    run.committer.commit(run.epoch, ready, 0)
+    assert found(tmp_path) == ["milk"]
+
+
 def test_nothing_is_replaced_before_the_input_has_ended(tmp_path: Path) -> None:
     (tmp_path / "old").write_text("tea")
     run = SinkRun(sink(tmp_path, EVERY_EPOCH), Types.STRING())
@@ -108,7 +126,7 @@ def test_an_overwrite_that_is_damaged_is_refused(tmp_path: Path) -> None:
     (tmp_path / "old").write_text("tea")
     damaged = [content[:length] for length in range(len(content) - 1)]
     damaged += [content[:at] + bytes([byte ^ 1]) + content[at + 1 :] for at, byte in enumerate(content[:-1])]
-    for each in (*damaged, b'["2", ["old"], {}]'):
+    for each in (*damaged, b'["2", ["old"], {}, []]'):
         entry.write_bytes(each)
         with pytest.raises(CommitRefusedError, match=r"00000001\.json is damaged.*put it back"):
             found(tmp_path)

@@ -20,8 +20,11 @@ from headrace.common.json_values import from_checked_bytes, from_json, to_checke
 from headrace.storage.file_system import FileSystem
 
 _FOLDER: Final = ".headrace-overwrites"
-NEVER: Final = (0, "")
-"""The number and the id of the newest entry where there is none."""
+_REMEMBERED: Final = 100
+"""So many entries before an entry are known, in case that their writers do not know that they were carried out."""
+
+NEVER: Final[tuple[int, tuple[str, ...]]] = (0, ())
+"""What :meth:`OverwriteLog.complete` gives where there is no entry."""
 
 _ENTRY: Final = re.compile(r"[0-9]{8,}\.json")
 
@@ -33,11 +36,13 @@ class Overwrite(NamedTuple):
         id: identifies it, so that it is not created again.
         removed: the files to remove, by their paths below the folder.
         published: hidden files by path, and the path that each is given.
+        before: the ids of the entries before it, the newest first.
     """
 
     id: str
     removed: list[str]
     published: dict[str, str]
+    before: tuple[str, ...] = ()
 
     @property
     def is_done(self) -> bool:
@@ -57,8 +62,8 @@ class OverwriteLog:
     file_system: FileSystem
     base: str
 
-    def complete(self) -> tuple[int, str]:
-        """Carry out the newest entry unless that was done; gives its number and its id, 0 and no id for none.
+    def complete(self) -> tuple[int, tuple[str, ...]]:
+        """Carry out the newest entry unless that was done; gives its number, and its id and those before it.
 
         Raises:
             CommitRefusedError: when it is damaged, or a file that it names is gone.
@@ -71,21 +76,22 @@ class OverwriteLog:
                 continue
             if not entry.is_done:
                 self._carry_out(number, entry)
-            return number, entry.id
+            return number, (entry.id, *entry.before)
         return NEVER
 
     def add(self, overwrite: Callable[[], Overwrite], identity: str) -> None:
-        """Create an entry unless it is the newest already, and carry it out.
+        """Create an entry unless there was one with this id already, and carry it out.
 
         Args:
             overwrite: makes the entry; called again when another one came first.
             identity: its id.
         """
-        number, newest = self.complete()
-        while newest != identity:
+        number, known = self.complete()
+        while identity not in known:
             self.file_system.make_folder(self._folder)
-            self.file_system.create(self._path(number + 1), to_checked_bytes(overwrite()))
-            number, newest = self.complete()
+            entry = overwrite()._replace(before=known[:_REMEMBERED])
+            self.file_system.create(self._path(number + 1), to_checked_bytes(entry))
+            number, known = self.complete()
         for older in self._numbers():
             if older < number:
                 self.file_system.remove(self._path(older))
@@ -111,7 +117,7 @@ class OverwriteLog:
             self._check(number, source, f"{self.base}/{target}")
         self.file_system.make_durable(f"{self.base}/{target}" for target in entry.published.values())
         self.file_system.remove_all([f"{self.base}/{path}" for path in entry.removed])
-        self.file_system.put(self._path(number), [to_checked_bytes(Overwrite(entry.id, [], {}))])
+        self.file_system.put(self._path(number), [to_checked_bytes(entry._replace(removed=[], published={}))])
 
     def _check(self, number: int, source: str, target: str) -> None:
         if self.file_system.stat(target) is None and self._newest() == number:
