@@ -90,6 +90,11 @@ ADVICE = {
     "SELECT a FROM t WHERE a IN ()": "At least one is needed between the parentheses.",
     "SELECT f(x -> x)": "There are no functions as arguments.",
     "SELECT COUNT(*) FROM t GROUP BY ALL": "Name the columns that rows are grouped by.",
+    "INSERT OVERWRITE TABLE t SELECT 1": "Leave out TABLE.",
+    "SELECT a FROM VALUES (1) AS t (a)": "Write FROM (VALUES (...)) AS t (a, b).",
+    "CREATE TABLE x (a INT) USING parquet": (
+        "Write WITH ('connector' = 'filesystem', 'format' = 'parquet', 'path' = '...')."
+    ),
     'CREATE TABLE x ("a" INT)': "Names are quoted in backticks, `a`, and texts in single quotes, 'a'.",
     "SELECT 'abc": "A quote inside a text is written twice, ''; a backslash is a character like others.",
 }

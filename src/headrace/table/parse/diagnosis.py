@@ -208,6 +208,10 @@ _PAIRS: Final = {
     ("=", "="): "Write = once.",
     (":", ":"): "Write CAST(... AS type).",
     ("-", ">"): "There are no functions as arguments.",
+    ("INTO", "TABLE"): "Leave out TABLE.",
+    ("OVERWRITE", "TABLE"): "Leave out TABLE.",
+    ("FROM", "VALUES"): "Write FROM (VALUES (...)) AS t (a, b).",
+    (")", "USING"): "Write WITH ('connector' = 'filesystem', 'format' = 'parquet', 'path' = '...').",
     ("ALL", END): "Name the columns that rows are grouped by.",
     ("(", ")"): "At least one is needed between the parentheses.",
 }
