@@ -89,8 +89,9 @@ test-soak: venv ## an hour of a job with state that expires and savepoints: memo
 test-chains: venv ## three thousand chains of starts from what another program has left, against a model of each key
 	@HEADRACE_CHAINS=3000 $(PYTEST) tests/savepoint/test_chains.py
 
-conformance: venv ## how many cases of SQL give what Flink gives, by group (HEADRACE_SQL_CASES names a folder of others)
+conformance: venv ## how many cases of SQL and of patterns give what Flink gives (HEADRACE_SQL_CASES, HEADRACE_CEP_CASES: folders of others)
 	@$(BIN)/python -m tests.table.conformance
+	@$(BIN)/python -m tests.cep.conformance
 
 bench: venv ## the benchmarks
 	@$(BENCH)

@@ -1,0 +1,118 @@
+"""Conditions as programs write them, and what they become."""
+
+from __future__ import annotations
+
+import inspect
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from headrace.common.errors import InvalidTypeError, refused, shown, uncalled
+from headrace.datastream.functions import Function
+from headrace.expressions import Expression
+from headrace.operators.pattern.conditions import (
+    Condition,
+    ConditionContext,
+    EventCall,
+    EventExpression,
+    IterativeCall,
+)
+
+T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
+
+
+class IterativeCondition(Function, Generic[T_contra]):
+    """A condition on an event and on those that the partial match has taken so far.
+
+    Where a function of two parameters says it all, it does as well. A condition with ``open`` gets state and metrics of
+    the operator there.
+
+    Examples:
+        >>> from headrace.cep import IterativeCondition, Pattern
+        >>> class IsRise(IterativeCondition):
+        ...     def filter(self, value, ctx):
+        ...         return all(value > before for before in ctx.events("rise")[-1:])
+        >>> pattern = Pattern.begin("rise").where(IsRise()).one_or_more()
+    """
+
+    @abstractmethod
+    def filter(self, value: T_contra, ctx: ConditionContext) -> bool:
+        """Return whether an event satisfies it."""
+
+
+class SimpleCondition(Function, Generic[T_contra]):
+    """A condition on an event alone, which is evaluated once an event, whatever the number of partial matches.
+
+    A function of one parameter does as well, and an expression over the columns of the events is faster.
+
+    Examples:
+        >>> from headrace.cep import Pattern, SimpleCondition
+        >>> class IsLarge(SimpleCondition):
+        ...     def filter(self, value):
+        ...         return value.amount > 500
+        >>> pattern = Pattern.begin("large").where(IsLarge())
+    """
+
+    @abstractmethod
+    def filter(self, value: T_contra) -> bool:
+        """Return whether an event satisfies it."""
+
+
+Given = (
+    Expression
+    | SimpleCondition[T]
+    | IterativeCondition[T]
+    | Callable[[T], bool]
+    | Callable[[T, ConditionContext], bool]
+)
+"""What a condition is written as."""
+
+
+def condition_of(given: Any, method: str) -> Condition:
+    """What a condition of a program becomes.
+
+    Args:
+        given: an expression, a condition object, a function, or a condition as it is.
+        method: the method that it was given to.
+
+    Raises:
+        InvalidTypeError: when it is nothing of these.
+    """
+    if isinstance(given, Condition):
+        return given
+    if isinstance(given, Expression):
+        return EventExpression(given)
+    if isinstance(given, SimpleCondition):
+        return EventCall(given.filter, given)
+    if isinstance(given, IterativeCondition):
+        return IterativeCall(given.filter, given)
+    if not callable(given) or isinstance(given, type):
+        raise refused(
+            f"{method} takes an expression as col('amount') < 1.0, a function of the event, or one of the event and "
+            f"the context, not {shown(given)}{uncalled(given, SimpleCondition)}",
+            InvalidTypeError,
+        )
+    return IterativeCall(given, given) if _takes_context(given, method) else EventCall(given, given)
+
+
+def _takes_context(function: Callable[..., object], method: str) -> bool:
+    """Return whether a function is called with the context as well; one that may have it or not is not."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # it is written in C
+        return False
+    if _binds(signature, 1):
+        return False
+    if _binds(signature, 2):
+        return True
+    name = getattr(function, "__name__", type(function).__name__)
+    raise refused(f"{method} calls {name} with the event, or with the event and the context", InvalidTypeError)
+
+
+def _binds(signature: inspect.Signature, count: int) -> bool:
+    try:
+        signature.bind(*range(count))
+    except TypeError:
+        return False
+    return True

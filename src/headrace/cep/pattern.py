@@ -1,0 +1,345 @@
+"""Patterns: sequences of stages, each with a condition, a quantifier and what may lie before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any, Generic, Self, TypeVar
+
+from headrace.cep.conditions import Given, condition_of
+from headrace.cep.quantifier import ConsumingStrategy, Quantifier, QuantifierProperty, Times
+from headrace.cep.within_type import WithinType
+from headrace.common.call_site import CallSite, caller
+from headrace.common.errors import (
+    InvalidTypeError,
+    UnsupportedOperationError,
+    expect,
+    refused,
+    shown,
+)
+from headrace.common.time import Duration, Time, to_millis
+from headrace.operators.pattern.conditions import ALWAYS, And, Condition, EventType, Or
+from headrace.operators.pattern.skip_strategies import NoSkip, SkipStrategy
+
+T = TypeVar("T")
+
+Span = Duration | Time | timedelta | int
+"""A length of time; a number is milliseconds."""
+
+_NOT_AFTER_OPTIONAL = (
+    "Specifying a pattern with an optional path to NOT condition is not supported yet. You can simulate such pattern "
+    "with two independent patterns, one with and the other without the optional part."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Pattern(Generic[T]):
+    """A sequence of stages that events are matched to.
+
+    A pattern is never changed: each method returns another one. Methods about a stage (``where``, ``times`` and so on)
+    are about the last one.
+
+    Examples:
+        >>> from headrace.cep import Pattern
+        >>> from headrace.common import Duration
+        >>> from headrace.expressions import col
+        >>> pattern = (
+        ...     Pattern.begin("small").where(col("amount") < 1.0)
+        ...     .followed_by("large").where(col("amount") > 500.0)
+        ...     .within(Duration.of_minutes(1))
+        ... )
+        >>> print(pattern)
+        small followed by large, within 60000 ms
+    """
+
+    _name: str | None
+    _previous: Pattern[Any] | None
+    _quantifier: Quantifier
+    _skip: SkipStrategy
+    _condition: Condition | None = None
+    _until: Condition | None = None
+    _times: Times | None = None
+    _windows: tuple[tuple[WithinType, int], ...] = ()
+    _site: CallSite = field(default_factory=caller)
+
+    # --- stages ------------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def begin(name: str | Pattern[T], after_match_skip_strategy: SkipStrategy | None = None) -> Pattern[T]:
+        """Begin a pattern with a stage, or with a group of stages.
+
+        Args:
+            name: the name of the stage, or the pattern that is the group.
+            after_match_skip_strategy: which other matches are dropped when one has been found; by default none are.
+        """
+        skip = NoSkip() if after_match_skip_strategy is None else after_match_skip_strategy
+        expect(skip, SkipStrategy, "Pattern.begin()")  # type: ignore[type-abstract]
+        return _stage("begin", name, None, ConsumingStrategy.STRICT, skip)
+
+    def next(self, name: str | Pattern[T]) -> Pattern[T]:
+        """Add a stage, or a group, whose event follows directly: no other event of the key lies between."""
+        return self._append("next", name, ConsumingStrategy.STRICT)
+
+    def followed_by(self, name: str | Pattern[T]) -> Pattern[T]:
+        """Add a stage, or a group, that takes the next event that satisfies it; others before that one are ignored."""
+        return self._append("followed_by", name, ConsumingStrategy.SKIP_TILL_NEXT)
+
+    def followed_by_any(self, name: str | Pattern[T]) -> Pattern[T]:
+        """Add a stage, or a group, that takes each later event that satisfies it, in a match of its own."""
+        return self._append("followed_by_any", name, ConsumingStrategy.SKIP_TILL_ANY)
+
+    def not_next(self, name: str) -> Pattern[T]:
+        """Add a stage that the next event must not satisfy."""
+        return self._append_not("not_next", name, ConsumingStrategy.NOT_NEXT)
+
+    def not_followed_by(self, name: str) -> Pattern[T]:
+        """Add a stage that no event may satisfy until the next stage; at the end of a pattern, within its window."""
+        return self._append_not("not_followed_by", name, ConsumingStrategy.NOT_FOLLOW)
+
+    def _append(self, method: str, name: str | Pattern[T], strategy: ConsumingStrategy) -> Pattern[T]:
+        return _stage(method, name, self, strategy, self._skip)
+
+    def _append_not(self, method: str, name: str, strategy: ConsumingStrategy) -> Pattern[T]:
+        if isinstance(name, Pattern):
+            raise refused(f"{method}() takes the name of a stage, not a group", InvalidTypeError)
+        if self._quantifier.is_optional:
+            raise refused(_NOT_AFTER_OPTIONAL, UnsupportedOperationError)
+        return self._append(method, name, strategy)
+
+    # --- conditions --------------------------------------------------------------------------------------------------
+
+    def where(self, condition: Given[T]) -> Self:
+        """Add a condition to the stage: an event has to satisfy all that was said so far, and this.
+
+        Args:
+            condition: an expression over the columns of the events, a function of the event, or one of the event and
+                the context, which knows the events that the partial match has taken.
+        """
+        return self._satisfying(And, condition_of(condition, "where()"))
+
+    def or_(self, condition: Given[T]) -> Self:
+        """Add another way to satisfy the stage: all that was said so far, or this."""
+        return self._satisfying(Or, condition_of(condition, "or_()"))
+
+    def subtype(self, subtype_class: type[Any]) -> Self:
+        """Require instances of a class beside all that was said so far."""
+        expect(subtype_class, type, "subtype()")
+        return self._satisfying(And, EventType(subtype_class))
+
+    def _satisfying(self, combine: type[And | Or], condition: Condition) -> Self:
+        whole = condition if self._condition is None else combine(self._condition, condition)
+        return replace(self, _condition=whole)
+
+    def until(self, until_condition: Given[T]) -> Self:
+        """Let a looping stage end at an event, which is not taken by it and may be by the next stage."""
+        condition = condition_of(until_condition, "until()")
+        if self._until is not None:
+            raise refused("Only one until condition can be applied.")
+        if self._quantifier.kind is not QuantifierProperty.LOOPING:
+            raise refused(
+                "The until condition is only applicable to looping states. Call it after one_or_more() or "
+                "times_or_more()"
+            )
+        return replace(self, _until=condition)
+
+    # --- quantifiers -------------------------------------------------------------------------------------------------
+
+    def one_or_more(self, window_time: Span | None = None) -> Self:
+        """Let the stage take one or more events.
+
+        Args:
+            window_time: how long after the event before it the first event may come.
+        """
+        return self._repeated(Quantifier.looping, 1, 1, window_time, "one_or_more")
+
+    def times(self, times: int, to: int | None = None, window_time: Span | None = None) -> Self:
+        """Let the stage take a number of events, or from ``times`` to ``to``.
+
+        Args:
+            times: how many, or how many at least; from 0 on the stage is optional.
+            to: how many at most.
+            window_time: how long after the event before it an event may come, for all but the last.
+        """
+        expect(times, int, "times()")
+        if to is None:
+            if times == 0:
+                raise refused("You should give a positive number greater than 0.")
+            return self._repeated(Quantifier.times, times, times, window_time, "times")
+        expect(to, int, "times()")
+        repeated = self._repeated(Quantifier.times, max(times, 1) if times == 0 else times, to, window_time, "times")
+        return replace(repeated, _quantifier=repeated._quantifier.optional()) if times == 0 else repeated
+
+    def times_or_more(self, times: int, window_time: Span | None = None) -> Self:
+        """Let the stage take a number of events or more.
+
+        Args:
+            times: how many at least.
+            window_time: how long after the event before it each of the first ``times`` events may come.
+        """
+        expect(times, int, "times_or_more()")
+        return self._repeated(Quantifier.looping, times, times, window_time, "times_or_more")
+
+    def _repeated(self, kind: Any, at_least: int, at_most: int, window_time: Span | None, method: str) -> Self:
+        self._check_no_not()
+        quantifier = self._quantifier
+        if quantifier.kind is not QuantifierProperty.SINGLE:
+            raise refused(f"Already applied quantifier to this Pattern. Current quantifier is: {quantifier}")
+        if quantifier.is_optional:
+            raise refused(f"optional() before {method}() would be lost: call it after {method}()")
+        gap = None if window_time is None else to_millis(window_time, f"{method}() takes")
+        return replace(self, _quantifier=kind(quantifier.consuming_strategy), _times=Times(at_least, at_most, gap))
+
+    def optional(self) -> Self:
+        """Let matches do without the stage."""
+        if self._previous is not None and self._previous._quantifier.is_greedy:
+            raise refused("Optional pattern cannot be preceded by greedy pattern")
+        return replace(self, _quantifier=self._quantifier.optional())
+
+    def greedy(self) -> Self:
+        """Let the stage take as many events as it can: the next stage gets none that it could have taken."""
+        self._check_no_not()
+        return replace(self, _quantifier=self._quantifier.greedy())
+
+    def consecutive(self) -> Self:
+        """Allow no events between those of the stage."""
+        return replace(self, _quantifier=self._quantifier.consecutive())
+
+    def allow_combinations(self) -> Self:
+        """Allow any events between those of the stage, also such as satisfy it."""
+        return replace(self, _quantifier=self._quantifier.combinations())
+
+    def _check_no_not(self) -> None:
+        if self._quantifier.consuming_strategy.is_not:
+            raise refused("Option not applicable to NOT pattern")
+
+    # --- time --------------------------------------------------------------------------------------------------------
+
+    def within(self, window_time: Span | None, within_type: WithinType = WithinType.FIRST_AND_LAST) -> Self:
+        """Allow a match only so much time; a partial match times out when that has passed.
+
+        Args:
+            window_time: the time, exclusive; of several on one pattern the smallest counts.
+            within_type: between which events: the first and the last of the match, or the first of this stage and the
+                one before it.
+        """
+        expect(within_type, WithinType, "within()")
+        if window_time is None:
+            return self
+        windows = dict(self._windows) | {within_type: to_millis(window_time, "within() takes")}
+        return replace(self, _windows=tuple(windows.items()))
+
+    # --- what it is made of ------------------------------------------------------------------------------------------
+
+    def get_name(self) -> str:
+        """The name of the stage."""
+        return self._name or "GroupPattern"
+
+    def get_previous(self) -> Pattern[Any] | None:
+        """The pattern without its last stage; None when it has but one."""
+        return self._previous
+
+    def get_quantifier(self) -> Quantifier:
+        """The quantifier of the stage."""
+        return self._quantifier
+
+    def get_times(self) -> Times | None:
+        """How often the stage is repeated; None when it is not."""
+        return self._times
+
+    def get_condition(self) -> Condition:
+        """What an event has to satisfy to be taken by the stage."""
+        return ALWAYS if self._condition is None else self._condition
+
+    def get_until_condition(self) -> Condition | None:
+        """What ends a looping stage."""
+        return self._until
+
+    def get_window_size(self, within_type: WithinType = WithinType.FIRST_AND_LAST) -> int | None:
+        """The milliseconds that were said at this stage for ``within``; None when none were."""
+        return dict(self._windows).get(within_type)
+
+    def get_after_match_skip_strategy(self) -> SkipStrategy:
+        """Which other matches are dropped when one has been found."""
+        return self._skip
+
+    @property
+    def group(self) -> Pattern[Any] | None:
+        """The pattern that stands here as a group; None for a stage."""
+        return None
+
+    @property
+    def site(self) -> CallSite:
+        """The line of the program that added the stage."""
+        return self._site
+
+    def stages(self) -> Iterator[Pattern[Any]]:
+        """The pattern as of each of its stages and groups, from the first on."""
+        if self._previous is not None:
+            yield from self._previous.stages()
+        yield self
+
+
+@dataclass(frozen=True, eq=False)
+class GroupPattern(Pattern[T]):
+    """A group of stages, which is repeated and left out as a whole."""
+
+    _group: Pattern[Any] | None = None
+
+    @property
+    def group(self) -> Pattern[Any] | None:
+        return self._group
+
+    def where(self, condition: Given[T]) -> Self:
+        """Refuse: the stages of the group have conditions.
+
+        Raises:
+            UnsupportedOperationError: always.
+        """
+        raise refused("GroupPattern does not support where clause.", UnsupportedOperationError)
+
+    def or_(self, condition: Given[T]) -> Self:
+        """Refuse: the stages of the group have conditions.
+
+        Raises:
+            UnsupportedOperationError: always.
+        """
+        raise refused("GroupPattern does not support or clause.", UnsupportedOperationError)
+
+    def subtype(self, subtype_class: type[Any]) -> Self:
+        """Refuse: the stages of the group have conditions.
+
+        Raises:
+            UnsupportedOperationError: always.
+        """
+        raise refused("GroupPattern does not support subtype clause.", UnsupportedOperationError)
+
+    def greedy(self) -> Self:
+        """Refuse: a group is never greedy.
+
+        Raises:
+            InvalidProgramError: always.
+        """
+        self._check_no_not()
+        raise refused("Option not applicable to group pattern")
+
+
+def _stage(
+    method: str,
+    name: str | Pattern[T],
+    previous: Pattern[T] | None,
+    strategy: ConsumingStrategy,
+    skip: SkipStrategy,
+) -> Pattern[T]:
+    quantifier = Quantifier.one(strategy)
+    if isinstance(name, Pattern):
+        if not isinstance(name._skip, NoSkip):
+            raise refused(
+                f"the skip strategy {name._skip} of a group would be lost: give it to the begin() of the whole pattern"
+            )
+        return GroupPattern(None, previous, quantifier, skip, _group=name)
+    if not isinstance(name, str) or not name:
+        raise refused(
+            f"{method}() takes the name of a stage, or a pattern as a group, not {shown(name)}", InvalidTypeError
+        )
+    return Pattern(name, previous, quantifier, skip)

@@ -1,0 +1,105 @@
+"""The automaton of a pattern: states, and transitions that take an event, ignore it, or proceed without one.
+
+It is made by ``headrace.cep.compiler``, pickles, and travels to the tasks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from headrace.operators.pattern.conditions import Condition, IterativeCall
+from headrace.operators.pattern.skip_strategies import SkipStrategy
+
+
+class Action(Enum):
+    """What a transition does with the event."""
+
+    TAKE = "take"
+    IGNORE = "ignore"
+    PROCEED = "proceed"
+
+
+class StateKind(Enum):
+    """What a partial match is that has come to a state."""
+
+    START = "start"
+    NORMAL = "normal"
+    PENDING = "pending"
+    """It is a match once the window has passed: the pattern ends with an event that must not follow."""
+
+    STOP = "stop"
+    """It has met an event that must not follow, and is dropped."""
+
+    FINAL = "final"
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """A way out of a state.
+
+    Attributes:
+        action: what it does with the event.
+        target: the index of the state that it leads to.
+        condition: what the event has to satisfy.
+    """
+
+    action: Action
+    target: int
+    condition: Condition
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A state of the automaton.
+
+    Attributes:
+        name: its name, which no other state has: the name of the stage, and a number from the second on.
+        stage: the name of the stage whose events it takes.
+        kind: what it means to be there.
+        transitions: the ways out, in the order in which they are tried.
+        gap: milliseconds after the last event that was taken until a partial match in this state times out; 0 for none.
+    """
+
+    name: str
+    stage: str
+    kind: StateKind
+    transitions: tuple[Transition, ...]
+    gap: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Automaton:
+    """A compiled pattern.
+
+    Attributes:
+        states: all states; transitions name them by their index.
+        start: the index of the state in which every match begins.
+        window: milliseconds after its first event until a partial match times out; 0 for none.
+        skip: what happens to matches that overlap one that has been found.
+        event_conditions: what is evaluated of events alone: bit ``i`` of an event says whether it satisfies that one.
+        can_match_nothing: whether the pattern is satisfied by no events at all. No such match is ever emitted.
+    """
+
+    states: tuple[State, ...]
+    start: int
+    window: int
+    skip: SkipStrategy
+    event_conditions: tuple[Condition, ...]
+    can_match_nothing: bool = False
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether partial matches may time out because no event followed the last one for too long."""
+        return any(state.gap for state in self.states)
+
+    def iterative_conditions(self) -> tuple[IterativeCall, ...]:
+        """The iterative conditions of all transitions, each once."""
+        leaves = (
+            leaf
+            for state in self.states
+            for transition in state.transitions
+            for leaf in transition.condition.leaves()
+            if isinstance(leaf, IterativeCall)
+        )
+        return tuple(dict.fromkeys(leaves))

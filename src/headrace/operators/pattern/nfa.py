@@ -1,0 +1,280 @@
+"""The automaton at work on the events of one key: Flink's NFA, with its order.
+
+**How it is called.** A key has a :class:`NfaState`, in which its partial matches are, and finished ones that a skip
+strategy holds back. Before an event is judged, ``advance_time(state, timestamp)`` lets partial matches time out; then
+``process(state, event, timestamp, holds)`` returns the matches that the event completes. An event is anything: it is
+kept in the state as it was given, and comes back in matches, in their order.
+
+**Conditions.** ``holds`` is a whole number with a bit for each of ``automaton.event_conditions``, computed for a batch
+of events at once. A bit of ``unknown`` says that a condition has not been evaluated, or that it raised an error: the
+automaton then calls ``evaluate(event, index)`` when, and only when, a partial match depends on it. Only iterative
+conditions are called by the automaton itself.
+
+**What need not be visited.** An event changes nothing where ``is_idle(state, holds)``, and time changes nothing before
+``deadline(state)``. Of a key without partial matches an event matters only where ``begins(holds)``. So whoever calls
+may leave out an event that is idle and earlier than the deadline, and nothing but the time that this takes differs.
+
+**Order.** Partial matches are visited by their first events, and what they become stays in that order; matches that are
+found pass through a heap like Java's. So all is emitted as Flink emits it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort_right
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any, Final
+
+from headrace.common.constants import MAX_WATERMARK
+from headrace.operators.pattern import heap
+from headrace.operators.pattern.automaton import Automaton, StateKind
+from headrace.operators.pattern.decisions import Decisions, Evaluate, Program
+from headrace.operators.pattern.matches import (
+    FinishedMatch,
+    Match,
+    NfaState,
+    PartialMatch,
+    Step,
+    TimeAdvance,
+    TimedOutMatch,
+    steps_of,
+)
+from headrace.operators.pattern.skip_strategies import EventId
+
+_NOTHING: Final = TimeAdvance([], [])
+_AFTER_ALL: Final = 1 << 62
+
+
+class Nfa:
+    """Runs an automaton.
+
+    Args:
+        automaton: the compiled pattern.
+        evaluate: evaluates an event condition that was unknown; by default functions and classes can be.
+        current_processing_time: the clock that iterative conditions see.
+    """
+
+    def __init__(
+        self,
+        automaton: Automaton,
+        evaluate: Evaluate | None = None,
+        current_processing_time: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self.automaton = automaton
+        self._decisions = Decisions(automaton, evaluate, current_processing_time)
+        self._stages = tuple(state.stage for state in automaton.states)
+        self._gaps = tuple(state.gap for state in automaton.states)
+        self._has_gaps = automaton.has_gaps
+        self._pending = tuple(state.kind is StateKind.PENDING for state in automaton.states)
+        self._window = automaton.window
+        self._skip = automaton.skip
+
+    # --- what need not be visited ------------------------------------------------------------------------------------
+
+    def begins(self, holds: int) -> bool:
+        """Return whether an event that satisfies these event conditions may begin a match."""
+        return self._decisions.begins(holds)
+
+    def is_idle(self, state: NfaState, holds: int, unknown: int = 0) -> bool:
+        """Return whether an event changes nothing of a key, whatever its timestamp."""
+        return not unknown and self._decisions.moving(state.live, holds) == 0 and not self._decisions.begins(holds)
+
+    def deadline(self, state: NfaState) -> int:
+        """The timestamp from which on time changes something of a key; the greatest where it never does."""
+        partial = state.partial
+        first = MAX_WATERMARK
+        if partial and self._window:
+            first = partial[0][0][0] + self._window
+        if partial and self._has_gaps:
+            gaps = self._gaps
+            first = min([first, *(match[2][1][0] + gaps[match[1]] for match in partial if gaps[match[1]])])
+        return first
+
+    # --- events ------------------------------------------------------------------------------------------------------
+
+    def process(self, state: NfaState, event: Any, timestamp: int, holds: int, unknown: int = 0) -> list[Match]:
+        """Judge an event; return the matches that it completes.
+
+        Args:
+            state: what is known of the key; it is changed.
+            event: the event.
+            timestamp: its timestamp.
+            holds: the event conditions that it satisfies, as bits.
+            unknown: those of which it is not known, as bits.
+
+        Raises:
+            JobExecutionError: when the skip strategy is to fail where a match lacks its stage.
+        """
+        decisions = self._decisions
+        moving = decisions.moving(state.live, holds) if not unknown else state.live
+        start = decisions.of_start(event, timestamp, holds, unknown)
+        if not moving and not start:
+            return []
+        event_id = (timestamp, state.next_number)
+        state.next_number += 1
+        found: list[FinishedMatch] = []
+        changed = bool(start)
+        if moving:
+            facts = (event, timestamp, holds, unknown)
+            changed |= self._move(state, moving, facts, event_id, found)
+        if start:
+            self._begin(state, start, event, event_id, found)
+        state.is_changed |= changed
+        return self._settle(state, found) if found or (changed and state.finished) else []
+
+    def _move(
+        self,
+        state: NfaState,
+        moving: int,
+        facts: tuple[Any, int, int, int],
+        event_id: EventId,
+        found: list[FinishedMatch],
+    ) -> bool:
+        """Let the partial matches in some states judge the event; return whether anything changed."""
+        of_match = self._decisions.of_match
+        event = facts[0]
+        kept: list[PartialMatch] = []
+        keep = kept.append
+        live = 0
+        changed = False
+        for match in state.partial:
+            at = match[1]
+            if not moving >> at & 1 or (program := of_match(match, facts)) is None:
+                live |= 1 << at
+                keep(match)
+                continue
+            changed = True
+            first = match[0]
+            for taker, target, is_final in program:
+                step = match[2] if taker < 0 else (taker, event_id, event, match[2])
+                if is_final:
+                    found.append((first, step))
+                if target >= 0:
+                    live |= 1 << target
+                    keep((first, target, step))
+        if changed:
+            state.partial = kept
+            state.live = live
+        return changed
+
+    def _begin(
+        self, state: NfaState, program: Program, event: Any, event_id: EventId, found: list[FinishedMatch]
+    ) -> None:
+        """Begin matches with an event."""
+        state.has_new_start |= event_id[0] > 0
+        partial = state.partial
+        add = partial.append
+        if partial and event_id < partial[-1][0]:  # time has gone back
+
+            def add(match: PartialMatch) -> None:
+                insort_right(partial, match, key=_first)
+
+        for taker, target, is_final in program:
+            step: Step = (taker, event_id, event, None)
+            if is_final:
+                found.append((event_id, step))
+            if target >= 0:
+                state.live |= 1 << target
+                add((event_id, target, step))
+
+    # --- time --------------------------------------------------------------------------------------------------------
+
+    def advance_time(self, state: NfaState, timestamp: int) -> TimeAdvance:
+        """Let partial matches time out that no event at ``timestamp`` or later can complete."""
+        partial = state.partial
+        if not partial:
+            return _NOTHING
+        if self._has_gaps:
+            expired, kept = self._split_by_gaps(partial, timestamp)
+        else:
+            if not self._window or partial[0][0][0] > timestamp - self._window:
+                return _NOTHING
+            since = bisect_left(partial, (timestamp - MAX_WATERMARK, 0), key=_first)
+            until = bisect_right(partial, (timestamp - self._window, _AFTER_ALL), key=_first)
+            expired, kept = partial[since:until], partial[:since] + partial[until:]
+        if not expired:
+            return _NOTHING
+        state.partial = kept
+        state.live = _live(kept)
+        state.is_changed = True
+        complete: list[FinishedMatch] = [(first, step) for first, at, step in expired if self._pending[at]]
+        timed_out = [
+            TimedOutMatch(self._match(step), self._deadline_of(match, timestamp))
+            for match in expired
+            if not self._pending[match[1]] and (step := match[2])
+        ]
+        return TimeAdvance(self._settle(state, complete), timed_out)
+
+    def _split_by_gaps(
+        self, partial: Sequence[PartialMatch], timestamp: int
+    ) -> tuple[list[PartialMatch], list[PartialMatch]]:
+        expired: list[PartialMatch] = []
+        kept: list[PartialMatch] = []
+        window, gaps = self._window, self._gaps
+        for match in partial:
+            first, at, step = match
+            is_late = _has_passed(gaps[at], timestamp - step[1][0]) or _has_passed(window, timestamp - first[0])
+            (expired if is_late else kept).append(match)
+        return expired, kept
+
+    def _deadline_of(self, match: PartialMatch, timestamp: int) -> int:
+        (begun, _), at, step = match
+        gap = self._gaps[at]
+        if _has_passed(gap, timestamp - step[1][0]):
+            return step[1][0] + gap
+        return begun + self._window
+
+    # --- matches -----------------------------------------------------------------------------------------------------
+
+    def _settle(self, state: NfaState, found: list[FinishedMatch]) -> list[Match]:
+        """Add matches that were found to those that wait; return those that wait for nothing any more."""
+        if not self._skip.skips and all(before[0] < after[0] for before, after in pairwise(found)):
+            return [self._match(step) for _, step in found]
+        finished = state.finished
+        for match in found:
+            heap.offer(finished, match)
+        matches = []
+        while finished and not (self._skip.skips and state.partial and finished[0][0] > state.partial[0][0]):
+            state.is_changed = True
+            step = heap.poll(finished)[1]
+            self._prune(state, step)
+            matches.append(self._match(step))
+        return matches
+
+    def _prune(self, state: NfaState, step: Step) -> None:
+        """Drop the matches that the skip strategy drops because of one that was found."""
+        if not self._skip.skips:
+            return
+        path = [(self._stages[taker], event_id) for taker, event_id, _, _ in steps_of(step)]
+        until = self._skip.find(path[::-1])
+        if until is None:
+            return
+        if not self._skip.drops_the_event:
+            until = (until[0], until[1] - 1)
+        dropped = bisect_right(state.partial, until, key=_first)
+        if dropped:
+            del state.partial[:dropped]
+            state.live = _live(state.partial)
+        heap.remove(state.finished, lambda match: match[0] <= until)
+
+    def _match(self, step: Step) -> Match:
+        stages = self._stages
+        path = [(stages[taker], event) for taker, _, event, _ in steps_of(step)]
+        path.reverse()
+        return Match(tuple(path))
+
+
+def _has_passed(span: int, elapsed: int) -> bool:
+    """Return whether a window or gap has passed; one from before 1970 does not at the end of the input, as in Flink."""
+    return 0 < span <= elapsed <= MAX_WATERMARK
+
+
+def _first(match: PartialMatch) -> EventId:
+    return match[0]
+
+
+def _live(partial: Sequence[PartialMatch]) -> int:
+    live = 0
+    for at in {match[1] for match in partial}:
+        live |= 1 << at
+    return live
