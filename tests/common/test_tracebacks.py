@@ -142,7 +142,7 @@ def test_causes_are_trimmed_as_well() -> None:
 OWN = (
     lambda: environment().set_parallelism(0),
     lambda: headrace.nonsense,  # type: ignore[attr-defined]
-    lambda: exec("import headrace.cep"),
+    lambda: exec("import headrace.table.descriptors"),
 )
 
 
@@ -175,7 +175,7 @@ MISTAKES = [
     lambda: headrace.datastream.TimeCharacteristic,  # type: ignore[attr-defined]
     lambda: headrace.datastream.nonsense,  # type: ignore[attr-defined]
     lambda: headrace.nonsense,  # type: ignore[attr-defined]
-    lambda: exec("import headrace.cep"),
+    lambda: exec("import headrace.table.descriptors"),
     lambda: exec("from headrace.datastream.expressions import col"),
 ]
 

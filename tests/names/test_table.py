@@ -9,7 +9,7 @@ from tests.docs.test_compatibility import ROWS
 from tests.names import pyflink
 
 OF_FLINK = {
-    *("cep", "datastream.connectors.mongodb", "datastream.connectors.opensearch"),
+    *("datastream.connectors.mongodb", "datastream.connectors.opensearch"),
     *("datastream.TimeCharacteristic", "datastream.ExternalizedCheckpointCleanup", "datastream.connectors.JdbcSink"),
     *("datastream.connectors.FlinkKafkaConsumer", "datastream.connectors.FlinkKafkaProducer"),
 }

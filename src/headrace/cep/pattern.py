@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any, Generic, Self, TypeVar
 
 from headrace.cep.conditions import Given, condition_of
+from headrace.cep.pattern_text import drawing_of, text_of
 from headrace.cep.quantifier import ConsumingStrategy, Quantifier, QuantifierProperty, Times
 from headrace.cep.within_type import WithinType
 from headrace.common.call_site import CallSite, caller
@@ -16,7 +17,6 @@ from headrace.common.errors import (
     UnsupportedOperationError,
     expect,
     refused,
-    shown,
 )
 from headrace.common.time import Duration, Time, to_millis
 from headrace.operators.pattern.conditions import ALWAYS, And, Condition, EventType, Or
@@ -33,7 +33,7 @@ _NOT_AFTER_OPTIONAL = (
 )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Pattern(Generic[T]):
     """A sequence of stages that events are matched to.
 
@@ -50,7 +50,7 @@ class Pattern(Generic[T]):
         ...     .within(Duration.of_minutes(1))
         ... )
         >>> print(pattern)
-        small followed by large, within 60000 ms
+        small followed_by large within 1 min
     """
 
     _name: str | None
@@ -74,7 +74,7 @@ class Pattern(Generic[T]):
             after_match_skip_strategy: which other matches are dropped when one has been found; by default none are.
         """
         skip = NoSkip() if after_match_skip_strategy is None else after_match_skip_strategy
-        expect(skip, SkipStrategy, "Pattern.begin()")  # type: ignore[type-abstract]
+        expect(skip, SkipStrategy, "Pattern.begin()")
         return _stage("begin", name, None, ConsumingStrategy.STRICT, skip)
 
     def next(self, name: str | Pattern[T]) -> Pattern[T]:
@@ -279,8 +279,29 @@ class Pattern(Generic[T]):
             yield from self._previous.stages()
         yield self
 
+    def explain(self) -> str:
+        """The pattern as a drawing: its stages with their conditions, and what may lie between them.
 
-@dataclass(frozen=True, eq=False)
+        Examples:
+            >>> from headrace.cep import Pattern
+            >>> from headrace.expressions import col
+            >>> print(Pattern.begin("a").where(col("x") > 1).times(2, 3).next("b").within(1500).explain())
+            ● a {2,3}: col("x") > 1
+            │   directly
+            ● b: any event
+            within 1500 ms of the first event
+            after a match: no_skip()
+        """
+        return drawing_of(self)
+
+    def __str__(self) -> str:
+        return text_of(self)
+
+    def __repr__(self) -> str:
+        return f"Pattern({text_of(self)})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class GroupPattern(Pattern[T]):
     """A group of stages, which is repeated and left out as a whole."""
 
@@ -338,8 +359,7 @@ def _stage(
                 f"the skip strategy {name._skip} of a group would be lost: give it to the begin() of the whole pattern"
             )
         return GroupPattern(None, previous, quantifier, skip, _group=name)
-    if not isinstance(name, str) or not name:
-        raise refused(
-            f"{method}() takes the name of a stage, or a pattern as a group, not {shown(name)}", InvalidTypeError
-        )
+    expect(name, str, f"{method}()")
+    if not name:
+        raise refused(f"{method}() takes the name of a stage, which is not empty")
     return Pattern(name, previous, quantifier, skip)

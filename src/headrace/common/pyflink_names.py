@@ -83,7 +83,6 @@ MODULES: Final[dict[str, Missing]] = {
     "table.table_pipeline": _TABLE_API,
     "table.table_schema": _TABLE_SCHEMA,
     "table.window": _TABLE_WINDOWS,
-    "cep": Missing("CE-01", "match patterns in a KeyedProcessFunction, with states and timers"),
     "util": _never("DS-14", "it serves PyFlink's own code; errors are in headrace.common.errors"),
     "common.input_dependency_constraint": _never("DS-64", "Flink has given it up: leave it out"),
     "common.io": _OLD_SOURCE,
