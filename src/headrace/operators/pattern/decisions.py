@@ -1,27 +1,61 @@
 """Which transitions a partial match makes with an event, found once for each set of conditions that hold.
 
 What a partial match becomes depends on its state and on the conditions that are asked for on the way. Where these look
-at the event alone, the answer is kept by the bits that hold, and a visit costs one look into a table. Else the
-conditions are evaluated, and the answer is kept by the transitions.
+at the event alone, the answer is kept by the bits that hold, and a visit costs one look into a table. Where iterative
+conditions are asked for, the answer is kept in a tree of these questions, which is grown as partial matches come by.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, cast
 
 from headrace.operators.pattern.automaton import Action, Automaton, StateKind, Transition
 from headrace.operators.pattern.conditions import EventBit, EventFacts, Facts, IterativeCall
-from headrace.operators.pattern.matches import PartialMatch, Step, steps_of
+from headrace.operators.pattern.matches import PartialMatch
+from headrace.operators.pattern.steps import Step
 
 Program = tuple[tuple[int, int, bool], ...]
 """What a partial match becomes, for each result: the state that takes the event, or -1 where it is ignored; the state
 that the partial match comes to, or -1 for none; whether it is a match."""
 
+
+class Asks:
+    """Stands for the program of a state whose partial matches have to be asked one by one."""
+
+
+ASKS: Final = Asks()
+
+Plan = tuple[Program | Asks, dict[int, Program | Asks]]
+"""What an event does: what it begins, and the programs of the states in which partial matches may not stay."""
+
 Evaluate = Callable[[Any, int], bool]
+
+_Edge = tuple[Transition, int, bool]
+"""A transition that is made, the state that it leaves, and whether a match is complete by it."""
 
 _MOST_KEPT: Final = 1 << 16
 """So many answers are kept at most; then all are forgotten."""
+
+
+@dataclass(slots=True)
+class _Question:
+    """An iterative condition, and what follows of each answer."""
+
+    condition: IterativeCall
+    no: _Node
+    yes: _Node
+
+
+class _Unknown:
+    """Nobody has come here yet."""
+
+
+_UNKNOWN: Final = _Unknown()
+
+_Node = _Question | Program | _Unknown | None
+"""What follows of an answer: another question, the program, or what is not known yet."""
 
 
 class Decisions:
@@ -36,82 +70,89 @@ class Decisions:
     def __init__(
         self, automaton: Automaton, evaluate: Evaluate | None, current_processing_time: Callable[[], int]
     ) -> None:
+        self.stages = tuple(state.stage for state in automaton.states)
+        self.clock = current_processing_time
+        self.evaluate = evaluate or self._test
         self._automaton = automaton
-        self._evaluate = evaluate or self._test
-        self._clock = current_processing_time
-        self._stages = tuple(state.stage for state in automaton.states)
         reach = [_asked_for(automaton, at) for at in range(len(automaton.states))]
         self._bits = [bits for bits, _ in reach]
         self._is_plain = [is_plain for _, is_plain in reach]
-        self._by_bits: list[dict[int, Program | None]] = [{} for _ in automaton.states]
-        self._by_transitions: dict[tuple[int, tuple[tuple[Transition, int, bool], ...]], Program | None] = {}
-        self._moving: dict[tuple[int, int], int] = {}
-        self._all_bits = 0
-        for bits in self._bits:
-            self._all_bits |= bits
+        self.plans: dict[tuple[int, int, int], Plan] = {}
+        self._trees: dict[tuple[int, int], _Node] = {}
+        self._by_edges: dict[tuple[int, tuple[_Edge, ...]], Program | None] = {}
 
     # --- answers -----------------------------------------------------------------------------------------------------
 
-    def begins(self, holds: int) -> bool:
-        """Return whether an event may begin a match."""
-        start = self._automaton.start
-        return not self._is_plain[start] or bool(self._plain(start, holds))
-
-    def moving(self, live: int, holds: int) -> int:
-        """The states, as bits, in which partial matches may not stay as they are."""
-        key = live, holds & self._all_bits
-        moving = self._moving.get(key)
-        if moving is None:
-            if len(self._moving) >= _MOST_KEPT:
-                self._moving.clear()
-            moving = self._moving[key] = sum(
-                1 << at
-                for at in range(len(self._automaton.states))
-                if live >> at & 1 and not (self._is_plain[at] and self._plain(at, holds) is None)
-            )
-        return moving
+    def plan(self, live: int, holds: int, unknown: int) -> Plan:
+        """What an event does to a key with partial matches in some states, given as bits."""
+        plan = self.plans.get((live, holds, unknown))
+        if plan is None:
+            if len(self.plans) >= _MOST_KEPT:
+                self.plans.clear()
+            plan = self.plans[live, holds, unknown] = self._new_plan(live, holds, unknown)
+        return plan
 
     def of_start(self, event: Any, timestamp: int, holds: int, unknown: int) -> Program:
-        """What begins with an event."""
-        start = self._automaton.start
-        if self._is_plain[start] and not unknown & self._bits[start]:
-            return self._plain(start, holds) or ()
-        facts = _Asked(self, (event, timestamp, holds, unknown), None)
-        return self._by_asking(start, facts) or ()
+        """What begins with an event, where that has to be asked."""
+        return self._ask(self._automaton.start, Asked(self, event, timestamp, holds, unknown, None)) or ()
 
-    def of_match(self, match: PartialMatch, facts: tuple[Any, int, int, int]) -> Program | None:
-        """What a partial match becomes; None where it stays as it is."""
-        at = match[1]
-        if self._is_plain[at] and not facts[3] & self._bits[at]:
-            return self._plain(at, facts[2])
-        return self._by_asking(at, _Asked(self, facts, match[2]))
+    def of_match(self, match: PartialMatch, event: Any, timestamp: int, holds: int, unknown: int) -> Program | None:
+        """What a partial match becomes, where that has to be asked; None where it stays as it is."""
+        return self._ask(match[1], Asked(self, event, timestamp, holds, unknown, match[2]))
+
+    # --- how they are found ------------------------------------------------------------------------------------------
+
+    def _new_plan(self, live: int, holds: int, unknown: int) -> Plan:
+        table: dict[int, Program | Asks] = {}
+        for at in range(len(self._automaton.states)):
+            if live >> at & 1:
+                program = self._known(at, holds, unknown)
+                if program is not None:
+                    table[at] = program
+        return self._known(self._automaton.start, holds, unknown) or (), table
+
+    def _known(self, at: int, holds: int, unknown: int) -> Program | Asks | None:
+        if not self._is_plain[at] or unknown & self._bits[at]:
+            return ASKS
+        return self._by_transitions(at, _Known(holds))
+
+    def _ask(self, at: int, facts: Asked) -> Program | None:
+        """Follow the tree of questions; where it has not grown yet, decide by the transitions, and let it grow."""
+        bits = self._bits[at]
+        if facts.unknown & bits:
+            return self._by_transitions(at, facts)
+        root = at, facts.holds & bits
+        node: _Node = self._trees.get(root, _UNKNOWN)
+        while isinstance(node, _Question):
+            node = node.yes if node.condition.function(facts.event, facts) else node.no
+        if node is not _UNKNOWN:
+            return cast("Program | None", node)
+        program = self._by_transitions(at, facts)
+        self._grow(root, facts.asked(), program)
+        return program
+
+    def _grow(self, root: tuple[int, int], asked: list[tuple[IterativeCall, bool]], program: Program | None) -> None:
+        """Add what was asked, with the answers, to a tree."""
+        if len(self._trees) >= _MOST_KEPT:
+            self._trees.clear()
+        leaf: _Node = program
+        for condition, answer in reversed(asked):
+            leaf = _Question(condition, *((_UNKNOWN, leaf) if answer else (leaf, _UNKNOWN)))
+        self._trees[root] = _merged(self._trees.get(root, _UNKNOWN), leaf)
 
     def _test(self, event: Any, index: int) -> bool:
         return self._automaton.event_conditions[index].holds(EventFacts(event))
 
-    # --- how they are found ------------------------------------------------------------------------------------------
-
-    def _plain(self, at: int, holds: int) -> Program | None:
-        known = self._by_bits[at]
-        bits = holds & self._bits[at]
-        try:
-            return known[bits]
-        except KeyError:
-            if len(known) >= _MOST_KEPT:
-                known.clear()
-            program = known[bits] = self._by_asking(at, _Known(bits))
-            return program
-
-    def _by_asking(self, at: int, facts: Facts) -> Program | None:
+    def _by_transitions(self, at: int, facts: Facts) -> Program | None:
         edges = tuple(self._edges(at, facts))
         key = at, edges
         try:
-            return self._by_transitions[key]
+            return self._by_edges[key]
         except KeyError:
-            program = self._by_transitions[key] = self._program(at, edges)
+            program = self._by_edges[key] = self._program(at, edges)
             return program
 
-    def _edges(self, at: int, facts: Facts) -> list[tuple[Transition, int, bool]]:
+    def _edges(self, at: int, facts: Facts) -> list[_Edge]:
         """The transitions that are made, each with the state that it leaves, and whether a match is complete by it."""
         states = self._automaton.states
         edges: list[tuple[Transition, int]] = []
@@ -138,7 +179,7 @@ class Decisions:
                     waiting.append(transition.target)
         return False
 
-    def _program(self, at: int, edges: tuple[tuple[Transition, int, bool], ...]) -> Program | None:
+    def _program(self, at: int, edges: tuple[_Edge, ...]) -> Program | None:
         states = self._automaton.states
         is_start = states[at].kind is StateKind.START
         results: list[tuple[int, int, bool]] = []
@@ -168,42 +209,63 @@ class _Known(Facts):
         return bool(self._holds >> index & 1)
 
 
-class _Asked(Facts):
+class Asked(Facts):
     """Evaluates what is asked for, once for an event and a partial match; the context of iterative conditions too."""
 
-    __slots__ = ("_answers", "_by_stage", "_decisions", "_event", "_holds", "_step", "_timestamp", "_unknown")
+    __slots__ = ("_answers", "_by_stage", "_decisions", "_step", "_timestamp", "event", "holds", "unknown")
 
-    def __init__(self, decisions: Decisions, facts: tuple[Any, int, int, int], step: Step | None) -> None:
+    def __init__(
+        self, decisions: Decisions, event: Any, timestamp: int, holds: int, unknown: int, step: Step | None
+    ) -> None:
+        self.holds = holds
+        self.unknown = unknown
         self._decisions = decisions
-        self._event, self._timestamp, self._holds, self._unknown = facts
+        self.event = event
+        self._timestamp = timestamp
         self._step = step
         self._by_stage: dict[str, list[Any]] | None = None
-        self._answers: dict[IterativeCall, bool] = {}
+        self._answers: dict[IterativeCall, bool] | None = None
 
     def bit(self, index: int) -> bool:
-        if self._unknown >> index & 1:
-            self._unknown &= ~(1 << index)
-            if self._decisions._evaluate(self._event, index):
-                self._holds |= 1 << index
-        return bool(self._holds >> index & 1)
+        if self.unknown >> index & 1:
+            answer = self._decisions.evaluate(self.event, index)
+            self.unknown &= ~(1 << index)
+            self.holds |= bool(answer) << index
+        return bool(self.holds >> index & 1)
 
     def call(self, condition: IterativeCall) -> bool:
+        if self._answers is None:
+            self._answers = {}
         answer = self._answers.get(condition)
         if answer is None:
-            answer = self._answers[condition] = bool(condition.function(self._event, self))
+            answer = self._answers[condition] = bool(condition.function(self.event, self))
         return answer
+
+    def asked(self) -> list[tuple[IterativeCall, bool]]:
+        """The iterative conditions that were asked for, in order, with the answers."""
+        return [*(self._answers or {}).items()]
 
     # --- the context of iterative conditions ---
 
     def events(self, stage: str) -> list[Any]:
         if self._by_stage is None:
-            self._by_stage = {}
-            names = self._decisions._stages
-            for taker, _, event, _ in steps_of(self._step):
-                self._by_stage.setdefault(names[taker], []).append(event)
-            for events in self._by_stage.values():
-                events.reverse()
+            self._by_stage = self._events_by_stage()
         return self._by_stage.get(stage, [])
+
+    def _events_by_stage(self) -> dict[str, list[Any]]:
+        stages = self._decisions.stages
+        by_stage: dict[str, list[Any]] = {}
+        step = self._step
+        while step is not None:
+            taker, _, event, step = step
+            stage = stages[taker]
+            if stage in by_stage:
+                by_stage[stage].append(event)
+            else:
+                by_stage[stage] = [event]
+        for events in by_stage.values():
+            events.reverse()
+        return by_stage
 
     def get_events_for_pattern(self, name: str) -> list[Any]:
         return self.events(name)
@@ -212,7 +274,14 @@ class _Asked(Facts):
         return self._timestamp
 
     def current_processing_time(self) -> int:
-        return self._decisions._clock()
+        return self._decisions.clock()
+
+
+def _merged(tree: _Node, branch: _Node) -> _Node:
+    """A tree with one more branch, which asks the same until it leaves it."""
+    if not (isinstance(tree, _Question) and isinstance(branch, _Question)):
+        return tree if branch is _UNKNOWN else branch
+    return _Question(tree.condition, _merged(tree.no, branch.no), _merged(tree.yes, branch.yes))
 
 
 def _asked_for(automaton: Automaton, at: int) -> tuple[int, bool]:

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Optional
+from typing import Any
 
-from headrace.operators.pattern.skip_strategies import EventId
-
-Step = tuple[int, EventId, Any, Optional["Step"]]
-"""An event that was taken: the index of the state that took it, its id, the event, and the step before.
-
-Partial matches that go on from the same events share them, so one costs what is new in it.
-"""
+from headrace.operators.pattern.steps import EventId, Step
 
 PartialMatch = tuple[EventId, int, Step]
 """The id of its first event, the index of the state that it is in, and its last step."""
@@ -31,7 +24,7 @@ class NfaState:
         finished: matches that wait for partial ones that began before them, as the array of Flink's heap.
         is_changed: whether it differs from what was last stored; whoever stores it sets this back.
         has_new_start: whether a match has begun, at a positive timestamp, since this was last set back.
-        live: a bit for each state that partial matches are in.
+        live: a bit for each state that partial matches are in; there may be more.
         next_number: what the id of the next event that is taken gets.
     """
 
@@ -90,10 +83,3 @@ class TimeAdvance:
 
     matches: list[Match]
     timed_out: list[TimedOutMatch]
-
-
-def steps_of(step: Step | None) -> Iterator[Step]:
-    """The steps of a match, from its last one back."""
-    while step is not None:
-        yield step
-        step = step[3]

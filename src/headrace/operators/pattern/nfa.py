@@ -28,18 +28,16 @@ from typing import Any, Final
 from headrace.common.constants import MAX_WATERMARK
 from headrace.operators.pattern import heap
 from headrace.operators.pattern.automaton import Automaton, StateKind
-from headrace.operators.pattern.decisions import Decisions, Evaluate, Program
+from headrace.operators.pattern.decisions import Asks, Decisions, Evaluate, Program
 from headrace.operators.pattern.matches import (
     FinishedMatch,
     Match,
     NfaState,
     PartialMatch,
-    Step,
     TimeAdvance,
     TimedOutMatch,
-    steps_of,
 )
-from headrace.operators.pattern.skip_strategies import EventId
+from headrace.operators.pattern.steps import EventId, Step, steps_of
 
 _NOTHING: Final = TimeAdvance([], [])
 _AFTER_ALL: Final = 1 << 62
@@ -62,6 +60,7 @@ class Nfa:
     ) -> None:
         self.automaton = automaton
         self._decisions = Decisions(automaton, evaluate, current_processing_time)
+        self._plans = self._decisions.plans
         self._stages = tuple(state.stage for state in automaton.states)
         self._gaps = tuple(state.gap for state in automaton.states)
         self._has_gaps = automaton.has_gaps
@@ -73,11 +72,12 @@ class Nfa:
 
     def begins(self, holds: int) -> bool:
         """Return whether an event that satisfies these event conditions may begin a match."""
-        return self._decisions.begins(holds)
+        return bool(self._decisions.plan(0, holds, 0)[0])
 
     def is_idle(self, state: NfaState, holds: int, unknown: int = 0) -> bool:
         """Return whether an event changes nothing of a key, whatever its timestamp."""
-        return not unknown and self._decisions.moving(state.live, holds) == 0 and not self._decisions.begins(holds)
+        begun, moves = self._decisions.plan(state.live, holds, unknown)
+        return not begun and not moves
 
     def deadline(self, state: NfaState) -> int:
         """The timestamp from which on time changes something of a key; the greatest where it never does."""
@@ -105,42 +105,47 @@ class Nfa:
         Raises:
             JobExecutionError: when the skip strategy is to fail where a match lacks its stage.
         """
-        decisions = self._decisions
-        moving = decisions.moving(state.live, holds) if not unknown else state.live
-        start = decisions.of_start(event, timestamp, holds, unknown)
-        if not moving and not start:
+        plan = self._plans.get((state.live, holds, unknown)) or self._decisions.plan(state.live, holds, unknown)
+        begun, moves = plan
+        if not begun and not moves:
             return []
+        if isinstance(begun, Asks):
+            begun = self._decisions.of_start(event, timestamp, holds, unknown)
         event_id = (timestamp, state.next_number)
-        state.next_number += 1
         found: list[FinishedMatch] = []
-        changed = bool(start)
-        if moving:
-            facts = (event, timestamp, holds, unknown)
-            changed |= self._move(state, moving, facts, event_id, found)
-        if start:
-            self._begin(state, start, event, event_id, found)
-        state.is_changed |= changed
-        return self._settle(state, found) if found or (changed and state.finished) else []
+        changed = bool(begun)
+        if moves:
+            changed |= self._move(state, moves, event, event_id, (holds, unknown), found)
+        if begun:
+            self._begin(state, begun, event, event_id, found)
+        if not changed:
+            return []
+        state.next_number += 1
+        state.is_changed = True
+        return self._settle(state, found) if found or state.finished else []
 
     def _move(
         self,
         state: NfaState,
-        moving: int,
-        facts: tuple[Any, int, int, int],
+        moves: dict[int, Program | Asks],
+        event: Any,
         event_id: EventId,
+        known: tuple[int, int],
         found: list[FinishedMatch],
     ) -> bool:
         """Let the partial matches in some states judge the event; return whether anything changed."""
         of_match = self._decisions.of_match
-        event = facts[0]
+        timestamp = event_id[0]
+        holds, unknown = known
         kept: list[PartialMatch] = []
         keep = kept.append
         live = 0
         changed = False
         for match in state.partial:
-            at = match[1]
-            if not moving >> at & 1 or (program := of_match(match, facts)) is None:
-                live |= 1 << at
+            program = moves.get(match[1])
+            if isinstance(program, Asks):
+                program = of_match(match, event, timestamp, holds, unknown)
+            if program is None:
                 keep(match)
                 continue
             changed = True
@@ -154,7 +159,9 @@ class Nfa:
                     keep((first, target, step))
         if changed:
             state.partial = kept
-            state.live = live
+            state.live = state.live | live if kept else 0
+        else:  # none was in the states that would have moved
+            state.live = live_states(kept)
         return changed
 
     def _begin(
@@ -195,7 +202,7 @@ class Nfa:
         if not expired:
             return _NOTHING
         state.partial = kept
-        state.live = _live(kept)
+        state.live = live_states(kept)
         state.is_changed = True
         complete: list[FinishedMatch] = [(first, step) for first, at, step in expired if self._pending[at]]
         timed_out = [
@@ -228,34 +235,30 @@ class Nfa:
 
     def _settle(self, state: NfaState, found: list[FinishedMatch]) -> list[Match]:
         """Add matches that were found to those that wait; return those that wait for nothing any more."""
-        if not self._skip.skips and all(before[0] < after[0] for before, after in pairwise(found)):
+        skip = self._skip
+        if not skip.skips and all(before[0] < after[0] for before, after in pairwise(found)):
             return [self._match(step) for _, step in found]
         finished = state.finished
         for match in found:
             heap.offer(finished, match)
         matches = []
-        while finished and not (self._skip.skips and state.partial and finished[0][0] > state.partial[0][0]):
+        while finished and not (skip.skips and state.partial and finished[0][0] > state.partial[0][0]):
             state.is_changed = True
-            step = heap.poll(finished)[1]
-            self._prune(state, step)
+            _, step = heap.poll(finished)
+            until = skip.find(step, self._stages)
+            if until is not None:
+                self._drop(state, until)
             matches.append(self._match(step))
         return matches
 
-    def _prune(self, state: NfaState, step: Step) -> None:
-        """Drop the matches that the skip strategy drops because of one that was found."""
-        if not self._skip.skips:
-            return
-        path = [(self._stages[taker], event_id) for taker, event_id, _, _ in steps_of(step)]
-        until = self._skip.find(path[::-1])
-        if until is None:
-            return
-        if not self._skip.drops_the_event:
-            until = (until[0], until[1] - 1)
+    def _drop(self, state: NfaState, until: EventId) -> None:
+        """Drop the matches that began before an event, or at it."""
         dropped = bisect_right(state.partial, until, key=_first)
         if dropped:
             del state.partial[:dropped]
-            state.live = _live(state.partial)
-        heap.remove(state.finished, lambda match: match[0] <= until)
+            state.live = live_states(state.partial)
+        if state.finished:
+            heap.remove(state.finished, lambda match: match[0] <= until)
 
     def _match(self, step: Step) -> Match:
         stages = self._stages
@@ -273,7 +276,8 @@ def _first(match: PartialMatch) -> EventId:
     return match[0]
 
 
-def _live(partial: Sequence[PartialMatch]) -> int:
+def live_states(partial: Sequence[PartialMatch]) -> int:
+    """The states that partial matches are in, as bits."""
     live = 0
     for at in {match[1] for match in partial}:
         live |= 1 << at

@@ -1,7 +1,7 @@
 """Skip strategies: which other matches are dropped when one has been found.
 
-A strategy names an event of the match that was found; partial and finished matches that begin before it are dropped,
-or at it as well. Events are compared by their ids, a timestamp and a number.
+A strategy finds an event of the match that was found: other matches, partial and finished ones, that began before it
+are dropped. Events are compared by their ids, a timestamp and a number.
 """
 
 from __future__ import annotations
@@ -12,12 +12,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 from headrace.common.errors import JobExecutionError
-
-EventId = tuple[int, int]
-"""The timestamp of an event, and a number that grows with the events of a key that partial matches take."""
-
-Taken = tuple[str, EventId]
-"""The stage that took an event, and the event."""
+from headrace.operators.pattern.steps import EventId, Step, steps_of
 
 
 class SkipStrategy(ABC):
@@ -26,23 +21,21 @@ class SkipStrategy(ABC):
     skips: ClassVar[bool] = True
     """Whether it drops any: then a match waits for partial matches that began before it."""
 
-    drops_the_event: ClassVar[bool] = True
-    """Whether matches that begin at the event are dropped, or only those that begin before it."""
-
     @property
     def named_stage(self) -> str | None:
         """The stage that it names; None for most."""
         return None
 
     @abstractmethod
-    def find(self, path: Sequence[Taken]) -> EventId | None:
-        """The event that decides which matches are dropped; None where none are.
+    def find(self, last: Step, stages: Sequence[str]) -> EventId | None:
+        """The event up to which matches that begin are dropped; None where none are.
 
         Args:
-            path: what the match that was found has taken, in order.
+            last: the last step of the match that was found.
+            stages: the stage of each state.
 
         Raises:
-            JobExecutionError: when the match has none, and that is to fail the job.
+            JobExecutionError: when the match has no such event, and that is to fail the job.
         """
 
 
@@ -52,7 +45,7 @@ class NoSkip(SkipStrategy):
 
     skips: ClassVar[bool] = False
 
-    def find(self, path: Sequence[Taken]) -> EventId | None:
+    def find(self, last: Step, stages: Sequence[str]) -> EventId | None:
         return None
 
     def __str__(self) -> str:
@@ -63,8 +56,8 @@ class NoSkip(SkipStrategy):
 class SkipToNext(SkipStrategy):
     """Every match that began with the same event is dropped."""
 
-    def find(self, path: Sequence[Taken]) -> EventId | None:
-        return min(event for _, event in path)
+    def find(self, last: Step, stages: Sequence[str]) -> EventId | None:
+        return min(event for _, event, _, _ in steps_of(last))
 
     def __str__(self) -> str:
         return "skip_to_next()"
@@ -74,8 +67,8 @@ class SkipToNext(SkipStrategy):
 class SkipPastLastEvent(SkipStrategy):
     """Every match that began before the match ended is dropped."""
 
-    def find(self, path: Sequence[Taken]) -> EventId | None:
-        return max(event for _, event in path)
+    def find(self, last: Step, stages: Sequence[str]) -> EventId | None:
+        return max(event for _, event, _, _ in steps_of(last))
 
     def __str__(self) -> str:
         return "skip_past_last_event()"
@@ -91,8 +84,6 @@ class SkipToStage(SkipStrategy):
         fails_on_miss: whether a match without such an event, or that begins with it, fails the job.
     """
 
-    drops_the_event: ClassVar[bool] = False
-
     stage: str
     is_last: bool = False
     fails_on_miss: bool = False
@@ -105,18 +96,19 @@ class SkipToStage(SkipStrategy):
         """The same, which fails the job when a match has no event of the stage, or begins with it."""
         return replace(self, fails_on_miss=True)
 
-    def find(self, path: Sequence[Taken]) -> EventId | None:
-        events = [event for stage, event in path if stage == self.stage]
-        found = events[-1 if self.is_last else 0] if events else None
-        if self.fails_on_miss and found is None:
-            stages = ", ".join(dict.fromkeys(stage for stage, _ in path))
-            raise JobExecutionError(
-                f"Could not skip to {self.stage}. No such element in the found match, which has taken events for "
-                f"{stages}"
-            )
-        if self.fails_on_miss and found == min(event for _, event in path):
+    def find(self, last: Step, stages: Sequence[str]) -> EventId | None:
+        events = [event for taker, event, _, _ in steps_of(last) if stages[taker] == self.stage]
+        if not events:
+            if self.fails_on_miss:
+                taken = ", ".join(dict.fromkeys(reversed([stages[taker] for taker, _, _, _ in steps_of(last)])))
+                raise JobExecutionError(
+                    f"Could not skip to {self.stage}. No such element in the found match, which has events of {taken}"
+                )
+            return None
+        found = events[0 if self.is_last else -1]
+        if self.fails_on_miss and found == min(event for _, event, _, _ in steps_of(last)):
             raise JobExecutionError("Could not skip to first element of a match.")
-        return found
+        return found[0], found[1] - 1
 
     def __str__(self) -> str:
         return f"skip_to_{'last' if self.is_last else 'first'}({self.stage!r})"
