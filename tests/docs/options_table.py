@@ -23,7 +23,7 @@ _UNITS = {
 def table() -> str:
     """One row for each option, in the order of their definition."""
     rows = [
-        f"| `{option.key}` | {_values(option)} | {_default(option)} | {option.description}{_older(option)} |"
+        f"| `{option.key}` | {values_of(option)} | {default_of(option)} | {option.description}{_older(option)} |"
         for option in OPTIONS.values()
     ]
     return "\n".join(["| option | value | default | what it is for |", "|---|---|---|---|", *rows]) + "\n"
@@ -56,7 +56,7 @@ def _kind(option: ConfigOption[Any]) -> str | None:
     return "memory size" if option.parse is config_options.memory_size else None
 
 
-def _values(option: ConfigOption[Any]) -> str:
+def values_of(option: ConfigOption[Any]) -> str:
     kind = _kind(option)
     if kind is not None:
         return kind
@@ -67,14 +67,16 @@ def _values(option: ConfigOption[Any]) -> str:
     return "text"
 
 
-def _default(option: ConfigOption[Any]) -> str:
+def default_of(option: ConfigOption[Any]) -> str:
     value = option.default
-    if value is None:
+    if value is None or value in ("", (), {}):
         return "not set"
     kind = _kind(option)
     if kind is not None:
         size, unit = next((size, unit) for size, unit in _UNITS[kind] if value % size == 0 and (value or size == 1))
         return f"`{value // size} {unit}`"
+    if isinstance(value, tuple):
+        value = ";".join(map(str, value))
     return f"`{getattr(value, 'name', str(value).lower() if isinstance(value, bool) else value)}`"
 
 

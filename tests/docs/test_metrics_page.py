@@ -1,11 +1,16 @@
-"""The example of the page on metrics shows what the page says."""
+"""The example of the page on metrics shows what the page says, and its tables are those of the code."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from headrace.metrics.registry import OWN_NAMES
+from headrace.reporters.catalog import OPERATOR_METRICS
 from headrace.testing import JobHarness
-from tests.docs.documents import DOCS, example
+from tests.docs import metrics_table
+from tests.docs.documents import DOCS, between, example
 
 
 def test_the_example() -> None:
@@ -24,3 +29,13 @@ def test_the_example() -> None:
     assert {name for name in metrics if name.startswith("parse.text.")} == {
         f"parse.text.lengths.{what}" for what in ("count", "sum", "mean", "min", "max")
     }
+
+
+@pytest.mark.parametrize("name", metrics_table.LISTS)
+def test_the_tables_are_up_to_date(name: str) -> None:
+    page = metrics_table.PAGE.read_text()
+    assert between(page, name) == metrics_table.LISTS[name](), "run `python -m tests.docs.metrics_table`"
+
+
+def test_what_operators_tell_is_in_the_tables() -> None:
+    assert OPERATOR_METRICS.keys() >= OWN_NAMES

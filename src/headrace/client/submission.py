@@ -218,8 +218,9 @@ def submit(graph: StreamGraph, configuration: Configuration, job_name: str | Non
     is_batch, _ = mode_of(graph, configuration.get(options.RUNTIME_MODE))
     check_program(graph, configuration.get(options.MAX_PARALLELISM), is_batch=is_batch)  # before Spark takes seconds
     status = JobStatusStore(_name(configuration, job_name))
-    if (listener := _listener(configuration)) is not None:
-        status.subscribe(listener)
+    for listener in (_listener(configuration), _reporting(configuration)):
+        if listener is not None:
+            status.subscribe(listener)
     with _announced(configuration):
         try:
             client = JobClient(_job_manager(graph, configuration, job_name, status))
@@ -493,6 +494,16 @@ def _listener(configuration: Configuration) -> JobListener | None:
     from headrace.client.displays import terminal_listener  # likewise
 
     return terminal_listener()
+
+
+def _reporting(configuration: Configuration) -> JobListener | None:
+    """Who reports the job's metrics, if the configuration says of any reporter."""
+    is_named = configuration.get(options.METRIC_REPORTERS) is not None
+    if not is_named and not any(key.startswith(options.REPORTER_NAMESPACE) for key in configuration.key_set()):
+        return None
+    from headrace.reporters.reporting import reporting_of  # likewise
+
+    return reporting_of(configuration)
 
 
 def _configure_logging(configuration: Configuration) -> None:

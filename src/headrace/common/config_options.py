@@ -82,6 +82,9 @@ E = TypeVar("E", bound=Enum)
 
 _NONE: Final[Mapping[str, str]] = {}
 
+_PORTS: Final = re.compile(r"(\d+)(?:\s*-\s*(\d+))?")
+_LAST_PORT: Final = 65535
+
 _QUANTITY: Final = re.compile(r"\s*(\d+)\s*([^\W\d_]*)\s*", re.UNICODE)
 
 _NANOS: Final = {
@@ -115,7 +118,9 @@ _BOOLEANS: Final = {"true": True, "false": False}
 
 def duration(text: str) -> int:
     """Milliseconds of ``"10 s"``, ``"500ms"``, ``"1min"``, ``"2 h"``; a bare number is milliseconds."""
-    nanos = _quantity(text, {**_NANOS, "": NANOS_PER_MILLI}, "a duration such as '10 s', '500 ms', '1 min' or '2 h'")
+    nanos = _quantity(
+        text.lower(), {**_NANOS, "": NANOS_PER_MILLI}, "a duration such as '10 s', '500 ms', '1 min' or '2 h'"
+    )
     millis, rest = divmod(nanos, NANOS_PER_MILLI)
     if rest:
         raise ValueError("a duration of whole milliseconds")
@@ -209,6 +214,31 @@ def choice(*names: str, others: Mapping[str, str] = _NONE) -> Callable[[str], st
             raise ValueError(f"one of {', '.join(names)}") from None
 
     return read
+
+
+def choices(*names: str) -> Callable[[str], tuple[str, ...]]:
+    """Reads a list of some names, as :func:`choice` reads one."""
+    read_one = choice(*names)
+
+    def read(text: str) -> tuple[str, ...]:
+        try:
+            return tuple(dict.fromkeys(read_one(str(name)) for name in parse_list(text)))
+        except ValueError:
+            raise ValueError(f"a list of {', '.join(names)}") from None
+
+    return read
+
+
+def port_range(text: str) -> tuple[int, ...]:
+    """Reads ports and ranges of them, ``8081,9000-9010``, in their order."""
+    found: list[int] = []
+    for part in text.split(","):
+        match = _PORTS.fullmatch(part.strip())
+        first, last = (0, -1) if match is None else (int(match[1]), int(match[2] or match[1]))
+        if not first <= last <= _LAST_PORT:
+            raise ValueError("ports such as 8081, 8081-8180 or 8081,9000-9010")
+        found.extend(range(first, last + 1))
+    return tuple(found)
 
 
 def text_mapping(example: str) -> Callable[[str], Mapping[str, str]]:

@@ -17,7 +17,14 @@ from headrace.common.call_site import warn_caller
 from headrace.common.config_options import ConfigOption, boolean, integer, number, parse_list
 from headrace.common.errors import ConfigurationError, expect
 from headrace.common.flink_options import FLINK_OPTIONS, REFUSED_OPTIONS, reason_of_family
-from headrace.common.options import DEPRECATED, OPTIONS, OWN_NAMESPACES, SPARK_NAMESPACE, STORAGE_NAMESPACE
+from headrace.common.options import (
+    DEPRECATED,
+    OPTIONS,
+    OWN_NAMESPACES,
+    REPORTER_NAMESPACE,
+    SPARK_NAMESPACE,
+    STORAGE_NAMESPACE,
+)
 from headrace.common.public_module import public_module
 from headrace.common.time import Duration, Time, to_millis
 
@@ -125,6 +132,9 @@ def _translated(name: str, value: str, ssl: str) -> str:
         return f"http{'' if ssl.strip().lower() == 'false' else 's'}://{value}"
     return value
 
+
+_CHECKED_ELSEWHERE: Final = (STORAGE_NAMESPACE, REPORTER_NAMESPACE)
+"""Namespaces of ours whose keys those know that they are for."""
 
 T = TypeVar("T")
 
@@ -338,7 +348,7 @@ class Configuration:
         if option is None and reason_of_family(key) is not None:
             return None
         if option is None:
-            is_ours = f"{key}.".startswith(OWN_NAMESPACES) and not key.startswith(STORAGE_NAMESPACE)
+            is_ours = f"{key}.".startswith(OWN_NAMESPACES) and not key.startswith(_CHECKED_ELSEWHERE)
             return _unknown(key) if is_ours or _is_misspelled(key) else problem_of(key)
         try:
             self.get(option)

@@ -9,6 +9,7 @@ from headrace.common.config_options import (
     ConfigOption,
     boolean,
     choice,
+    choices,
     duration,
     integer,
     location,
@@ -49,6 +50,7 @@ OWN_NAMESPACES: Final = (
     "pipeline.",
     "restart-strategy.",
     "python.",
+    "metrics.",
     "headrace.",
 )
 """Where an unknown key is a mistake. Other keys belong to others: ``spark.`` ones are handed to Spark."""
@@ -57,6 +59,9 @@ SPARK_NAMESPACE: Final = "spark."
 
 STORAGE_NAMESPACE: Final = "headrace.storage."
 """What an object store's client is told: endpoint, region, credentials. There are secrets among them."""
+
+REPORTER_NAMESPACE: Final = "metrics.reporter."
+"""What reporters of metrics are told: behind it come the name of a reporter and one of its options, which it checks."""
 
 _COUNT: Final = integer(1, 2**31 - 1)
 
@@ -452,6 +457,62 @@ SOURCE_POLL_INTERVAL: Final = ConfigOption(
     positive_duration,
     100,
     "How often a job without input looks at its sources.",
+)
+
+METRIC_REPORTERS: Final = ConfigOption[str | None](
+    "metrics.reporters",
+    str,
+    None,
+    "The reporters of metrics that are used, by their names, with commas between them; all that the configuration has "
+    "options of (`metrics.reporter.<name>.*`) when not set.",
+)
+METRIC_SCOPE_DELIMITER: Final = ConfigOption(
+    "metrics.scope.delimiter",
+    str,
+    ".",
+    "What stands between the parts of names of metrics in reports without labels.",
+)
+METRIC_SCOPE_JOB_MANAGER: Final = ConfigOption(
+    "metrics.scope.jm", str, "<host>.jobmanager", "What such names of metrics of the driver begin with."
+)
+METRIC_SCOPE_JOB: Final = ConfigOption(
+    "metrics.scope.jm-job",
+    str,
+    "<host>.jobmanager.<job_name>",
+    "The same of metrics of a job.",
+    ("metrics.scope.jm.job",),
+)
+METRIC_SCOPE_TASK_MANAGER: Final = ConfigOption(
+    "metrics.scope.tm",
+    str,
+    "<host>.taskmanager.<tm_id>",
+    "What `*` stands for in front of metrics.scope.tm-job.",
+)
+METRIC_SCOPE_TASK_MANAGER_JOB: Final = ConfigOption(
+    "metrics.scope.tm-job",
+    str,
+    "<host>.taskmanager.<tm_id>.<job_name>",
+    "What `*` stands for in front of metrics.scope.task.",
+    ("metrics.scope.tm.job",),
+)
+METRIC_SCOPE_TASK: Final = ConfigOption(
+    "metrics.scope.task",
+    str,
+    "<host>.taskmanager.<tm_id>.<job_name>.<task_name>.<subtask_index>",
+    "What names of metrics of tasks begin with.",
+)
+METRIC_SCOPE_OPERATOR: Final = ConfigOption(
+    "metrics.scope.operator",
+    str,
+    "<host>.taskmanager.<tm_id>.<job_name>.<operator_name>.<subtask_index>",
+    "What names of metrics of operators begin with.",
+)
+METRICS_OF_JOB_STATUS: Final = ConfigOption[tuple[str, ...]](
+    "metrics.job.status.enable",
+    choices("STATE", "CURRENT_TIME", "TOTAL_TIME"),
+    ("CURRENT_TIME",),
+    "What is told of each status of a job (`running`, say): whether it has it (`runningState`, 1 or 0), since when "
+    "(`runningTime`), for how long altogether (`runningTimeTotal`); with `;` between them.",
 )
 
 _ROCKSDB: Final = "state.backend.rocksdb."

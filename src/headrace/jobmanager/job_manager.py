@@ -252,7 +252,7 @@ class JobManager:
         restored_epoch = None if restored is None else restored.epoch
         self._log_fields.job_id, self._log_fields.epoch = manifest.job_id, restored_epoch
         known = manifest.job_id, restored_epoch, manifest.generation, manifest.finished, manifest.restored_from
-        self._status.publish(events.JobStart(self.plan.name, *known, self.plan))
+        self._status.publish(events.JobStart(self.plan.name, *known, self.plan, manifest.operator_counters))
         if self._store.outlasts_job:  # else nobody knows the directory in which requests are left
             self._requests.begin(manifest.generation)
         try:

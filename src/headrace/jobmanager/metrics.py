@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from headrace.checkpoint.manifest import Manifest, OperatorCounters, OperatorProgress
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
@@ -16,7 +16,9 @@ from headrace.metrics.registry import (
     INPUT_WATERMARK,
     OUTPUT_WATERMARK,
     RECORDS_IN,
+    SPLIT_WATERMARK,
     WATERMARK_LAG,
+    MetricGroupName,
     Rate,
     Summary,
 )
@@ -98,21 +100,61 @@ def _counted(reports: Iterable[TaskReport]) -> Iterator[tuple[str, int, str, int
                 yield uid, report.partition, name + EVENTS, events
 
 
+_RATE_MILLIS: Final = 60_000
+_APART_MILLIS: Final = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class CounterReadings:
+    """The counters of operators at some moments of the last minute: what their rates are made of, as Flink makes them.
+
+    Attributes:
+        readings: moments in milliseconds of the system's clock, and the counters then; the last one is the present.
+    """
+
+    readings: tuple[tuple[int, OperatorCounters], ...] = ()
+
+    def after(self, now: int, counters: OperatorCounters) -> "CounterReadings":
+        """The counters have come to something; the oldest reading that is kept is a minute old at least."""
+        kept = self.readings
+        if len(kept) > 1 and kept[-1][0] - kept[-2][0] < _APART_MILLIS:
+            kept = kept[:-1]
+        ended = sum(time <= now - _RATE_MILLIS for time, _ in kept)
+        return CounterReadings((*kept[max(0, ended - 1) :], (now, counters)))
+
+    def per_second(self, uid: str, name: str, now: int) -> list[float]:
+        """How fast a counter of an operator has grown over the last minute, by subtask."""
+        if not self.readings:
+            return []
+        ended = sum(time <= now - _RATE_MILLIS for time, _ in self.readings)
+        before = self.readings[max(0, ended - 1)][1].get(uid, {}).get(name, ())
+        present = self.readings[-1][1].get(uid, {}).get(name, ())
+        known = (*before, *(0 for _ in range(len(present) - len(before))))
+        return [(total - earlier) * 1000 / _RATE_MILLIS for total, earlier in zip(present, known, strict=False)]
+
+
 @dataclass(frozen=True, slots=True)
 class FunctionMetrics:
     """Gauges, rates and distributions since the job has begun to run; counters are totals of the manifest.
 
     Each epoch makes another one, so clients read what they have got while the job goes on.
+
+    Attributes:
+        gauges: as of the last epoch.
+        rates: those of meters, whose events are counters.
+        distributions: of all epochs.
+        groups: by uid and name, the groups of metrics that are in some; also those of counters.
     """
 
     gauges: Mapping[MetricKey, float] = field(default_factory=dict)
     rates: Mapping[MetricKey, Rate] = field(default_factory=dict)
     distributions: Mapping[MetricKey, Summary] = field(default_factory=dict)
+    groups: Mapping[tuple[str, str], tuple[MetricGroupName, ...]] = field(default_factory=dict)
 
     def after(self, reports: Iterable[TaskReport], now: int) -> "FunctionMetrics":
         """The same after an epoch whose manifest exists; ``now`` is the clock's reading in milliseconds."""
         gauges: dict[MetricKey, float] = {}
-        rates, distributions = dict(self.rates), dict(self.distributions)
+        rates, distributions, groups = dict(self.rates), dict(self.distributions), dict(self.groups)
         for report in reports:
             for uid, measured in report.metrics.items():
                 of = (uid, report.partition)
@@ -124,7 +166,8 @@ class FunctionMetrics:
                 for name, summary in measured.distributions.items():
                     key = MetricKey(*of, name)
                     distributions[key] = distributions[key].and_of(summary) if key in distributions else summary
-        return FunctionMetrics(gauges, rates, distributions)
+                groups |= {(uid, name): around for name, around in measured.groups.items()}
+        return FunctionMetrics(gauges, rates, distributions, groups)
 
     def values(self, now: int) -> dict[MetricKey, float]:
         """All of them at a reading of the clock in milliseconds, of subtasks and but for gauges of operators."""
@@ -307,15 +350,20 @@ class WatermarkProgress:
         ``<split>.currentWatermark``. ``watermarkAlignmentDrift``: how far the fastest split is ahead of the slowest
         one of its group.
         """
+        found = self.of_operators()
+        for split in self.splits:
+            if split.watermarks:
+                found[MetricKey(split.uid, None, f"{split.split_id}.{SPLIT_WATERMARK}")] = split.watermark
+        return found
+
+    def of_operators(self) -> dict[MetricKey, int]:
+        """The same without what is of splits alone."""
         found: dict[MetricKey, int] = {}
         for planned, operator in self._operators():
             found |= self._of(MetricKey(planned.uid, None, ""), operator)
             if planned.stage:
                 for subtask, reached in self._of_subtasks(planned):
                     found |= self._of(MetricKey(planned.uid, subtask, ""), reached)
-        for split in self.splits:
-            if split.watermarks:
-                found[MetricKey(split.uid, None, f"{split.split_id}.currentWatermark")] = split.watermark
         return found | dict(self._drifts())
 
     def _of(self, key: MetricKey, reached: OperatorProgress) -> dict[MetricKey, int]:

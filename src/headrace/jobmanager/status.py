@@ -14,7 +14,7 @@ from headrace.common.errors import JobCancelledError, JobSupersededError
 from headrace.common.job_execution_result import JobFailure
 from headrace.common.job_status import JobStatus
 from headrace.common.logs import get_logger
-from headrace.jobmanager.metrics import FunctionMetrics, MetricKey, SourceProgress, WatermarkProgress
+from headrace.jobmanager.metrics import CounterReadings, FunctionMetrics, MetricKey, SourceProgress, WatermarkProgress
 from headrace.plan.job_plan import JobPlan
 from headrace.time.clock import SystemClock
 
@@ -54,6 +54,7 @@ class JobStart(JobEvent):
         finished: whether it had come to its end before, so that nothing is left to do.
         savepoint: the savepoint that it starts from; empty for none.
         plan: its plan.
+        operator_counters: what its operators have counted before, as in :class:`EpochStatistics`.
     """
 
     name: str
@@ -63,6 +64,7 @@ class JobStart(JobEvent):
     finished: bool = False
     savepoint: str = ""
     plan: JobPlan | None = field(default=None, repr=False)
+    operator_counters: OperatorCounters = field(default_factory=dict, repr=False)
 
     def __str__(self) -> str:
         """Return whether the job starts afresh or goes on."""
@@ -282,6 +284,12 @@ class JobSnapshot:
         epochs: the last ones, as summaries.
         completed: how many epochs this run has completed.
         records: how many records this run has read.
+        readings: the counters of operators in the last minute.
+        failed: how many epochs of this run have failed, and their checkpoints with them.
+        restarts: how often this run has begun again after a failure.
+        rescales: how often it has got another plan.
+        restored: when it has last begun to go on from a checkpoint, in milliseconds of the system's clock; None when it
+            has not.
         failure: what is being repaired; None when nothing is.
         failures: the latest failures, of earlier runs too.
         savepoints: the last ones of this run.
@@ -297,6 +305,11 @@ class JobSnapshot:
     epochs: tuple[EpochStatistics, ...] = ()
     completed: int = 0
     records: int = 0
+    readings: CounterReadings = field(default=CounterReadings(), repr=False)
+    failed: int = 0
+    restarts: int = 0
+    rescales: int = 0
+    restored: int | None = None
     failure: EpochFailed | None = None
     failures: tuple[JobFailure, ...] = ()
     savepoints: tuple[SavepointStatus, ...] = ()
@@ -311,13 +324,19 @@ class JobSnapshot:
         """The job after something has happened at a time; unchanged when it had ended before."""
         if self.status.is_terminal_state():
             return self
-        return self._changed(event)._moved(event, time)
+        return self._changed(event, time)._moved(event, time)
 
-    def _changed(self, event: JobEvent) -> JobSnapshot:
+    def _changed(self, event: JobEvent, time: int) -> JobSnapshot:
         after = self
         match event:
             case JobStart():
-                after = replace(self, start=event, plan=event.plan)
+                after = replace(
+                    self,
+                    start=event,
+                    plan=event.plan,
+                    readings=self.readings.after(time, event.operator_counters),
+                    restored=None if event.restored_epoch is None else time,
+                )
             case EpochStatistics():
                 after = replace(
                     self,
@@ -325,16 +344,24 @@ class JobSnapshot:
                     epochs=(*self.epochs, event.summary())[-_EPOCHS_KEPT:],
                     completed=self.completed + 1,
                     records=self.records + event.records,
+                    readings=self.readings.after(time, event.operator_counters),
                     failure=None,
                 )
             case CommitsAcknowledged() if self.latest is not None:
                 after = replace(self, latest=replace(self.latest, epoch=event.epoch, pending=event.pending))
             case EpochFailed():
-                after = replace(self, failure=event)
+                after = replace(self, failure=event, failed=self.failed + 1)
             case FailuresRecorded():
                 after = replace(self, failures=event.failures)
             case JobRestart():
-                after = replace(self, plan=event.plan)
+                is_rescaled = event.plan is not self.plan
+                after = replace(
+                    self,
+                    plan=event.plan,
+                    restarts=self.restarts + (not is_rescaled),
+                    rescales=self.rescales + is_rescaled,
+                    restored=time,
+                )
             case SavepointStatus():
                 others = tuple(each for each in self.savepoints if each.number != event.number)
                 after = replace(self, savepoints=(*others, event)[-_SAVEPOINTS_KEPT:])

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from headrace.common.errors import InvalidTypeError, expect, refused, shown
 from headrace.common.public_module import public_module
-from headrace.metrics.registry import OWN_NAMES, Counter, Distribution, Meter, Metric, MetricRegistry
+from headrace.metrics.registry import OWN_NAMES, Counter, Distribution, Meter, Metric, MetricGroupName, MetricRegistry
 
 __all__ = ["Counter", "Distribution", "Meter", "Metric", "MetricGroup"]
 
@@ -16,7 +16,7 @@ class MetricGroup:
 
     Args:
         registry: where they are kept.
-        prefix: the names of the groups around it, each with a dot behind it.
+        groups: the group itself and those around it, the outermost one first.
 
     Examples:
         >>> from headrace.metrics import MetricGroup
@@ -25,13 +25,15 @@ class MetricGroup:
         >>> http = MetricGroup(registry).add_group("http")
         >>> http.add_group("status", "404").counter("answers").inc()
         >>> http.gauge("open", lambda: 3)
-        >>> registry.take()
-        Measurements(counters={'http.status.404.answers': 1}, meters={}, gauges={'http.open': 3}, distributions={})
+        >>> measured = registry.take()
+        >>> measured.counters, measured.gauges
+        ({'http.status.404.answers': 1}, {'http.open': 3})
     """
 
-    def __init__(self, registry: MetricRegistry, prefix: str = "") -> None:
+    def __init__(self, registry: MetricRegistry, groups: tuple[MetricGroupName, ...] = ()) -> None:
         self._registry = registry
-        self._prefix = prefix
+        self._groups = groups
+        self._prefix = "".join(f"{name}." for group in groups for name in group if name is not None)
 
     def add_group(self, name: str, extra: str | None = None) -> "MetricGroup":
         """A group in this one; with ``extra`` ``name`` is what is told apart, and ``extra`` which it is.
@@ -44,7 +46,7 @@ class MetricGroup:
             expect(each, str, "add_group")
             if not each:
                 raise refused(f"add_group: {''!r} cannot be the name of a group, since it has no letter")
-        return MetricGroup(self._registry, self._prefix + "".join(f"{each}." for each in names))
+        return MetricGroup(self._registry, (*self._groups, (name, extra)))
 
     def counter(self, name: str) -> Counter:
         """A number that is counted; asking again for a name gives the same counter.
@@ -106,6 +108,8 @@ class MetricGroup:
         if not name or full_name in OWN_NAMES:
             reason = "headrace itself tells of operators under this name" if name else "it has no letter"
             raise refused(f"{method}: {name!r} cannot be the name of a metric, since {reason}")
+        if self._groups:
+            self._registry.groups.setdefault(full_name, self._groups)
         return full_name
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from numbers import Integral, Real
 from operator import index
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -111,6 +111,10 @@ class Rate:
         return self.events[start:]
 
 
+MetricGroupName: TypeAlias = tuple[str, str | None]
+"""A group of metrics: its name, and where the name is what is told apart, which of them it is."""
+
+
 @dataclass(frozen=True, slots=True)
 class Measurements:
     """All metrics of an operator in a subtask; names have the names of their groups before them, with dots.
@@ -122,12 +126,14 @@ class Measurements:
         meters: how many events meters were told in the epoch, and over how many seconds their rate is.
         gauges: what gauges gave at the end of the epoch.
         distributions: the values of the epoch.
+        groups: of new metrics that are in groups, these, the outermost one first.
     """
 
     counters: Mapping[str, int] = field(default_factory=dict)
     meters: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     gauges: Mapping[str, float] = field(default_factory=dict)
     distributions: Mapping[str, Summary] = field(default_factory=dict)
+    groups: Mapping[str, tuple[MetricGroupName, ...]] = field(default_factory=dict)
 
 
 class Metric:
@@ -323,10 +329,12 @@ class MetricRegistry:
 
     Attributes:
         by_name: the metrics by the names of their groups and their own.
+        groups: the groups of those that are in some, by the same names.
     """
 
     def __init__(self) -> None:
         self.by_name: dict[str, Metric] = {}
+        self.groups: dict[str, tuple[MetricGroupName, ...]] = {}
         self._shown: dict[str, str] = {}
         self._told: set[str] = set()
 
@@ -368,6 +376,7 @@ class MetricRegistry:
             },
             gauges={n: gauge.value() for n, gauge in _of(Gauge, metrics)},
             distributions={n: summary for n, each in _of(Distribution, metrics) if (summary := each.take())},
+            groups={name: self.groups[name] for name, _ in metrics if name in new and name in self.groups},
         )
 
     def _take_names(self, name: str, kind: type[Metric]) -> None:
@@ -457,9 +466,16 @@ WATERMARK_LAG: Final = "watermarkLag"
 ALIGNMENT_DRIFT: Final = "watermarkAlignmentDrift"
 """How far the fastest split is ahead of the slowest one of its group, in milliseconds."""
 
+SPLIT_WATERMARK: Final = "currentWatermark"
+"""The watermark of a split, in milliseconds."""
+
+RECORDS_IN_RATE: Final = "numRecordsInPerSecond"
+"""How many of these there are in a second, over the last minute."""
+
 OWN_NAMES: Final = frozenset(
     {
         RECORDS_IN,
+        RECORDS_IN_RATE,
         RECORDS_IN_ERRORS,
         SEND_ERRORS,
         LATE_DROPPED,

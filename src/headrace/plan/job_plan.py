@@ -1,5 +1,6 @@
 """The plan of a job: stages of operators, the edges between them, and where the streams of a stage fork and merge."""
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
@@ -209,6 +210,11 @@ class JobPlan:
     def operator(self, node_id: int) -> PlannedOperator:
         """The operator of a node of the graph."""
         return next(op for op in self.operators() if op.node.id == node_id)
+
+
+def operator_id(uid: str) -> str:
+    """What stands for the operator of a uid where tools that know Flink look: 32 hexadecimal digits, in every run."""
+    return hashlib.blake2b(uid.encode(), digest_size=16).hexdigest()
 
 
 FORK: Final = -1

@@ -1,0 +1,50 @@
+"""Metrics as records of the log, as Flink's Slf4j reporter writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.common.logs import get_logger
+from headrace.metrics.registry import Summary
+from headrace.metrics.samples import MeterReading, MetricKind, MetricSample, MetricValue
+from headrace.reporters.reporter import MetricReporter, ReporterContext
+
+logger = get_logger(__name__)
+
+_HEADINGS = {
+    MetricKind.COUNTER: "Counters",
+    MetricKind.GAUGE: "Gauges",
+    MetricKind.METER: "Meters",
+    MetricKind.HISTOGRAM: "Histograms",
+}
+
+
+class LogReporter(MetricReporter):
+    """Writes one record of level INFO at each interval, with a line for each metric."""
+
+    def open(self, context: ReporterContext) -> None:
+        self._context = context
+
+    def report(self, samples: Sequence[MetricSample]) -> None:
+        lines = ["", "=========================== Starting metrics report ==========================="]
+        for kind, heading in _HEADINGS.items():
+            lines += ["", f"-- {heading} {'-' * (75 - len(heading))}"]
+            lines += [self._line(sample) for sample in samples if sample.kind is kind]
+        lines += ["", "=========================== Finished metrics report ==========================="]
+        logger.info("%s", "\n".join(lines))
+
+    def _line(self, sample: MetricSample) -> str:
+        return f"{self._context.identifier(sample)}: {shown(sample.value)}"
+
+
+def shown(value: MetricValue) -> str:
+    """A value as text."""
+    match value:
+        case MeterReading():
+            return f"{value.rate:g}"
+        case Summary():
+            return (
+                f"count={value.count}, min={value.least:g}, max={value.greatest:g}, mean={value.mean:g}, "
+                f"sum={value.total:g}"
+            )
+    return str(value)

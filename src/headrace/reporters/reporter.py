@@ -1,0 +1,109 @@
+"""``MetricReporter``: what shows metrics somewhere; headrace's own, and those of plugins.
+
+A distribution adds one as an entry point of the group ``headrace.metric_reporters``.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from headrace.common.configuration import Configuration
+from headrace.common.plugins import Plugin, PluginGroup
+from headrace.metrics.samples import MetricSample
+from headrace.metrics.scopes import MetricScope
+
+
+def _as_it_is(text: str) -> str:
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class ReporterContext:
+    """What a reporter knows of its job.
+
+    Attributes:
+        name: the reporter's name in the configuration.
+        job_name: the job's name.
+        job_id: the job's id.
+        options: the reporter's own options, checked.
+        delimiter: stands between the parts of the names of metrics.
+        samples: gives the present metrics of the job that the reporter is to have; from any thread.
+        excluded: labels that are left out.
+        additional: labels that all metrics have besides.
+    """
+
+    name: str
+    job_name: str
+    job_id: str
+    options: Configuration
+    delimiter: str
+    samples: Callable[[], Sequence[MetricSample]]
+    excluded: Collection[str] = ()
+    additional: Mapping[str, str] = field(default_factory=dict)
+
+    def labels(self, scope: MetricScope) -> dict[str, str]:
+        """The labels of metrics, for reports that have some."""
+        kept = {name: value for name, value in scope.variables.items() if name not in self.excluded}
+        return {**kept, **self.additional}
+
+    def identifier(self, sample: MetricSample, written: Callable[[str], str] = _as_it_is) -> str:
+        """The whole name of a metric, for reports without labels.
+
+        Args:
+            sample: the metric.
+            written: makes each part one that the report can have.
+        """
+        return self.delimiter.join(map(written, (*sample.scope.components, sample.name)))
+
+
+class MetricReporter(Plugin):
+    """Shows the metrics of one run of a job somewhere.
+
+    All methods are called by one thread, which is the reporter's own. What they raise is logged, and the job goes on.
+    """
+
+    noun = "metric reporter"
+
+    @abstractmethod
+    def open(self, context: ReporterContext) -> None:
+        """The job begins."""
+
+    def report(self, samples: Sequence[MetricSample]) -> None:
+        """Called at intervals, and once more when the job has ended."""
+
+    def close(self) -> None:
+        """The job has ended."""
+
+
+METRIC_REPORTERS: Final = PluginGroup(
+    "headrace.metric_reporters",
+    MetricReporter,  # type: ignore[type-abstract] # what plugins extend, never made itself
+    {
+        "log": "headrace.reporters.log:LogReporter",
+        "prometheus": "headrace.reporters.prometheus:PrometheusReporter",
+        "prometheus-pushgateway": "headrace.reporters.push_gateway:PushGatewayReporter",
+        "statsd": "headrace.reporters.statsd:StatsDReporter",
+    },
+    {
+        "datadog": "Datadog's agent takes what `statsd` sends, and what `opentelemetry` does",
+        "graphite": "statsd_exporter, or Graphite's own StatsD, takes what `statsd` sends",
+        "influxdb": "Telegraf takes what `statsd` sends, and scrapes what `prometheus` serves",
+        "jmx": "there is no JVM to look into; use `prometheus`",
+    },
+)
+"""All that are there."""
+
+FLINK_FACTORIES: Final[Mapping[str, str]] = {
+    "org.apache.flink.metrics.datadog.DatadogHttpReporterFactory": "datadog",
+    "org.apache.flink.metrics.graphite.GraphiteReporterFactory": "graphite",
+    "org.apache.flink.metrics.influxdb.InfluxdbReporterFactory": "influxdb",
+    "org.apache.flink.metrics.jmx.JMXReporterFactory": "jmx",
+    "org.apache.flink.metrics.prometheus.PrometheusReporterFactory": "prometheus",
+    "org.apache.flink.metrics.prometheus.PrometheusPushGatewayReporterFactory": "prometheus-pushgateway",
+    "org.apache.flink.metrics.slf4j.Slf4jReporterFactory": "log",
+    "org.apache.flink.metrics.statsd.StatsDReporterFactory": "statsd",
+}
+"""The names of the reporters that Flink has, by their factories."""

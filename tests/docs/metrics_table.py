@@ -1,0 +1,86 @@
+"""The tables of metrics in ``docs/metrics.md``; ``python -m tests.docs.metrics_table`` writes them anew."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headrace.reporters import catalog
+from headrace.reporters.reporter import FLINK_FACTORIES, METRIC_REPORTERS
+from headrace.reporters.settings import COMMON_OPTIONS
+from tests.docs.documents import DOCS
+from tests.docs.options_table import default_of, values_of
+
+PAGE = DOCS / "metrics.md"
+
+_HEADING = "| metric | kind | what it says |\n|---|---|---|\n"
+
+
+def _rows(metrics: Mapping[str, catalog.OperatorMetric]) -> str:
+    return _HEADING + "".join(
+        f"| `{name}` | {each.kind.value} | {each.description} |\n" for name, each in metrics.items()
+    )
+
+
+def of_jobs() -> str:
+    statuses = ", ".join(f"`{status.name.lower()}`" for status in catalog.MEASURED_STATUSES)
+    rows = [f"| `{each.name}` | {each.kind.value} | {each.description} |" for each in catalog.JOB_METRICS]
+    for suffix, description, _ in catalog.STATUS_METRICS.values():
+        rows.append(f"| `<status>{suffix}` | gauge | {description} With {statuses} for `<status>`. |")
+    return _HEADING + "\n".join(rows) + "\n"
+
+
+def of_operators() -> str:
+    return _rows(catalog.OPERATOR_METRICS)
+
+
+def of_splits() -> str:
+    return _rows(catalog.SPLIT_METRICS)
+
+
+def of_drivers() -> str:
+    rows = (f"| `{each.name}` | {each.kind.value} | {each.description} |\n" for each in catalog.JOB_MANAGER_METRICS)
+    return _HEADING + "".join(rows)
+
+
+def reporters() -> str:
+    factories = {name: factory for factory, name in FLINK_FACTORIES.items()}
+    rows = []
+    for name in METRIC_REPORTERS.built_in:
+        reporter = METRIC_REPORTERS.load(name)
+        required = [f"`{option.key}`: {option.description}" for option in reporter.required_options]
+        optional = [f"`{each.key}` ({default_of(each)}): {each.description}" for each in reporter.optional_options]
+        factory = factories[name].removeprefix("org.apache.flink.")
+        rows.append(f"| `{name}` | `…{factory}` | {'<br>'.join(required + optional) or 'none'} |")
+    return "| reporter | Flink's factory | its options |\n|---|---|---|\n" + "\n".join(rows) + "\n"
+
+
+def reporter_options() -> str:
+    rows = (
+        f"| `{option.key}` | {values_of(option)} | {default_of(option)} | {option.description} |"
+        for option in COMMON_OPTIONS
+    )
+    return "| option | value | default | what it is for |\n|---|---|---|---|\n" + "\n".join(rows) + "\n"
+
+
+LISTS = {
+    "metrics of jobs": of_jobs,
+    "metrics of drivers": of_drivers,
+    "metrics of operators": of_operators,
+    "metrics of splits": of_splits,
+    "reporters": reporters,
+    "options of reporters": reporter_options,
+}
+"""The tables, by the comments around them."""
+
+
+def main() -> None:
+    page = PAGE.read_text()
+    for name, make in LISTS.items():
+        before, rest = page.split(f"<!-- {name} -->\n", 1)
+        _, after = rest.split(f"<!-- /{name} -->", 1)
+        page = f"{before}<!-- {name} -->\n{make()}<!-- /{name} -->{after}"
+    PAGE.write_text(page)
+
+
+if __name__ == "__main__":
+    main()
