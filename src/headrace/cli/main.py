@@ -9,18 +9,19 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 import headrace
 from headrace.cli.kafka import kafka
 from headrace.cli.log import log_app
-from headrace.cli.settings import PlanFormat, SavepointKind, job_settings
+from headrace.cli.settings import PlanFormat, SavepointKind, job_settings, with_rest
 from headrace.cli.state import state_app
 from headrace.common import options
 from headrace.common.configuration import Configuration
 from headrace.common.errors import HeadraceError
 
 _SHOW: Final = "show"
+_REST: Final = "--rest"
 
 
 class _Commands(TyperGroup):
@@ -33,6 +34,23 @@ class _Commands(TyperGroup):
             from headrace.cli.output import exit_code_of
 
             raise typer.Exit(exit_code_of(error)) from None
+
+
+class _MayBeServed(TyperCommand):
+    """``--rest`` alone is ``--rest=`` with nothing behind it: no other option takes a value that may be left out."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        script = self._script(args)
+        own = [f"{_REST}=" if each == _REST else each for each in args[:script]]
+        return super().parse_args(ctx, [*own, *args[script:]])
+
+    def _script(self, args: list[str]) -> int:
+        """The place of the program; what comes behind it is its own."""
+        values = {name for param in self.params if not getattr(param, "is_flag", True) for name in param.opts}
+        place = 0
+        while place < len(args) and args[place].startswith("-"):
+            place += 2 if args[place] in values - {_REST} else 1
+        return place
 
 
 class _ShowsByDefault(TyperGroup):
@@ -141,6 +159,14 @@ Version = Annotated[
     bool,
     typer.Option("--version", is_eager=True, callback=_show_version_and_exit, help="Show the versions."),
 ]
+Rest = Annotated[
+    str | None,
+    typer.Option(
+        _REST,
+        metavar="[HOST:PORT]",
+        help="Serve the REST API; --rest alone at the first free port of this machine from 8081 on.",
+    ),
+]
 Progress = Annotated[
     bool | None, typer.Option("--progress/--no-progress", show_default=False, help="Whether to show progress.")
 ]
@@ -152,7 +178,7 @@ def main(version: Version = False) -> None:
     """Apache Flink's programming model and guarantees, in Python, on Spark."""
 
 
-@app.command(context_settings=_PROGRAM)
+@app.command(context_settings=_PROGRAM, cls=_MayBeServed)
 def run(  # noqa: PLR0913, PLR0917 - an option is an argument
     script: Script,
     args: Arguments = None,
@@ -167,6 +193,7 @@ def run(  # noqa: PLR0913, PLR0917 - an option is an argument
     map_uid: UidMapping = None,
     changed_windows: OnChangedWindows = None,
     allow_non_restored_state: NonRestored = False,
+    rest: Rest = None,
     progress: Progress = None,
     traceback: Traceback = False,
 ) -> None:
@@ -184,7 +211,7 @@ def run(  # noqa: PLR0913, PLR0917 - an option is an argument
         options.CHANGED_WINDOWS.key: ";".join(changed_windows) if changed_windows else None,
         options.IGNORE_UNCLAIMED_STATE.key: "true" if allow_non_restored_state else None,
     }
-    settings = job_settings(define, properties_file, named)
+    settings = with_rest(job_settings(define, properties_file, named), rest)
     raise typer.Exit(run_program(script, args or [], settings, progress=progress, full_traceback=traceback))
 
 

@@ -22,6 +22,7 @@ from headrace.common.configuration import Configuration
 from headrace.common.errors import JobCancelledError, showing_all, shows_all
 from headrace.common.logs import LogSettings
 from headrace.runtime.spark.session_start import EarlyJava
+from headrace.server.settings import is_served
 
 _AGAIN = {signal.SIGINT: "press Ctrl-C again", signal.SIGTERM: "send SIGTERM again"}
 
@@ -153,6 +154,8 @@ def run_program(
     LogSettings.of(configuration).apply()
     console = console or Console(stderr=True)
     listener = listener_for(console, progress=configuration.get(options.PROGRESS) if progress is None else progress)
+    if is_served(configuration):
+        listener.served(_address(configuration))
     if early_java is not None:
         listener.starting(f"Spark, master {early_java.master}")
     error: BaseException | None = None
@@ -171,6 +174,13 @@ def run_program(
     if error is None and body is None and not submitted and not guard.presses:
         return without_job(script, console)
     return _end(error, guard, listener, settings, full_traceback=full_traceback, script=script)
+
+
+def _address(configuration: Configuration) -> str:
+    """Where the jobs of the program are served from now on."""
+    from headrace.client.submission import start_server  # while Java starts
+
+    return start_server(configuration).address
 
 
 def _end(

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
+from typing import Final, Literal
 
 import typer
 
@@ -40,6 +40,42 @@ def job_settings(
     settings = _over(settings, {key: value for key, value in named.items() if value is not None})
     Configuration.from_dict(settings).validate()
     return settings
+
+
+_FIRST_PORTS: Final = "8081-8180"
+"""Where jobs are served that nobody has given a port: that of Flink, or the next free one."""
+
+
+def with_rest(settings: Mapping[str, str], address: str | None) -> dict[str, str]:
+    """Settings with what ``--rest`` stands for: nothing where it is left out, the first free port where it says none.
+
+    Args:
+        settings: the others; their port holds where the address has none.
+        address: ``HOST:PORT``, ``HOST``, ``:PORT``, ``PORT`` or nothing.
+
+    Raises:
+        ConfigurationError: when it is none of these.
+    """
+    if address is None:
+        return dict(settings)
+    host, port = _host_and_port(address.strip())
+    if port:
+        rest = {options.REST_PORT.key: port, options.REST_BIND_PORT.key: port}
+    elif settings.keys() & {options.REST_PORT.key, options.REST_BIND_PORT.key}:
+        rest = {}
+    else:
+        rest = {options.REST_BIND_PORT.key: _FIRST_PORTS}
+    changed = dict(settings) | rest | ({options.REST_BIND_ADDRESS.key: host} if host else {})
+    Configuration.from_dict(changed).validate()
+    return changed
+
+
+def _host_and_port(address: str) -> tuple[str, str]:
+    if address.startswith("["):  # of IPv6, in brackets
+        host, _, port = address[1:].partition("]")
+        return host, port.removeprefix(":")
+    host, _, port = ("", "", address) if address.isdecimal() else address.partition(":")
+    return host, port
 
 
 def _over(settings: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:

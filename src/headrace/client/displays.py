@@ -27,6 +27,7 @@ from headrace.jobmanager.status import (
     JobSnapshot,
     JobStart,
     RuntimeStarting,
+    ServerStarted,
     SubmissionFailed,
 )
 
@@ -154,10 +155,13 @@ class ProgressListener:
         self._jobs: dict[str, JobProgress] = {}
         self._lock = threading.Lock()
         self._starting = ""
+        self._address = ""
 
     def __call__(self, event: JobEvent, job: JobSnapshot) -> None:
         """Something has happened to a job."""
         match event:
+            case ServerStarted():
+                self.served(event.address)
             case RuntimeStarting():
                 self.starting(event.what)
             case SubmissionFailed():
@@ -176,6 +180,12 @@ class ProgressListener:
         if what != self._starting:
             self._starting = what
             self._introduce(f"starting {what} …")
+
+    def served(self, address: str) -> None:
+        """A line that says where jobs can be asked for; once, as all of a process have one server."""
+        if address != self._address:
+            self._address = address
+            self._introduce(f"REST API at {address}/v1")
 
     def _begin(self, start: JobStart, job: JobSnapshot) -> None:
         """The first line: afresh, or from where."""

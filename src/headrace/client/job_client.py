@@ -129,6 +129,14 @@ class JobClient:
         expect(parallelism, int, "rescale: parallelism")
         return self._manager.rescale(parallelism)
 
+    def trigger_checkpoint(self) -> CompletableFuture[int]:
+        """Complete an epoch, and so a checkpoint, at once, though nothing is to be read; PyFlink has no such method.
+
+        Returns:
+            The number of the checkpoint; a ``JobExecutionError`` when the job ends before.
+        """
+        return self._manager.trigger_checkpoint()
+
     def trigger_savepoint(
         self, savepoint_directory: str | PathLike[str] | None = None, format_type: SavepointFormat = "canonical"
     ) -> CompletableFuture[str]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from importlib.util import find_spec
 from types import CodeType, FunctionType, MappingProxyType, MethodType
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from headrace.checkpoint.directory import has_begun
 from headrace.checkpoint.store import CheckpointStore, TemporaryStore
@@ -30,7 +30,7 @@ from headrace.graph.stream_graph import StreamGraph
 from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.runtime import Runtime
 from headrace.jobmanager.settings import PlannedJob, job_settings
-from headrace.jobmanager.status import JobListener, JobStatusStore, RuntimeStarting, SubmissionFailed
+from headrace.jobmanager.status import JobListener, JobStatusStore, RuntimeStarting, ServerStarted, SubmissionFailed
 from headrace.operators.user_code import record_text
 from headrace.plan.job_plan import JobPlan, PlannedOperator, PlanSettings
 from headrace.plan.planner import check_program, mode_of, plan_job
@@ -39,11 +39,15 @@ from headrace.runtime.task.dependencies import NOTHING, JobDependencies
 from headrace.runtime.task.messages import SerializedJob
 from headrace.savepoint.metadata import is_savepoint
 from headrace.savepoint.requests import REQUESTS, STARTING, RunningMark
+from headrace.server.settings import is_served
 from headrace.state.backend import DEFAULT_BACKEND, ROCKSDB_BACKEND, STATE_BACKENDS, StateBackendPlugin
 from headrace.state.hashmap_backend import HASHMAP
 from headrace.storage.folder import Folder
 from headrace.storage.locations import open_storage
 from headrace.windowing.definition import ChangedWindows
+
+if TYPE_CHECKING:
+    from headrace.server.server import RestServer
 
 _MOST_LOOKED_AT: Final = 1000
 """Objects; each is pickled to see whether it is the one."""
@@ -221,14 +225,36 @@ def submit(graph: StreamGraph, configuration: Configuration, job_name: str | Non
     for listener in (_listener(configuration), _reporting(configuration)):
         if listener is not None:
             status.subscribe(listener)
+    server = start_server(configuration) if is_served(configuration) else None
+    if server is not None:
+        status.publish(ServerStarted(server.address))
     with _announced(configuration):
         try:
             client = JobClient(_job_manager(graph, configuration, job_name, status))
         except BaseException:
             status.publish(SubmissionFailed())
             raise
+    if server is not None:
+        server.add(client, configuration)
     client.start()
     return client
+
+
+def start_server(configuration: Configuration) -> "RestServer":
+    """The server of this process, which the first job that is to be served starts.
+
+    Raises:
+        ConfigurationError: when it cannot be started so, or what it needs is not installed.
+    """
+    missing = [name for name in ("starlette", "uvicorn") if find_spec(name) is None]
+    if missing:
+        raise ConfigurationError(
+            f"{options.REST_PORT.key} or {options.REST_BIND_PORT.key} is set, and there is no "
+            f"{' and no '.join(missing)} here: run pip install 'headrace[server]'"
+        )
+    from headrace.server.server import server_of_process
+
+    return server_of_process(configuration)
 
 
 def _job_manager(

@@ -22,6 +22,8 @@ _FLOW_ITEM: Final = re.compile(rf"\s*(?:{_QUOTED.pattern}|(?P<plain>[^\s'\"\[\]{
 _ESCAPE: Final = re.compile(r"\\(.)")
 _ESCAPED: Final = {"n": "\n", "t": "\t", "r": "\r", "0": "\0"}
 _INTEGER: Final = re.compile(r"[-+]?\d+")
+_PORTS: Final = re.compile(r"(\d+)(?:\s*-\s*(\d+))?")
+_LAST_PORT: Final = 65_535
 _NUMBER: Final = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][-+]?\d+)?")
 _WORDS: Final = {
     **dict.fromkeys(("true", "True", "TRUE"), True),
@@ -82,8 +84,6 @@ E = TypeVar("E", bound=Enum)
 
 _NONE: Final[Mapping[str, str]] = {}
 
-_PORTS: Final = re.compile(r"(\d+)(?:\s*-\s*(\d+))?")
-_LAST_PORT: Final = 65535
 
 _QUANTITY: Final = re.compile(r"\s*(\d+)\s*([^\W\d_]*)\s*", re.UNICODE)
 

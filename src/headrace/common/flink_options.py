@@ -280,6 +280,10 @@ FLINK_OPTIONS: Final[dict[str, FlinkOption]] = {
 
 _SIZED_BY_SPARK: Final = "Spark starts and sizes the processes, by its own settings"
 
+_OF_CLIENTS: Final = "what commands wait for is said by their --timeout"
+_FROM_SNAPSHOT: Final = "every answer is made of a snapshot at once, and the sizes of requests are bounded"
+_NO_PROFILER: Final = "there is no profiler"
+
 FAMILIES: Final[dict[str, str]] = {
     "execution.batch.": _AS_STREAMS,
     "heartbeat.": _SIZED_BY_SPARK,
@@ -289,6 +293,15 @@ FAMILIES: Final[dict[str, str]] = {
     "metrics.internal.": "metrics come with what tasks report at the end of an epoch",
     "metrics.latency.": LATENCY_INTERVAL.reason,
     "metrics.system-resource": "the machine is measured by what is made for that, as Prometheus's node exporter",
+    "rest.await-leader-timeout": _OF_CLIENTS,
+    "rest.cache.": _FROM_SNAPSHOT,
+    "rest.client.": _OF_CLIENTS,
+    "rest.connection-timeout": _OF_CLIENTS,
+    "rest.flamegraph.": _NO_PROFILER,
+    "rest.idleness-timeout": _OF_CLIENTS,
+    "rest.profiling.": _NO_PROFILER,
+    "rest.retry.": _OF_CLIENTS,
+    "rest.server.": _FROM_SNAPSHOT,
     "slotmanager.": _SIZED_BY_SPARK,
     "state.backend.forst.": "state lies in files that are mapped into memory",
     "state.backend.latency-track.": "nothing of single accesses to state is measured",

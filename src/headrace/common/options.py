@@ -16,6 +16,7 @@ from headrace.common.config_options import (
     member,
     memory_size,
     number,
+    port_range,
     positive_duration,
     share,
     text_mapping,
@@ -51,6 +52,7 @@ OWN_NAMESPACES: Final = (
     "restart-strategy.",
     "python.",
     "metrics.",
+    "rest.",
     "headrace.",
 )
 """Where an unknown key is a mistake. Other keys belong to others: ``spark.`` ones are handed to Spark."""
@@ -513,6 +515,87 @@ METRICS_OF_JOB_STATUS: Final = ConfigOption[tuple[str, ...]](
     ("CURRENT_TIME",),
     "What is told of each status of a job (`running`, say): whether it has it (`runningState`, 1 or 0), since when "
     "(`runningTime`), for how long altogether (`runningTimeTotal`); with `;` between them.",
+)
+REST_PORT: Final = ConfigOption[int | None](
+    "rest.port",
+    integer(0, 65535),
+    None,
+    "The port at which the REST API of the program's jobs is served, 0 for any free one. When neither this nor "
+    "rest.bind-port is set, there is none.",
+)
+REST_BIND_PORT: Final = ConfigOption[tuple[int, ...] | None](
+    "rest.bind-port",
+    port_range,
+    None,
+    "Ports of which the first free one is taken in place of that: `8081`, `8081-8180`, `8081,9000-9010`.",
+)
+REST_BIND_ADDRESS: Final = ConfigOption(
+    "rest.bind-address",
+    str,
+    "localhost",
+    "The address of this machine at which the REST API is served, `0.0.0.0` for all. Off this machine nobody is let in "
+    "without a token (rest.authentication.token-file) or a certificate (security.ssl.rest.authentication-enabled).",
+)
+REST_ADDRESS: Final = ConfigOption[str | None](
+    "rest.address",
+    str,
+    None,
+    "The name at which clients reach that address; it is shown, and requests may be to it. When not set, the address "
+    "itself, or the name of this machine for all of its addresses.",
+)
+REST_TOKEN_FILE: Final = ConfigOption[str | None](
+    "rest.authentication.token-file",
+    location,
+    None,
+    "A file with the token that every request needs, as `Authorization: Bearer ...`; browsers ask for it as a "
+    "password. Nobody but its owner may read the file.",
+)
+REST_STORE_DURATION: Final = ConfigOption(
+    "rest.async.store-duration",
+    positive_duration,
+    300_000,
+    "For how long the outcome of a savepoint or the like can be asked for.",
+)
+REST_SSL: Final = ConfigOption(
+    "security.ssl.rest.enabled",
+    boolean,
+    False,
+    "Whether the REST API is served over TLS, with the certificate in security.ssl.rest.keystore.",
+    ("security.ssl.enabled",),
+)
+REST_SSL_AUTHENTICATION: Final = ConfigOption(
+    "security.ssl.rest.authentication-enabled",
+    boolean,
+    False,
+    "Whether clients need a certificate that one in security.ssl.rest.truststore has signed.",
+)
+REST_KEYSTORE: Final = ConfigOption[str | None](
+    "security.ssl.rest.keystore",
+    location,
+    None,
+    "A file in PEM with the private key and the chain of certificates; keystores of Java are refused with the command "
+    "that converts them.",
+    ("security.ssl.keystore",),
+)
+REST_KEY_PASSWORD: Final = ConfigOption[str | None](
+    "security.ssl.rest.key-password",
+    str,
+    None,
+    "What the private key is encrypted with, if it is.",
+    ("security.ssl.key-password",),
+)
+REST_TRUSTSTORE: Final = ConfigOption[str | None](
+    "security.ssl.rest.truststore",
+    location,
+    None,
+    "A file in PEM with the certificates of those who sign clients' certificates, and, for commands, servers'.",
+    ("security.ssl.truststore",),
+)
+REFRESH_INTERVAL: Final = ConfigOption(
+    "web.refresh-interval",
+    positive_duration,
+    3_000,
+    "How often pages that show a job ask for what is new.",
 )
 
 _ROCKSDB: Final = "state.backend.rocksdb."

@@ -20,6 +20,7 @@ from headrace.common.errors import (
     CheckpointFailedError,
     InfrastructureError,
     JobCancelledError,
+    JobExecutionError,
     JobSupersededError,
     SavepointError,
     UnsupportedOperationError,
@@ -240,9 +241,25 @@ class JobManager:
         """
         return self.request(partial(self._rescale, parallelism))
 
+    def trigger_checkpoint(self) -> CompletableFuture[int]:
+        """Complete an epoch at once, though nothing is to be read; from any thread.
+
+        Returns:
+            Its number, which is that of the checkpoint; a ``JobExecutionError`` when the job ends before.
+        """
+        return self.request(self._checkpoint)
+
+    def _checkpoint(self) -> int:
+        is_ending = self._stop.is_set() or self._savepoints.holds_epochs or self._checkpoints.known().finished
+        statistics = None if is_ending else self._guard(partial(self._step, force=True))
+        if statistics is None:
+            raise JobExecutionError(f"job {self.plan.name!r} ends, and completes no checkpoint before")
+        return statistics.epoch
+
     def open(self) -> None:
         """Restore or begin, take the directory over, commit what is pending."""
         restored = self._restored()
+        self._status.publish(events.JobIdentified(self._checkpoints.known().job_id))
         self._is_identified.set()
         self._prepare(self._checkpoints.known())
         recover(self._services)
@@ -508,11 +525,14 @@ class JobManager:
         if self._execution is not None:
             self._savepoints.finish(self._execution)
 
-    def _step(self) -> EpochStatistics | None:
-        """Run an epoch if there is a reason to; else look whose the job is, and what has been committed."""
+    def _step(self, *, force: bool = False) -> EpochStatistics | None:
+        """Run an epoch if there is a reason to, or if ``force`` wants one; else look whose the job is.
+
+        And then what has been committed.
+        """
         if self._checkpoints.is_in_doubt:  # for a savepoint a manifest was written, or was not
             self._restart()
-        statistics = None if self._savepoints.holds_epochs else self._epoch()
+        statistics = None if self._savepoints.holds_epochs else self._epoch(force=force)
         execution = self._running()
         execution.commits.check()
         if statistics is not None:

@@ -59,10 +59,15 @@ def by_shown_name(metrics: Mapping[MetricKey, N], names: Mapping[str, str]) -> d
 
 
 def counters_of(manifest: Manifest) -> dict[MetricKey, int]:
-    """The totals of a manifest: those of the job, and of each operator and its subtasks."""
-    found = {MetricKey("", None, name): total for name, total in manifest.counters.items()}
-    for uid, counters in manifest.operator_counters.items():
-        for name, by_subtask in counters.items():
+    """The totals of a manifest."""
+    return totals(manifest.counters, manifest.operator_counters)
+
+
+def totals(counters: Mapping[str, int], operator_counters: OperatorCounters) -> dict[MetricKey, int]:
+    """The totals of a job by key: its own, and those of each operator and its subtasks."""
+    found = {MetricKey("", None, name): total for name, total in counters.items()}
+    for uid, of_operator in operator_counters.items():
+        for name, by_subtask in of_operator.items():
             found[MetricKey(uid, None, name)] = sum(by_subtask)
             found |= {MetricKey(uid, subtask, name): total for subtask, total in enumerate(by_subtask)}
     return found

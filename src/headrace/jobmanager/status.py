@@ -38,6 +38,20 @@ class RuntimeStarting(JobEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class ServerStarted(JobEvent):
+    """The job is served to the network at an address: ``http://localhost:8081``."""
+
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobIdentified(JobEvent):
+    """The job's checkpoint directory was looked into, so it has an id."""
+
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class SubmissionFailed(JobEvent):
     """The job does not begin; whoever submits it gets the error."""
 
@@ -278,6 +292,7 @@ class JobSnapshot:
         name: the job's name.
         run_id: tells this run from others of this process, also of the same job.
         history: the statuses of the run, the present one at the end.
+        job_id: the job's id; empty until its checkpoint directory was looked into.
         start: how it started; None before.
         plan: its plan; None before the start.
         latest: the last epoch of this run; None before the first one.
@@ -299,6 +314,7 @@ class JobSnapshot:
     name: str
     run_id: str
     history: tuple[StatusChange, ...]
+    job_id: str = ""
     start: JobStart | None = None
     plan: JobPlan | None = field(default=None, repr=False)
     latest: EpochStatistics | None = None
@@ -329,9 +345,12 @@ class JobSnapshot:
     def _changed(self, event: JobEvent, time: int) -> JobSnapshot:
         after = self
         match event:
+            case JobIdentified():
+                after = replace(self, job_id=event.job_id)
             case JobStart():
                 after = replace(
                     self,
+                    job_id=event.job_id,
                     start=event,
                     plan=event.plan,
                     readings=self.readings.after(time, event.operator_counters),
@@ -436,6 +455,8 @@ def _log(event: JobEvent, job: JobSnapshot) -> None:
     match event:
         case RuntimeStarting():
             logger.info("starting %s", event.what)
+        case ServerStarted():
+            logger.info("job %r is served at %s", job.name, event.address)
         case JobStart():
             logger.info("%s", event)
         case EpochStatistics():

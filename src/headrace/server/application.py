@@ -1,0 +1,135 @@
+"""The ASGI application: from a request of HTTP to a handler, and back to JSON."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from functools import partial
+from http import HTTPStatus
+from typing import Any, Final
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route
+
+from headrace.common.errors import HeadraceError
+from headrace.common.logs import get_logger
+from headrace.server.errors import RestError, bad_request
+from headrace.server.guard import RequestGuard
+from headrace.server.requests import RestRequest, RestService
+from headrace.server.routes import ROUTES, RestRoute
+from headrace.server.wire import to_document
+
+logger = get_logger(__name__)
+
+MOST_BYTES: Final = 1 << 20
+"""No body of a request is larger."""
+
+_READ_SECONDS: Final = 10.0
+"""So long a body may take to arrive."""
+
+_CHALLENGE: Final = {"WWW-Authenticate": 'Basic realm="headrace", charset="UTF-8"'}
+
+
+def application(service: RestService, routes: Sequence[RestRoute] = ROUTES) -> Starlette:
+    """The application that serves jobs.
+
+    Args:
+        service: what is served.
+        routes: the paths; each is there below ``/v1`` and without.
+    """
+    guard = RequestGuard(service.settings)
+    paths = [_path(route, service, guard) for route in routes]
+    made = Starlette(
+        routes=[Mount("/v1", routes=paths), *paths],
+        exception_handlers={HTTPException: _http_error, Exception: _unexpected},
+    )
+    made.router.redirect_slashes = False
+    return made
+
+
+def _path(route: RestRoute, service: RestService, guard: RequestGuard) -> Route:
+    path = "/".join(f"{{{part[1:]}}}" if part.startswith(":") else part for part in route.path.split("/"))
+    made = Route(path, partial(_answer, route, service, guard), methods=[route.method])
+    made.methods = {route.method}  # Starlette adds HEAD, for which nobody asks
+    return made
+
+
+async def _answer(route: RestRoute, service: RestService, guard: RequestGuard, request: Request) -> Response:
+    try:
+        guard.check_host(request.headers)
+        guard.check_token(request.headers)
+        if route.changes:
+            guard.check_origin(request.headers)
+        body = await _body(request)
+        asked = RestRequest(service, request.path_params, dict(request.query_params), _object(body))
+        return json_response(to_document(route.handler(asked)), route.status)
+    except RestError as error:
+        headers = _CHALLENGE if error.status is HTTPStatus.UNAUTHORIZED else {}
+        return error_response(error.status, str(error), headers)
+    except HeadraceError as error:
+        return error_response(HTTPStatus.BAD_REQUEST, str(error))
+
+
+async def _body(request: Request) -> bytes:
+    """The body, which clients of Flink send with each request.
+
+    Raises:
+        RestError: when it is too large, or takes too long.
+    """
+    found = bytearray()
+    try:
+        async with asyncio.timeout(_READ_SECONDS):
+            async for chunk in request.stream():
+                found += chunk
+                if len(found) > MOST_BYTES:
+                    raise RestError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body has {MOST_BYTES} bytes at most")
+    except TimeoutError:
+        raise RestError(HTTPStatus.REQUEST_TIMEOUT, f"the body did not come within {_READ_SECONDS:g} s") from None
+    except ClientDisconnect:
+        raise bad_request("the client went away") from None
+    return bytes(found)
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    """The object in a body.
+
+    Raises:
+        RestError: when there is something else.
+    """
+    if not body.strip():
+        return {}
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise bad_request(f"the body is no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise bad_request("the body has to be an object of JSON")
+    return found
+
+
+def json_response(document: Any, status: HTTPStatus, headers: dict[str, str] | None = None) -> Response:
+    """A document as an answer."""
+    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+    given = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", **(headers or {})}
+    content = text.encode(errors="backslashreplace")
+    return Response(content, status, given, "application/json; charset=UTF-8")
+
+
+def error_response(status: HTTPStatus, message: str, headers: dict[str, str] | None = None) -> Response:
+    """An error as Flink's clients read it."""
+    return json_response({"errors": [message]}, status, headers)
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    """What Starlette refuses by itself: paths and methods that there are none of."""
+    assert isinstance(error, HTTPException)
+    status = HTTPStatus(error.status_code)
+    what = f"Not found: {request.url.path}" if status is HTTPStatus.NOT_FOUND else f"{status.phrase}: {request.method}"
+    return error_response(status, what)
+
+
+async def _unexpected(request: Request, error: Exception) -> Response:
+    logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return error_response(HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: see the log of the job")

@@ -1,0 +1,49 @@
+"""Connections that cannot be held for long, nor by many: clients that say nothing, or read nothing, are hung up on."""
+
+import asyncio
+from typing import Any, Final
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+MOST_CONNECTIONS: Final = 256
+"""So many clients are connected at the same time; further ones are hung up on."""
+
+_HEAD_SECONDS: Final = 10.0
+"""So long the head of a request may take to arrive, the first one or the next."""
+
+_ANSWER_SECONDS: Final = 30.0
+"""So long it may take from there until the answer has left."""
+
+
+class BoundedProtocol(H11Protocol):  # type: ignore[misc] # uvicorn is not read by mypy
+    """uvicorn's protocol with time limits: it waits without end for the head of a request, and for slow readers."""
+
+    _limit: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        if len(self.connections) > MOST_CONNECTIONS:
+            transport.abort()
+        else:
+            self._restart(_HEAD_SECONDS)
+
+    def data_received(self, data: bytes) -> None:
+        before = self.cycle
+        super().data_received(data)
+        if self.cycle is not before:
+            self._restart(_ANSWER_SECONDS)
+
+    def on_response_complete(self) -> None:
+        before = self.cycle
+        super().on_response_complete()
+        self._restart(_HEAD_SECONDS if self.cycle is before else _ANSWER_SECONDS)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._limit is not None:
+            self._limit.cancel()
+        super().connection_lost(exc)
+
+    def _restart(self, seconds: float) -> None:
+        if self._limit is not None:
+            self._limit.cancel()
+        self._limit = self.loop.call_later(seconds, self.transport.abort)

@@ -1,0 +1,85 @@
+"""Who is let in: nobody without the token where there is one, and no page of another site."""
+
+import base64
+import binascii
+import hmac
+from collections.abc import Mapping
+from http import HTTPStatus
+from urllib.parse import urlsplit
+
+from headrace.server.errors import RestError
+from headrace.server.settings import RestSettings, is_loopback
+
+_SAME_SITE = ("same-origin", "none")
+
+
+class RequestGuard:
+    """Looks at the head of a request before anything is done for it.
+
+    A page of any site can have a browser send requests to this machine: with ``Host`` and ``Origin`` it has to say so.
+
+    Args:
+        settings: who is let in.
+    """
+
+    def __init__(self, settings: RestSettings) -> None:
+        self._token = None if settings.token is None else settings.token.encode()
+        self._is_loopback = settings.is_loopback
+        self._host = settings.host.lower()
+
+    def check_host(self, headers: Mapping[str, str]) -> None:
+        """See that a request is meant for this server.
+
+        A name of another site may be made to lead to this machine; what is served to it alone is served under its own
+        names.
+
+        Raises:
+            RestError: when it is not.
+        """
+        host = _host_of(f"//{headers.get('host', '')}")
+        if self._is_loopback and not (host == self._host or is_loopback(host)):
+            raise RestError(
+                HTTPStatus.FORBIDDEN,
+                f"this server is localhost, not {host!r}: where clients reach it so, set rest.address to that",
+            )
+
+    def check_token(self, headers: Mapping[str, str]) -> None:
+        """See that a request has the token, as a bearer's or as the password of any user.
+
+        Raises:
+            RestError: when it has not.
+        """
+        if self._token is not None and not hmac.compare_digest(
+            _token_of(headers.get("authorization", "")), self._token
+        ):
+            raise RestError(HTTPStatus.UNAUTHORIZED, "the request needs the token: Authorization: Bearer <token>")
+
+    def check_origin(self, headers: Mapping[str, str]) -> None:
+        """See that no page of another site asks for a change.
+
+        Raises:
+            RestError: when one does.
+        """
+        origin = headers.get("origin")
+        is_foreign = origin is not None and urlsplit(origin).netloc.lower() != headers.get("host", "").lower()
+        if is_foreign or headers.get("sec-fetch-site", "none") not in _SAME_SITE:
+            raise RestError(HTTPStatus.FORBIDDEN, "pages of other sites may not change anything here")
+
+
+def _host_of(address: str) -> str:
+    try:
+        return urlsplit(address).hostname or ""
+    except ValueError:
+        return ""
+
+
+def _token_of(authorization: str) -> bytes:
+    scheme, _, value = authorization.partition(" ")
+    if scheme.lower() == "bearer":
+        return value.strip().encode()
+    if scheme.lower() == "basic":
+        try:
+            return base64.b64decode(value.strip(), validate=True).partition(b":")[2]
+        except binascii.Error:
+            return b""
+    return b""

@@ -1,0 +1,111 @@
+"""The jobs of a process that are served, while they run and for a while after their end."""
+
+import threading
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from headrace.common.completable_future import CompletableFuture
+from headrace.common.configuration import Configuration
+from headrace.jobmanager.status import JobSnapshot
+from headrace.plan.job_plan import JobPlan
+from headrace.savepoint.metadata import SavepointFormat
+from headrace.server.errors import conflict, not_found
+
+_ENDED_JOBS_KEPT: Final = 50
+"""So many jobs that have ended are still shown: a program may run one after another."""
+
+
+class JobControl(Protocol):
+    """What others may know of a job, and ask it for, from any thread; what it does is done between two epochs."""
+
+    def snapshot(self) -> JobSnapshot:
+        """All that is known of this run of the job at this moment."""
+
+    def cancel(self) -> CompletableFuture[None]:
+        """Give up the epoch that runs and end the job."""
+
+    def stop(self, *, drain: bool = False) -> CompletableFuture[None]:
+        """End the job at the end of the epoch that runs."""
+
+    def rescale(self, parallelism: int) -> CompletableFuture[None]:
+        """Have the job go on at another parallelism."""
+
+    def trigger_checkpoint(self) -> CompletableFuture[int]:
+        """Complete an epoch at once; gives its number."""
+
+    def trigger_savepoint(
+        self, savepoint_directory: str | None = None, format_type: SavepointFormat = "canonical"
+    ) -> CompletableFuture[str]:
+        """Take a savepoint; gives its place."""
+
+    def stop_with_savepoint(
+        self,
+        advance_to_end_of_event_time: bool,
+        savepoint_directory: str | None = None,
+        format_type: SavepointFormat = "canonical",
+    ) -> CompletableFuture[str]:
+        """Take a savepoint and end the job with it; gives its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServedJob:
+    """One job.
+
+    Attributes:
+        control: the job.
+        configuration: what it was submitted with; there may be secrets in it.
+    """
+
+    control: JobControl
+    configuration: Configuration
+
+    def snapshot(self) -> JobSnapshot:
+        """All that is known of it at this moment."""
+        return self.control.snapshot()
+
+    def plan(self) -> JobPlan:
+        """Its plan.
+
+        Raises:
+            RestError: when it has not begun yet.
+        """
+        plan = self.snapshot().plan
+        if plan is None:
+            raise conflict(f"job {self.snapshot().name!r} has not begun yet: it is being restored")
+        return plan
+
+
+class ServedJobs:
+    """The jobs of this process; from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._jobs: list[ServedJob] = []
+
+    def add(self, job: ServedJob) -> None:
+        """Serve a job from now on; of those that have ended the oldest is forgotten where there are many."""
+        with self._lock:
+            ended = [each for each in self._jobs if each.snapshot().status.is_terminal_state()]
+            forgotten = ended[: max(0, len(ended) - _ENDED_JOBS_KEPT + 1)]
+            self._jobs = [*(each for each in self._jobs if each not in forgotten), job]
+
+    def all(self) -> list[ServedJob]:
+        """Those whose id is known, in the order of their start; of several runs of a job the last one."""
+        found: dict[str, ServedJob] = {}
+        for job in list(self._jobs):
+            snapshot = job.snapshot()
+            if snapshot.job_id:
+                found.pop(snapshot.job_id, None)
+                found[snapshot.job_id] = job
+        return list(found.values())
+
+    def get(self, job_id: str) -> ServedJob:
+        """A job by its id.
+
+        Raises:
+            RestError: when there is none.
+        """
+        for job in reversed(self._jobs):
+            if job.snapshot().job_id == job_id:
+                return job
+        raise not_found(f"Job {job_id} not found")

@@ -1,0 +1,1 @@
+"""Answers and requests of the REST API, by subject; the names on the wire are Flink's."""

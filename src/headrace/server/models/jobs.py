@@ -1,0 +1,146 @@
+"""Jobs, and what they consist of."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from headrace.server.wire import model, wire
+
+
+@model
+class JobIdWithStatus:
+    """A job and how it fares."""
+
+    id: str
+    status: str
+
+
+@model
+class JobIdsWithStatusOverview:
+    """All jobs."""
+
+    jobs: Sequence[JobIdWithStatus]
+
+
+@model
+class JobStatusInfo:
+    """How a job fares."""
+
+    status: str
+
+
+@model
+class JobDetails:
+    """One line of a list of jobs."""
+
+    jid: str
+    name: str
+    start_time: int = wire("start-time")
+    end_time: int = wire("end-time")
+    duration: int
+    state: str
+    last_modification: int = wire("last-modification")
+    tasks: Mapping[str, int]
+    pending_operators: int = wire("pending-operators")
+    job_type: str = wire("job-type")
+
+
+@model
+class MultipleJobsDetails:
+    """All jobs, in lines."""
+
+    jobs: Sequence[JobDetails]
+
+
+@model
+class IOMetricsInfo:
+    """What came into a vertex or a subtask and what left it, since the job's first start; times of this run."""
+
+    read_bytes: int = wire("read-bytes")
+    read_bytes_complete: bool = wire("read-bytes-complete")
+    write_bytes: int = wire("write-bytes")
+    write_bytes_complete: bool = wire("write-bytes-complete")
+    read_records: int = wire("read-records")
+    read_records_complete: bool = wire("read-records-complete")
+    write_records: int = wire("write-records")
+    write_records_complete: bool = wire("write-records-complete")
+    accumulated_backpressured_time: int = wire("accumulated-backpressured-time")
+    accumulated_idle_time: int = wire("accumulated-idle-time")
+    accumulated_busy_time: float = wire("accumulated-busy-time")
+
+
+@model
+class JobVertexDetailsInfo:
+    """An operator of a job, with all its subtasks."""
+
+    id: str
+    slot_sharing_group_id: str = wire("slotSharingGroupId")
+    name: str
+    max_parallelism: int = wire("maxParallelism")
+    parallelism: int
+    status: str
+    start_time: int = wire("start-time")
+    end_time: int = wire("end-time")
+    duration: int
+    tasks: Mapping[str, int]
+    metrics: IOMetricsInfo
+
+
+@model
+class PlanInput:
+    """Where the records of a vertex come from."""
+
+    num: int
+    id: str
+    ship_strategy: str
+    exchange: str
+
+
+@model
+class PlanNode:
+    """A vertex of a plan."""
+
+    id: str
+    parallelism: int
+    operator: str
+    operator_strategy: str
+    description: str
+    inputs: Sequence[PlanInput]
+    optimizer_properties: Mapping[str, Any]
+
+
+@model
+class Plan:
+    """The graph of a job: an operator a vertex."""
+
+    jid: str
+    name: str
+    type: str
+    nodes: Sequence[PlanNode]
+
+
+@model
+class JobPlanInfo:
+    """A plan."""
+
+    plan: Plan
+
+
+@model
+class JobDetailsInfo:
+    """All about a job that pages begin with."""
+
+    jid: str
+    name: str
+    is_stoppable: bool = wire("isStoppable")
+    state: str
+    job_type: str = wire("job-type")
+    start_time: int = wire("start-time")
+    end_time: int = wire("end-time")
+    duration: int
+    max_parallelism: int = wire("maxParallelism")
+    now: int
+    timestamps: Mapping[str, int]
+    vertices: Sequence[JobVertexDetailsInfo]
+    status_counts: Mapping[str, int] = wire("status-counts")
+    plan: Plan
+    pending_operators: int = wire("pending-operators")

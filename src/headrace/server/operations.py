@@ -1,0 +1,116 @@
+"""What takes longer than a request: it is triggered, and its outcome asked for later, as in Flink."""
+
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final
+
+from headrace.common.completable_future import CompletableFuture
+from headrace.server.errors import bad_request, not_found
+
+_LOOK_SECONDS: Final = 0.05
+
+
+@dataclass
+class Operation:
+    """One operation.
+
+    Attributes:
+        kind: what was asked for; a trigger of one kind is unknown where another kind is asked for.
+        subject: the job that was asked, or what else it is about.
+        outcome: its result, later.
+        ended: when that was there, in seconds of the system's clock; None before.
+        is_told: whether somebody has been told of it since.
+    """
+
+    kind: str
+    subject: str
+    outcome: CompletableFuture[Any]
+    ended: float | None = None
+    is_told: bool = False
+
+
+class Operations:
+    """The operations of a server; from any thread.
+
+    Args:
+        store_seconds: for how long an outcome can be asked for.
+        clock: tells seconds, never going back.
+    """
+
+    def __init__(self, store_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._store_seconds = store_seconds
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._known: dict[str, Operation] = {}
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="headrace-rest-operations")
+
+    def begin(self, kind: str, subject: str, trigger: str | None, begin: Callable[[], CompletableFuture[Any]]) -> str:
+        """Begin an operation, unless one was begun under that id.
+
+        Args:
+            kind: what is asked for.
+            subject: of whom.
+            trigger: the id that the client has chosen, so that it can ask again; None for any.
+            begin: begins it.
+
+        Returns:
+            The id.
+        """
+        chosen = _checked(trigger) if trigger is not None else secrets.token_hex(16)
+        with self._lock:
+            self._forget()
+            if chosen not in self._known:
+                operation = Operation(kind, subject, begin())
+                self._known[chosen] = operation
+                operation.outcome.add_done_callback(lambda _: self._end(operation))
+        return chosen
+
+    def run(self, kind: str, subject: str, trigger: str | None, work: Callable[[], Any]) -> str:
+        """The same for work that waits for storage; it is done on a thread of its own."""
+
+        def begin() -> CompletableFuture[Any]:
+            return CompletableFuture(self._worker.submit(work))
+
+        return self.begin(kind, subject, trigger, begin)
+
+    def get(self, kind: str, subject: str, trigger: str) -> CompletableFuture[Any]:
+        """The outcome of an operation.
+
+        Raises:
+            RestError: when there is none of that id, or it was forgotten.
+        """
+        with self._lock:
+            self._forget()
+            operation = self._known.get(trigger)
+            if operation is None or (operation.kind, operation.subject) != (kind, subject):
+                raise not_found(f"There is no {kind} with triggerId={trigger}: it is unknown, or was forgotten")
+            operation.is_told = operation.outcome.done()
+            return operation.outcome
+
+    def wait_until_told(self, seconds: float) -> None:
+        """Wait until whoever has asked for something has its outcome: the process is about to end."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and not all(each.is_told for each in list(self._known.values())):
+            time.sleep(_LOOK_SECONDS)
+
+    def close(self) -> None:
+        """Nothing is begun any more."""
+        self._worker.shutdown(wait=False, cancel_futures=True)
+
+    def _end(self, operation: Operation) -> None:
+        operation.ended = self._clock()
+
+    def _forget(self) -> None:
+        oldest = self._clock() - self._store_seconds
+        for trigger in [each for each, known in self._known.items() if known.ended and known.ended < oldest]:
+            del self._known[trigger]
+
+
+def _checked(trigger: str) -> str:
+    if len(trigger) != 32 or not set(trigger) <= set("0123456789abcdef"):
+        raise bad_request(f"triggerId: 32 hexadecimal digits in lower case, not {trigger!r}")
+    return trigger

@@ -1,0 +1,91 @@
+"""A request as handlers see it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.server.errors import bad_request
+from headrace.server.jobs import ServedJob, ServedJobs
+from headrace.server.operations import Operations
+from headrace.server.settings import RestSettings
+
+
+@dataclass(frozen=True, slots=True)
+class RestService:
+    """What is served.
+
+    Attributes:
+        settings: where, and to whom.
+        jobs: the jobs.
+        operations: what was triggered.
+        started: when the server was started, in milliseconds of the system's clock.
+    """
+
+    settings: RestSettings
+    jobs: ServedJobs
+    operations: Operations
+    started: int
+
+
+@dataclass(frozen=True, slots=True)
+class RestRequest:
+    """What somebody asks for.
+
+    Attributes:
+        service: what is served.
+        parameters: the parts of the path that have a name.
+        query: what follows the path.
+        body: the object in the body; empty where there is none.
+    """
+
+    service: RestService
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: Mapping[str, Any] = field(default_factory=dict)
+
+    def job(self) -> ServedJob:
+        """The job that the path names.
+
+        Raises:
+            RestError: when there is none.
+        """
+        return self.service.jobs.get(self.parameters["jobid"])
+
+    def names(self, parameter: str) -> list[str]:
+        """The names in a parameter behind the path, with commas between them; none where it is left out."""
+        return [name for name in self.query.get(parameter, "").split(",") if name]
+
+    def number(self, parameter: str, otherwise: int) -> int:
+        """A number behind the path.
+
+        Raises:
+            RestError: when it is none.
+        """
+        text = self.query.get(parameter)
+        if text is None:
+            return otherwise
+        if not text.isdecimal() or len(text) > 9:
+            raise bad_request(f"{parameter}: expected a number, not {text!r}")
+        return int(text)
+
+    def text(self, name: str) -> str | None:
+        """A text in the body; None where it is left out.
+
+        Raises:
+            RestError: when it is something else.
+        """
+        value = self.body.get(name)
+        if value is not None and not isinstance(value, str):
+            raise bad_request(f"{name}: expected a string, not {value!r}")
+        return value
+
+    def flag(self, name: str) -> bool:
+        """A boolean in the body, false where it is left out.
+
+        Raises:
+            RestError: when it is something else.
+        """
+        value = self.body.get(name)
+        if value is not None and not isinstance(value, bool):
+            raise bad_request(f"{name}: expected true or false, not {value!r}")
+        return bool(value)

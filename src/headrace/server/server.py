@@ -1,0 +1,166 @@
+"""The server of a process: a thread of its own, that jobs never wait for."""
+
+import asyncio
+import atexit
+import errno
+import socket
+import threading
+import time
+from typing import Final
+
+import uvicorn
+
+from headrace.common import options
+from headrace.common.configuration import Configuration
+from headrace.common.errors import ConfigurationError
+from headrace.common.logs import get_logger
+from headrace.server.application import application
+from headrace.server.connections import BoundedProtocol
+from headrace.server.jobs import JobControl, ServedJob, ServedJobs
+from headrace.server.operations import Operations
+from headrace.server.requests import RestService
+from headrace.server.settings import RestSettings
+
+logger = get_logger(__name__)
+
+_START_SECONDS: Final = 10.0
+
+_PARTING_SECONDS: Final = 10.0
+"""So long a process that ends waits for whoever has asked for something, and has yet to hear what came of it."""
+
+_BACKLOG: Final = 128
+
+
+class RestServer:
+    """Serves jobs at an address from its start to the end of the process.
+
+    Args:
+        settings: where, and to whom.
+
+    Attributes:
+        address: the address that users open.
+    """
+
+    def __init__(self, settings: RestSettings) -> None:
+        self.settings = settings
+        self._socket = _bound(settings)
+        self.address = settings.url(self._socket.getsockname()[1])
+        started = time.time_ns() // 1_000_000
+        self._service = RestService(settings, ServedJobs(), Operations(settings.store_seconds), started)
+        self._server = uvicorn.Server(_config(self._service))
+        self._thread = threading.Thread(target=self._run, name="headrace-rest", daemon=True)
+
+    def start(self) -> None:
+        """Begin to serve."""
+        self._thread.start()
+        until = time.monotonic() + _START_SECONDS
+        while not self._server.started and self._thread.is_alive() and time.monotonic() < until:
+            time.sleep(0.005)
+
+    def add(self, control: JobControl, configuration: Configuration) -> None:
+        """Serve a job from now on."""
+        self._service.jobs.add(ServedJob(control, configuration))
+
+    def end(self) -> None:
+        """The process ends: wait for whoever has yet to hear what came of what they asked for."""
+        self._service.operations.wait_until_told(_PARTING_SECONDS)
+        self.close()
+
+    def close(self) -> None:
+        """Serve no more."""
+        self._server.should_exit = True
+        self._thread.join(1.0)
+        self._service.operations.close()
+        self._socket.close()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._server.serve(sockets=[self._socket]))
+        except Exception:
+            logger.exception("the REST API is served no more; the job goes on")
+
+
+def _config(service: RestService) -> uvicorn.Config:
+    config = uvicorn.Config(
+        application(service),
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        ws="none",
+        http=BoundedProtocol,
+        loop="asyncio",
+        timeout_keep_alive=5,
+        timeout_graceful_shutdown=1,
+    )
+    if service.settings.tls is not None:
+        config.load()
+        config.ssl = service.settings.tls.context()
+    return config
+
+
+def _bound(settings: RestSettings) -> socket.socket:
+    """A socket at the first port that is free.
+
+    Raises:
+        ConfigurationError: when none is, or there is no such address.
+    """
+    for port in settings.ports:
+        try:
+            return _listening(settings.bind_address, port)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise ConfigurationError(
+                    f"{options.REST_BIND_ADDRESS.key} = {settings.bind_address!r}, port {port}: {error}"
+                ) from None
+    ports = (
+        f"port {settings.ports[0]}"
+        if len(settings.ports) == 1
+        else f"ports {settings.ports[0]} to {settings.ports[-1]}"
+    )
+    raise ConfigurationError(
+        f"{ports} of {settings.bind_address} cannot be used, others have them: set {options.REST_BIND_PORT.key} to a "
+        f"range, or {options.REST_PORT.key} to 0 for any free port"
+    )
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    found = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM)
+    family, kind, protocol, _, address = min(found, key=lambda each: each[0] is not socket.AF_INET)  # as clients try it
+    made = socket.socket(family, kind, protocol)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(address)
+        made.listen(_BACKLOG)
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+_lock = threading.Lock()
+_servers: list[RestServer] = []
+"""The one of this process; none before the first job that asks for it."""
+
+
+def server_of_process(configuration: Configuration) -> RestServer:
+    """The server of this process, which is started with the first job that wants one.
+
+    Raises:
+        ConfigurationError: when it cannot be started so.
+    """
+    settings = RestSettings.of(configuration)
+    with _lock:
+        if not _servers:
+            server = RestServer(settings)
+            server.start()
+            atexit.register(server.end)
+            _servers.append(server)
+        elif _servers[0].settings != settings:
+            logger.warning(
+                "the jobs of this process are served at %s, as the first of them has asked for: rest.* and "
+                "security.ssl.rest.* of later ones have no effect",
+                _servers[0].address,
+            )
+        return _servers[0]

@@ -1,0 +1,65 @@
+"""Jobs that are served at an address of their own, and a client of it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from headrace.common import Configuration, Types, WatermarkStrategy
+from headrace.connectors.ranges import DataGeneratorSource, RateLimiterStrategy
+from headrace.datastream import StreamExecutionEnvironment
+from headrace.server.client import RestClient
+from headrace.server.server import RestServer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.client.job_client import JobClient
+    from headrace.server.settings import RestSettings
+
+TIMES = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda number, _: number)
+
+
+def wait_for(condition: Callable[[], Any], seconds: float = 30.0) -> Any:
+    """What a condition gives as soon as that is true."""
+    until = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < until, "it took too long"
+        time.sleep(0.01)
+    return found
+
+
+class Served:
+    """A server, what asks it, and jobs that it serves.
+
+    Args:
+        settings: those of the server.
+    """
+
+    def __init__(self, settings: RestSettings) -> None:
+        self.server = RestServer(settings)
+        self.server.start()
+        self.rest = RestClient(self.server.address, settings.token)
+        self.port = int(self.server.address.rpartition(":")[2])
+
+    def start(self, count: int | None = None, rate: int = 5_000, **settings: str) -> tuple[JobClient, str]:
+        """Start a job and wait for its first epoch; gives its client and its id."""
+        options = {"headrace.runtime": "local", "parallelism.default": "2"} | settings
+        configuration = Configuration.from_dict(options)
+        env = StreamExecutionEnvironment.get_execution_environment(configuration)
+        source = DataGeneratorSource(lambda number: number, count, RateLimiterStrategy.per_second(rate), Types.LONG())
+        numbers = env.from_source(source, TIMES, "numbers").uid("numbers")
+        sums = numbers.map(lambda number: number + 1, Types.LONG()).name("one more").uid("more").key_by(_tenth)
+        sums.reduce(lambda one, other: one + other).name("sum").uid("sum").filter(_never).name("none").print()
+        client = env.execute_async("served job")
+        self.server.add(client, configuration)
+        wait_for(lambda: client.snapshot().latest)
+        return client, str(client.get_job_id())
+
+
+def _tenth(number: int) -> int:
+    return number % 10
+
+
+def _never(_: int) -> bool:
+    return False

@@ -1,0 +1,62 @@
+"""Lists of jobs and all about one of them: Flink's paths and fields."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headrace.server.client import RestClientError
+
+if TYPE_CHECKING:
+    from tests.server.serving import Served
+
+
+def test_a_job_is_listed_with_what_flink_lists(served: Served) -> None:
+    _, job = served.start()
+    (line,) = served.rest.get("jobs", "overview")["jobs"]
+    assert (line["jid"], line["name"], line["state"]) == (job, "served job", "RUNNING")
+    assert line["end-time"] == -1
+    assert line["duration"] >= 0
+    assert line["tasks"]["total"] == line["tasks"]["running"] == 12
+    assert served.rest.get("jobs") == {"jobs": [{"id": job, "status": "RUNNING"}]}
+    assert served.rest.get("jobs", job, "status") == {"status": "RUNNING"}
+
+
+def test_the_vertices_of_a_job_are_its_operators(served: Served) -> None:
+    _, job = served.start()
+    details = served.rest.get("jobs", job)
+    names = [vertex["name"] for vertex in details["vertices"]]
+    assert names[0] == "numbers"
+    assert {"one more", "sum", "none"} <= set(names)
+    nodes = {node["id"]: node for node in details["plan"]["nodes"]}
+    assert list(nodes) == [vertex["id"] for vertex in details["vertices"]]
+    (sums,) = (vertex["id"] for vertex in details["vertices"] if vertex["name"] == "sum")
+    (edge,) = nodes[sums]["inputs"]
+    assert edge["ship_strategy"] == "HASH"
+    assert edge["id"] in nodes
+    assert served.rest.get("jobs", job, "plan")["plan"] == details["plan"]
+
+
+def test_records_of_vertices_are_counted(served: Served) -> None:
+    client, job = served.start(count=1_000, rate=1_000_000)
+    client.get_job_execution_result().result(timeout=60)
+    details = served.rest.get("jobs", job)
+    assert details["state"] == "FINISHED"
+    assert details["end-time"] > details["start-time"]
+    by_name = {vertex["name"]: vertex for vertex in details["vertices"]}
+    assert by_name["sum"]["metrics"]["read-records"] == 1_000
+    assert {vertex["status"] for vertex in details["vertices"]} == {"FINISHED"}
+
+
+def test_the_overview_counts_jobs(served: Served) -> None:
+    client, _ = served.start()
+    assert served.rest.get("overview")["jobs-running"] == 1
+    client.cancel().result(timeout=60)
+    overview = served.rest.get("overview")
+    assert (overview["jobs-running"], overview["jobs-cancelled"]) == (0, 1)
+
+
+def test_an_unknown_job_is_told_as_flink_tells_it(served: Served) -> None:
+    with pytest.raises(RestClientError, match=f"Job {'0' * 32} not found"):
+        served.rest.get("jobs", "0" * 32)
