@@ -28,6 +28,14 @@ def cases() -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
+@cache
+def neighbors() -> list[dict[str, Any]]:
+    """Cases of the same kinds beside those of the corpus, with Flink's answers, whose differences were mended."""
+    return [
+        json.loads(line) for line in gzip.decompress((HERE / "neighbors.jsonl.gz").read_bytes()).decode().splitlines()
+    ]
+
+
 def groups() -> list[str]:
     return sorted({case["group"] for case in cases()})
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.batch import Kinds
-from headrace.common.errors import HeadraceError
+from headrace.common.errors import HeadraceError, UnsupportedOperationError
 from headrace.common.logical_types import LogicalType
 from headrace.common.types import RowKind
 from headrace.table import EnvironmentSettings, TableEnvironment
@@ -81,7 +81,7 @@ def _step(tables: TableEnvironment, case: Case, statement: str, one_by_one: bool
         return _outcome(tables, case, statement, result, script)
     except HeadraceError as error:
         if phase != "runtime":
-            is_plan = isinstance(error, PlanningError | SqlPlanError)
+            is_plan = isinstance(error, PlanningError | SqlPlanError | UnsupportedOperationError)
             phase = "parse" if isinstance(error, SqlParseError) else "plan" if is_plan else "validate"
             if isinstance(error, SqlPlanError) and case["want"] == "run":
                 phase = "late validate"

@@ -79,7 +79,7 @@ def test_columns_are_altered(change: str, names: list[str]) -> None:
         ("ADD (id INT)", "a column named 'id' already exists"),
         ("ADD WATERMARK FOR at_ts AS at_ts", "there is a watermark already"),
         ("MODIFY (cost INT)", "column 'cost' does not exist"),
-        ("MODIFY (at_ts STRING)", "column 'at_ts' is the row time, which cannot be STRING"),
+        ("MODIFY (at_ts STRING)", "column 'at_ts' is the row time, which is of type TIMESTAMP"),
         ("RESET ('connector')", "RESET cannot change 'connector'"),
     ],
 )

@@ -51,10 +51,10 @@ def test_statements_are_written_as_they_were_parsed(group: str) -> None:
             "select id,upper(item) x from bid as b where price>1 and not a group by id",
             "SELECT `id`, UPPER(`item`) AS `x`\nFROM `bid` AS `b`\nWHERE `price` > 1 AND NOT `a`\nGROUP BY `id`",
         ),
-        ("VALUES 1, (2)", "VALUES ROW(1), ROW(2)"),
+        ("VALUES 1, (2)", "VALUES ROW(1),\nROW(2)"),
         (
             "SELECT a FROM t UNION ALL (SELECT b FROM u INTERSECT SELECT 1) LIMIT 5",
-            "SELECT `a`\nFROM `t`\nUNION ALL\nSELECT `b`\nFROM `u`\nINTERSECT\nSELECT 1\nLIMIT 5",
+            "SELECT `a`\nFROM `t`\nUNION ALL\nSELECT `b`\nFROM `u`\nINTERSECT\nSELECT 1\nFETCH NEXT 5 ROWS ONLY",
         ),
         (
             "(SELECT 1 UNION SELECT 2) INTERSECT SELECT 3",

@@ -20,7 +20,7 @@ from headrace.table.logical.schema import TimeAttribute
 from headrace.table.parse.tree import expressions as sql
 from headrace.table.parse.tree import json
 from headrace.table.parse.tree import queries as grouping
-from headrace.table.parse.tree.node import Name, Path, QueryExpression, SqlNode, children
+from headrace.table.parse.tree.node import Name, Path, QueryExpression, SqlNode, children, walk
 
 if TYPE_CHECKING:
     from headrace.table.bind.queries import QueryBinder
@@ -202,6 +202,9 @@ class GroupBinder(ExpressionBinder):
 
     def _is_same(self, node: sql.SqlExpression, key: sql.SqlExpression, scalar: Scalar) -> bool:
         if node == key:
+            for each in walk(node):
+                if isinstance(each, sql.Identifier):
+                    self.inner.bind(each)  # so that the text of a view has its qualified name
             return True
         return not has_aggregate(node, self.context) and not _has_window_part(node) and self.inner.bind(node) == scalar
 

@@ -6,6 +6,7 @@ Such a text keeps its meaning when the current database changes, or tables get m
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from headrace.table.bind.validated import written_out
 from headrace.table.parse.format import sql_of
 from headrace.table.parse.tree import expressions as sql
 from headrace.table.parse.tree import queries
@@ -22,11 +23,21 @@ class Expansions:
         columns: the qualified names of columns.
         tables: the paths of tables, with their aliases.
         stars: the columns that ``*`` stands for.
+        aliased: the relations of FROM that have an alias in the statement.
+        generated: the aliases of those that have none.
     """
 
     columns: dict[Place, tuple[str, ...]] = field(default_factory=dict)
     tables: dict[Place, tuple[str, ...]] = field(default_factory=dict)
     stars: dict[Place, list[tuple[str, ...]]] = field(default_factory=dict)
+    aliased: set[Place] = field(default_factory=set)
+    generated: dict[Place, str] = field(default_factory=dict)
+
+    def alias_of(self, node: SqlNode) -> str | None:
+        """A new alias for a relation without one: ``EXPR$0``, ``EXPR$1``."""
+        if place(node) in self.aliased:
+            return None
+        return self.generated.setdefault(place(node), f"EXPR${len(self.generated)}")
 
 
 def place(node: SqlNode) -> Place:
@@ -47,6 +58,7 @@ def _expanded(node: SqlNode, found: Expansions, *, is_aliased: bool) -> SqlNode:
         return _table(node, found, is_aliased=is_aliased)
     if isinstance(node, queries.TableQuery):
         return _table_query(node, found)
+    node = written_out(node)
     if isinstance(node, sql.Call):
         names_of = tuple(_name(name, name.text.upper()) for name in node.function.names)
         path = Path(names_of, start=node.function.start, end=node.function.end)
@@ -59,7 +71,28 @@ def _expanded(node: SqlNode, found: Expansions, *, is_aliased: bool) -> SqlNode:
     }
     if isinstance(node, queries.SelectQuery):
         changes["items"] = tuple(_items(node, found))
-    return replace(node, **changes)
+    elif isinstance(node, queries.OrderedQuery):
+        changes["order_by"] = tuple(_order(each, node.body, found) for each in node.order_by)
+    changed = replace(node, **changes)
+    if isinstance(changed, queries.Relation) and not is_aliased and place(node) in found.generated:
+        alias = _name(node, found.generated[place(node)])
+        return queries.AliasedRelation(changed, alias, start=node.start, end=node.end)
+    return changed
+
+
+def _order(item: sql.OrderItem, body: SqlNode, found: Expansions) -> sql.OrderItem:
+    """An item of ORDER BY, which is not expanded where it is a column of SELECT."""
+    expression = item.expression
+    if isinstance(expression, sql.Identifier) and len(expression.names) == 1 and isinstance(body, queries.SelectQuery):
+        outputs = {each.alias.text for each in body.items if each.alias is not None}
+        outputs |= {
+            each.expression.names[-1].text for each in body.items if isinstance(each.expression, sql.Identifier)
+        }
+        if expression.names[0].text in outputs or any(place(each.expression) in found.stars for each in body.items):
+            return item
+    changed = _expanded(item, found, is_aliased=False)
+    assert isinstance(changed, sql.OrderItem)
+    return changed
 
 
 def _value(value: Any, found: Expansions, is_alias: bool) -> Any:

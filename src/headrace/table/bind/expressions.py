@@ -138,9 +138,9 @@ class ExpressionBinder(CallBinder):
         scalar = found.scalar
         if len(node.names) == 1 and isinstance(scalar, InputRef):
             scalar = self.either(scalar, node)
-        if found.source.alias is not None:
+        if (qualifier := found.source.qualifier) is not None:
             rest = (name.text for name in node.names[found.taken :])
-            self.context.expansions.columns[place(node)] = (found.source.alias, *found.path, *rest)
+            self.context.expansions.columns[place(node)] = (qualifier, *found.path, *rest)
         for field in found.path[1:]:
             scalar = self.field(scalar, field, node)
         for name in node.names[found.taken :]:

@@ -413,7 +413,7 @@ class _SelectBinder:
         """Record a column in the expansion of ``*``."""
         source = self.scope.source_of(index)
         name = source.schema[index - source.offset].name
-        names = (name,) if source.alias is None else (source.alias, name)
+        names = (name,) if source.qualifier is None else (source.qualifier, name)
         self.context.expansions.stars.setdefault(place(node), []).append(names)
 
     def _all_columns(self) -> list[int]:

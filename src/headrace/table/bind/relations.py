@@ -88,6 +88,7 @@ class RelationBinder:
         names = node.table.texts
         if len(names) == 1 and (query := self.queries.with_query(names[0])) is not None:
             refuse_options(self.context, node.table, node.hints)
+            self.context.expansions.tables[place(node.table)] = (names[0],)
             return FromItem(query, (NamedRelation(names[0], query.schema),))
         path, table = self.find(node.table)
         self.context.expansions.tables[place(node.table)] = path
@@ -120,11 +121,13 @@ class RelationBinder:
     # --- queries and aliases -----------------------------------------------------------------------------------------
 
     def _derived(self, node: sql.DerivedTable) -> FromItem:
+        alias = self.context.expansions.alias_of(node)
         relation = self.queries.query(node.query, self.parent)
         names = self.queries.named_columns(node.query, relation)
-        return FromItem(relation, (NamedRelation(None, relation.schema.renamed(names)),))
+        return FromItem(relation, (NamedRelation(None, relation.schema.renamed(names), generated=alias),))
 
     def _aliased(self, node: sql.AliasedRelation) -> FromItem:
+        self.context.expansions.aliased.add(place(node.relation))
         item = self.bind(node.relation)
         relation, schema = item.relation, item.relation.schema
         if len(item.sources) == 1:
@@ -174,8 +177,9 @@ class RelationBinder:
     # --- table functions ---------------------------------------------------------------------------------------------
 
     def _table_function(self, node: sql.TableFunction) -> FromItem:
+        alias = self.context.expansions.alias_of(node)
         relation = TableFunctionBinder(self.queries, self._call_scope()).bind(node.call)
-        return FromItem(relation, (NamedRelation(None, relation.schema),))
+        return FromItem(relation, (NamedRelation(None, relation.schema, generated=alias),))
 
     def _unnest(self, node: sql.Unnest) -> FromItem:
         relation = unnested(ExpressionBinder(self.queries, self._call_scope(), "UNNEST"), node)

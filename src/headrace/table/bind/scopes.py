@@ -1,7 +1,7 @@
 """Scopes: the columns that names can refer to, in a query and in outer queries."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from headrace.common.logical_types import LogicalType, RowType
@@ -21,16 +21,23 @@ class NamedRelation:
         alias: its alias, or the name of the table; None for a query without one.
         offset: the index of its first column in the rows of FROM.
         path: the path of a table, by which columns can be qualified too.
+        generated: the alias that the text of a view gives to a query without one.
     """
 
     alias: str | None
     schema: Schema
     offset: int = 0
     path: ObjectPath | None = None
+    generated: str | None = None
+
+    @property
+    def qualifier(self) -> str | None:
+        """What its columns are qualified with in the text of a view."""
+        return self.generated if self.alias is None else self.alias
 
     def shifted(self, by: int) -> "NamedRelation":
         """The same source further right in a row."""
-        return NamedRelation(self.alias, self.schema, self.offset + by, self.path)
+        return replace(self, offset=self.offset + by)
 
     def is_named(self, names: tuple[str, ...]) -> bool:
         """Return whether a qualifier refers to it."""

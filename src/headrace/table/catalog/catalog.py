@@ -9,7 +9,13 @@ DEFAULT_DATABASE = "default_database"
 
 
 class Catalog(Protocol):
-    """A store of objects. Names are compared as they are; the caller checks first what must or must not exist."""
+    """A store of objects. Names are compared as they are; the caller checks first what must or must not exist.
+
+    Attributes:
+        keeps_partitions: whether it keeps the partitions that ``ALTER TABLE ... ADD PARTITION`` adds.
+    """
+
+    keeps_partitions: bool
 
     def databases(self) -> list[str]:
         """The names of its databases, in the order of creation."""
@@ -78,6 +84,8 @@ class CatalogStore(Protocol):
 
 class MemoryCatalog:
     """A catalog in memory, which is lost with its session: ``'type' = 'generic_in_memory'``."""
+
+    keeps_partitions = True
 
     def __init__(self, default_database: str = DEFAULT_DATABASE) -> None:
         self._databases: dict[str, Database] = {default_database: Database()}

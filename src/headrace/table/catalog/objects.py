@@ -96,6 +96,7 @@ class CatalogTable:
 
     Attributes:
         options: the options of ``WITH``, in their order.
+        partitions: those that ALTER TABLE has added, as the names and values of their columns.
         inline: the source of the rows of a table without a connector; such a table is temporary.
     """
 
@@ -106,6 +107,7 @@ class CatalogTable:
     comment: str | None = None
     partition_keys: tuple[str, ...] = ()
     distribution: Distribution | None = None
+    partitions: tuple[tuple[tuple[str, str], ...], ...] = ()
     inline: Any = field(default=None, compare=False)
 
     @property

@@ -7,9 +7,9 @@ from typing import Any, Final
 from headrace.table.bind.context import BindContext
 from headrace.table.bind.errors import misspelt
 from headrace.table.catalog.objects import CatalogTable, CatalogView, Column, ColumnKind, ObjectPath, PrimaryKey
-from headrace.table.ddl.columns import TableBinder
+from headrace.table.ddl.columns import TableBinder, check_time
 from headrace.table.ddl.tables import view_of, without_watermark
-from headrace.table.functions.types import TIMESTAMPS, is_in
+from headrace.table.logical.schema import TimeAttribute
 from headrace.table.parse.parser import parse_expression
 from headrace.table.parse.tree import definitions as sql
 from headrace.table.parse.tree.expressions import Identifier
@@ -41,13 +41,15 @@ def alter_table(context: BindContext, node: sql.Alter) -> None:
     if isinstance(node.action, sql.RenameTo):
         _rename(context, path, table, node.action.to)
         return
-    if isinstance(node.action, sql.AddPartitions | sql.DropPartitions):
-        raise context.error(node.action, "this catalog keeps no partitions")
+    catalog = context.catalogs.catalogs[path.catalog]
+    if isinstance(node.action, sql.AddPartitions) and not catalog.keeps_partitions:
+        reason = f"catalog '{path.catalog}' keeps no partitions"
+        raise context.unplanned(node.action, reason, "Leave it out: INSERT adds them.")
     rule = _RULES.get(type(node.action))
     if rule is None:
         raise context.error(node.action, f"ALTER TABLE has no such action: {type(node.action).__name__}")
     changed = rule(_Alteration(context, table), node.action)
-    context.catalogs.catalogs[path.catalog].put_table(path.database, path.name, changed)
+    catalog.put_table(path.database, path.name, changed)
 
 
 def alter_view(context: BindContext, node: sql.Alter) -> None:
@@ -128,6 +130,39 @@ class _Alteration:
             raise self.context.error(action, "a table keeps one column at least")
         return replace(self.table, columns=kept)
 
+    def add_partitions(self, action: sql.AddPartitions) -> CatalogTable:
+        """``ADD PARTITION (...) ...``."""
+        for partition, options in zip(action.partitions, action.options, strict=True):
+            for option in options:
+                raise self.context.error(option, "partitions have no options of their own")
+            found = self.partition(partition)
+            there = any(set(found) == set(each) for each in self.table.partitions)
+            if there and not action.if_not_exists:
+                raise self.context.unplanned(action, f"partition {shown(found)} exists already", "Write IF NOT EXISTS.")
+            if not there:
+                self.table = replace(self.table, partitions=(*self.table.partitions, found))
+        return self.table
+
+    def drop_partitions(self, action: sql.DropPartitions) -> CatalogTable:
+        """``DROP PARTITION (...), ...``."""
+        for partition in action.partitions:
+            wanted = set(self.partition(partition)) if self.table.partition_keys or not action.if_exists else set()
+            kept = tuple(each for each in self.table.partitions if set(each) != wanted)
+            if len(kept) == len(self.table.partitions) and not action.if_exists:
+                reason = f"partition {shown(spec_of(partition))} does not exist"
+                raise self.context.unplanned(action, reason, "Write IF EXISTS.")
+            self.table = replace(self.table, partitions=kept)
+        return self.table
+
+    def partition(self, partition: sql.Partition) -> tuple[tuple[str, str], ...]:
+        """The columns and values of a partition, which are all partition columns."""
+        keys = self.table.partition_keys
+        if not keys:
+            raise self.context.unplanned(partition[0], "the table is not partitioned")
+        if {value.column.text for value in partition} != set(keys) or len(partition) != len(keys):
+            raise self.context.unplanned(partition[0], f"a partition has the columns {', '.join(keys)}")
+        return spec_of(partition)
+
     def drop_part(self, action: sql.DropPart) -> CatalogTable:
         """``DROP PRIMARY KEY | WATERMARK | DISTRIBUTION``."""
         if action.part is sql.DroppedPart.PRIMARY_KEY:
@@ -186,26 +221,35 @@ class _Alteration:
 
     def modify(self, binder: TableBinder, elements: tuple[sql.TableElement, ...]) -> None:
         """Redefine columns at their positions."""
-        nodes = {str(each.name): each for each in elements if isinstance(each, sql.ColumnDefinition)}
-        for node in nodes.values():
+        columns = [each for each in elements if isinstance(each, sql.ColumnDefinition)]
+        nodes = {str(each.name): each for each in columns}
+        if len(nodes) < len(columns):
+            raise self.context.error(columns[-1], "a column is modified twice")
+        for node in columns:
             self.existing(node.name)
         order = [column.name for column in self.table.columns]
         binder.table = replace(
             self.table, columns=tuple(column for column in self.table.columns if column.name not in nodes)
         )
         binder.columns(tuple(nodes.values()))
-        self.check_rowtime(nodes, binder.table)
-        columns = sorted(binder.table.columns, key=lambda column: order.index(column.name))
-        binder.table = replace(binder.table, columns=tuple(columns))
+        modified = sorted(binder.table.columns, key=lambda column: order.index(column.name))
+        modified = [self.with_role(nodes.get(column.name), column) for column in modified]
+        binder.table = replace(binder.table, columns=tuple(modified))
 
-    def check_rowtime(self, nodes: dict[str, sql.ColumnDefinition], table: CatalogTable) -> None:
-        """Refuse a type of the rowtime column that a watermark cannot have."""
-        spec = self.table.watermark
-        column = table.column(spec.column) if spec is not None else None
-        if spec is None or spec.column not in nodes or column is None or is_in(column.type, TIMESTAMPS):
-            return
-        reason = f"column '{spec.column}' is the row time, which cannot be {column.type}"
-        raise self.context.error(nodes[spec.column], reason)
+    def with_role(self, node: sql.ColumnDefinition | None, column: Column) -> Column:
+        """The modified column as the part of the primary key, and as the row time, that it was before."""
+        if node is None:
+            return column
+        key, watermark = self.table.primary_key, self.table.watermark
+        if key is not None and column.name in key.columns:
+            if column.kind is not ColumnKind.PHYSICAL:
+                reason = f"column '{column.name}' of the PRIMARY KEY is not a physical column"
+                raise self.context.error(node, reason, "DROP PRIMARY KEY first.")
+            column = replace(column, type=column.type.not_null())
+        if watermark is None or column.name != watermark.column:
+            return column
+        check_time(self.context, node, column.type, f"column '{column.name}' is the row time, which")
+        return replace(column, time=TimeAttribute.ROWTIME)
 
     def move(self, name: str, place: sql.ColumnPlace) -> None:
         """Move a column to the first position, or after another one."""
@@ -248,6 +292,16 @@ class _Alteration:
             raise self.context.error(node, f"column '{name}' is a key of partitions or of the distribution")
 
 
+def spec_of(partition: sql.Partition) -> tuple[tuple[str, str], ...]:
+    """The names and values of ``PARTITION (...)``."""
+    return tuple((each.column.text, str(getattr(each.value, "value", ""))) for each in partition)
+
+
+def shown(partition: tuple[tuple[str, str], ...]) -> str:
+    """A partition as ``SHOW PARTITIONS`` shows it: ``a=1/b=2``."""
+    return "/".join(f"{name}={value}" for name, value in partition)
+
+
 def names_in(text: str) -> set[str]:
     """The columns to which an expression refers."""
     return {node.names[0].text for node in walk(parse_expression(text)) if isinstance(node, Identifier)}
@@ -257,6 +311,8 @@ _RULES: Final[dict[type, Callable[[_Alteration, Any], CatalogTable]]] = {
     sql.SetOptions: _Alteration.set_options,
     sql.ResetOptions: _Alteration.reset_options,
     sql.RenameColumn: _Alteration.rename_column,
+    sql.AddPartitions: _Alteration.add_partitions,
+    sql.DropPartitions: _Alteration.drop_partitions,
     sql.DropColumns: _Alteration.drop_columns,
     sql.DropPart: _Alteration.drop_part,
     sql.DropConstraint: _Alteration.drop_constraint,

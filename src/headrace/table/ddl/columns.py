@@ -24,6 +24,12 @@ from headrace.table.parse.tree import definitions as sql
 from headrace.table.parse.tree.expressions import SqlExpression
 from headrace.table.parse.tree.node import Name, SqlNode
 
+
+def options_of(options: tuple[sql.Option, ...]) -> tuple[tuple[str, str], ...]:
+    """The keys and values of ``WITH``; of a key that comes twice, the last value."""
+    return tuple({option.key: option.value for option in options}.items())
+
+
 _MOST_DIGITS = 3
 """The maximum precision of a rowtime column."""
 
@@ -49,7 +55,7 @@ class TableBinder:
         self.table = replace(
             self.table,
             comment=node.comment,
-            options=tuple((option.key, option.value) for option in node.options),
+            options=options_of(node.options),
             partition_keys=partitions,
             distribution=self.distribution(node.distribution),
         )
@@ -78,9 +84,19 @@ class TableBinder:
                 found[node] = self._computed(node, plain)
         for node in nodes:
             column = found[node]
+            self._check_metadata(node, column)
             if self.table.column(column.name) is not None:
                 raise self.context.error(node, f"a column named '{column.name}' already exists")
             self.table = replace(self.table, columns=(*self.table.columns, column))
+
+    def _check_metadata(self, node: sql.ColumnDefinition, column: Column) -> None:
+        """Refuse a second column of the same metadata."""
+        if column.kind is not ColumnKind.METADATA:
+            return
+        for each in self.table.columns:
+            if each.kind is ColumnKind.METADATA and each.metadata_key == column.metadata_key:
+                reason = f"columns '{each.name}' and '{column.name}' have the same metadata key '{column.metadata_key}'"
+                raise self.context.error(node, reason, f"Compute the second one: {column.name} AS {each.name}.")
 
     def _column(self, node: sql.ColumnDefinition) -> Column:
         name = self.column_name(node)
@@ -138,10 +154,10 @@ class TableBinder:
             raise self.context.error(node.column, f"no column '{name}' to be the row time", advice)
         if column.time is TimeAttribute.PROCTIME:
             raise self.context.error(node.column, f"column '{name}' is a processing time, which has no watermark")
-        self._check_time(node.column, column.type, "a row time")
+        check_time(self.context, node.column, column.type, "a row time")
         fields = Schema(tuple(Field(each.name, each.type) for each in self.table.columns))
         scalar = self.expression(node.expression, fields)
-        self._check_time(node.expression, scalar.type, "a watermark")
+        check_time(self.context, node.expression, scalar.type, "a watermark")
         if root_of(scalar.type) is not root_of(column.type) and not is_source_watermark(scalar):
             raise self.context.error(node.expression, f"the watermark is {scalar.type}, and '{name}' is {column.type}")
         spec = WatermarkSpec(name, expanded_text(node.expression, Expansions()), scalar.type)
@@ -149,14 +165,6 @@ class TableBinder:
             replace(each, time=TimeAttribute.ROWTIME) if each.name == name else each for each in self.table.columns
         )
         self.table = replace(self.table, columns=columns, watermark=spec)
-
-    def _check_time(self, node: SqlNode, kind: LogicalType, what: str) -> None:
-        if not is_in(kind, TIMESTAMPS) or size_of(kind) > _MOST_DIGITS:
-            raise self.context.error(
-                node,
-                f"{what} is of type TIMESTAMP(p) or TIMESTAMP_LTZ(p) with p from 0 to 3, and not {kind}",
-                "Write CAST(... AS TIMESTAMP(3))." if root_of(kind) is TypeRoot.TIMESTAMP else None,
-            )
 
     def keys(self, elements: tuple[sql.TableElement, ...]) -> None:
         """Add the primary key, of a column or of the table."""
@@ -206,6 +214,20 @@ class TableBinder:
             raise self.context.error(node, f"{node.buckets} buckets are too few: one is the least")
         columns = tuple(self._existing(name, "DISTRIBUTED BY").name for name in node.columns)
         return Distribution(node.kind.value if node.kind is not None else None, columns, node.buckets)
+
+
+def check_time(context: BindContext, node: SqlNode, kind: LogicalType, what: str) -> None:
+    """Refuse a type that no row time and no watermark has.
+
+    Raises:
+        SqlValidationError: when it is one.
+    """
+    if not is_in(kind, TIMESTAMPS) or size_of(kind) > _MOST_DIGITS:
+        raise context.error(
+            node,
+            f"{what} is of type TIMESTAMP(p) or TIMESTAMP_LTZ(p) with p from 0 to 3, and not {kind}",
+            "Write CAST(... AS TIMESTAMP(3))." if root_of(kind) is TypeRoot.TIMESTAMP else None,
+        )
 
 
 def is_source_watermark(scalar: Scalar) -> bool:

@@ -8,12 +8,13 @@ from typing import Any, Final
 from headrace.table.bind.context import BindContext
 from headrace.table.bind.statements import bind_insert
 from headrace.table.catalog.objects import ObjectPath
-from headrace.table.ddl import alter, objects, show, tables
+from headrace.table.ddl import alter, modules, objects, show, tables
 from headrace.table.ddl.result import OK, StatementResult
 from headrace.table.logical.relations import Sink
 from headrace.table.parse.tree import definitions as sql
 from headrace.table.parse.tree import statements as st
 from headrace.table.parse.tree.definitions import ObjectKind, Statement
+from headrace.table.parse.tree.node import Name, Path
 
 _DROPS: Final[dict[ObjectKind, Callable[[BindContext, sql.Drop], None]]] = {
     ObjectKind.TABLE: tables.drop_table,
@@ -68,24 +69,33 @@ def validate_ddl(context: BindContext, node: Statement) -> None:
     Raises:
         SqlValidationError: when it is not valid.
     """
-    if isinstance(node, sql.CreateTable):
-        if len(node.table.names) > 3:
-            raise context.error(node.table, f"'{node.table}' has more than a catalog, a database and a name")
-        tables.check_table(context, node)
-    elif isinstance(node, sql.CreateView):
-        tables.view_of(context, node.query, node)
-    elif isinstance(node, sql.CreateMaterializedTable):
-        objects.check_freshness(context, node)
-    elif isinstance(node, sql.Alter):
-        _validate_alter(context, node)
-    elif isinstance(node, st.AnalyzeTable):
-        tables.check_analyzed(context, node)
-    elif isinstance(node, sql.CreateDatabase | st.UseDatabase):
-        objects.check_database_name(context, node.database)
-    elif isinstance(node, sql.Drop) and node.kind is ObjectKind.DATABASE:
+    rule = _VALIDATIONS.get(type(node))
+    if rule is not None:
+        rule(context, node)
+
+
+def _validate_table(context: BindContext, node: sql.CreateTable) -> None:
+    if len(node.table.names) > 3:
+        raise context.error(node.table, f"'{node.table}' has more than a catalog, a database and a name")
+    tables.check_table(context, node)
+
+
+def _validate_drop(context: BindContext, node: sql.Drop) -> None:
+    if node.kind is ObjectKind.DATABASE:
         objects.check_database_name(context, node.path)
-    elif isinstance(node, st.CallProcedure):
-        raise context.error(node, f"procedure '{node.call.name}' does not exist: no catalog has procedures")
+
+
+def _validate_show_create(context: BindContext, node: st.ShowCreate) -> None:
+    if node.kind is ObjectKind.MODEL:
+        show.model_of(context, node.path)
+
+
+def _validate_database(context: BindContext, node: sql.CreateDatabase | st.UseDatabase) -> None:
+    objects.check_database_name(context, node.database)
+
+
+def _validate_call(context: BindContext, node: st.CallProcedure) -> None:
+    raise context.error(node, f"procedure '{node.call.name}' does not exist: no catalog has procedures")
 
 
 def _validate_alter(context: BindContext, node: sql.Alter) -> None:
@@ -100,6 +110,18 @@ def _validate_alter(context: BindContext, node: sql.Alter) -> None:
             _ALTERS[node.kind](replace(context, catalogs=deepcopy(context.catalogs)), node)
 
 
+_VALIDATIONS: Final[dict[type, Callable[[BindContext, Any], object]]] = {
+    sql.CreateTable: _validate_table,
+    sql.CreateView: lambda context, node: tables.view_of(context, node.query, node),
+    sql.CreateMaterializedTable: objects.check_freshness,
+    sql.CreateDatabase: _validate_database,
+    sql.Alter: _validate_alter,
+    sql.Drop: _validate_drop,
+    st.AnalyzeTable: tables.check_analyzed,
+    st.CallProcedure: _validate_call,
+    st.ShowCreate: _validate_show_create,
+    st.UseDatabase: _validate_database,
+}
 _CHANGES: Final[dict[type, Callable[[BindContext, Any], None]]] = {
     sql.CreateTable: tables.create_table,
     sql.CreateView: tables.create_view,
@@ -107,6 +129,9 @@ _CHANGES: Final[dict[type, Callable[[BindContext, Any], None]]] = {
     sql.CreateDatabase: objects.create_database,
     sql.CreateFunction: objects.create_function,
     sql.CreateModel: objects.create_model,
+    st.LoadModule: modules.load_module,
+    st.UnloadModule: modules.unload_module,
+    st.UseModules: modules.use_modules,
     st.UseCatalog: objects.use_catalog,
     st.UseDatabase: objects.use_database,
 }
@@ -135,9 +160,9 @@ def create_table_as(context: BindContext, node: sql.CreateTable) -> CreatedTable
     path = tables.path_of(context, node.table)
     there = context.catalogs.table(path) is not None
     if node.must_exist and not there:
-        raise context.error(node.table, f"table '{path}' does not exist, and cannot be replaced")
-    table = tables.table_of_query(context, node, node.query)
-    names = tuple(each.name for each in node.elements if isinstance(each, sql.NamedColumn))
+        advice = "Write CREATE OR REPLACE TABLE."
+        raise context.unplanned(node.table, f"table '{path}' does not exist, and cannot be replaced", advice)
+    table, names = tables.table_of_query(context, node, node.query)
     if there and node.or_replace:
         context.catalogs.catalogs[path.catalog].drop_table(path.database, path.name)
     kept = tables.put(
@@ -145,6 +170,12 @@ def create_table_as(context: BindContext, node: sql.CreateTable) -> CreatedTable
     )
     if not kept:
         return CreatedTable(path, None)
-    given = tuple(replace(name, names=name.names[-1:]) for name in names)
-    insert = st.Insert(node.table, node.query, given, start=node.start, end=node.end)
+    is_in_order = names == tuple(column.name for column in table.columns if column.is_persisted)
+    targets = () if is_in_order else tuple(_column(node.table, name) for name in names)
+    insert = st.Insert(node.table, node.query, targets, start=node.start, end=node.end)
     return CreatedTable(path, bind_insert(context, insert))
+
+
+def _column(node: Path, name: str) -> Path:
+    """The path of a column, at the place of a node."""
+    return Path((Name(name, start=node.start, end=node.end),), start=node.start, end=node.end)

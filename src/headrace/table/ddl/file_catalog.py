@@ -62,6 +62,8 @@ class FileCatalog:
         default_database: the name of the first database.
     """
 
+    keeps_partitions = False
+
     def __init__(self, path: str, default_database: str) -> None:
         self._folder = Path(path).expanduser()
         self._missing: set[Path] = set()

@@ -16,7 +16,7 @@ from headrace.table.catalog.objects import (
     Database,
     ObjectPath,
 )
-from headrace.table.ddl.columns import TableBinder
+from headrace.table.ddl.columns import TableBinder, options_of
 from headrace.table.ddl.file_catalog import FileCatalog
 from headrace.table.ddl.tables import path_of
 from headrace.table.parse.tree import definitions as sql
@@ -42,6 +42,13 @@ _TYPES: Final[dict[str, Callable[[Mapping[str, str]], Catalog]]] = {
 }
 
 
+_OPTIONS: Final = {
+    "generic_in_memory": ("type", "default-database"),
+    "file": ("type", "path", "default-database"),
+}
+"""The options of each type."""
+
+
 def open_catalogs(catalogs: CatalogManager, store: CatalogStore) -> None:
     """Open the catalogs of a store for a session, and keep the session's new catalogs there.
 
@@ -58,11 +65,6 @@ def open_catalogs(catalogs: CatalogManager, store: CatalogStore) -> None:
         catalogs.catalogs[name] = _TYPES[kind](options)
         catalogs.descriptions[name] = description
     catalogs.store = store
-
-
-def options_of(options: tuple[sql.Option, ...]) -> tuple[tuple[str, str], ...]:
-    """The keys and values of ``WITH``."""
-    return tuple((option.key, option.value) for option in options)
 
 
 # --- catalogs --------------------------------------------------------------------------------------------------------
@@ -83,11 +85,20 @@ def create_catalog(context: BindContext, node: sql.CreateCatalog) -> None:
         option = next(option for option in node.options if option.key == "type")
         advice = misspelt(kind, _TYPES) or f"The types are {', '.join(_TYPES)}."
         raise context.error(option, f"there is no catalog of type '{kind}'", advice)
+    _check_options(context, kind, node.options)
     try:
         catalogs.catalogs[name] = _TYPES[kind](dict(options))
     except ConfigurationError as error:
         raise context.error(node, str(error)) from None
     catalogs.describe(name, CatalogDescription(options, node.comment))
+
+
+def _check_options(context: BindContext, kind: str, options: tuple[sql.Option, ...]) -> None:
+    """Refuse options that catalogs of a type do not have."""
+    for option in options:
+        if option.key not in _OPTIONS[kind]:
+            advice = misspelt(option.key, _OPTIONS[kind]) or f"The options are {', '.join(_OPTIONS[kind])}."
+            raise context.error(option, f"a catalog of type '{kind}' has no option '{option.key}'", advice)
 
 
 def drop_catalog(context: BindContext, node: sql.Drop) -> None:
@@ -121,8 +132,11 @@ def alter_catalog(context: BindContext, node: sql.Alter) -> None:
     found = context.catalogs.descriptions.get(name, CatalogDescription())
     options, comment = dict(found.options), found.comment
     if isinstance(node.action, sql.SetOptions):
+        _check_options(context, options.get("type", "generic_in_memory"), node.action.options)
         options |= dict(options_of(node.action.options))
     elif isinstance(node.action, sql.ResetOptions):
+        if "type" in node.action.keys:
+            raise context.error(node.action, "RESET cannot change the type of a catalog")
         options = {key: value for key, value in options.items() if key not in node.action.keys}
     elif isinstance(node.action, sql.SetComment):
         comment = node.action.comment
@@ -166,6 +180,10 @@ def check_database_name(context: BindContext, path: Path) -> None:
 
 def create_database(context: BindContext, node: sql.CreateDatabase) -> None:
     """``CREATE DATABASE``."""
+    first, *rest = node.database.texts
+    if len(rest) == 1 and first not in context.catalogs.catalogs:
+        advice = misspelt(first, context.catalogs.catalogs)
+        raise context.unplanned(node.database, f"catalog '{first}' does not exist", advice)
     catalog, name = database_of(context, node.database)
     if context.catalogs.has_database(catalog, name):
         if node.if_not_exists:
@@ -202,7 +220,11 @@ def alter_database(context: BindContext, node: sql.Alter) -> None:
 
 def use_database(context: BindContext, node: st.UseDatabase) -> None:
     """``USE``."""
-    context.catalogs.catalog, context.catalogs.database = existing_database(context, node.database)
+    catalog, name = database_of(context, node.database)
+    if not context.catalogs.has_database(catalog, name):
+        advice = misspelt(name, context.catalogs.catalogs[catalog].databases())
+        raise context.unplanned(node.database, f"database '{catalog}.{name}' does not exist", advice)
+    context.catalogs.catalog, context.catalogs.database = catalog, name
 
 
 # --- functions -------------------------------------------------------------------------------------------------------
@@ -218,6 +240,10 @@ def create_function(context: BindContext, node: sql.CreateFunction, inline: Any 
     """
     language = node.language.value if node.language is not None else "JAVA"
     function = CatalogFunction(node.class_name, language, inline)
+    if inline is None and language != "PYTHON" and (node.is_system or node.is_temporary):
+        reason = f"function '{node.function}' is written in {language}: {node.class_name}"
+        advice = "Write it in Python, and CREATE FUNCTION ... LANGUAGE PYTHON."
+        raise (context.unplanned if node.is_system else context.error)(node.function, reason, advice)
     if node.is_system:
         name = str(node.function).lower()
         _check_new(context, node, there=name in context.catalogs.system_functions)

@@ -8,6 +8,7 @@ from headrace.table.bind.context import BindContext
 from headrace.table.bind.errors import misspelt
 from headrace.table.catalog.objects import (
     CatalogDescription,
+    CatalogModel,
     CatalogTable,
     CatalogView,
     Column,
@@ -16,6 +17,7 @@ from headrace.table.catalog.objects import (
     TableLike,
 )
 from headrace.table.ddl import text
+from headrace.table.ddl.alter import shown, spec_of
 from headrace.table.ddl.objects import existing_database
 from headrace.table.ddl.result import StatementResult, columns, one_column
 from headrace.table.functions.table import FUNCTIONS
@@ -42,7 +44,8 @@ def _matching(node: sql.Show, names: Iterable[str]) -> list[str]:
     """The names that match LIKE."""
     if node.pattern is None:
         return list(names)
-    parts = ("." if c == "_" else ".*" if c == "%" else re.escape(c) for c in node.pattern)
+    tokens = re.findall(r"\\.|.", node.pattern, re.DOTALL)
+    parts = ({"_": ".", "%": ".*"}.get(each, re.escape(each[-1])) for each in tokens)
     pattern = re.compile("".join(parts), re.IGNORECASE if node.ignores_case else 0)
     return [name for name in names if (pattern.fullmatch(name) is None) == node.negated]
 
@@ -98,8 +101,13 @@ def _partitions(context: BindContext, node: sql.Show) -> list[str]:
     assert node.path is not None
     table = _table(context, node.path)
     if isinstance(table, CatalogView) or not table.partition_keys:
-        raise context.error(node.path, f"table '{node.path}' is not partitioned")
-    return []
+        raise context.unplanned(node.path, f"table '{node.path}' is not partitioned")
+    wanted = spec_of(node.partition)
+    for value in node.partition:
+        if value.column.text not in table.partition_keys:
+            advice = misspelt(value.column.text, table.partition_keys)
+            raise context.unplanned(value.column, f"'{value.column}' is not a partition column", advice)
+    return [shown(each) for each in table.partitions if set(wanted) <= set(each)]
 
 
 def _show_columns(context: BindContext, node: sql.Show) -> StatementResult:
@@ -124,16 +132,20 @@ _LISTS: Final[dict[sql.ShowKind, Callable[[BindContext, sql.Show], StatementResu
     sql.ShowKind.DATABASES: _one("database name", _databases),
     sql.ShowKind.TABLES: _one("table name", _tables),
     sql.ShowKind.VIEWS: _one("view name", _views),
-    sql.ShowKind.MATERIALIZED_TABLES: _one("materialized table name", lambda _, __: []),
+    sql.ShowKind.MATERIALIZED_TABLES: _one("materialized table", lambda _, __: []),
     sql.ShowKind.FUNCTIONS: _one("function name", _functions),
     sql.ShowKind.USER_FUNCTIONS: _one("function name", _user_functions),
     sql.ShowKind.PROCEDURES: _one("procedure name", lambda _, __: []),
     sql.ShowKind.MODELS: _one("model name", _models),
     sql.ShowKind.PARTITIONS: _one("partition name", _partitions),
-    sql.ShowKind.MODULES: _one("module name", lambda _, __: ["core"]),
+    sql.ShowKind.MODULES: _one(
+        "module name", lambda context, _: [name for name, is_used in context.catalogs.modules.items() if is_used]
+    ),
     sql.ShowKind.JARS: _one("jars", lambda _, __: []),
     sql.ShowKind.COLUMNS: _show_columns,
-    sql.ShowKind.FULL_MODULES: lambda _, __: columns(("module name", "used"), [("core", True)], ("used",)),
+    sql.ShowKind.FULL_MODULES: lambda context, _: columns(
+        ("module name", "used"), list(context.catalogs.modules.items()), ("used",)
+    ),
 }
 
 
@@ -149,7 +161,7 @@ def _create_table(context: BindContext, node: sql.ShowCreate) -> str:
     found, path = _table(context, node.path), context.catalogs.qualify(node.path.texts)
     if isinstance(found, CatalogView):
         advice = "Write SHOW CREATE VIEW."
-        raise context.error(node.path, f"'{path}' is a view, and no table", advice)
+        raise context.unplanned(node.path, f"'{path}' is a view, and no table", advice)
     return text.create_table(path, found, is_temporary=path in context.catalogs.temporary)
 
 
@@ -157,7 +169,7 @@ def _create_view(context: BindContext, node: sql.ShowCreate) -> str:
     found, path = _table(context, node.path), context.catalogs.qualify(node.path.texts)
     if isinstance(found, CatalogTable):
         advice = "Write SHOW CREATE TABLE."
-        raise context.error(node.path, f"'{path}' is a table, and no view", advice)
+        raise context.unplanned(node.path, f"'{path}' is a table, and no view", advice)
     return text.create_view(path, found, is_temporary=path in context.catalogs.temporary)
 
 
@@ -175,11 +187,20 @@ def _create_database(context: BindContext, node: sql.ShowCreate) -> str:
 
 
 def _create_model(context: BindContext, node: sql.ShowCreate) -> str:
-    path = context.catalogs.qualify(node.path.texts)
+    return text.create_model(context.catalogs.qualify(node.path.texts), model_of(context, node.path))
+
+
+def model_of(context: BindContext, node: Path) -> CatalogModel:
+    """The model at a path.
+
+    Raises:
+        SqlValidationError: when there is none.
+    """
+    path = context.catalogs.qualify(node.texts)
     model = context.catalogs.models.get(path)
     if model is None:
-        raise context.error(node.path, f"model '{path}' does not exist")
-    return text.create_model(path, model)
+        raise context.error(node, f"model '{path}' does not exist")
+    return model
 
 
 def _create_other(context: BindContext, node: sql.ShowCreate) -> str:
@@ -251,10 +272,7 @@ def _describe_database(context: BindContext, node: sql.Describe) -> StatementRes
 
 
 def _describe_model(context: BindContext, node: sql.Describe) -> StatementResult:
-    path = context.catalogs.qualify(node.path.texts)
-    model = context.catalogs.models.get(path)
-    if model is None:
-        raise context.error(node.path, f"model '{path}' does not exist")
+    model = model_of(context, node.path)
     groups = ((model.inputs, True), (model.outputs, False))
     rows = [
         (column.name, str(column.type.as_nullable()), column.type.nullable, is_input, column.comment)

@@ -96,8 +96,14 @@ def put(
     return True
 
 
-def table_of_query(context: BindContext, node: sql.CreateTable, query: QueryExpression) -> CatalogTable:
-    """The table of ``CREATE TABLE ... AS``: the columns of the query, and those that are defined."""
+def table_of_query(
+    context: BindContext, node: sql.CreateTable, query: QueryExpression
+) -> tuple[CatalogTable, tuple[str, ...]]:
+    """The table of ``CREATE TABLE ... AS``: the columns of the query, and those that are defined.
+
+    Returns:
+        The table, and the column for each column of the query.
+    """
     schema = QueryBinder(context).query(query).schema
     given = [Column(field.name, to_external(field.type)) for field in schema]
     named = [each for each in node.elements if isinstance(each, sql.NamedColumn)]
@@ -113,7 +119,7 @@ def table_of_query(context: BindContext, node: sql.CreateTable, query: QueryExpr
     binder.table = replace(binder.table, columns=(*first, *(own.get(each.name, each) for each in given)))
     rest = tuple(each for each in defined if not isinstance(each, sql.ColumnDefinition))
     _check_nullable_keys(context, rest, binder.table)
-    return binder.create(replace(node, elements=rest))
+    return binder.create(replace(node, elements=rest)), schema.names
 
 
 def _check_types(context: BindContext, node: sql.CreateTable, given: list[Column], own: dict[str, Column]) -> None:

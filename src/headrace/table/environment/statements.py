@@ -48,16 +48,12 @@ def execute_statement(tables: TableEnvironment, statement: Statement, source: Sq
 
 
 _NO_PLANS: Final = ": keep the statements, whose operators have the same uids whenever they are planned"
-_NO_MODULES: Final = ": all functions are in one module, core; leave it out"
 _INSTEAD: Final = {
     "ANALYZE TABLE": ": plans do not depend on statistics; leave it out",
     "CALL PROCEDURE": ": no catalog has procedures; call a function of Python before the statements",
     "COMPILE PLAN": _NO_PLANS,
     "EXECUTE PLAN": _NO_PLANS,
     "ADD JAR": ": functions and connectors are written in Python, and installed by pip",
-    "LOAD MODULE": _NO_MODULES,
-    "UNLOAD MODULE": _NO_MODULES,
-    "USE MODULES": _NO_MODULES,
 }
 """Alternatives to statements that are not supported."""
 

@@ -91,7 +91,8 @@ def _null(node: ty.TypeSpec) -> str:
 @sql_of.register
 def _(node: ty.AtomicTypeSpec) -> str:
     sizes = [str(size) for size in (node.size, node.scale) if size is not None]
-    return f"{node.word.value}{'(' + ', '.join(sizes) + ')' if sizes else ''}{_null(node)}"
+    word = "INTEGER" if node.word is ty.TypeWord.INT else node.word.value
+    return f"{word}{'(' + ', '.join(sizes) + ')' if sizes else ''}{_null(node)}"
 
 
 @sql_of.register
@@ -220,7 +221,7 @@ def _(node: ex.IntervalExpression) -> str:
 @sql_of.register
 def _(node: ex.Unary) -> str:
     operand = _operand(node.operand, precedence.of_expression(node))
-    space = " " if node.operator is ex.UnaryOperator.NOT or operand[0] in "+-" else ""
+    space = "" if operand[0].isdigit() else " "
     return f"{node.operator.value}{space}{operand}"
 
 
@@ -256,7 +257,7 @@ def _pattern_operand(node: ex.SqlExpression, negated: bool) -> str:
 @sql_of.register
 def _(node: ex.Between) -> str:
     low, high = (_operand(each, precedence.PATTERN + 1) for each in (node.low, node.high))
-    word = "BETWEEN SYMMETRIC" if node.symmetric else "BETWEEN"
+    word = "BETWEEN SYMMETRIC" if node.symmetric else "BETWEEN ASYMMETRIC"
     return f"{_pattern_operand(node.operand, node.negated)} {word} {low} AND {high}"
 
 
@@ -360,15 +361,24 @@ _SEPARATORS: Final = {
     "EXTRACT": (" FROM ",),
     "POSITION": (" IN ", " FROM "),
     "OVERLAY": (" PLACING ", " FROM ", " FOR "),
-    "SUBSTRING": (" FROM ", " FOR "),
     "FLOOR": (" TO ",),
     "CEIL": (" TO ",),
 }
 """Separators of a function's arguments, by its name."""
 
 
+_NO_OPERATOR: Final = re.compile(
+    r"(?:ARRAY|BITMAP|INET|MAP|OBJECT|URL)_\w+|JSON_(?:QUOTE|STRING|UNQUOTE)|(?:TRY_)?PARSE_JSON"
+    r"|REGEXP_(?:COUNT|EXTRACT_ALL|INSTR|SUBSTR)|BTRIM|ELT|ENDSWITH|GREATEST|IFNULL|LEAST|PERCENTILE|PRINTF|SPLIT"
+    r"|STARTSWITH|TO_TIMESTAMP_LTZ|TYPEOF|UNHEX"
+)
+"""The functions that are no operators of Calcite in Flink."""
+
+
 def _function(path: Path) -> str:
-    """The name of a function, without backticks if it parses without them."""
+    """The name of a function, in backticks where Flink writes them."""
+    if len(path.names) == 1 and _NO_OPERATOR.fullmatch(path.names[0].text.upper()):
+        return quoted(path.names[0].text)
     if len(path.names) == 1 and _PLAIN.fullmatch(path.names[0].text):
         return path.names[0].text.upper() if path.names[0].text.upper() in RESERVED else path.names[0].text
     return sql_of(path)

@@ -31,7 +31,8 @@ def _(node: qu.SelectItem) -> str:
 
 @sql_of.register
 def _(node: qu.GroupingElements) -> str:
-    return f"{node.kind.value} ({listed(node.elements)})"
+    space = " " if node.kind is qu.GroupingKind.SETS else ""
+    return f"{node.kind.value}{space}({listed(node.elements)})"
 
 
 @sql_of.register
@@ -73,7 +74,7 @@ def _row(items: tuple[ex.SqlExpression, ...]) -> str:
 
 @sql_of.register
 def _(node: qu.ValuesQuery) -> str:
-    return f"VALUES {', '.join(map(_row, node.rows))}"
+    return "VALUES " + ",\n".join(map(_row, node.rows))
 
 
 @sql_of.register
@@ -120,7 +121,7 @@ def _(node: qu.WithItem) -> str:
 @sql_of.register
 def _(node: qu.WithQuery) -> str:
     body = sql_of(node.body) if isinstance(node.body, qu.SetOperation) else _part(node.body)
-    return f"WITH {'RECURSIVE ' * node.is_recursive}{listed(node.items)}\n{body}"
+    return f"WITH {'RECURSIVE ' * node.is_recursive}{listed(node.items)} {body}"
 
 
 @sql_of.register
@@ -128,10 +129,10 @@ def _(node: qu.OrderedQuery) -> str:
     lines = [f"({sql_of(node.body)})" if isinstance(node.body, qu.OrderedQuery) else sql_of(node.body)]
     if node.order_by:
         lines.append(f"ORDER BY {listed(node.order_by)}")
-    if node.limit is not None:
-        lines.append(f"LIMIT {sql_of(node.limit)}")
     if node.offset is not None:
-        lines.append(f"OFFSET {sql_of(node.offset)}")
+        lines.append(f"OFFSET {sql_of(node.offset)} ROWS")
+    if node.limit is not None:
+        lines.append(f"FETCH NEXT {sql_of(node.limit)} ROWS ONLY")
     return "\n".join(lines if len(lines) > 1 else [*lines, "LIMIT ALL"])
 
 
