@@ -73,6 +73,7 @@ class _Compiler:
         self._stops: dict[str, _Draft] = {}
         self._originals: dict[str, _Draft] = {}
         self._window: int | None = None
+        self._lost: HeadraceError | None = None
         self._event_conditions: list[Condition] = []
         self._lifted: dict[Condition, Condition] = {}
 
@@ -85,6 +86,8 @@ class _Compiler:
         start.kind = StateKind.START
         self._check_windows()
         self._check_end()
+        if self._lost is not None:
+            raise self._lost
         self._check_proceeding(start)
         return self._frozen(start)
 
@@ -187,10 +190,7 @@ class _Compiler:
         )
         if not (has_window and sink.is_final):
             if self._following_is_missing():
-                raise _refused(
-                    self._current,
-                    "NotFollowedBy is not supported as a last part of a group: put it behind the group",
-                )
+                self._lose("NotFollowedBy is not supported as a last part of a group: put it behind the group")
             return sink
         pending = self._stage_draft(takes=True, kind=StateKind.PENDING)
         condition = self._take_condition(self._current)
@@ -321,7 +321,7 @@ class _Compiler:
         if until is None:
             state.proceed(target, always)
             return
-        state.proceed(self._originals[target.name], And(always, until))
+        state.proceed(self._originals.get(target.name, target), And(always, until))
         state.proceed(target, And(always, Not(until)))
 
     def _grouped(self, sink: _Draft, proceed: _Draft | None) -> _Draft:
@@ -335,9 +335,10 @@ class _Compiler:
     def _inside_group(self, sink: _Draft) -> _Draft:
         group = self._current.group
         assert group is not None
-        self._check_window_of_group(group)
         outer = self._current, self._following, self._group
         self._group, self._current = self._current, group
+        if group.get_window_size() is not None:
+            self._lose("within() on the last stage of a group would be lost: call it on the group")
         first = self._convert(self._middle(sink))
         self._current, self._following, self._group = outer
         return first
@@ -448,12 +449,9 @@ class _Compiler:
             return False
         return self._is_first_of_loop.get(self._group, True) and self._outer_quantifier().is_optional
 
-    def _check_window_of_group(self, group: Pattern[Any]) -> None:
-        if group.get_window_size() is not None:
-            raise _refused(
-                group,
-                "within() on the last stage of a group would be lost: call it on the group",
-            )
+    def _lose(self, message: str) -> None:
+        """Refuse in the end what Flink drops without a word; what Flink refuses goes first."""
+        self._lost = self._lost or _refused(self._current, message)
 
     # --- the end -----------------------------------------------------------------------------------------------------
 

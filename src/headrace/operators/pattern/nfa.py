@@ -192,17 +192,18 @@ class Nfa:
         if not partial:
             return _NOTHING
         if self._has_gaps:
-            expired, kept = self._split_by_gaps(partial, timestamp)
+            expired, state.partial = self._split_by_gaps(partial, timestamp)
         else:
             if not self._window or partial[0][0][0] > timestamp - self._window:
                 return _NOTHING
             since = bisect_left(partial, (timestamp - MAX_WATERMARK, 0), key=_first)
             until = bisect_right(partial, (timestamp - self._window, _AFTER_ALL), key=_first)
-            expired, kept = partial[since:until], partial[:since] + partial[until:]
+            expired = partial[since:until]
+            del partial[since:until]
         if not expired:
             return _NOTHING
-        state.partial = kept
-        state.live = live_states(kept)
+        if not state.partial:
+            state.live = 0
         state.is_changed = True
         complete: list[FinishedMatch] = [(first, step) for first, at, step in expired if self._pending[at]]
         timed_out = [
@@ -253,10 +254,9 @@ class Nfa:
 
     def _drop(self, state: NfaState, until: EventId) -> None:
         """Drop the matches that began before an event, or at it."""
-        dropped = bisect_right(state.partial, until, key=_first)
-        if dropped:
-            del state.partial[:dropped]
-            state.live = live_states(state.partial)
+        del state.partial[: bisect_right(state.partial, until, key=_first)]
+        if not state.partial:
+            state.live = 0
         if state.finished:
             heap.remove(state.finished, lambda match: match[0] <= until)
 
