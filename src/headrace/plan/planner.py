@@ -112,8 +112,8 @@ def with_columnar_windows(graph: StreamGraph) -> StreamGraph:
 
 
 def _aggregation(spec: OperatorSpec) -> ColumnarWindowSpec | GroupAggregateSpec | None:
-    """An aggregation column by column; None for other operators, and where that is settled already."""
-    if isinstance(spec, GroupAggregateSpec):
+    """An aggregation column by column; None for other operators, and for windows that call functions of the user."""
+    if isinstance(spec, GroupAggregateSpec | ColumnarWindowSpec):
         return spec
     return columnar_spec(spec) if isinstance(spec, AggregatedWindowSpec) else None
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headrace.common import Types
@@ -161,6 +161,13 @@ def test_timers_of_one_time_leave_as_they_leave_a_heap() -> None:
         [AlignedWindows(5_000, 5_000), AlignedWindows(10_000, 5_000), GrowingWindows(10_000, 5_000)]
     ),
     waits=st.booleans(),
+)
+@example(
+    rows=[("b", 7), ("a", 0), ("a", 12), ("a", 10)],
+    cuts=[],
+    batch_size=1,
+    windows=AlignedWindows(10_000, 5_000),
+    waits=False,
 )
 def test_the_order_of_results_does_not_depend_on_the_cut(
     most: int, rows: Any, cuts: list[int], batch_size: int, windows: Any, waits: bool

@@ -28,6 +28,18 @@ def test_the_execution_plan_has_stages_states_and_uids() -> None:
         assert aggregate["predecessors"][0]["ship_strategy"] == "HASH"
 
 
+@pytest.mark.parametrize(("strategy", "senders"), [("AUTO", ["Local GlobalWindowAggregate"]), ("ONE_PHASE", [])])
+def test_windows_are_summed_up_before_the_shuffle(strategy: str, senders: list[str]) -> None:
+    settings = {"table.optimizer.agg-phase-strategy": strategy, "parallelism.default": "2"}
+    tables = session(
+        "CREATE TABLE bids (k STRING, t TIMESTAMP(3), WATERMARK FOR t AS t) WITH ('connector' = 'datagen')", **settings
+    )
+    query = "SELECT k, window_end, COUNT(*) FROM TUMBLE(TABLE bids, DESCRIPTOR(t), INTERVAL '1' MINUTE) GROUP BY "
+    text = tables.explain_sql(f"{query} k, window_start, window_end", ExplainDetail.JSON_EXECUTION_PLAN)
+    plan = json.loads(text.partition("== Physical Execution Plan ==")[2])
+    assert [node["type"] for node in plan["nodes"] if node["type"].startswith("Local")] == senders
+
+
 @pytest.mark.parametrize(
     ("settings", "told"),
     [

@@ -27,10 +27,10 @@ from headrace.table.physical.compilation import compiled
 from headrace.table.physical.keys import NO_KEYS, Keys, one_key, places_of, renamed_keys
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text, with_unique_names
 from headrace.table.physical.scalar_text import binary, calcite_text, record_type_text
-from headrace.table.physical.times import UsedTimes
+from headrace.table.physical.times import UsedTimes, shifted_column
 from headrace.table.physical.translation import GraphBuilder, column, record_type
 from headrace.time.watermark_strategy import FieldTimestamps, WatermarkStrategy
-from headrace.time.watermarks import ExpressionWatermarks
+from headrace.time.watermarks import BoundedOutOfOrderness, ColumnarWatermarkGenerator, ExpressionWatermarks
 
 
 @dataclass(frozen=True)
@@ -224,9 +224,14 @@ class WatermarkAssigner(PhysicalNode):
                     "SOURCE_WATERMARK() is of tables of streams alone: WATERMARK FOR ts AS ts - INTERVAL '5' SECOND"
                 )
             return inputs[0]
-        watermarks = ExpressionWatermarks(compiled(self.watermark, self.input.schema, builder))
-        strategy = WatermarkStrategy(watermarks, FieldTimestamps(self.rowtime))
+        strategy = WatermarkStrategy(self._generator(builder), FieldTimestamps(self.rowtime))
         return builder.add(TimestampsSpec(strategy), self.name, *inputs)
+
+    def _generator(self, builder: GraphBuilder) -> ColumnarWatermarkGenerator:
+        shifted = shifted_column(self.watermark)
+        if shifted is not None and shifted[0].index == self.rowtime and shifted[1] <= 0:
+            return BoundedOutOfOrderness(-shifted[1] - 1)  # SQL's watermark is the time itself, not a millisecond less
+        return ExpressionWatermarks(compiled(self.watermark, self.input.schema, builder))
 
 
 @dataclass(frozen=True)

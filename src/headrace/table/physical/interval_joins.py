@@ -6,20 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
-import pyarrow as pa
-
-from headrace.common.logical_types import IntervalType
 from headrace.graph.join_specs import TableIntervalJoinSpec
 from headrace.operators.join.find_pairs import JoinInterval
 from headrace.table.logical import relations as logical
 from headrace.table.logical.relations import JoinKind
-from headrace.table.logical.scalars import BOOLEAN, Call, Cast, InputRef, Literal, Scalar, conjuncts
+from headrace.table.logical.scalars import BOOLEAN, Call, InputRef, Literal, Scalar, conjuncts
 from headrace.table.logical.schema import TimeAttribute
 from headrace.table.physical.basic import Exchange
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, never
 from headrace.table.physical.compilation import compiled
 from headrace.table.physical.joins import AnyJoin, JoinKeys
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms
+from headrace.table.physical.times import shifted_column
 from headrace.table.physical.translation import GraphBuilder
 from headrace.table.rules.joins import condition_of
 
@@ -142,25 +140,9 @@ def _bound_of(condition: Scalar, width: int) -> _Bound | None:
 
 
 def _time_of(scalar: Scalar) -> tuple[InputRef, int] | None:
-    """A time attribute and the constant added to it; None for other scalars."""
-    if isinstance(scalar, InputRef):
-        return None if scalar.time is None else (scalar, 0)
-    if isinstance(scalar, Cast) and scalar.is_implicit:
-        return _time_of(scalar.operand)
-    if not isinstance(scalar, Call) or scalar.function not in ("+", "-") or len(scalar.operands) != 2:
-        return None
-    operand, added = scalar.operands
-    found = _time_of(operand)
-    if found is None or not isinstance(added, Literal) or not isinstance(added.type, IntervalType):
-        return None
-    if not isinstance(added.value, int) or not pa.types.is_duration(added.type.arrow_type):
-        return None
-    millis = added.value // _MICROSECONDS
-    return found[0], found[1] + (millis if scalar.function == "+" else -millis)
-
-
-_MICROSECONDS: Final = 1000
-"""The number of microseconds in a millisecond."""
+    """A time attribute and the milliseconds added to it; None for other scalars."""
+    found = shifted_column(scalar)
+    return None if found is None or found[0].time is None else found
 
 
 def _bounds(found: Sequence[_Bound]) -> TimeBounds | None:

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Final
 
-from headrace.common.logical_types import AtomicType, TypeRoot
+import pyarrow as pa
+
+from headrace.common.logical_types import AtomicType, IntervalType, TypeRoot
 from headrace.graph.specs import RecordTimesSpec
 from headrace.operators.record_times import RecordTime
-from headrace.table.logical.scalars import Call, Cast, InputRef, Scalar
+from headrace.table.logical.scalars import Call, Cast, InputRef, Literal, Scalar
 from headrace.table.logical.schema import Field, Schema
 from headrace.table.physical.node import Edges
 from headrace.table.physical.translation import GraphBuilder
@@ -89,6 +91,28 @@ class UsedTimes:
             return replace(node, operands=(read,)) if node.function in _OF_TIME else Cast(read, type=node.type)
 
         return scalar.transform(column)
+
+
+def shifted_column(scalar: Scalar) -> tuple[InputRef, int] | None:
+    """A column and the constant interval added to it, in milliseconds; None for other scalars."""
+    if isinstance(scalar, InputRef):
+        return scalar, 0
+    if isinstance(scalar, Cast) and scalar.is_implicit:
+        return shifted_column(scalar.operand)
+    if not isinstance(scalar, Call) or scalar.function not in ("+", "-") or len(scalar.operands) != 2:
+        return None
+    operand, added = scalar.operands
+    found = shifted_column(operand)
+    if found is None or not isinstance(added, Literal) or not isinstance(added.type, IntervalType):
+        return None
+    if not isinstance(added.value, int) or not pa.types.is_duration(added.type.arrow_type):
+        return None
+    millis = added.value // _MICROSECONDS
+    return found[0], found[1] + (millis if scalar.function == "+" else -millis)
+
+
+_MICROSECONDS: Final = 1000
+"""The number of microseconds in a millisecond."""
 
 
 _OF_TIME: Final = frozenset({"UNIX_TIMESTAMP"})

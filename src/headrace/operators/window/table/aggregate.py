@@ -126,6 +126,8 @@ class TableWindowOperator(KeyedOperator):
         moved = self._time.moved(batch)
         self._remember(np.array([batch.last_watermark]) if self._time.clock.is_plain else batch.watermarks)
         self._inner.process(0, moved)
+        if self._order is not None and self._order.is_followed:
+            self._inner.advance_watermark(moved.last_watermark)  # windows may be put off, their timers are not
         self._emit(moved, moved.last_watermark)
 
     def advance_watermark(self, watermark: int) -> None:

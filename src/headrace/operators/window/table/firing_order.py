@@ -192,6 +192,11 @@ class TimerFiringOrder:
         self._rows.end_epoch()
 
     @property
+    def is_followed(self) -> bool:
+        """Whether timers are tracked now."""
+        return not self._is_quiet
+
+    @property
     def _is_quiet(self) -> bool:
         return self._quiet_until != MIN_WATERMARK
 

@@ -15,12 +15,10 @@ from headrace.table.functions.kernels.kernel import (
     Datum,
     Invocation,
     Kernel,
-    Numbers,
     constant,
     from_numpy,
     map_rows,
     null_mask,
-    numeric,
     to_numpy,
 )
 from headrace.table.functions.kernels.numbers import scaled
@@ -31,72 +29,69 @@ _MOST_PLACES: Final = 60
 """No number has more digits behind the point that a rounding could change."""
 
 
-def of_doubles(function: Callable[..., Numbers]) -> Kernel:
-    """A kernel of a function of numpy; what is outside of its domain gives NaN, as in Java."""
+def of_doubles(function: Callable[..., Datum]) -> Kernel:
+    """A kernel of a function of Arrow; what is outside of its domain gives NaN, as in Java.
+
+    NumPy's functions would differ by CPU in the last digit.
+    """
 
     def compute(_: Invocation, *operands: Datum) -> Datum:
-        doubles = (numbers.converted(operand, pa.float64()) for operand in operands)
-        return numeric(function, pa.float64(), *doubles)
+        return function(*(numbers.converted(operand, pa.float64()) for operand in operands))
 
     return compute
 
 
-def _cot(angle: Numbers) -> Numbers:
-    found: Numbers = 1.0 / np.tan(angle)
-    return found
+def _cot(angle: Datum) -> Datum:
+    return pc.divide(1.0, pc.tan(angle))
 
 
-def _log(first: Numbers, *second: Numbers) -> Numbers:
+def _log(first: Datum, *second: Datum) -> Datum:
     """The natural logarithm of one number; of two, that of the second to the base of the first."""
-    found: Numbers = np.log(second[0]) / np.log(first) if second else np.log(first)
-    return found
+    return pc.divide(pc.ln(second[0]), pc.ln(first)) if second else pc.ln(first)
 
 
-def _log2(number: Numbers) -> Numbers:
-    found: Numbers = np.log(number) / _LN2
-    return found
+def _log2(number: Datum) -> Datum:
+    return pc.divide(pc.ln(number), _LN2)
 
 
-def _degrees(angle: Numbers) -> Numbers:
-    found: Numbers = angle * (180.0 / np.pi)
-    return found
+def _degrees(angle: Datum) -> Datum:
+    return pc.multiply(angle, 180.0 / math.pi)
 
 
-def _radians(angle: Numbers) -> Numbers:
-    found: Numbers = angle * (np.pi / 180.0)
-    return found
+def _radians(angle: Datum) -> Datum:
+    return pc.multiply(angle, math.pi / 180.0)
 
 
-sin: Final = of_doubles(np.sin)
-cos: Final = of_doubles(np.cos)
-tan: Final = of_doubles(np.tan)
+sin: Final = of_doubles(pc.sin)
+cos: Final = of_doubles(pc.cos)
+tan: Final = of_doubles(pc.tan)
 cot: Final = of_doubles(_cot)
-asin: Final = of_doubles(np.arcsin)
-acos: Final = of_doubles(np.arccos)
-atan: Final = of_doubles(np.arctan)
-atan2: Final = of_doubles(np.arctan2)
-sinh: Final = of_doubles(np.sinh)
-cosh: Final = of_doubles(np.cosh)
-tanh: Final = of_doubles(np.vectorize(math.tanh, otypes=[np.float64]))
+asin: Final = of_doubles(pc.asin)
+acos: Final = of_doubles(pc.acos)
+atan: Final = of_doubles(pc.atan)
+atan2: Final = of_doubles(pc.atan2)
+sinh: Final = of_doubles(pc.sinh)
+cosh: Final = of_doubles(pc.cosh)
+tanh: Final = of_doubles(pc.tanh)
 degrees: Final = of_doubles(_degrees)
 radians: Final = of_doubles(_radians)
-exp: Final = of_doubles(np.exp)
-power: Final = of_doubles(np.power)
-sqrt: Final = of_doubles(np.sqrt)
-ln: Final = of_doubles(np.log)
+exp: Final = of_doubles(pc.exp)
+power: Final = of_doubles(pc.power)
+sqrt: Final = of_doubles(pc.sqrt)
+ln: Final = of_doubles(pc.ln)
 log: Final = of_doubles(_log)
-log10: Final = of_doubles(np.log10)
+log10: Final = of_doubles(pc.log10)
 log2: Final = of_doubles(_log2)
 
 
 def pi(_: Invocation) -> Datum:
     """The ratio of a circle's circumference to its diameter."""
-    return constant(np.pi, pa.float64())
+    return constant(math.pi, pa.float64())
 
 
 def e(_: Invocation) -> Datum:
     """The base of natural logarithms."""
-    return constant(np.e, pa.float64())
+    return constant(math.e, pa.float64())
 
 
 def _scaled(rounding: str) -> Kernel:
