@@ -34,6 +34,7 @@ from tests.names import pyflink
 PLACED = [(module, name) for module, names in NAMES.items() for name in names]
 OWNED = [(owner, name) for owner, names in MEMBERS.items() for name in names]
 PUBLIC = [
+    "headrace.cep",
     "headrace.expressions",
     "headrace.testing",
     "headrace.datastream.aggregates",

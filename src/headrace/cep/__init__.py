@@ -5,20 +5,40 @@ Flink has it for Java alone; names are Flink's in Python's spelling.
 
 from headrace.cep.after_match_skip_strategy import AfterMatchSkipStrategy
 from headrace.cep.conditions import IterativeCondition, SimpleCondition
+from headrace.cep.functions import (
+    EventComparator,
+    PatternFlatSelectFunction,
+    PatternFlatTimeoutFunction,
+    PatternProcessFunction,
+    PatternSelectFunction,
+    PatternTimeoutFunction,
+    TimedOutPartialMatchHandler,
+)
 from headrace.cep.pattern import GroupPattern, Pattern
-from headrace.cep.quantifier import Quantifier
+from headrace.cep.pattern_stream import CEP, PatternStream
 from headrace.cep.within_type import WithinType
+from headrace.common.public_module import public_module
 from headrace.operators.pattern.conditions import ConditionContext
 from headrace.operators.pattern.skip_strategies import SkipStrategy
 
 __all__ = [
+    "CEP",
     "AfterMatchSkipStrategy",
     "ConditionContext",
+    "EventComparator",
     "GroupPattern",
     "IterativeCondition",
     "Pattern",
-    "Quantifier",
+    "PatternFlatSelectFunction",
+    "PatternFlatTimeoutFunction",
+    "PatternProcessFunction",
+    "PatternSelectFunction",
+    "PatternStream",
+    "PatternTimeoutFunction",
     "SimpleCondition",
     "SkipStrategy",
+    "TimedOutPartialMatchHandler",
     "WithinType",
 ]
+
+public_module(__name__)

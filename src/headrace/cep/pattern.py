@@ -303,7 +303,14 @@ class Pattern(Generic[T]):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GroupPattern(Pattern[T]):
-    """A group of stages, which is repeated and left out as a whole."""
+    """A group of stages, which is repeated and left out as a whole.
+
+    Examples:
+        >>> from headrace.cep import GroupPattern, Pattern
+        >>> pair = Pattern.begin("up").next("down")
+        >>> isinstance(Pattern.begin("start").followed_by(pair).times(2), GroupPattern)
+        True
+    """
 
     _group: Pattern[Any] | None = None
 

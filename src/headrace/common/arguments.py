@@ -47,6 +47,10 @@ _PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
     "timeout": ("value",),
     "async_invoke_batch": ("inputs",),
     "timeout_batch": ("inputs",),
+    "select": ("pattern",),
+    "flat_select": ("pattern",),
+    "process_match": ("match", "ctx"),
+    "process_timed_out_match": ("match", "ctx"),
 }
 """What the methods of functions are called with."""
 
@@ -56,6 +60,7 @@ _YIELDING: Final = frozenset(
     {
         *("flat_map", "flat_map1", "flat_map2", "process_element", "process_element1", "process_element2"),
         *("process_broadcast_element", "on_timer", "apply", "process", "map_partition", "co_group"),
+        *("flat_select", "process_match"),
     }
 )
 """Methods that give any number of results. Java's have a collector for them, ``out``, as one more parameter."""

@@ -156,6 +156,10 @@ class Layout(ABC):
         """
         return pa.StructArray.from_arrays(self.arrays(batch), fields=list(self.schema))
 
+    def array_to_columns(self, array: pa.Array) -> pa.RecordBatch:
+        """The records of one column as a batch: what :meth:`columns_to_array` has made a column of."""
+        return pa.RecordBatch.from_arrays(array.flatten(), schema=self.schema)
+
     def arrays(self, batch: pa.RecordBatch) -> list[pa.Array]:
         """The columns of a batch, looked up by name and cast if they are not of the very type.
 
@@ -238,6 +242,9 @@ class _ValueLayout(Layout):
 
     def columns_to_array(self, batch: pa.RecordBatch) -> pa.Array:
         return self.arrays(batch)[0]
+
+    def array_to_columns(self, array: pa.Array) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays([array], schema=self.schema)
 
     def kinds_of(self, rows: Sequence[object]) -> Kinds | None:
         return _kinds_of(rows) if isinstance(self.type_info, PickledBytesTypeInfo) else None

@@ -84,6 +84,9 @@ TO_DERIVE: Final = frozenset(
     {
         *("AggregateFunction", "AllWindowFunction", "AsyncBatchFunction", "AsyncFunction", "AsyncRetryPredicate"),
         *("BaseBroadcastProcessFunction", "BroadcastProcessFunction", "CheckpointedFunction", "CoFlatMapFunction"),
+        *("EventComparator", "IterativeCondition", "PatternFlatSelectFunction", "PatternFlatTimeoutFunction"),
+        *("PatternProcessFunction", "PatternSelectFunction", "PatternTimeoutFunction", "SimpleCondition"),
+        *("TimedOutPartialMatchHandler",),
         *("CoGroupFunction", "CoMapFunction", "CoProcessFunction", "ColumnarWatermarkGenerator", "FilterFunction"),
         *("FlatJoinFunction", "FlatMapFunction", "Function", "HeaderProvider", "JoinFunction"),
         *("KafkaMetadataService", "KafkaPartitioner", "KafkaStreamSubscriber", "KafkaTopicSelector", "KeySelector"),

@@ -17,7 +17,13 @@ from headrace.common.typeinfo import TypeInformation
 from headrace.operators.base import EpochScope, Operator, OperatorContext, Output
 from headrace.operators.functions import INPUTS
 from headrace.operators.process import KeyedProcessOperator, ProcessOperator
-from headrace.operators.waiting import Due, OrderedRecords, WaitingForEventTime, WaitingInBroadcastState, WaitingInTable
+from headrace.operators.waiting import (
+    OrderedRecords,
+    WaitingForEventTime,
+    WaitingInBroadcastState,
+    WaitingInTable,
+    hashes_of,
+)
 from headrace.operators.window.lateness import check_timestamps
 
 Longs = npt.NDArray[np.int64]
@@ -132,7 +138,7 @@ class EventTimeOrderOperator(Operator):
     def _check(self, batch: Batch) -> None:
         check_timestamps(batch, self.context, 1, ORDER, "a record is followed or preceded by a time")
 
-    def _gather(self, due: Sequence[tuple[int, Due]], order: Longs, watermarks: Longs) -> OrderedRecords:
+    def _gather(self, due: Sequence[tuple[int, Batch]], order: Longs, watermarks: Longs) -> OrderedRecords:
         """Some of the records that are due, by their places among all of them."""
         made = OrderedRecords.of_nothing(watermarks.tolist())
         first = 0
@@ -143,7 +149,7 @@ class EventTimeOrderOperator(Operator):
         return made
 
 
-def _order(due: Sequence[Due], turns: Sequence[int], reached: int) -> tuple[Longs, Longs]:
+def _order(due: Sequence[Batch], turns: Sequence[int], reached: int) -> tuple[Longs, Longs]:
     """The order in which records are handed over, and the event time that each of them meets, in that order.
 
     Args:
@@ -154,7 +160,7 @@ def _order(due: Sequence[Due], turns: Sequence[int], reached: int) -> tuple[Long
     times = np.concatenate([part.timestamps for part in due])
     met = np.concatenate([part.watermarks for part in due])
     first = np.concatenate([np.full(len(part), turn) for part, turn in zip(due, turns, strict=True)])
-    hashes = np.concatenate([part.hashes for part in due])
+    hashes = np.concatenate([hashes_of(part) for part in due])
     is_late = times <= met
     # A late record comes behind all that the watermark which it has met has let go.
     order = np.lexsort((hashes, first + len(turns) * is_late, np.maximum(times, met)))

@@ -260,7 +260,11 @@ class FunctionOperator(Operator):
         with UserCodeGuard(context):
             for function in self._functions:
                 if (opened := method_of_object(function, "open")) is not None:
-                    opened(RuntimeContext(context))
+                    opened(self._runtime_context(context))
+
+    def _runtime_context(self, context: OperatorContext) -> RuntimeContext:
+        """What ``open`` of functions is called with."""
+        return RuntimeContext(context)
 
     def close(self) -> None:
         close_all([partial(self._close, function) for function in reversed(self._functions)])

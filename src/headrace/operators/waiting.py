@@ -19,10 +19,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.common.batch import Batch
-from headrace.common.columns import array_to_values
+from headrace.common.columns import layout_of
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.typeinfo import TypeInformation, Types
-from headrace.operators.arrays import gather
 from headrace.operators.base import KeyedBatch, concat_keyed, keys_of
 from headrace.state.descriptors import MapStateDescriptor
 from headrace.state.evolution import RenamedFields
@@ -140,31 +139,6 @@ _TIME: Final = "time"
 _RECORD: Final = "record"
 
 
-@dataclass(frozen=True, slots=True)
-class Due:
-    """Records of one input that wait no longer, in the order in which they came.
-
-    Attributes:
-        timestamps: their timestamps.
-        watermarks: the watermark that each has met; the lowest one for those of earlier epochs, which are not late.
-        keys: their keys; None for those of an input without any.
-        rows_at: makes Python objects of the records at some places.
-    """
-
-    timestamps: Longs
-    watermarks: Longs
-    keys: KeyColumn | None
-    rows_at: Callable[[Longs], list[Any]]
-
-    def __len__(self) -> int:
-        return len(self.timestamps)
-
-    @property
-    def hashes(self) -> npt.NDArray[np.uint64]:
-        """The hashes of the keys; zeros where there are none."""
-        return np.zeros(len(self), np.uint64) if self.keys is None else self.keys.hashes
-
-
 class WaitingForEventTime(ABC):
     """The records of one input that wait until event time has come to their timestamps."""
 
@@ -179,21 +153,25 @@ class WaitingForEventTime(ABC):
         """Records wait, each until event time has come to its timestamp, or to the watermark that it has met."""
         self._arrived.append(batch)
 
-    def take(self, up_to: int, check: Callable[[Batch], None]) -> list[Due]:
-        """What waits no longer when event time has come to ``up_to``.
+    def take(self, up_to: int, check: Callable[[Batch], None] | None = None) -> list[Batch]:
+        """What waits no longer when event time has come to ``up_to``, in the order in which it came.
+
+        Those of earlier epochs have met the lowest watermark: they are not late.
 
         Args:
             up_to: see above.
-            check: refuses records that cannot be put in order; of many at once that costs less.
+            check: refuses records that cannot be put in order; of many at once that costs less. None where they were
+                checked before.
         """
         found = self._take_stored(up_to)
         if self._arrived:
             batch = concat_keyed(self._arrived)
-            check(batch)
+            if check is not None:
+                check(batch)
             is_due = np.maximum(batch.timestamps, batch.watermarks) <= up_to
             self._arrived = [] if is_due.all() else [batch.filter(~is_due)]
             due = batch if is_due.all() else batch.filter(is_due)
-            found += [_due_of(due)] if len(due) else []
+            found += [due] if len(due) else []
         return found
 
     def end_epoch(self) -> None:
@@ -203,7 +181,7 @@ class WaitingForEventTime(ABC):
         self._arrived = []
 
     @abstractmethod
-    def _take_stored(self, up_to: int) -> list[Due]: ...
+    def _take_stored(self, up_to: int) -> list[Batch]: ...
 
     @abstractmethod
     def _store(self, batch: Batch) -> None: ...
@@ -255,20 +233,16 @@ class WaitingInTable(WaitingForEventTime):
         super().end_epoch()
         self._table.end_epoch()
 
-    def _take_stored(self, up_to: int) -> list[Due]:
+    def _take_stored(self, up_to: int) -> list[Batch]:
         batches = self._table.up_to(up_to)
         self._table.forget(up_to)
         return [self._stored(batch) for batch in batches]
 
-    def _stored(self, batch: pa.RecordBatch) -> Due:
+    def _stored(self, batch: pa.RecordBatch) -> Batch:
         times, hashes, *keys, records = batch.columns
-        type_ = self._type
-        return Due(
-            times.to_numpy(),
-            np.full(len(times), MIN_WATERMARK),
-            KeyColumn(keys[0], hashes.to_numpy()) if keys else None,
-            lambda indices: array_to_values(type_, gather(records, indices)),
-        )
+        columns = layout_of(self._type).array_to_columns(records)
+        stored = Batch(self._type, times.to_numpy(), _not_late(len(times)), columns=columns)
+        return KeyedBatch.of(stored, KeyColumn(keys[0], hashes.to_numpy())) if keys else stored
 
     def _store(self, batch: Batch) -> None:
         # A sorted table has hashes: here all rows without keys are as of one key.
@@ -292,11 +266,12 @@ class WaitingInBroadcastState(WaitingForEventTime):
 
     def __init__(self, states: StatesWithoutKeys, type_: TypeInformation, renamed: RenamedFields) -> None:
         super().__init__()
+        self._type = type_
         descriptor = MapStateDescriptor(STORE, Types.LONG(), Types.LIST(Types.TUPLE([type_])))
         descriptor.keep_for_operator(f"the state of {_WAITING}", renamed.inside("f0"))
         self._map = states.broadcast_state(descriptor)
 
-    def _take_stored(self, up_to: int) -> list[Due]:
+    def _take_stored(self, up_to: int) -> list[Batch]:
         end = None if up_to == MAX_WATERMARK else up_to + 1
         found = list(self._map.items_between(None, end))
         if not found:
@@ -305,7 +280,7 @@ class WaitingInBroadcastState(WaitingForEventTime):
             self._map.remove(time)
         rows = [row for _, records in found for (row,) in records]
         times = np.repeat([time for time, _ in found], [len(records) for _, records in found])
-        return [Due(times, np.full(len(times), MIN_WATERMARK), None, lambda indices: _rows_at(rows, indices))]
+        return [Batch.of_rows(self._type, rows, times, _not_late(len(times)))]
 
     def _store(self, batch: Batch) -> None:
         by_time: dict[int, list[Any]] = {}
@@ -315,13 +290,13 @@ class WaitingInBroadcastState(WaitingForEventTime):
             self._map.put(time, [*(self._map.get(time) or ()), *rows])
 
 
-def _due_of(batch: Batch) -> Due:
-    keys = batch.keys if isinstance(batch, KeyedBatch) else None
-    return Due(batch.timestamps, batch.watermarks, keys, lambda indices: _rows_at(batch.rows, indices))
+def _not_late(records: int) -> Longs:
+    return np.full(records, MIN_WATERMARK)
 
 
-def _rows_at(rows: Sequence[object], indices: Longs) -> list[Any]:
-    return [rows[index] for index in indices.tolist()]
+def hashes_of(batch: Batch) -> npt.NDArray[np.uint64]:
+    """The hashes of the keys of records; zeros where there are none."""
+    return batch.keys.hashes if isinstance(batch, KeyedBatch) else np.zeros(len(batch), np.uint64)
 
 
 register_ordered_merger(_KIND, all_rows)
@@ -351,13 +326,13 @@ class OrderedRecords:
         size = len(watermarks)
         return OrderedRecords([0] * size, [None] * size, [0] * size, watermarks, [NO_KEY] * size)
 
-    def put(self, places: Sequence[int], number: int, part: Due, indices: Longs, keyed: KeyedStates | None) -> None:
+    def put(self, places: Sequence[int], number: int, part: Batch, indices: Longs, keyed: KeyedStates | None) -> None:
         """Puts some records of an input into their places; ``keyed`` knows the keys of those that have any."""
         if not places:
             return
-        timestamps = part.timestamps[indices].tolist()
-        for place, row, timestamp in zip(places, part.rows_at(indices), timestamps, strict=True):
+        some = part.take(indices)
+        for place, row, timestamp in zip(places, some.rows, some.timestamps.tolist(), strict=True):
             self.inputs[place], self.rows[place], self.timestamps[place] = number, row, timestamp
-        if part.keys is not None and keyed is not None:
-            for place, entry in zip(places, keyed.bind(part.keys.take(indices)), strict=True):
+        if isinstance(some, KeyedBatch) and keyed is not None:
+            for place, entry in zip(places, keyed.bind(some.keys), strict=True):
                 self.entries[place] = entry

@@ -11,13 +11,14 @@ import warnings
 from typing import Any
 
 from tests.cep.conformance.cases import GROUPS, cases
-from tests.cep.conformance.replay import difference, is_refused_on_purpose
+from tests.cep.conformance.operator_driver import OperatorDriver
+from tests.cep.conformance.replay import Drive, difference, is_refused_on_purpose
 
 
-def told(case: dict[str, Any]) -> str | None:
+def told(case: dict[str, Any], drive: Drive = OperatorDriver) -> str | None:
     """What differs; also when something breaks."""
     try:
-        return difference(case)
+        return difference(case, drive)
     except Exception as error:  # a fault of the engine is a difference like others
         last = traceback.extract_tb(error.__traceback__)[-1]
         return f"{type(error).__name__}: {error} ({last.filename.rsplit('/', 1)[-1]}:{last.lineno})"

@@ -7,9 +7,11 @@ written. Such cases count as equal: ``BETTER`` tells them.
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, Protocol
 
 from headrace.common.errors import HeadraceError
+from headrace.operators.pattern.automaton import Automaton
 from tests.cep.conformance.driver import Driver
 
 BETTER: Final = (
@@ -30,11 +32,28 @@ _SHOWN = 25
 """So many characters of a message are compared: some end in ids of events, or in Java's text of an object."""
 
 
-def difference(case: dict[str, Any]) -> str | None:
+class Drives(Protocol):
+    """Whatever runs a case."""
+
+    automaton: Automaton
+    out: list[list[Any]]
+    step: int
+
+    def run(self) -> None:
+        """Runs it."""
+
+    def left(self) -> dict[str, list[int]]:
+        """What is left of each key."""
+
+
+Drive = Callable[[dict[str, Any]], Drives]
+
+
+def difference(case: dict[str, Any], drive: Drive = Driver) -> str | None:
     """What differs from Flink; None where nothing does."""
     expected = case["expected"]
     try:
-        driver = Driver(case)
+        driver = drive(case)
     except HeadraceError as error:
         return _difference_of_refusal(expected, str(error))
     try:
@@ -63,7 +82,7 @@ def _difference_of_refusal(expected: dict[str, Any], message: str) -> str | None
     return None if any(reason in message for reason in BETTER) else f"refused: {message}"
 
 
-def _difference_of_failure(expected: dict[str, Any], driver: Driver, error: Exception) -> str | None:
+def _difference_of_failure(expected: dict[str, Any], driver: Drives, error: Exception) -> str | None:
     told = expected.get("error")
     if told is None or told["at"] != _AT_RUN or told["message"][:_SHOWN] not in str(error):
         return f"fails with {error!r}, not with {told}"
@@ -74,7 +93,7 @@ def _difference_of_failure(expected: dict[str, Any], driver: Driver, error: Exce
     return _first_difference(_by_key(before[0]), _by_key(before[1]))
 
 
-def _difference_of_results(case: dict[str, Any], driver: Driver) -> str | None:
+def _difference_of_results(case: dict[str, Any], driver: Drives) -> str | None:
     expected = case["expected"]
     if driver.automaton.can_match_nothing != expected["empty_match_possible"]:
         return f"can match nothing: {driver.automaton.can_match_nothing}"

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import warnings
+from functools import partial
 
 import pytest
 
 from tests.cep.conformance.__main__ import told
 from tests.cep.conformance.cases import GROUPS, cases
+from tests.cep.conformance.driver import Driver
+from tests.cep.conformance.operator_driver import OperatorDriver
 
 CHUNK = 500
 """So many cases are one test."""
@@ -24,6 +27,22 @@ def test_cases_are_equal(group: str, start: int) -> None:
     chosen = cases(group)[start : start + CHUNK]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = {case["id"]: told(case) for case in chosen}
+        found = {case["id"]: told(case, Driver) for case in chosen}
+    assert len(found) == len(chosen) > 0
+    assert {name: text for name, text in found.items() if text is not None} == {}
+
+
+SAMPLES = [("hand-written", 3, 1 << 30), ("hand-written", 8, 1), ("random", 15, 1 << 30), ("random", 40, 2)]
+"""Of each group so manieth case, in epochs of so many items; `make conformance` compares all."""
+
+
+@pytest.mark.skipif("HEADRACE_CEP_CASES" in os.environ, reason="`make conformance` compares other cases")
+@pytest.mark.parametrize(("group", "every", "cut"), SAMPLES)
+def test_the_operator_is_equal_too(group: str, every: int, cut: int) -> None:
+    """With its state: what waits, the partial matches and the timers go through checkpoints."""
+    chosen = cases(group)[cut % every :: every]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = {case["id"]: told(case, partial(OperatorDriver, cut=cut)) for case in chosen}
     assert len(found) == len(chosen) > 0
     assert {name: text for name, text in found.items() if text is not None} == {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from headrace.operators.pattern.conditions import Condition, IterativeCall
+from headrace.operators.pattern.conditions import Condition, EventCall, IterativeCall
 from headrace.operators.pattern.skip_strategies import SkipStrategy
 
 
@@ -103,3 +103,10 @@ class Automaton:
             if isinstance(leaf, IterativeCall)
         )
         return tuple(dict.fromkeys(leaves))
+
+    def functions(self) -> tuple[object, ...]:
+        """The objects of the user that conditions call, each once."""
+        leaves = [leaf for condition in self.event_conditions for leaf in condition.leaves()]
+        given = [leaf.given for leaf in leaves if isinstance(leaf, EventCall)]
+        given += [call.given for call in self.iterative_conditions()]
+        return tuple({id(each): each for each in given if each is not None}.values())

@@ -65,13 +65,19 @@ class Decisions:
         automaton: the compiled pattern.
         evaluate: evaluates an event condition of which it is not known whether it holds.
         current_processing_time: the clock that iterative conditions see.
+        value_of: makes of an event what iterative conditions see.
     """
 
     def __init__(
-        self, automaton: Automaton, evaluate: Evaluate | None, current_processing_time: Callable[[], int]
+        self,
+        automaton: Automaton,
+        evaluate: Evaluate | None,
+        current_processing_time: Callable[[], int],
+        value_of: Callable[[Any], Any],
     ) -> None:
         self.stages = tuple(state.stage for state in automaton.states)
         self.clock = current_processing_time
+        self.value_of = value_of
         self.evaluate = evaluate or self._test
         self._automaton = automaton
         reach = [_asked_for(automaton, at) for at in range(len(automaton.states))]
@@ -80,6 +86,7 @@ class Decisions:
         self.plans: dict[tuple[int, int, int], Plan] = {}
         self._trees: dict[tuple[int, int], _Node] = {}
         self._by_edges: dict[tuple[int, tuple[_Edge, ...]], Program | None] = {}
+        self._asked_at: dict[int, int] = {}
 
     # --- answers -----------------------------------------------------------------------------------------------------
 
@@ -91,6 +98,16 @@ class Decisions:
                 self.plans.clear()
             plan = self.plans[live, holds, unknown] = self._new_plan(live, holds, unknown)
         return plan
+
+    def asked_at(self, states: int) -> int:
+        """The event conditions that decide what becomes of partial matches in some states; both are bits."""
+        asked = self._asked_at.get(states)
+        if asked is None:
+            asked = 0
+            for at, bits in enumerate(self._bits):
+                asked |= bits if states >> at & 1 else 0
+            self._asked_at[states] = asked
+        return asked
 
     def of_start(self, event: Any, timestamp: int, holds: int, unknown: int) -> Program:
         """What begins with an event, where that has to be asked."""
@@ -212,7 +229,7 @@ class _Known(Facts):
 class Asked(Facts):
     """Evaluates what is asked for, once for an event and a partial match; the context of iterative conditions too."""
 
-    __slots__ = ("_answers", "_by_stage", "_decisions", "_step", "_timestamp", "event", "holds", "unknown")
+    __slots__ = ("_answers", "_by_stage", "_decisions", "_place", "_step", "_timestamp", "event", "holds", "unknown")
 
     def __init__(
         self, decisions: Decisions, event: Any, timestamp: int, holds: int, unknown: int, step: Step | None
@@ -220,7 +237,8 @@ class Asked(Facts):
         self.holds = holds
         self.unknown = unknown
         self._decisions = decisions
-        self.event = event
+        self._place = event
+        self.event = decisions.value_of(event)
         self._timestamp = timestamp
         self._step = step
         self._by_stage: dict[str, list[Any]] | None = None
@@ -228,7 +246,7 @@ class Asked(Facts):
 
     def bit(self, index: int) -> bool:
         if self.unknown >> index & 1:
-            answer = self._decisions.evaluate(self.event, index)
+            answer = self._decisions.evaluate(self._place, index)
             self.unknown &= ~(1 << index)
             self.holds |= bool(answer) << index
         return bool(self.holds >> index & 1)
@@ -253,16 +271,16 @@ class Asked(Facts):
         return self._by_stage.get(stage, [])
 
     def _events_by_stage(self) -> dict[str, list[Any]]:
-        stages = self._decisions.stages
+        stages, value_of = self._decisions.stages, self._decisions.value_of
         by_stage: dict[str, list[Any]] = {}
         step = self._step
         while step is not None:
             taker, _, event, step = step
             stage = stages[taker]
             if stage in by_stage:
-                by_stage[stage].append(event)
+                by_stage[stage].append(value_of(event))
             else:
-                by_stage[stage] = [event]
+                by_stage[stage] = [value_of(event)]
         for events in by_stage.values():
             events.reverse()
         return by_stage

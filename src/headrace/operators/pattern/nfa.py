@@ -50,6 +50,7 @@ class Nfa:
         automaton: the compiled pattern.
         evaluate: evaluates an event condition that was unknown; by default functions and classes can be.
         current_processing_time: the clock that iterative conditions see.
+        value_of: makes of an event what iterative conditions see; by default that is the event itself.
     """
 
     def __init__(
@@ -57,9 +58,10 @@ class Nfa:
         automaton: Automaton,
         evaluate: Evaluate | None = None,
         current_processing_time: Callable[[], int] = lambda: 0,
+        value_of: Callable[[Any], Any] = lambda event: event,
     ) -> None:
         self.automaton = automaton
-        self._decisions = Decisions(automaton, evaluate, current_processing_time)
+        self._decisions = Decisions(automaton, evaluate, current_processing_time, value_of)
         self._plans = self._decisions.plans
         self._stages = tuple(state.stage for state in automaton.states)
         self._gaps = tuple(state.gap for state in automaton.states)
@@ -69,6 +71,20 @@ class Nfa:
         self._skip = automaton.skip
 
     # --- what need not be visited ------------------------------------------------------------------------------------
+
+    @property
+    def asked_at_start(self) -> int:
+        """The event conditions that say whether an event begins a match, as bits."""
+        return self._decisions.asked_at(1 << self.automaton.start)
+
+    def asked_for(self, state: NfaState) -> int:
+        """The event conditions that decide what an event changes of a key, as bits."""
+        return self._decisions.asked_at(state.live | 1 << self.automaton.start)
+
+    def moves_any(self, holds: int) -> bool:
+        """Return whether an event may change a partial match, whatever state that is in."""
+        others = (1 << len(self.automaton.states)) - 1 & ~(1 << self.automaton.start)
+        return bool(self._decisions.plan(others, holds, 0)[1])
 
     def begins(self, holds: int) -> bool:
         """Return whether an event that satisfies these event conditions may begin a match."""

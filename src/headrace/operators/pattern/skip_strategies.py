@@ -16,7 +16,13 @@ from headrace.operators.pattern.steps import EventId, Step, steps_of
 
 
 class SkipStrategy(ABC):
-    """What happens to matches that overlap one that has been found."""
+    """What happens to matches that overlap one that has been found.
+
+    Examples:
+        >>> from headrace.cep import AfterMatchSkipStrategy
+        >>> AfterMatchSkipStrategy.skip_to_last("fall").throw_exception_on_miss().stage
+        'fall'
+    """
 
     skips: ClassVar[bool] = True
     """Whether it drops any: then a match waits for partial matches that began before it."""

@@ -1,0 +1,331 @@
+"""``CEP`` and ``PatternStream``: patterns applied to streams, and what becomes of what they find."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Self, overload
+
+from headrace.cep.compiler import compile_pattern
+from headrace.cep.functions import (
+    EventComparator,
+    FlatSelected,
+    PatternFlatSelectFunction,
+    PatternFlatTimeoutFunction,
+    PatternProcessFunction,
+    PatternSelectFunction,
+    PatternTimeoutFunction,
+    Selected,
+    TimedOutPartialMatchHandler,
+    WithTimeout,
+)
+from headrace.cep.pattern import Pattern
+from headrace.common.arguments import check_call, check_returns, check_yields, warn_without_results
+from headrace.common.errors import expect, refused
+from headrace.common.output_tag import OutputTag
+from headrace.common.type_variables import OUT, T
+from headrace.common.typeinfo import DeclaredType, TypeInformation, Types
+from headrace.datastream import DataStream, KeyedStream
+from headrace.datastream.streams.checks import bound_condition, check_function, check_object
+from headrace.datastream.streams.types import Role, one_key, origin_of, result_type
+from headrace.graph.pattern_specs import PatternSpec
+from headrace.operators.functions import has_own, method_of
+from headrace.operators.pattern.automaton import Automaton
+from headrace.operators.pattern.conditions import EventExpression
+
+TIMED_OUT = "process_timed_out_match"
+
+
+class CEP:
+    """Applies patterns to streams.
+
+    Examples:
+        >>> from headrace.cep import CEP, Pattern
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> logins = env.from_collection([("ann", "failed"), ("ann", "failed"), ("ann", "ok")])
+        >>> guessed = Pattern.begin("failed").where(lambda event: event[1] == "failed").times(2).next("ok")
+        >>> found = CEP.pattern(logins.key_by(0), guessed).in_processing_time()
+        >>> found.select(lambda match: match["ok"][0][0], str).execute_and_collect(limit=10)
+        ['ann']
+    """
+
+    @staticmethod
+    def pattern(
+        input: DataStream[T],
+        pattern: Pattern[T],
+        comparator: EventComparator[T] | Callable[[T, T], int] | None = None,
+    ) -> PatternStream[T]:
+        """Looks for a pattern in a stream; on a keyed stream among the events of each key, for itself.
+
+        Args:
+            input: the stream. On one without keys one subtask looks at all events.
+            pattern: the pattern.
+            comparator: orders events with one timestamp, which come as they have arrived otherwise.
+
+        Raises:
+            InvalidTypeError: when an argument is something else.
+        """
+        expect(input, DataStream, "pattern")
+        expect(pattern, Pattern, "pattern")
+        if comparator is not None:
+            _check_comparator(comparator)
+        return PatternStream(input, pattern, comparator)
+
+
+def _check_comparator(comparator: object) -> None:
+    compare = method_of(comparator, "compare")
+    if not callable(compare):
+        raise refused(f"pattern takes an EventComparator or a function of two events, not {comparator!r}")
+    check_call(compare, "compare", "first", "second")
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    """How a pattern is looked for.
+
+    Attributes:
+        comparator: see :meth:`CEP.pattern`.
+        in_processing_time: whether the time of events is that of the clock.
+        late_tag: the side output for late events.
+    """
+
+    comparator: Any = None
+    in_processing_time: bool = False
+    late_tag: OutputTag | None = None
+
+
+class PatternStream(Generic[T]):
+    """A stream in which a pattern is looked for. Its settings give another one, as in Flink.
+
+    Args:
+        input_stream: the stream.
+        pattern: the pattern.
+        comparator: see :meth:`CEP.pattern`.
+
+    Examples:
+        >>> from headrace.cep import CEP, Pattern
+        >>> from headrace.datastream import OutputTag, StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> rising = Pattern.begin("low").where(lambda price: price < 10).next("high").where(lambda price: price > 20)
+        >>> prices = CEP.pattern(env.from_collection([5, 25, 7, 15]), rising).in_processing_time()
+        >>> prices.select(lambda match: match["high"][0] - match["low"][0], int).execute_and_collect(limit=10)
+        [20]
+    """
+
+    def __init__(self, input_stream: DataStream[T], pattern: Pattern[T], comparator: Any = None) -> None:
+        self._input = input_stream
+        self._pattern = pattern
+        self._settings = _Settings(comparator)
+
+    def get_input_type(self) -> TypeInformation[T]:
+        """The type of the events."""
+        return self._input.get_type()
+
+    def in_event_time(self) -> PatternStream[T]:
+        """Has events wait for the watermark, and be looked at in the order of their timestamps; it is so anyway."""
+        return self._with(in_processing_time=False)
+
+    def in_processing_time(self) -> PatternStream[T]:
+        """Has events be looked at as they come, at the time of the clock. With a comparator they wait for its tick."""
+        return self._with(in_processing_time=True)
+
+    def side_output_late_data(self, late_data_output_tag: OutputTag) -> PatternStream[T]:
+        """Sends events whose time the watermark has reached already to a side output; otherwise they are dropped.
+
+        Their type is that of the events, so the tag need not say it.
+        """
+        expect(late_data_output_tag, OutputTag, "side_output_late_data")
+        return self._with(late_tag=late_data_output_tag)
+
+    @overload
+    def process(
+        self, pattern_process_function: PatternProcessFunction[T, OUT], output_type: None = None
+    ) -> DataStream[OUT]: ...
+    @overload
+    def process(
+        self, pattern_process_function: PatternProcessFunction[T, Any], output_type: DeclaredType[OUT]
+    ) -> DataStream[OUT]: ...
+    def process(self, pattern_process_function: Any, output_type: Any = None) -> DataStream:
+        """Applies a ``PatternProcessFunction`` to each match.
+
+        Args:
+            pattern_process_function: the function. One that is a ``TimedOutPartialMatchHandler`` as well is told of
+                partial matches that have timed out.
+            output_type: the type of what it yields; taken from its annotations when left out.
+
+        Raises:
+            InvalidTypeError: when it is no such function.
+            InvalidProgramError: when Flink would refuse the pattern as well.
+        """
+        check_object(pattern_process_function, PatternProcessFunction, "process_match")
+        if has_own(pattern_process_function, TIMED_OUT):
+            check_call(method_of(pattern_process_function, TIMED_OUT), TIMED_OUT, "match", "ctx")
+        warn_without_results(pattern_process_function, "process_match", TIMED_OUT)
+        found = result_type(output_type, method_of(pattern_process_function, "process_match"), Role.MANY)
+        return self._applied(pattern_process_function, found, output_type)
+
+    @overload
+    def select(
+        self,
+        pattern_select_function: Callable[[Mapping[str, list[T]]], OUT] | PatternSelectFunction[T, OUT],
+        output_type: None = None,
+        /,
+    ) -> DataStream[OUT]: ...
+    @overload
+    def select(
+        self,
+        pattern_select_function: Callable[[Mapping[str, list[T]]], Any] | PatternSelectFunction[T, Any],
+        output_type: DeclaredType[OUT],
+        /,
+    ) -> DataStream[OUT]: ...
+    @overload
+    def select(
+        self,
+        timed_out_partial_matches_tag: OutputTag,
+        pattern_timeout_function: Callable[[Mapping[str, list[T]], int], Any] | PatternTimeoutFunction[T, Any],
+        pattern_select_function: Callable[[Mapping[str, list[T]]], OUT] | PatternSelectFunction[T, OUT],
+        output_type: DeclaredType[OUT] | None = None,
+        /,
+    ) -> DataStream[OUT]: ...
+    def select(self, *arguments: Any, output_type: Any = None) -> DataStream:
+        """Makes one record of each match.
+
+        ``select(function, output_type)``; or, with partial matches that have timed out as records of a side output,
+        ``select(tag, timeout_function, select_function, output_type)``.
+
+        Args:
+            arguments: a function of the match, or a ``PatternSelectFunction``; before it the tag, and a function of a
+                partial match and the time at which it has timed out, or a ``PatternTimeoutFunction``.
+            output_type: the type of the records; taken from annotations when left out. It may be the last argument.
+
+        Raises:
+            InvalidTypeError: when an argument is something else.
+            InvalidProgramError: when Flink would refuse the pattern as well, or a function gives nothing.
+        """
+        return self._selected("select", arguments, output_type)
+
+    @overload
+    def flat_select(
+        self,
+        pattern_flat_select_function: Callable[[Mapping[str, list[T]]], Iterable[OUT] | None]
+        | PatternFlatSelectFunction[T, OUT],
+        output_type: None = None,
+        /,
+    ) -> DataStream[OUT]: ...
+    @overload
+    def flat_select(
+        self,
+        pattern_flat_select_function: Callable[[Mapping[str, list[T]]], Iterable[Any] | None]
+        | PatternFlatSelectFunction[T, Any],
+        output_type: DeclaredType[OUT],
+        /,
+    ) -> DataStream[OUT]: ...
+    @overload
+    def flat_select(
+        self,
+        timed_out_partial_matches_tag: OutputTag,
+        pattern_flat_timeout_function: Callable[[Mapping[str, list[T]], int], Iterable[Any] | None]
+        | PatternFlatTimeoutFunction[T, Any],
+        pattern_flat_select_function: Callable[[Mapping[str, list[T]]], Iterable[OUT] | None]
+        | PatternFlatSelectFunction[T, OUT],
+        output_type: DeclaredType[OUT] | None = None,
+        /,
+    ) -> DataStream[OUT]: ...
+    def flat_select(self, *arguments: Any, output_type: Any = None) -> DataStream:
+        """Makes any number of records of each match; arguments and errors are those of :meth:`select`."""
+        return self._selected("flat_select", arguments, output_type)
+
+    def _selected(self, method: str, arguments: tuple[Any, ...], output_type: Any) -> DataStream:
+        kind = _KINDS[method]
+        given, tag = list(arguments), None
+        if given and isinstance(given[0], OutputTag):
+            tag = given.pop(0)
+        wanted = 1 if tag is None else 2
+        if len(given) == wanted + 1 and output_type is None:
+            output_type = given.pop()
+        if len(given) != wanted:
+            raise refused(f"{method} takes {kind.usage}, not {len(arguments)} arguments")
+        check_function(given[-1], kind.base, method)
+        kind.check(given[-1], method)
+        called = method_of(given[-1], method)
+        function: Any = kind.adapter(given[-1])
+        if tag is not None:
+            check_function(given[0], kind.timeout, "timeout")
+            kind.check(given[0], "timeout")
+            function = WithTimeout(function, given[0], tag, is_flat=kind.role is Role.MANY)
+        return self._applied(function, result_type(output_type, called, kind.role), output_type)
+
+    def _applied(self, function: Any, found: TypeInformation, declared: Any) -> DataStream:
+        stream, settings = self._input, self._settings
+        keyed = stream if isinstance(stream, KeyedStream) else stream.key_by(one_key, key_type=Types.BYTE())
+        spec = PatternSpec(
+            function,
+            found,
+            automaton=self._automaton(),
+            comparator=settings.comparator,
+            in_processing_time=settings.in_processing_time,
+            late_tag=settings.late_tag,
+            handles_timeout=isinstance(function, TimedOutPartialMatchHandler) or has_own(function, TIMED_OUT),
+        )
+        if keyed is stream:
+            return keyed._apply(spec, "CepOperator", origin=origin_of(declared))
+        return keyed._apply(spec, "GlobalCepOperator", origin=origin_of(declared)).force_non_parallel()
+
+    def _automaton(self) -> Automaton:
+        """The compiled pattern, whose expressions fit the events."""
+        automaton = compile_pattern(self._pattern)
+        for condition in automaton.event_conditions:
+            for leaf in condition.leaves():
+                if isinstance(leaf, EventExpression):
+                    bound_condition(leaf.expression, self.get_input_type(), "where")
+        return automaton
+
+    def _with(self, **changes: Any) -> Self:
+        made = type(self)(self._input, self._pattern)
+        made._settings = replace(self._settings, **changes)
+        return made
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.get_input_type()}, {self._pattern!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What one of ``select`` and ``flat_select`` takes.
+
+    Attributes:
+        base: the class of its functions.
+        timeout: that of functions of partial matches.
+        adapter: makes a ``PatternProcessFunction`` of one.
+        role: how they give results.
+        check: refuses functions that give none.
+        usage: the arguments, for messages.
+    """
+
+    base: type[Any]
+    timeout: type[Any]
+    adapter: type[Selected]
+    role: Role
+    check: Callable[[Any, str], None]
+    usage: str
+
+
+_KINDS = {
+    "select": _Kind(
+        PatternSelectFunction,
+        PatternTimeoutFunction,
+        Selected,
+        Role.ONE,
+        check_returns,
+        "a function and an output_type, or a tag, a timeout function, a select function and an output_type",
+    ),
+    "flat_select": _Kind(
+        PatternFlatSelectFunction,
+        PatternFlatTimeoutFunction,
+        FlatSelected,
+        Role.MANY,
+        check_yields,
+        "a function and an output_type, or a tag, a timeout function, a select function and an output_type",
+    ),
+}

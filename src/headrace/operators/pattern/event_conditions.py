@@ -1,0 +1,212 @@
+"""The conditions of a pattern that look at the event alone, evaluated for a batch of events.
+
+Expressions are computed as columns. Functions that decide where matches begin are called in one pass over the events;
+others when a partial match asks for them, once for an event, however many partial matches there are. A condition that
+fails for an event is unknown of it: if anything depends on it, the automaton asks, and it fails there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.common.batch import Batch
+from headrace.common.errors import EvaluationError
+from headrace.common.typeinfo import TypeInformation
+from headrace.expressions import Bound, bind
+from headrace.operators.base import UserCode
+from headrace.operators.pattern.conditions import (
+    Always,
+    And,
+    Condition,
+    EventCall,
+    EventExpression,
+    EventFacts,
+    EventLeaf,
+    Facts,
+    Not,
+    Or,
+)
+from headrace.operators.pattern.events import Events
+from headrace.operators.stateless import user_code_of
+from headrace.operators.user_code import is_interruption
+
+Longs = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+Holds = npt.NDArray[Any]
+"""The conditions that events satisfy, as bits."""
+
+_MOST_BITS: Final = 62
+"""So many conditions are bits of an integer of NumPy's."""
+
+
+class EventConditions:
+    """The event conditions of an automaton.
+
+    Attributes:
+        user_code: the callers of functions of the user in expressions.
+
+    Args:
+        conditions: the conditions; each is a bit.
+        of_start: those that decide whether an event begins a match, as bits.
+        type_: the type of the events.
+    """
+
+    def __init__(self, conditions: Sequence[Condition], of_start: int, type_: TypeInformation) -> None:
+        self.conditions = conditions
+        self.of_start = of_start
+        leaves = [leaf for condition in conditions for leaf in condition.leaves()]
+        self._by_leaf = {leaf: bind(leaf.expression, type_) for leaf in leaves if isinstance(leaf, EventExpression)}
+        self.are_columns = [
+            all(isinstance(leaf, EventExpression | Always) for leaf in condition.leaves()) for condition in conditions
+        ]
+        self.user_code: tuple[UserCode, ...] = user_code_of([*self._by_leaf.values()])
+
+    def judge(self, batch: Batch, events: Events) -> Judged:
+        """What is known of the events of a batch before they meet partial matches."""
+        return Judged(self, batch, events)
+
+    def column(self, condition: Condition, batch: Batch) -> Mask:
+        """Whether each event of a batch satisfies a condition of expressions.
+
+        Raises:
+            EvaluationError: when an expression has no value for one of them.
+        """
+        match condition:
+            case EventExpression():
+                found = pc.fill_null(self._by_leaf[condition].column(batch.columns), False)
+                return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.bool_)
+            case And(first, second):
+                return self.column(first, batch) & self.column(second, batch)
+            case Or(first, second):
+                return self.column(first, batch) | self.column(second, batch)
+            case Not(negated):
+                return ~self.column(negated, batch)
+        return np.ones(len(batch), np.bool_)
+
+    def facts(self, event: Any, record: Callable[[], pa.RecordBatch]) -> Facts:
+        """Evaluates conditions for one event, which ``record`` gives as a batch of columns."""
+        return _OneEvent(event, record, self._by_leaf)
+
+
+class _OneEvent(EventFacts):
+    __slots__ = ("_by_leaf", "_record")
+
+    def __init__(
+        self, event: Any, record: Callable[[], pa.RecordBatch], by_leaf: Mapping[EventExpression, Bound]
+    ) -> None:
+        super().__init__(event)
+        self._record, self._by_leaf = record, by_leaf
+
+    def leaf(self, condition: EventLeaf) -> bool:
+        if isinstance(condition, EventExpression):
+            return bool(self._by_leaf[condition].column(self._record())[0].as_py())
+        return super().leaf(condition)
+
+
+class Judged:
+    """What is known of the events of a batch.
+
+    Attributes:
+        holds: for each event the conditions that it satisfies, as bits, as far as they are known.
+        lazy: the conditions that are not known of all events, as bits.
+
+    Args:
+        conditions: the conditions.
+        batch: the events.
+        events: the same, by their places.
+    """
+
+    def __init__(self, conditions: EventConditions, batch: Batch, events: Events) -> None:
+        self._conditions, self._batch, self._events = conditions, batch, events
+        self._asked: dict[tuple[int, int], bool | None] = {}
+        columns: dict[int, Mask] = {}
+        self.lazy = 0
+        for index, condition in enumerate(conditions.conditions):
+            found = self._known(index, condition)
+            if found is None:
+                self.lazy |= 1 << index
+            else:
+                columns[index] = found
+        self.holds = _packed(columns, len(batch), len(conditions.conditions))
+
+    def _known(self, index: int, condition: Condition) -> Mask | None:
+        """The column of a condition; None where it is not known of all events."""
+        conditions = self._conditions
+        try:
+            if conditions.are_columns[index]:
+                return conditions.column(condition, self._batch)
+            if conditions.of_start >> index & 1:
+                return self._in_one_pass(condition)
+        except EvaluationError:
+            return None
+        except BaseException as error:
+            if is_interruption(error):
+                raise
+        return None
+
+    def _in_one_pass(self, condition: Condition) -> Mask:
+        rows = self._batch.rows
+        found: Iterator[bool]
+        if isinstance(condition, EventCall):
+            found = map(bool, map(condition.function, rows))
+        else:
+            facts = self._conditions.facts
+            found = (condition.holds(facts(event, self._record(place))) for place, event in enumerate(rows))
+        return np.fromiter(found, np.bool_, len(rows))
+
+    def _record(self, place: int) -> Callable[[], pa.RecordBatch]:
+        return lambda: self._batch.slice(place, place + 1).columns
+
+    def ask(self, place: int, bits: int) -> tuple[int, int]:
+        """Evaluate conditions of which it is not known whether an event satisfies them.
+
+        Returns:
+            Those that it satisfies, and those of which it is still unknown, since they fail; as bits.
+        """
+        holds = unknown = 0
+        while bits:
+            bit = bits & -bits
+            bits ^= bit
+            found = self._answer(place, bit.bit_length() - 1)
+            if found is None:
+                unknown |= bit
+            elif found:
+                holds |= bit
+        return holds, unknown
+
+    def _answer(self, place: int, index: int) -> bool | None:
+        known = self._asked
+        try:
+            return known[place, index]
+        except KeyError:
+            pass
+        answer: bool | None = None
+        try:
+            answer = self.evaluate(place, index)
+        except BaseException as error:
+            if is_interruption(error):
+                raise
+        known[place, index] = answer
+        return answer
+
+    def evaluate(self, place: int, index: int) -> bool:
+        """Evaluate a condition that something depends on; it may fail."""
+        facts = self._conditions.facts(self._events.value(place), self._record(place))
+        return self._conditions.conditions[index].holds(facts)
+
+
+def _packed(columns: dict[int, Mask], length: int, count: int) -> Holds:
+    is_small = count <= _MOST_BITS
+    packed: Holds = np.zeros(length, np.int64 if is_small else np.object_)
+    for index, column in columns.items():
+        if is_small:
+            packed |= column.astype(np.int64) << index
+        else:
+            packed[column] |= 1 << index
+    return packed

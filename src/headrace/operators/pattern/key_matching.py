@@ -1,0 +1,229 @@
+"""The events of many keys, matched key by key in the order of time.
+
+An operator of Flink's is called for each watermark. Here events of many watermarks are matched at once: for each key it
+is worked out at which of them it would have been looked at, and only what changes something is done.
+
+- A key without partial matches is looked at where one of its events begins a match.
+- A key with partial matches is looked at where an event may change one of them, and where time makes one of them time
+  out: at the first of its own events, or the first watermark at which Flink looks at it, that has come to its deadline.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.common.constants import MIN_WATERMARK
+from headrace.operators.pattern.event_conditions import Judged
+from headrace.operators.pattern.match_results import MatchResults
+from headrace.operators.pattern.matches import NfaState
+from headrace.operators.pattern.nfa import Nfa
+
+Longs = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+_NEVER: Final = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedEvents:
+    """Events by key, those of a key in the order in which they are matched.
+
+    Attributes:
+        places: the place of each among all events.
+        times: their times.
+        steps: the watermark that lets each be matched, as its place among those of :class:`KeyMatching`.
+        holds: the conditions that each satisfies, as bits.
+        matters: the rows that may change something, whatever partial matches there are.
+        begins: the rows with which matches may begin.
+        emitted_at: where the results of each come among those of other keys.
+    """
+
+    places: list[int]
+    times: list[int]
+    steps: list[int]
+    holds: list[int]
+    matters: list[int]
+    begins: list[int]
+    emitted_at: list[int]
+
+
+class KeyMatching:
+    """Matches the events of one key after the other.
+
+    Args:
+        nfa: the automaton.
+        judged: what is known of the events.
+        events: the events.
+        watermarks: the watermarks that have come, ascending; in processing time the time to which the clock has come,
+            or none where it stands still.
+        results: takes what is found.
+        delay: how long after the deadline of partial matches timers are set, in milliseconds.
+    """
+
+    def __init__(
+        self,
+        nfa: Nfa,
+        judged: Judged,
+        events: OrderedEvents,
+        watermarks: Sequence[int],
+        results: MatchResults,
+        delay: int,
+    ) -> None:
+        self._nfa = nfa
+        self._judged = judged
+        self._events = events
+        self._watermarks = watermarks
+        self._results = results
+        self._window = nfa.automaton.window
+        self._delay = delay
+        self._idle: dict[tuple[int, int], bool] = {}
+        self.place: int | None = None
+        """The event that is being judged."""
+        self.timers: list[tuple[int, int]] = []
+        """The keys and times of timers that were set, and are not due yet."""
+
+    def run(self, position: int, state: NfaState, start: int, stop: int, due: list[int]) -> None:
+        """Matches the events of a key.
+
+        Args:
+            position: the key.
+            state: what is known of it; it is changed.
+            start: the first row of its events.
+            stop: the row behind the last one.
+            due: the timers of the key that have become due, ascending.
+        """
+        key = _Key(self, state, start, stop, due)
+        events, last = self._events, self._watermarks[-1] if self._watermarks else MIN_WATERMARK
+        matters, begins = events.matters, events.begins
+        number = bisect_left(matters, start)
+        row = start
+        while True:
+            if not state.partial:
+                at = bisect_left(begins, row)
+                row = begins[at] if at < len(begins) else stop
+                number = bisect_left(matters, row)
+            else:
+                row = matters[number] if number < len(matters) else stop
+            if row >= stop:
+                break
+            if not (state.partial and self._is_idle(state, row)):
+                if key.deadline <= events.times[row]:
+                    key.advance_before(row)
+                key.judge(row)
+            row += 1
+            number += 1
+        while key.deadline <= last and key.advance_once():
+            pass
+        self.timers += [(position, time) for time in key.timers[bisect_right(key.timers, last) :]]
+
+    def _is_idle(self, state: NfaState, row: int) -> bool:
+        if self._judged.lazy:
+            return False
+        key = state.live, self._events.holds[row]
+        idle = self._idle.get(key)
+        if idle is None:
+            idle = self._idle[key] = self._nfa.is_idle(state, key[1])
+        return idle
+
+
+class _Key:
+    """One key while its events are matched.
+
+    Attributes:
+        deadline: the time that changes something.
+        timers: the times at which the key is looked at, though no event comes.
+    """
+
+    __slots__ = ("_done", "_matching", "_row", "_start", "_state", "_stop", "deadline", "timers")
+
+    def __init__(self, matching: KeyMatching, state: NfaState, start: int, stop: int, timers: list[int]) -> None:
+        self._matching = matching
+        self._state = state
+        self._start = self._row = start
+        self._stop = stop
+        self._done = -1
+        self.timers = timers
+        self.deadline = matching._nfa.deadline(state)
+
+    def judge(self, row: int) -> None:
+        """Let the automaton judge an event."""
+        matching, state = self._matching, self._state
+        nfa, events = matching._nfa, matching._events
+        holds, unknown, time, place = events.holds[row], 0, events.times[row], events.places[row]
+        lazy = matching._judged.lazy
+        matching.place = place
+        if lazy:
+            known, unknown = matching._judged.ask(place, nfa.asked_for(state) & lazy)
+            holds |= known
+        found = nfa.process(state, place, time, holds, unknown)
+        for match in found:
+            matching._results.add_match(events.emitted_at[row], time, match)
+        if state.has_new_start:
+            state.has_new_start = False
+            if matching._window:
+                self.timers.append(time + matching._window + matching._delay)
+        self._row = row + 1
+        self.deadline = nfa.deadline(state)
+
+    def advance_before(self, row: int) -> None:
+        """Let time come to that of an event, at all that comes before it at which Flink looks at the key."""
+        time = self._matching._events.times[row]
+        while self.deadline <= time and self._row <= row:
+            if not self.advance_once(row):
+                return
+
+    def advance_once(self, until: int | None = None) -> bool:
+        """Let time come to the next event or watermark that changes something; return whether there is one.
+
+        Args:
+            until: the event before which all this happens; None for the end of what there is.
+        """
+        events, watermarks = self._matching._events, self._matching._watermarks
+        step = self._next_step(max(bisect_left(watermarks, self.deadline), self._done + 1))
+        row = bisect_left(events.times, self.deadline, self._row, self._stop)
+        if watermarks and self._start < row < self._stop and events.times[row] == events.times[row - 1]:
+            # Time comes to that of events once: to that of others with the same time it has come already.
+            row = bisect_right(events.times, events.times[row], row, self._stop)
+        if row < self._stop and (step is None or events.steps[row] <= step):
+            if until is not None and row > until:
+                return False
+            self._advance(events.times[row], events.emitted_at[row])
+            self._row = row + 1
+            return True
+        if step is None or (until is not None and step >= events.steps[until]):
+            return False
+        self._advance(watermarks[step], step)
+        self._done = step
+        self._row = bisect_right(events.steps, step, self._row, self._stop)
+        return True
+
+    def _next_step(self, step: int) -> int | None:
+        """The first watermark, from one on, at which Flink looks at the key.
+
+        That is one that lets an event of the key be matched, or makes a timer of it due.
+        """
+        events, watermarks = self._matching._events, self._matching._watermarks
+        if step >= len(watermarks):
+            return None
+        row = bisect_left(events.steps, step, self._start, self._stop)
+        found = events.steps[row] if row < self._stop else _NEVER
+        timer = bisect_right(self.timers, watermarks[step - 1]) if step else 0
+        if timer < len(self.timers):
+            found = min(found, bisect_left(watermarks, self.timers[timer]))
+        return found if found < len(watermarks) else None
+
+    def _advance(self, time: int, emitted_at: int) -> None:
+        matching = self._matching
+        matching.place = None
+        advance = matching._nfa.advance_time(self._state, time)
+        for match in advance.matches:
+            matching._results.add_match(emitted_at, time, match)
+        for timed_out in advance.timed_out:
+            matching._results.add_timed_out(emitted_at, timed_out.timestamp, timed_out.match)
+        self.deadline = matching._nfa.deadline(self._state)

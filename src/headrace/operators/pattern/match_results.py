@@ -1,0 +1,161 @@
+"""What becomes of matches, and of partial matches that have timed out: a function of the user is called for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, Final
+
+from headrace.common.constants import NO_TIMESTAMP
+from headrace.common.errors import InvalidProgramError, InvalidTypeError
+from headrace.common.other_names import names_explained
+from headrace.common.output_tag import OutputTag
+from headrace.common.typeinfo import TypeInformation
+from headrace.operators.base import OperatorContext, Output
+from headrace.operators.collector import RowCollector, results_of
+from headrace.operators.functions import OTHER_NAMES_FOR_EMITTING, RuntimeContext, results_made_by
+from headrace.operators.pattern.events import Events
+from headrace.operators.pattern.matches import Match
+from headrace.operators.user_code import user_error
+from headrace.state.descriptors import StateDescriptor
+
+PROCESS: Final = "process_match"
+TIMED_OUT: Final = "process_timed_out_match"
+
+_Found = tuple[int, int, str, Match]
+
+
+@names_explained("PatternProcessFunction.Context", OTHER_NAMES_FOR_EMITTING)
+class PatternContext:
+    """Tells a function about a match; the same object for all calls."""
+
+    def __init__(self) -> None:
+        self._timestamp = 0
+        self._processing_time = 0
+
+    def begin_epoch(self, processing_time: int) -> None:
+        """Notes the clock's reading."""
+        self._processing_time = processing_time
+
+    def timestamp(self) -> int:
+        """The time of the match."""
+        return self._timestamp
+
+    def current_processing_time(self) -> int:
+        """The clock's reading for this epoch."""
+        return self._processing_time
+
+
+class PatternRuntimeContext(RuntimeContext):
+    """That of the functions of a pattern, which have no state."""
+
+    def _state(self, descriptor: StateDescriptor, method: str) -> Any:
+        raise InvalidProgramError(
+            f"{method} in operator {self._context.name!r} ({self._context.call_site}): functions of a pattern have no "
+            "state, as in Flink: what a match needs to know is in its events, and a KeyedProcessFunction behind it has "
+            "state"
+        )
+
+
+class PatternFunction:
+    """The function of the user for matches.
+
+    Args:
+        function: a ``PatternProcessFunction``.
+        output_type: the type of what it yields.
+        side_types: the types of the side outputs that are read, by tag id.
+        handles_timeout: whether it is told of partial matches that have timed out.
+        has_timestamps: whether what it yields has the time of the match as its timestamp.
+    """
+
+    def __init__(
+        self,
+        function: Any,
+        output_type: TypeInformation,
+        side_types: Mapping[str, TypeInformation],
+        *,
+        handles_timeout: bool,
+        has_timestamps: bool,
+    ) -> None:
+        self.handles_timeout = handles_timeout
+        self.context = PatternContext()
+        self._has_timestamps = has_timestamps
+        self._collector = RowCollector(output_type, side_types)
+        names = (PROCESS, TIMED_OUT) if handles_timeout else (PROCESS,)
+        self._called = {name: getattr(function, name) for name in names}
+        self._made_by = {name: results_made_by(function, name) for name in names}
+        self.maker: Callable[..., Any] | None = None if handles_timeout else self._made_by[PROCESS]
+
+    def call(
+        self,
+        found: Sequence[_Found],
+        events: Events,
+        stamps: Callable[[int], int],
+        context: OperatorContext,
+        output: Output,
+    ) -> None:
+        """Calls it for all that was found, and emits the results.
+
+        Args:
+            found: of each where it is emitted, its time, the method and the match, in order.
+            events: the events.
+            stamps: gives the watermark that is in force where something is emitted.
+            context: the operator.
+            output: takes the results.
+        """
+        if not found:
+            return
+        values = events.values(place for *_, match in found for _, place in match.path)
+        collector, asked = self._collector, self.context
+        shown: dict[str, list[Any]] = {}
+        name, timestamp = PROCESS, 0
+        try:
+            for emitted_at, timestamp, name, match in found:
+                shown = {stage: [values[place] for place in places] for stage, places in match.by_stage().items()}
+                asked._timestamp = timestamp
+                if self.maker is None:
+                    collector.marks.append((len(collector.rows), self._made_by[name]))
+                results = self._called[name](shown, asked)
+                if name == TIMED_OUT:
+                    results = self._to_side_outputs(results)
+                time = timestamp if self._has_timestamps else NO_TIMESTAMP
+                collector.collect(results, time, stamps(emitted_at))
+        except BaseException as error:
+            raise user_error(error, context, shown, function=self._made_by[name], timestamp=timestamp) from error
+        collector.flush(output, context)
+
+    def _to_side_outputs(self, results: Iterable[Any] | None) -> list[Any]:
+        """The results of ``process_timed_out_match``, all of which have a tag."""
+        found = list(results_of(results, self._made_by[TIMED_OUT]))
+        for result in found:
+            if not (type(result) is tuple and len(result) == 2 and type(result[0]) is OutputTag):
+                raise InvalidTypeError(
+                    f"what {TIMED_OUT} gives goes to a side output, as in Flink: yield a tag and the record, "
+                    f"yield OutputTag(...), value, not {result!r}"
+                )
+        return found
+
+
+class MatchResults:
+    """Matches that were found, to be brought into the order in which they are emitted.
+
+    Args:
+        handles_timeout: whether partial matches that have timed out are wanted.
+    """
+
+    def __init__(self, *, handles_timeout: bool) -> None:
+        self._handles_timeout = handles_timeout
+        self._found: list[_Found] = []
+
+    def add_match(self, emitted_at: int, timestamp: int, match: Match) -> None:
+        """Adds a match."""
+        self._found.append((emitted_at, timestamp, PROCESS, match))
+
+    def add_timed_out(self, emitted_at: int, timestamp: int, match: Match) -> None:
+        """Adds a partial match that has timed out."""
+        if self._handles_timeout:
+            self._found.append((emitted_at, timestamp, TIMED_OUT, match))
+
+    def in_order(self) -> list[_Found]:
+        """All that was found: by where it is emitted, then key by key."""
+        return sorted(self._found, key=itemgetter(0))

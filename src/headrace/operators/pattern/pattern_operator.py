@@ -1,0 +1,280 @@
+"""``PatternOperator``: Flink's ``CepOperator``.
+
+In event time an event waits until the watermark has reached its timestamp; the events of a key are then matched in the
+order of their timestamps, those with one timestamp as a comparator says, or as they came. In processing time they are
+matched as they come; with a comparator they wait for the next tick of the clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.common.batch import Batch
+from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
+from headrace.common.typeinfo import TypeInformation
+from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext, Output, concat_keyed
+from headrace.operators.functions import FunctionOperator, RuntimeContext
+from headrace.operators.pattern.automaton import Automaton
+from headrace.operators.pattern.event_conditions import EventConditions
+from headrace.operators.pattern.events import Events
+from headrace.operators.pattern.key_matching import KeyMatching
+from headrace.operators.pattern.keyed_events import DueKeys, KeyedEvents
+from headrace.operators.pattern.match_results import MatchResults, PatternFunction, PatternRuntimeContext
+from headrace.operators.pattern.matches import NfaState
+from headrace.operators.pattern.nfa import Nfa
+from headrace.operators.pattern.pattern_timers import PatternTimers
+from headrace.operators.pattern.stored_matches import FoundMatches, StoredMatches
+from headrace.operators.user_code import NO_RECORD, UserCodeGuard, user_error
+from headrace.operators.waiting import WaitingBatches, WaitingInTable
+from headrace.operators.window.lateness import LateRecords, check_timestamps
+from headrace.state.keys import KeyColumn
+from headrace.state.timers import EVENT, PROCESSING
+
+Longs = npt.NDArray[np.int64]
+
+_MOST_WAITING: Final = 1 << 18
+"""So many events that have come in an epoch wait at most: then those that are due are matched."""
+
+_MET: Final = "a pattern"
+_BEYOND: Final = "the window of a match ends at a time"
+
+
+@dataclass(frozen=True, slots=True)
+class PatternSettings:
+    """How a pattern is looked for.
+
+    Attributes:
+        compare: orders events with one timestamp; None where they come as they have arrived.
+        late_tag: the id of the side output for late events; None drops and counts them.
+        in_processing_time: whether the time of events is that of the clock.
+        is_batch: whether the clock stands still until the input has ended.
+    """
+
+    compare: Callable[[Any, Any], int] | None = None
+    late_tag: str | None = None
+    in_processing_time: bool = False
+    is_batch: bool = False
+
+
+class PatternOperator(KeyedOperator, FunctionOperator):
+    """Looks for a pattern among the events of each key.
+
+    Args:
+        automaton: the compiled pattern.
+        function: what is called for matches.
+        functions: all functions of the user, which are opened and closed.
+        type_: the type of the events.
+        settings: how it is looked for.
+    """
+
+    def __init__(
+        self,
+        automaton: Automaton,
+        function: PatternFunction,
+        functions: Sequence[object],
+        type_: TypeInformation,
+        settings: PatternSettings,
+    ) -> None:
+        super().__init__(*functions)
+        self._automaton = automaton
+        self._function = function
+        self.maker = function.maker
+        self._type = type_
+        self._compare = settings.compare
+        self._in_processing_time = settings.in_processing_time
+        self._is_batch = settings.is_batch
+        self._late = LateRecords(self, 0, settings.late_tag)
+        self._nfa = Nfa(
+            automaton,
+            self._evaluate,
+            function.context.current_processing_time,
+            self._value_of,
+        )
+        self._conditions = EventConditions(automaton.event_conditions, self._nfa.asked_at_start, type_)
+        self.user_code = self._conditions.user_code
+        self._arrived = WaitingBatches[KeyedBatch](_MOST_WAITING)
+        self._watermark = MIN_WATERMARK
+        self._now = 0
+        self._next_timer: int | None = None
+
+    def restore_state(self, context: OperatorContext) -> None:
+        self._matches = StoredMatches(context, self._automaton, self._type)
+        self._timers = PatternTimers(context, PROCESSING if self._in_processing_time else EVENT)
+        self._waiting = WaitingInTable(context.state, 0, self._type, context.renamed_fields, is_keyed=True)
+
+    def open(self, context: OperatorContext, output: Output) -> None:
+        self._no_keys = context.state.keyed.codec.encode([])
+        super().open(context, output)
+
+    def _runtime_context(self, context: OperatorContext) -> RuntimeContext:
+        return PatternRuntimeContext(context)
+
+    def begin_epoch(self, scope: EpochScope) -> None:
+        self._watermark, self._now = scope.watermark, scope.processing_time
+        self._function.context.begin_epoch(scope.processing_time)
+        self._watermarks: list[int] = []
+        self._rows = 0
+        self._arrived.forget()
+        for state in (self._matches, self._timers, self._waiting):
+            state.begin_epoch()
+        if self._in_processing_time and not self._is_batch:
+            self._tick(scope.processing_time)
+
+    def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
+        if self._in_processing_time:
+            self._add_at_clock(batch)
+        else:
+            self._add_in_event_time(batch)
+
+    def advance_watermark(self, watermark: int) -> None:
+        if self._in_processing_time:
+            self._match_arrived()
+            if self._is_batch and watermark == MAX_WATERMARK > self._watermark:
+                self._tick(MAX_WATERMARK)
+        else:
+            self._note(np.array([watermark]))
+            self._match_due()
+        self._watermark = max(self._watermark, watermark)
+        super().advance_watermark(watermark)
+
+    def end_epoch(self) -> None:
+        self._next_timer = self._timers.first if self._in_processing_time else None
+        for state in (self._waiting, self._matches, self._timers):
+            state.end_epoch()
+
+    def wake_up_time(self) -> int | None:
+        return self._next_timer
+
+    # --- event time --------------------------------------------------------------------------------------------------
+
+    def _add_in_event_time(self, batch: KeyedBatch) -> None:
+        check_timestamps(batch, self.context, max(self._automaton.window, 1), _MET, _BEYOND)
+        watermarks = batch.watermarks
+        is_late = batch.timestamps <= watermarks
+        if is_late.any():
+            self._late.send_away(batch, is_late)
+        self._note(watermarks)
+        self._waiting.add(batch.take(np.flatnonzero(~is_late)) if is_late.any() else batch)
+        self._rows += len(batch)
+        if self._rows >= _MOST_WAITING:
+            self._match_due()
+
+    def _note(self, watermarks: Longs) -> None:
+        """Notes the watermarks that come, which never fall."""
+        reached = self._watermarks[-1] if self._watermarks else self._watermark
+        if watermarks[-1] > reached:
+            self._watermarks += np.unique(watermarks[np.searchsorted(watermarks, reached, "right") :]).tolist()
+
+    def _match_due(self) -> None:
+        """Matches the events that the watermarks which have come let go."""
+        self._rows = 0
+        if not self._watermarks:
+            return
+        watermarks, self._watermarks = self._watermarks, []
+        stamps, self._watermark = [self._watermark, *watermarks], watermarks[-1]
+        self._match(self._due(self._watermark), self._timers.take_due(self._watermark), watermarks, stamps.__getitem__)
+
+    # --- processing time ---------------------------------------------------------------------------------------------
+
+    def _add_at_clock(self, batch: KeyedBatch) -> None:
+        now = np.full(len(batch), self._now)
+        if self._compare is None:
+            if self._arrived.add(0, batch.with_timestamps(now)):
+                self._match_arrived()
+        else:
+            self._waiting.add(batch.with_times(now, np.full(len(batch), MIN_WATERMARK)))
+            self._timers.register(now + 1, batch.keys)
+
+    def _match_arrived(self) -> None:
+        taken = self._arrived.take()
+        if not taken.batches:
+            return
+        batch = concat_keyed(taken.batches)
+        self._match(batch, None, [], batch.watermarks.tolist().__getitem__, are_emitted_in_place=True)
+
+    def _tick(self, now: int) -> None:
+        """Lets the clock come to a time, with the events that have waited for it."""
+        self._match(self._due(now - 1), self._timers.take_due(now), [now], lambda _: self._watermark)
+
+    # --- both --------------------------------------------------------------------------------------------------------
+
+    def _match(
+        self,
+        batch: KeyedBatch | None,
+        timers: tuple[Longs, KeyColumn] | None,
+        watermarks: list[int],
+        stamps: Callable[[int], int],
+        *,
+        are_emitted_in_place: bool = False,
+    ) -> None:
+        """Matches events.
+
+        Args:
+            batch: the events, in the order in which they came; None for none.
+            timers: the times and keys of the timers that are due.
+            watermarks: those that have come, or the time to which the clock has come; none where it stands still.
+            stamps: gives the watermark that is in force where something is emitted.
+            are_emitted_in_place: whether results come in the order of the events that they are made of, whatever keys
+                these have; else by the watermark that lets them be made, then key by key.
+        """
+        if batch is None and timers is None:
+            return
+        if batch is None:
+            batch = self._nothing()
+        due = DueKeys.of(batch, timers)
+        found = self._matches.find(due.keys)
+        self._events = Events(batch, found.records)
+        self._judged = self._conditions.judge(batch, self._events)
+        keyed = KeyedEvents(self._nfa, self._judged, batch, due, found.positions)
+        if self._compare is not None:
+            with UserCodeGuard(self.context):
+                keyed.sort(self._compare, self._events)
+        ordered = keyed.ordered(watermarks, are_emitted_in_place=are_emitted_in_place)
+        results = MatchResults(handles_timeout=self._function.handles_timeout)
+        matching = KeyMatching(self._nfa, self._judged, ordered, watermarks, results, int(self._in_processing_time))
+        changed = self._matched(matching, keyed, found)
+        self._matches.write(due.keys, changed, self._events, found.positions)
+        if matching.timers:
+            positions, times = np.array(matching.timers, np.int64).T
+            self._timers.register(times, due.keys.take(positions))
+        self._function.call(results.in_order(), self._events, stamps, self.context, self.output)
+
+    def _matched(self, matching: KeyMatching, keyed: KeyedEvents, found: FoundMatches) -> dict[int, NfaState]:
+        """Matches the events of each key; returns what keys have now whose partial matches have changed."""
+        changed: dict[int, NfaState] = {}
+        place_of = {position: place for place, position in enumerate(found.positions.tolist())}
+        try:
+            for position, start, stop, own in keyed.visits():
+                place = place_of.get(position)
+                state = NfaState() if place is None else found.state(place)
+                matching.run(position, state, start, stop, own)
+                if state.is_changed:
+                    changed[position] = state
+        except BaseException as error:
+            record = NO_RECORD if matching.place is None else self._events.value(matching.place)
+            raise user_error(error, self.context, record) from error
+        return changed
+
+    def _evaluate(self, place: int, index: int) -> bool:
+        return self._judged.evaluate(place, index)
+
+    def _value_of(self, place: int) -> Any:
+        return self._events.value(place)
+
+    def _due(self, up_to: int) -> KeyedBatch | None:
+        """The events that wait no longer; None for none."""
+        due = self._waiting.take(up_to)
+        if not due:
+            return None
+        batch = concat_keyed(due)
+        assert isinstance(batch, KeyedBatch), "the graph takes keyed records only"
+        return batch
+
+    def _nothing(self) -> KeyedBatch:
+        nothing = np.empty(0, np.int64)
+        return KeyedBatch.of(Batch.of_rows(self._type, [], nothing, nothing), self._no_keys)

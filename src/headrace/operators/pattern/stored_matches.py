@@ -1,0 +1,210 @@
+"""The partial matches of keys in state, as rows that are read and written together.
+
+A row is a step: the event that a state of the automaton has taken, and the row of the step before, which partial
+matches share. Where a partial match stands at a step, the row says in which state it is; matches that are finished and
+wait have a state of their own. An event is stored once for a key, in the first of its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.common.typeinfo import TypeInformation
+from headrace.operators.arrays import fixed_width
+from headrace.operators.base import OperatorContext
+from headrace.operators.changelog.rows_of_keys import RowsAbout, RowsOfKeys, StoredRows
+from headrace.operators.pattern.automaton import Automaton
+from headrace.operators.pattern.events import Events
+from headrace.operators.pattern.matches import NfaState
+from headrace.operators.pattern.steps import EventId, Step
+from headrace.state.keys import KeyColumn
+
+Longs = npt.NDArray[np.int64]
+
+STORE: Final = "pattern-matches"
+
+_NO_STATE: Final = -1
+"""No match stands at the step of the row."""
+_FINISHED: Final = -2
+"""A match stands there that is finished and waits."""
+_NOT_TAKEN: Final = -1
+"""The row is no step, but another match at the step of an earlier row, which it names as the one before."""
+_FIRST: Final = -1
+"""There is no step before."""
+
+_RECORD: Final = "record"
+
+
+class StoredMatches:
+    """The partial matches of the keys of one subtask.
+
+    Args:
+        context: the operator.
+        automaton: the compiled pattern.
+        type_: the type of the events.
+    """
+
+    def __init__(self, context: OperatorContext, automaton: Automaton, type_: TypeInformation) -> None:
+        self._schema = pa.schema(
+            {
+                "stage": pa.int16(),
+                "state": pa.int16(),
+                "previous": pa.int32(),
+                "time": pa.int64(),
+                "number": pa.int64(),
+                _RECORD: type_.storage_type,
+            }
+        )
+        states = [state.name for state in automaton.states]
+        self._rows = RowsOfKeys(
+            context,
+            STORE,
+            "the partial matches of a pattern",
+            context.state.keyed.codec,
+            self._schema,
+            about=RowsAbout(type_, {"states": ("states of the pattern", states)}),
+        )
+
+    def begin_epoch(self) -> None:
+        """Takes up what the last epoch left."""
+        self._rows.begin_epoch(0)
+
+    def end_epoch(self) -> None:
+        """Puts what has changed into state."""
+        self._rows.end_epoch()
+
+    def find(self, keys: KeyColumn) -> FoundMatches:
+        """What some different keys have, which are in the order of hash and key."""
+        return FoundMatches(self._rows.find(keys))
+
+    def write(self, keys: KeyColumn, changed: Mapping[int, NfaState], events: Events, stored: Longs) -> None:
+        """Replaces what keys have.
+
+        Args:
+            keys: different keys, in the order of hash and key.
+            changed: what some of them have now, by their positions, which ascend.
+            events: the events.
+            stored: the positions of the keys that have had something until now, ascending.
+        """
+        writer = _Writer()
+        gone = []
+        for position, state in changed.items():
+            state.is_changed = False
+            if state.is_empty:
+                gone.append(position)
+            else:
+                writer.add(position, state)
+        gone_keys = np.intersect1d(np.array(gone, np.int64), stored, assume_unique=True)
+        if len(writer.of_keys) or len(gone_keys):
+            self._rows.write(keys, writer.rows(self._schema, events), gone_keys)
+
+    def all(self) -> tuple[KeyColumn, pa.RecordBatch]:
+        """All rows, with their keys."""
+        return self._rows.stored()
+
+
+class FoundMatches:
+    """What was found of some keys.
+
+    Attributes:
+        positions: the positions of the keys that have something, ascending.
+        records: the events, as one column.
+    """
+
+    def __init__(self, found: StoredRows) -> None:
+        self.records = found.rows.column(_RECORD)
+        self.positions, starts = np.unique(found.of_keys, return_index=True)
+        self._bounds = [*starts.tolist(), len(found)]
+        self._columns = [fixed_width(column).tolist() for column in found.rows.columns[:-1]]
+
+    def state(self, at: int) -> NfaState:
+        """What the key at some place among ``positions`` has; its events have negative places."""
+        start, stop = self._bounds[at : at + 2]
+        takers, states, previous, times, numbers = (column[start:stop] for column in self._columns)
+        state = NfaState()
+        steps: list[Step] = []
+        firsts: list[EventId] = []
+        places: dict[EventId, int] = {}
+        for row, (taker, before) in enumerate(zip(takers, previous, strict=True)):
+            if taker == _NOT_TAKEN:
+                step, first = steps[before], firsts[before]
+            else:
+                event_id = (times[row], numbers[row])
+                event = places.setdefault(event_id, -1 - (start + row))
+                parent, first = (None, event_id) if before == _FIRST else (steps[before], firsts[before])
+                step = (taker, event_id, event, parent)
+            steps.append(step)
+            firsts.append(first)
+            self._stand(state, states[row], first, step)
+        state.next_number = max(numbers) + 1
+        return state
+
+    def _stand(self, state: NfaState, at: int, first: EventId, step: Step) -> None:
+        if at >= 0:
+            state.partial.append((first, at, step))
+            state.live |= 1 << at
+        elif at == _FINISHED:
+            state.finished.append((first, step))
+
+
+class _Writer:
+    """Makes rows of the matches of keys."""
+
+    def __init__(self) -> None:
+        self.of_keys: list[int] = []
+        self._columns: tuple[list[int], ...] = ([], [], [], [], [])
+        self._events: list[int] = []
+        self._with_record: list[bool] = []
+
+    def add(self, position: int, state: NfaState) -> None:
+        """Adds what a key has."""
+        before = len(self._events)
+        rows: dict[int, int] = {}
+        stored: set[EventId] = set()
+        standing = [(at, step) for _, at, step in state.partial]
+        standing += [(_FINISHED, step) for _, step in state.finished]
+        for at, step in standing:
+            known = rows.get(id(step))
+            if known is not None:
+                self._append(_NOT_TAKEN, at, known, step, has_record=False)
+                continue
+            new: list[Step] = []
+            parent: Step | None = step
+            while parent is not None and id(parent) not in rows:
+                new.append(parent)
+                parent = parent[3]
+            previous = _FIRST if parent is None else rows[id(parent)]
+            for each in reversed(new):
+                rows[id(each)] = len(self._events) - before
+                stands = at if each is step else _NO_STATE
+                self._append(each[0], stands, previous, each, has_record=each[1] not in stored)
+                stored.add(each[1])
+                previous = rows[id(each)]
+        self.of_keys += [position] * (len(self._events) - before)
+
+    def _append(self, taker: int, at: int, previous: int, step: Step, *, has_record: bool) -> None:
+        _, (time, number), event, _ = step
+        for column, value in zip(self._columns, (taker, at, previous, time, number), strict=True):
+            column.append(value)
+        self._events.append(event)
+        self._with_record.append(has_record)
+
+    def rows(self, schema: pa.Schema, events: Events) -> StoredRows:
+        """All that was added."""
+        with_record = np.array(self._with_record, np.bool_)
+        places = np.array(self._events, np.int64)
+        records = events.column(places[with_record])
+        if not with_record.all():
+            indices = np.cumsum(with_record) - 1
+            records = records.take(pa.array(indices, mask=~with_record))
+        numbers: Sequence[Any] = [
+            pa.array(np.array(column, np.int64).astype(field.type.to_pandas_dtype()))
+            for column, field in zip(self._columns, schema, strict=False)
+        ]
+        rows = pa.RecordBatch.from_arrays([*numbers, records], schema=schema)
+        return StoredRows(np.array(self.of_keys, np.int64), rows)
