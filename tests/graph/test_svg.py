@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.graph.diagram import Arrow, Box, Diagram, Frame, draw_text, graph_diagram
+from headrace.graph.diagram import Arrow, Box, Diagram, DiagramFrame, draw_text, graph_diagram
 from headrace.graph.diagram_svg import LABEL_HEIGHT, DiagramLayout, draw_svg
 from headrace.graph.stream_graph import StreamGraph
 from headrace.plan.explain import plan_diagram
@@ -37,7 +37,7 @@ def diagrams(draw: st.DrawFn) -> Diagram:
     arrows = tuple(Arrow(a, b, draw(labels), is_exchange=frame_of[a] != frame_of[b]) for a, b in ends)
     titled = draw(st.booleans()) or len(sizes) > 1
     frames = tuple(
-        Frame(f"Stage {n}, parallelism 2" if titled else None, tuple(b for b in boxes if frame_of[b.id] == n))
+        DiagramFrame(f"Stage {n}, parallelism 2" if titled else None, tuple(b for b in boxes if frame_of[b.id] == n))
         for n in range(len(sizes))
     )
     return Diagram(draw(NAMES), frames, arrows)
@@ -125,7 +125,7 @@ def test_it_is_read_out_as_title_and_text(payments_plan: JobPlan) -> None:
 
 def test_names_mean_nothing_to_a_page() -> None:
     name = '<script>alert("1")</script> & \x00 ]]>'
-    svg = draw_svg(Diagram(name, (Frame(None, (Box(0, name, "Operator", (name,)),)),), ()))
+    svg = draw_svg(Diagram(name, (DiagramFrame(None, (Box(0, name, "Operator", (name,)),)),), ()))
     assert "<script" not in svg
     assert "\x00" not in svg
     ElementTree.fromstring(svg)
@@ -161,7 +161,7 @@ def test_a_marked_box_stands_out(payments_plan: JobPlan) -> None:
 
 def test_long_names_are_cut_in_the_box_and_whole_in_its_tooltip() -> None:
     name = "a very " * 20 + "long name"
-    root = ElementTree.fromstring(draw_svg(Diagram("one", (Frame(None, (Box(7, name, "Operator"),)),), ())))
+    root = ElementTree.fromstring(draw_svg(Diagram("one", (DiagramFrame(None, (Box(7, name, "Operator"),)),), ())))
     group = root.find(f"{SVG}g")
     assert group is not None
     assert group.findtext(f"{SVG}title") == f"[7] {name}"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.common.errors import JobCancelledError, JobExecutionError, JobSupersededError
-from headrace.jobmanager import run_end
+from headrace.jobmanager import checkpoints as ends
 from headrace.jobmanager.settings import Retention
 
 
@@ -42,11 +42,11 @@ class Checkpoints:
 
 
 def explained(checkpoints: Any, failure: BaseException, *, cancelled: bool = False) -> BaseException:
-    return run_end.explained(failure, checkpoints, "orders", is_cancelled=cancelled)
+    return ends.explained(failure, checkpoints, "orders", is_cancelled=cancelled)
 
 
 def discard(checkpoints: Any, retention: Retention, error: Exception | None = None, *, has_run: bool = True) -> None:
-    run_end.discard_checkpoints(checkpoints, retention, "orders", error, has_run=has_run)
+    ends.discard_checkpoints(checkpoints, retention, "orders", error, has_run=has_run)
 
 
 SUPERSEDED = JobSupersededError("another job manager has taken over")

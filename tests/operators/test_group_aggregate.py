@@ -32,7 +32,7 @@ from headrace.operators.aggregates.calls import AggregateOperation
 from headrace.operators.arrays import differ
 from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
 from headrace.operators.group_aggregate import GroupAggregateOperator
-from headrace.operators.mini_batch import LocalGroupAggregate, MiniBatch
+from headrace.operators.mini_batch import LocalGroupAggregateOperator, MiniBatch
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.columnar.local_aggregate import ACCUMULATORS_INPUT, RECORDS_INPUT
 from headrace.state.keys import KeyCodec
@@ -147,7 +147,7 @@ class Driven:
         operator = GroupAggregateOperator(
             layout, update_before=self.update_before, is_batch=is_batch, mini_batch=self.mini_batch
         )
-        self.local = LocalGroupAggregate(layout, self.mini_batch) if self.mini_batch is not None else None
+        self.local = LocalGroupAggregateOperator(layout, self.mini_batch) if self.mini_batch is not None else None
         self.stores = {name: RunStore(name, ALL_HASHES, store.runs) for name, store in self.stores.items()}
         state = SimpleNamespace(stored=lambda: list(self.stores), store=self._store)
         context = OperatorContext("group", "uid", 0, 1, 128, UNKNOWN_CALL_SITE, cast("Any", state))

@@ -349,14 +349,6 @@ class TemporaryStore:
         """Keep state files that later epochs may come to do without."""
         self._pins[name] = pin
 
-    def left_pins(self) -> dict[str, Pin]:
-        """None: nobody had the folder before."""
-        return {}
-
-    def lasting_pins(self) -> dict[str, Pin]:
-        """None: native savepoints need a directory that outlasts the job."""
-        return {}
-
     def unpin(self, name: str) -> list[str]:
         """Let go of them; those that nothing else needs go with the next garbage."""
         self._pins.pop(name, None)

@@ -31,6 +31,7 @@ from headrace.common.job_files import cached_files
 from headrace.runtime.task.dependencies import (
     ARCHIVE_FORMATS,
     EXECUTABLE,
+    NOTHING,
     PLAIN,
     Archive,
     JobDependencies,
@@ -43,6 +44,14 @@ _PACKED: Final = (".zip", ".egg", ".whl")
 
 _REQUIREMENTS: Final = "requirements"
 
+_BRINGING: Final = (
+    options.PYTHON_FILES.key,
+    options.PYTHON_REQUIREMENTS.key,
+    options.PYTHON_ARCHIVES.key,
+    options.CACHED_FILES.key,
+)
+"""The options that say what a program brings along."""
+
 
 def gather(configuration: Configuration) -> JobDependencies:
     """What the options under ``python.`` and ``pipeline.cached-files`` name, ready to be shipped.
@@ -53,6 +62,8 @@ def gather(configuration: Configuration) -> JobDependencies:
         InvalidProgramError: when something is not there, or pip cannot install what is required.
         InfrastructureError: when what is copied cannot be written: the disk is full, say.
     """
+    if not any(map(configuration.contains_key, _BRINGING)):
+        return NOTHING
     archives = tuple(map(_archive, _listed(configuration, options.PYTHON_ARCHIVES)))
     with writing("the job"):
         return JobDependencies(_modules(configuration), archives, _cached_files(configuration))

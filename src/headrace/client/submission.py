@@ -389,8 +389,9 @@ def _state_backend(configuration: Configuration) -> StateBackendPlugin:
         backend = STATE_BACKENDS.load(ROCKSDB_BACKEND if name.lower() == ROCKSDB_BACKEND else name)
         backend = backend.configured(configuration)
     if backend.name != ROCKSDB_BACKEND:
-        for option in filter(lambda option: configuration.contains_key(option.key), ROCKSDB_OPTIONS):
-            warn_caller(f"{option.key} has no effect: the state backend is {backend.name!r}")
+        for option in ROCKSDB_OPTIONS:
+            if configuration.contains_key(option.key):
+                warn_caller(f"{option.key} has no effect: the state backend is {backend.name!r}")
     return backend
 
 

@@ -290,7 +290,15 @@ class Batch:
 
     def with_times(self, timestamps: npt.NDArray[np.int64], watermarks: npt.NDArray[np.int64] | Stamps) -> Batch:
         """Return the same records under other timestamps and watermarks."""
-        return self._with_same_records(timestamps, watermarks, self.ordinals)
+        return Batch(
+            self.type,
+            timestamps,
+            watermarks,
+            rows=self._rows,
+            columns=self._columns,
+            kinds=self._kinds,
+            ordinals=self.ordinals,
+        ).made_as(self)
 
     def with_timestamps(self, timestamps: npt.NDArray[np.int64]) -> Batch:
         """Return the same records under other timestamps."""
@@ -302,23 +310,9 @@ class Batch:
 
     def with_ordinals(self, ordinals: npt.NDArray[np.int64]) -> Batch:
         """Return the same records, which set out anew."""
-        return self._with_same_records(self.timestamps, self._watermarks, ordinals)
-
-    def _with_same_records(
-        self,
-        timestamps: npt.NDArray[np.int64],
-        watermarks: npt.NDArray[np.int64] | Stamps,
-        ordinals: npt.NDArray[np.int64] | None,
-    ) -> Batch:
-        return Batch(
-            self.type,
-            timestamps,
-            watermarks,
-            rows=self._rows,
-            columns=self._columns,
-            kinds=self._kinds,
-            ordinals=ordinals,
-        ).made_as(self)
+        found = Batch.with_times(self, self.timestamps, self._watermarks)
+        found.ordinals = ordinals
+        return found
 
     def replaced(
         self,

@@ -86,18 +86,24 @@ def storage_options(values: Mapping[str, str]) -> dict[str, str]:
     Returns:
         Values by the names that the clients have; those for S3 that come from others' keys begin with ``aws_``.
     """
-    own = _hadoop_settings(values, _OF_SPARK) | _hadoop_settings(values, STORAGE_NAMESPACE)
-    own |= {
-        name.replace("-", "_").lower(): value
-        for key, value in values.items()
-        if key.startswith(STORAGE_NAMESPACE) and not is_hadoop_key(name := key.removeprefix(STORAGE_NAMESPACE))
-    }
-    said = {key.removeprefix("aws_") for key in own} | ({"endpoint"} if "endpoint_url" in own else set())
+    own: dict[str, str] = {}
+    said: set[str] = set()
+    for namespace in (_OF_SPARK, STORAGE_NAMESPACE):  # the latter, which is our own, wins
+        for key, value in values.items():
+            name = key.removeprefix(namespace)
+            if name == key:
+                continue
+            if is_hadoop_key(name):
+                own[name] = value
+            elif namespace == STORAGE_NAMESPACE:
+                name = name.replace("-", "_").lower()
+                own[name] = value
+                said |= {name.removeprefix("aws_"), "endpoint" if name == "endpoint_url" else name}
     for namespace, names in _ALIASES.items():
         for suffix, name in names.items():
-            value = values.get(namespace + suffix)
-            if value is not None and name not in said:
-                own[f"aws_{name}"] = _translated(name, value, values.get(namespace + _SSL, "true"))
+            given = values.get(namespace + suffix)
+            if given is not None and name not in said:
+                own[f"aws_{name}"] = _translated(name, given, values.get(namespace + _SSL, "true"))
                 said.add(name)
     return own
 
@@ -118,11 +124,6 @@ def problem_of(key: str) -> str | None:
         meant = f"did you mean {known}?" if close else f"known are {known}."
         return f"{key} is not an option of headrace: {meant} All that S3's client knows begins with {STORAGE_NAMESPACE}"
     return None
-
-
-def _hadoop_settings(values: Mapping[str, str], namespace: str) -> dict[str, str]:
-    names = ((key.removeprefix(namespace), value) for key, value in values.items() if key.startswith(namespace))
-    return {name: value for name, value in names if is_hadoop_key(name)}
 
 
 def _translated(name: str, value: str, ssl: str) -> str:
@@ -237,7 +238,9 @@ class Configuration:
         """
         if isinstance(key, str):
             return self._values[key].text if key in self._values else default
-        name = next((name for name in (key.key, *key.deprecated_keys) if name in self._values), key.key)
+        name = key.key
+        if name not in self._values and key.deprecated_keys:
+            name = next((older for older in key.deprecated_keys if older in self._values), name)
         return self._read(name, key.parse, key.default if default is None else default)
 
     def get_string(self, key: str, default_value: str) -> str:
@@ -328,7 +331,7 @@ class Configuration:
 
     def job_parameters(self) -> dict[str, str]:
         """Return what functions may ask for: all keys and values but those of the storage, with its secrets."""
-        return {key: text for key, text in self.to_dict().items() if not is_storage_key(key)}
+        return {key: value.text for key, value in self._values.items() if not key.startswith(_OURS)}
 
     def validate(self) -> None:
         """Looks at every key in headrace's namespaces, and at those that are an option's but for a letter or two.

@@ -30,7 +30,13 @@ from headrace.graph.process_specs import LookupSpec
 from headrace.operators.asynchronous.requests import RequestSettings
 from headrace.operators.asynchronous.retries import NO_RETRY_STRATEGY, AsyncRetryStrategy
 from headrace.operators.lookup.lookup_operator import LookupSettings
-from headrace.operators.lookup.readers import CacheSettings, DatabaseReader, FunctionReader, LookupReader, StaticReader
+from headrace.operators.lookup.readers import (
+    CacheSettings,
+    DatabaseReader,
+    LookupFunctionReader,
+    LookupReader,
+    StaticReader,
+)
 
 Length = Duration | Time | timedelta | int
 
@@ -125,7 +131,7 @@ class Lookup:
             InvalidTypeError: when it cannot be called with a key.
         """
         _check_callable(function, "key")
-        return Lookup(FunctionReader(function, 0), _value_type(function, value_type, is_mapping=False))
+        return Lookup(LookupFunctionReader(function, 0), _value_type(function, value_type, is_mapping=False))
 
     @staticmethod
     def of_many(
@@ -144,7 +150,7 @@ class Lookup:
         """
         _check_callable(function, "keys")
         size = _positive("keys_per_request", keys_per_request)
-        return Lookup(FunctionReader(function, size), _value_type(function, value_type, is_mapping=True))
+        return Lookup(LookupFunctionReader(function, size), _value_type(function, value_type, is_mapping=True))
 
     @staticmethod
     def dataframe(rows: Any, key: str | tuple[str, ...]) -> Lookup:
@@ -234,7 +240,7 @@ def _check_callable(function: Any, argument: str) -> None:
         text = f"expected a function of ({argument}), got {shown(function)}{_instead(function)}"
         raise refused(text, InvalidTypeError)
     check_call(function, "a lookup", argument)
-    called = FunctionReader(function, 0).asked
+    called = LookupFunctionReader(function, 0).asked
     if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
         text = f"a lookup returns what is found, and yields nothing ({of_function(called)})"
         raise refused(text, InvalidTypeError)

@@ -397,7 +397,8 @@ class StreamExecutionEnvironment(ConfiguredEnvironment):
     def close(self) -> None:
         """Forgets what was built and not executed, and what ``cache()`` has kept."""
         self.transformations.discard()
-        self.transformations.caches.clear()
+        if self.transformations.caches is not None:
+            self.transformations.caches.clear()
 
     def _plan(self) -> JobPlan:
         from headrace.client.submission import effective_configuration, plan_graph

@@ -152,12 +152,12 @@ class Transformations:
 
     Attributes:
         graph: every operator that was ever asked for.
-        caches: what jobs have left of streams for later ones.
+        caches: what jobs have left of streams for later ones; None until a stream is cached.
     """
 
     def __init__(self) -> None:
         self.graph = StreamGraph()
-        self.caches = Caches()
+        self.caches: Caches | None = None
         self._pending: set[int] = set()
         self._when_started: list[WhenStarted] = []
         self._starting: list[WhenStarted] = []
@@ -188,7 +188,8 @@ class Transformations:
                 "the job has no operators: nothing was built since the last execute(); end a stream in print() or "
                 "sink_to(), then call execute()"
             )
-        return self.caches.applied(self.graph.subgraph(self._pending), self._pending)
+        job = self.graph.subgraph(self._pending)
+        return job if self.caches is None else self.caches.applied(job, self._pending)
 
     def when_started(self, call: WhenStarted) -> None:
         """Have the next job call something when it was started."""
@@ -208,7 +209,8 @@ class Transformations:
             client: the job.
             is_awaited: whether the program waits for its end.
         """
-        self.caches.filled_by(client)
+        if self.caches is not None:
+            self.caches.filled_by(client)
         starting, self._starting = self._starting, []
         for call in starting:
             call(client, is_awaited=is_awaited)

@@ -80,12 +80,14 @@ class Decoded:
         rows: the records as Python objects.
         rejected: what could not be read, as ``(where, raw, reason)``.
         damage: why some of the file is lost behind these records, where reading goes on after it.
+        is_checked: whether it is known that all values in the columns are of the types of their fields.
     """
 
     columns: pa.RecordBatch | None = None
     rows: list[Any] | None = None
     rejected: list[tuple[str, str, str]] = field(default_factory=list)
     damage: CorruptFileError | None = None
+    is_checked: bool = False
 
 
 class FileFormat(ABC, Generic[T_co]):

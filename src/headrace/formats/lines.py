@@ -481,7 +481,7 @@ class _LineReader:
 
     def _decoded(self, data: bytes) -> Decoded:
         decoded = self._decode(self._format.to_utf8(data))
-        if decoded.columns is not None:
+        if decoded.columns is not None and not decoded.is_checked:
             refuse_unreadable(decoded.columns, self._format.produced_type)
         return decoded
 

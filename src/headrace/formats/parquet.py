@@ -24,7 +24,7 @@ from headrace.formats.avro.schema import (
     Map,
     Node,
     Record,
-    Union,
+    UnionSchema,
     is_null,
     schema_given,
 )
@@ -373,7 +373,7 @@ def _with_columns(schema: GivenSchema, method: str) -> AvroSchema:
 
 
 def _refuse(node: Node, where: str) -> None:
-    if is_null(node) or (isinstance(node, Union) and len(node.present) != 1):
+    if is_null(node) or (isinstance(node, UnionSchema) and len(node.present) != 1):
         raise InvalidTypeError(f"{where} has no column in Parquet: it is null, or one of several types of Avro")
     if isinstance(node, Record):
         for field in node.fields:
@@ -382,7 +382,7 @@ def _refuse(node: Node, where: str) -> None:
         _refuse(node.items, f"{where}[]")
     elif isinstance(node, Map):
         _refuse(node.values, f"{where}[]")
-    elif isinstance(node, Union):
+    elif isinstance(node, UnionSchema):
         _refuse(node.present[0], where)
 
 

@@ -54,7 +54,7 @@ class Arrow:
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class DiagramFrame:
     """Operators that run together, producers before consumers; without a title nothing is drawn around them."""
 
     title: str | None
@@ -66,18 +66,18 @@ class Diagram:
     """A whole job; records go from a frame to later ones only."""
 
     headline: str
-    frames: tuple[Frame, ...]
+    frames: tuple[DiagramFrame, ...]
     arrows: tuple[Arrow, ...]
 
-    def chained(self, frame: Frame) -> list[Arrow]:
+    def chained(self, frame: DiagramFrame) -> list[Arrow]:
         """The arrows inside a frame."""
         return [arrow for arrow in self._leaving(frame) if not arrow.is_exchange]
 
-    def exchanges(self, frame: Frame) -> list[Arrow]:
+    def exchanges(self, frame: DiagramFrame) -> list[Arrow]:
         """The arrows from a frame to others."""
         return [arrow for arrow in self._leaving(frame) if arrow.is_exchange]
 
-    def _leaving(self, frame: Frame) -> list[Arrow]:
+    def _leaving(self, frame: DiagramFrame) -> list[Arrow]:
         inside = {box.id for box in frame.boxes}
         return [arrow for arrow in self.arrows if arrow.source in inside]
 
@@ -90,7 +90,7 @@ def graph_diagram(graph: StreamGraph) -> Diagram:
         for node in graph
         for edge in node.inputs
     )
-    return Diagram(count_of(len(graph), "operator"), (Frame(None, boxes),), arrows)
+    return Diagram(count_of(len(graph), "operator"), (DiagramFrame(None, boxes),), arrows)
 
 
 def ship_label(partitioning: Partitioning, key: KeySelection | None, side_output: str | None) -> str:
@@ -133,7 +133,7 @@ def draw_text(diagram: Diagram) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _operators(frame: Frame, chained: Sequence[Arrow]) -> list[str]:
+def _operators(frame: DiagramFrame, chained: Sequence[Arrow]) -> list[str]:
     """An operator is a line: where it stands in the tree, and what else there is to say, in a column inside a frame.
 
     Where that is much it goes on in lines of its own, beside the branches that lead further down.

@@ -177,21 +177,23 @@ class StreamGraph:
         Raises:
             InvalidProgramError: when that is not what its spec wants.
         """
-        found = {edge.input_index: self._input_schema(node, edge) for edge in reversed(node.inputs)}
+        found: dict[int, InputSchema] = {}
+        for edge in node.inputs:
+            producer = self._nodes[edge.source]
+            has_changes = producer.has_changes(edge.side_output)
+            if edge.input_index not in found:  # of a union the first edge says what its records are
+                found[edge.input_index] = InputSchema(producer.type_of(edge.side_output), edge.key, has_changes)
+            elif has_changes:
+                found[edge.input_index] = replace(found[edge.input_index], has_changes=True)
         wanted = node.spec.inputs
         if found.keys() != set(range(len(wanted))):
             numbers = ", ".join(map(str, sorted(found))) or "none"
             raise InvalidProgramError(
                 f"operator {node.name!r} has {len(wanted)} inputs, but records for these (from 0): {numbers}"
             )
-        _check_keys(node, found)
-        return tuple(found[number] for number in range(len(wanted)))
-
-    def _input_schema(self, node: Node, first: Edge) -> InputSchema:
-        """Return what reaches the input that an edge is the first of."""
-        edges = [edge for edge in node.inputs if edge.input_index == first.input_index]
-        has_changes = any(self._nodes[edge.source].has_changes(edge.side_output) for edge in edges)
-        return InputSchema(self.record_type(first), first.key, has_changes)
+        schemas = tuple(map(found.__getitem__, range(len(wanted))))
+        _check_keys(node, schemas)
+        return schemas
 
     def annotate(self, rule: Callable[[Node, Mapping[int, T]], T]) -> dict[int, T]:
         """Return what a rule says of each node, by id, producers first; it also gets what it said before."""
@@ -272,20 +274,20 @@ def _check_changes(node: Node, inputs: Sequence[InputSchema]) -> None:
         )
 
 
-def _check_keys(node: Node, inputs: Mapping[int, InputSchema]) -> None:
+def _check_keys(node: Node, inputs: Sequence[InputSchema]) -> None:
     """Refuse inputs without keys where keys are wanted, and keys of different types: state belongs to the key."""
-    key_types = []
+    first: TypeInformation | None = None
     for number, kind in enumerate(node.spec.inputs):
+        if kind is not InputKind.KEYED:
+            continue
         key = inputs[number].key
-        if kind is InputKind.KEYED and key is None:
+        if key is None:
             raise InvalidProgramError(
                 f"input {number} of operator {node.name!r} takes keyed records: call key_by(...) first"
             )
-        if kind is InputKind.KEYED and key is not None:
-            key_types.append(key.codec.type)
-    different = next((found for found in key_types if found != key_types[0]), None)
-    if different is not None:
-        raise InvalidProgramError(
-            f"the inputs of operator {node.name!r} have keys of different types, {key_types[0]} and {different}: give "
-            "key_by(...) the same key_type, since state belongs to the key"
-        )
+        first = first or key.codec.type
+        if key.codec.type != first:
+            raise InvalidProgramError(
+                f"the inputs of operator {node.name!r} have keys of different types, {first} and {key.codec.type}: "
+                "give key_by(...) the same key_type, since state belongs to the key"
+            )

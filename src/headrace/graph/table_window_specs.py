@@ -142,14 +142,14 @@ class TableWindowSpec(ColumnarWindowSpec):
         return TableWindowOperator(inner, time, keys, output, order)  # type: ignore[arg-type]
 
     def create_local_operator(self, parameters: OperatorParameters) -> Operator:
-        from headrace.operators.window.columnar.local_aggregate import LocalWindowAggregate
+        from headrace.operators.window.columnar.local_aggregate import LocalWindowAggregateOperator
         from headrace.operators.window.table.firing_order import MOST_TIMERS
 
         layout, windows = self.operator_layout(parameters), self.regular_windows
         assert windows is not None
         is_followed = self._firing_order(parameters.inputs[0], len(layout.key_names)) is not None
         moved = self._time(parameters).moved
-        return LocalWindowAggregate(layout, windows, moved, fewest_groups=MOST_TIMERS if is_followed else 0)
+        return LocalWindowAggregateOperator(layout, windows, moved, fewest_groups=MOST_TIMERS if is_followed else 0)
 
     def _time(self, parameters: OperatorParameters) -> WindowTime:
         from headrace.operators.window.table.aggregate import WindowTime

@@ -232,11 +232,11 @@ class GroupAggregateSpec(OperatorSpec):
 
     def create_local_operator(self, parameters: OperatorParameters) -> Operator:
         """The operator for the sender's half; only where there are two phases."""
-        from headrace.operators.mini_batch import LocalGroupAggregate
+        from headrace.operators.mini_batch import LocalGroupAggregateOperator
 
         assert self.mini_batch is not None
         layout = self.layout(parameters.inputs[0]).of_operator(parameters.place, parameters.renamed_fields)
-        return LocalGroupAggregate(layout, self.mini_batch)
+        return LocalGroupAggregateOperator(layout, self.mini_batch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,11 +309,11 @@ class ColumnarWindowSpec(AggregatedWindowSpec):
 
     def create_local_operator(self, parameters: OperatorParameters) -> Operator:
         """The operator for the sender's half; only where there are :attr:`regular_windows`."""
-        from headrace.operators.window.columnar.local_aggregate import LocalWindowAggregate
+        from headrace.operators.window.columnar.local_aggregate import LocalWindowAggregateOperator
 
         windows = self.regular_windows if self.definition.assigner.is_event_time() else None
         # Of windows that do not look at timestamps the receiver knows which there are.
-        return LocalWindowAggregate(self.operator_layout(parameters), windows or OneWindow())
+        return LocalWindowAggregateOperator(self.operator_layout(parameters), windows or OneWindow())
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,16 @@ from headrace.checkpoint.manifest import (
 )
 from headrace.checkpoint.store import CheckpointStore, TemporaryStore
 from headrace.common import options
-from headrace.common.errors import CheckpointError, ConfigurationError, HeadraceError, JobSupersededError
+from headrace.common.errors import (
+    EXITS,
+    CheckpointError,
+    ConfigurationError,
+    HeadraceError,
+    JobCancelledError,
+    JobExecutionError,
+    JobSupersededError,
+)
+from headrace.common.job_status import JobStatus
 from headrace.common.logs import get_logger
 from headrace.jobmanager.metrics import next_operator_counters, records_read
 from headrace.jobmanager.recovery import (
@@ -29,8 +38,9 @@ from headrace.jobmanager.recovery import (
     without_unclaimed,
 )
 from headrace.jobmanager.runtime import Runtime
-from headrace.jobmanager.settings import PlannedJob
+from headrace.jobmanager.settings import PlannedJob, Retention
 from headrace.jobmanager.sinks import JobSinks
+from headrace.jobmanager.status import JobEnd
 from headrace.plan.job_plan import JobPlan, Stage
 from headrace.runtime.task.background import compact
 from headrace.runtime.task.messages import EpochContext, TaskReport
@@ -379,3 +389,57 @@ def _results_of(round_: Future[list[CompactionOutcome | None]]) -> list[Compacti
     except (HeadraceError, OSError) as error:
         logger.warning("a compaction is given up; state grows until a later one makes up for it: %s", error)
         return []
+
+
+logger = get_logger(__name__)
+
+
+def explained(
+    failure: BaseException, checkpoints: CheckpointCoordinator, name: str, *, is_cancelled: bool
+) -> BaseException:
+    """The root cause of a run's end.
+
+    A job manager that was superseded may fail before its next manifest, since its state files are being deleted. And
+    what fails while a job is being cancelled fails for that reason.
+    """
+    try:
+        checkpoints.check_owner()
+    except JobSupersededError as superseded:
+        return failure if isinstance(failure, JobSupersededError) else superseded
+    except OSError:
+        logger.info("whether job %r has been taken over cannot be told", name, exc_info=True)
+    if is_cancelled:
+        return cancellation(name, checkpoints.newest)
+    if isinstance(failure, EXITS):
+        return JobExecutionError(
+            f"job {name!r}: the driver's half of a source or a sink raised {type(failure).__name__}: {failure}; it has "
+            "to raise an exception instead"
+        )
+    return failure
+
+
+def cancellation(name: str, newest: Manifest | None) -> JobCancelledError:
+    """The error of a cancelled run."""
+    return JobCancelledError(f"job {name!r} was cancelled after epoch {0 if newest is None else newest.epoch}")
+
+
+def discard_checkpoints(
+    checkpoints: CheckpointCoordinator, retention: Retention, name: str, error: BaseException | None, *, has_run: bool
+) -> None:
+    """Delete the checkpoints of a job, when the configuration wants that after such an end.
+
+    Args:
+        checkpoints: the chain of its manifests.
+        retention: after which ends they are deleted.
+        name: the job's name.
+        error: why the run has ended; None where nothing failed.
+        has_run: whether it has completed an epoch.
+    """
+    finished = error is None and checkpoints.known().finished
+    status = JobEnd(None, finished, error).status  # without the savepoint of a stop, which may refer to them
+    # A job that fails before its first epoch may have failed because they are another's.
+    if retention.deletes(status) and (has_run or status is not JobStatus.FAILED):
+        try:
+            checkpoints.discard()
+        except Exception:
+            logger.warning("job %r: deleting its checkpoints failed", name, exc_info=True)

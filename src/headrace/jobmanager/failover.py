@@ -184,7 +184,7 @@ class FailureHandler:
         cancelled: set when it is to end at once; then epochs fail because of that.
         rules: which failures may pass.
         recorder: keeps failures; None while the job's directory may be another job manager's.
-        meanwhile: is called before a wait, and every second of it.
+        meanwhile: is called before a wait, and every second of it; None for nothing.
 
     Attributes:
         is_begun: whether the job has come so far as to plan an epoch; a folder that is missing before is a mistake.
@@ -199,7 +199,7 @@ class FailureHandler:
         cancelled: threading.Event,
         rules: FailureRules,
         recorder: "FailureRecorder | None" = None,
-        meanwhile: Callable[[], None] = lambda: None,
+        meanwhile: Callable[[], None] | None = None,
     ) -> None:
         self.is_begun = False
         self._delay_after_failure = next_delay
@@ -258,10 +258,11 @@ class FailureHandler:
     def _waits(self, delay: float) -> bool:
         """Wait; False when the job was stopped meanwhile."""
         until = time.monotonic() + delay
-        self._meanwhile()
-        while not self._stop.wait(max(0.0, min(1.0, until - time.monotonic()))) and time.monotonic() < until:
-            self._meanwhile()
-        return not self._stop.is_set()
+        while True:
+            if self._meanwhile is not None:
+                self._meanwhile()
+            if self._stop.wait(max(0.0, min(1.0, until - time.monotonic()))) or time.monotonic() >= until:
+                return not self._stop.is_set()
 
     def _record(self, error: Exception, epoch: int, restart_in: float | None) -> None:
         """Keep a failure, unless it is that the job was cancelled, or is another job manager's now."""

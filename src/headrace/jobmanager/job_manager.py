@@ -28,14 +28,19 @@ from headrace.common.errors import (
 from headrace.common.job_status import JobStatus
 from headrace.common.logs import LogFields, get_logger, logging_of
 from headrace.jobmanager import status as events
-from headrace.jobmanager.checkpoints import CheckpointCoordinator, CompactionCoordinator
+from headrace.jobmanager.checkpoints import (
+    CheckpointCoordinator,
+    CompactionCoordinator,
+    cancellation,
+    discard_checkpoints,
+    explained,
+)
 from headrace.jobmanager.control import CommandQueue, RequestWatch, SlotWatcher
 from headrace.jobmanager.epoch_size import EpochSizer
 from headrace.jobmanager.epochs import EpochPlan, JobExecution, JobServices
 from headrace.jobmanager.failover import FailureHandler, FailureRecorder
 from headrace.jobmanager.metrics import FunctionMetrics, MetricKey, WatermarkProgress, by_shown_name, counters_of
 from headrace.jobmanager.recovery import check_compatible, holds_state
-from headrace.jobmanager.run_end import cancellation, discard_checkpoints, explained
 from headrace.jobmanager.runtime import Runtime
 from headrace.jobmanager.savepoints import LOOK_SECONDS, SavepointCoordinator, SavepointRequest, recover, too_late
 from headrace.jobmanager.settings import JobSettings, PlannedJob, Replan
@@ -113,7 +118,8 @@ class JobManager:
         self._measured = FunctionMetrics()
         self._savepoints = SavepointCoordinator(self._status.publish)
         self._last_savepoint = ""
-        self._requests = RequestWatch(store.storage, job.settings.savepoint_directory)
+        # Nobody else knows the folder of a job without a checkpoint directory, so nobody leaves requests there.
+        self._requests = RequestWatch(store.storage, job.settings.savepoint_directory) if store.outlasts_job else None
         self._has_unseen_state = False
         self._active_at = 0.0
 
@@ -262,7 +268,8 @@ class JobManager:
         self._status.publish(events.JobIdentified(self._checkpoints.known().job_id))
         self._is_identified.set()
         self._prepare(self._checkpoints.known())
-        recover(self._services)
+        if isinstance(self._store, CheckpointStore):  # the folder of any other store is this run's alone
+            recover(self._services, self._store)
         self._checkpoints.take_in(self._runtime, restored)
         manifest = self._checkpoints.known()
         self._has_unseen_state = holds_state(manifest)
@@ -270,7 +277,7 @@ class JobManager:
         self._log_fields.job_id, self._log_fields.epoch = manifest.job_id, restored_epoch
         known = manifest.job_id, restored_epoch, manifest.generation, manifest.finished, manifest.restored_from
         self._status.publish(events.JobStart(self.plan.name, *known, self.plan, manifest.operator_counters))
-        if self._store.outlasts_job:  # else nobody knows the directory in which requests are left
+        if self._requests is not None:
             self._requests.begin(manifest.generation)
         try:
             # Without a manifest it is not fenced off from one that began before, which may still write the first.
@@ -460,7 +467,7 @@ class JobManager:
             cancelled=self._cancelled,
             rules=self._job.settings.rules,
             recorder=recorder,
-            meanwhile=partial(self._requests.look, self, only_stops=True),
+            meanwhile=None if self._requests is None else partial(self._requests.look, self, only_stops=True),
         )
 
     # --- the loop ----------------------------------------------------------------------------------------------------
@@ -485,7 +492,8 @@ class JobManager:
             self._is_identified.set()
             self._commands.close()
             self._savepoints.close(is_superseded=isinstance(error, JobSupersededError))
-            self._requests.close(error)
+            if self._requests is not None:
+                self._requests.close(error)
             self.close()
             retention, has_run = self._job.settings.retention, self._status.snapshot.latest is not None
             discard_checkpoints(self._checkpoints, retention, self.plan.name, error, has_run=has_run)
@@ -497,7 +505,8 @@ class JobManager:
         manifest = self.manifest
         epoch = None if manifest is None else manifest.epoch or None
         finished = manifest is not None and manifest.finished
-        return JobEnd(epoch, finished, error, self._requests.stopped_by, self._last_savepoint)
+        stopped_by = "" if self._requests is None else self._requests.stopped_by
+        return JobEnd(epoch, finished, error, stopped_by, self._last_savepoint)
 
     def _loop(self) -> None:
         while not (self._stop.is_set() or self._checkpoints.known().finished):
@@ -505,15 +514,13 @@ class JobManager:
                 self._commands.run_all()
             if self._stop.is_set():  # behind the savepoint that the job ends with, nothing may be shown any more
                 break
-            if self._slots is not None:  # in reactive mode the job goes on at the parallelism that the cluster offers
-                settings = self.plan.settings
-                wanted = self._slots.wanted(settings.parallelism, settings.max_parallelism)
-                if wanted is not None:
-                    self._rescale(wanted)
+            if self._slots is not None:
+                self._follow_slots(self._slots)
             statistics = self._guard(self._step)
             if self._execution is not None:
                 self._savepoints.look(self._execution)
-            self._requests.look(self)
+            if self._requests is not None:
+                self._requests.look(self)
             if self._stop.is_set():
                 break
             if statistics is None:
@@ -524,6 +531,13 @@ class JobManager:
         self.complete_commits()
         if self._execution is not None:
             self._savepoints.finish(self._execution)
+
+    def _follow_slots(self, slots: SlotWatcher) -> None:
+        """In reactive mode the job goes on at the parallelism that the cluster offers."""
+        settings = self.plan.settings
+        wanted = slots.wanted(settings.parallelism, settings.max_parallelism)
+        if wanted is not None:
+            self._rescale(wanted)
 
     def _step(self, *, force: bool = False) -> EpochStatistics | None:
         """Run an epoch if there is a reason to, or if ``force`` wants one; else look whose the job is.

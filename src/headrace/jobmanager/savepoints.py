@@ -18,6 +18,7 @@ from typing import Final
 
 from headrace.checkpoint.directory import NAMES, PINS, Pin, read_pin
 from headrace.checkpoint.manifest import Manifest
+from headrace.checkpoint.store import CheckpointStore
 from headrace.common import options
 from headrace.common.completable_future import CompletableFuture
 from headrace.common.errors import (
@@ -207,27 +208,27 @@ def too_late(request: SavepointRequest) -> SavepointError:
     return SavepointError(f"no savepoint was taken in {request.directory}: the job did not come to it. {_ENDED}")
 
 
-def recover(job: JobServices) -> None:
+def recover(job: JobServices, store: CheckpointStore) -> None:
     """Find out what has become of savepoints that earlier runs of the job were taking when they ended.
 
     What was written of those that were not completed is removed. Where that cannot be done just now, the next start
     of the job does it; until then the state files stay.
     """
-    for name, pin in job.store.left_pins().items():
+    for name, pin in store.left_pins().items():
         try:
             folder = open_storage(pin.savepoint, options=job.planned.blob.storage_options)
             if _is_native(folder, name):
-                job.store.pin(name, replace(pin, lasts=True))
+                store.pin(name, replace(pin, lasts=True))
                 continue
             if not _is_taken_elsewhere(job, folder, name):
                 try:
                     remove_uncompleted(folder)
                 except SavepointError:  # it is a canonical one, and complete
                     end_progress(folder)
-            job.store.unpin(name)
+            store.unpin(name)
         except (HeadraceError, OSError) as error:
             logger.warning("what became of the savepoint %s cannot be told for now: %s", pin.savepoint, error)
-    pins = job.store.lasting_pins()
+    pins = store.lasting_pins()
     if pins:  # their storages may be slow to answer, or may not, and the job does not depend on it
         asking = with_fields(partial(_tell_gone, job, pins))
         threading.Thread(target=asking, name="headrace-native-savepoints", daemon=True).start()

@@ -349,8 +349,10 @@ class SourceCoordinator:
         """
         if self.enumerator.is_processing_backlog(now):
             return True
+        if backlog_lag is None:
+            return False
         watermark = min((split.watermark for split in self._counting()), default=MAX_WATERMARK)
-        return backlog_lag is not None and MIN_WATERMARK < watermark < now - backlog_lag
+        return MIN_WATERMARK < watermark < now - backlog_lag
 
     def snapshot(self) -> SourceSnapshot:
         """For the manifest."""

@@ -85,7 +85,7 @@ class DistinctValues:
         if not len(rows):
             return chunk
         values = _comparable(gather(arrays[0] if len(arrays) == 1 else pc.coalesce(*arrays), rows))
-        pairs = _Pairs.of(groups.numbers[rows], values)
+        pairs = _GroupValues.of(groups.numbers[rows], values)
         firsts = [pairs.first_rows(passes[number][rows]) for number in range(len(arrays))]
         has_passed = self._find(keys, pairs)
         columns: dict[Input, pa.Array] = {}
@@ -96,7 +96,7 @@ class DistinctValues:
         self._write(keys, pairs, has_passed, np.array(firsts) >= 0)
         return replace(chunk, columns={**chunk.columns, **columns})
 
-    def _find(self, keys: KeyColumn, pairs: _Pairs) -> Mask:
+    def _find(self, keys: KeyColumn, pairs: _GroupValues) -> Mask:
         """Whether each pair has passed each filter before; moves pairs whose place another value has."""
         while True:
             has_passed, is_known, is_taken = self._look_up(keys, pairs)
@@ -109,7 +109,7 @@ class DistinctValues:
                 return has_passed
             pairs.places[is_taken] += 1
 
-    def _look_up(self, keys: KeyColumn, pairs: _Pairs) -> tuple[Mask, Mask, Mask]:
+    def _look_up(self, keys: KeyColumn, pairs: _GroupValues) -> tuple[Mask, Mask, Mask]:
         """Of each pair: the filters that it has passed, whether its place is in state, and whether by another value."""
         has_passed = np.zeros((len(self._flags), len(pairs.places)), np.bool_)
         is_known, is_taken = np.zeros((2, len(pairs.places)), np.bool_)
@@ -125,7 +125,7 @@ class DistinctValues:
                 is_taken[found] = differ(section.take(_VALUE, rows), gather(pairs.values, found))
         return has_passed, is_known, is_taken
 
-    def _write(self, keys: KeyColumn, pairs: _Pairs, had_passed: Mask, passes: Mask) -> None:
+    def _write(self, keys: KeyColumn, pairs: _GroupValues, had_passed: Mask, passes: Mask) -> None:
         changed = np.flatnonzero((passes & ~had_passed).any(axis=0))
         changed = changed[in_order(pairs.of_groups[changed], pairs.places[changed])]
         if not len(changed):
@@ -161,7 +161,7 @@ def _by_column(aggregators: AggregatorList) -> Mapping[int, list[FirstOfValue]]:
 
 
 @dataclass(frozen=True)
-class _Pairs:
+class _GroupValues:
     """The different pairs of a group and a value among records.
 
     Attributes:
@@ -179,14 +179,14 @@ class _Pairs:
     starts: Longs
 
     @staticmethod
-    def of(groups: Longs, values: pa.Array) -> _Pairs:
+    def of(groups: Longs, values: pa.Array) -> _GroupValues:
         """The pairs of records, given the group and the value of each."""
         order, numbers, codes = sorted_pairs(groups, codes_of(values))
         is_first = np.ones(len(order), np.bool_)
         is_first[1:] = (numbers[1:] != numbers[:-1]) | (codes[1:] != codes[:-1])
         starts = np.flatnonzero(is_first)
         different = gather(values, order[starts])
-        return _Pairs(numbers[starts], different, _places(different), order, starts)
+        return _GroupValues(numbers[starts], different, _places(different), order, starts)
 
     def first_rows(self, passes: Mask) -> Longs:
         """The first record of each pair that passes a filter; -1 if none does."""

@@ -22,7 +22,7 @@ from headrace.operators.changelog.lifetimes import counts_after
 from headrace.operators.distinct_values import distinct_values, store_names
 from headrace.operators.mini_batch import accumulators_of_records, in_order_of_leaving, merged_in_mini_batches, parts_of
 from headrace.operators.waiting import WaitingBatches
-from headrace.operators.window.columnar.accumulators import Accumulators, Arrivals, Chunk, accumulators_of
+from headrace.operators.window.columnar.accumulators import Accumulators, ArrivalCounter, Chunk, accumulators_of
 from headrace.operators.window.columnar.local_aggregate import ACCUMULATORS_INPUT
 from headrace.state.evolution import OTHER_UID
 from headrace.state.key_sorted_table import KeySortedTable, register_key_sorted_merger
@@ -115,7 +115,7 @@ class GroupAggregateOperator(KeyedOperator):
     def begin_epoch(self, scope: EpochScope) -> None:
         self._watermark = scope.watermark
         self._waiting.forget()
-        self._arrivals = Arrivals(scope.epoch)
+        self._arrivals = ArrivalCounter(scope.epoch)
         self._now = scope.processing_time if self._ttl else MIN_WATERMARK
         self._table.begin_epoch(self._now)
         for values in self._distinct:
@@ -149,7 +149,7 @@ class GroupAggregateOperator(KeyedOperator):
             return
         if self._mini_batch is None:
             (batch,) = (batch for _, batch in taken.in_stretches())
-            self._add(_Records(self._aggregators, batch, self._chunk(batch)))
+            self._add(_SignedRecords(self._aggregators, batch, self._chunk(batch)))
             return
         self._watermark = max(self._watermark, int(taken.watermarks[-1]))
         parts, start = [], 0
@@ -181,7 +181,7 @@ class GroupAggregateOperator(KeyedOperator):
         chunk = replace(self._chunk(batch), ends=bundles)
         return accumulators_of_records(self._layout, *zip(*parts_of(chunk, batch.kinds), strict=True))
 
-    def _add(self, added: _Records | _MiniBatches) -> None:
+    def _add(self, added: _SignedRecords | _MiniBatches) -> None:
         groups = group_keys(added.keys.hashes, added.keys.values)
         keys = added.keys.take(groups.first_rows)
         of_stored, stored = self._find(keys)
@@ -203,7 +203,7 @@ class GroupAggregateOperator(KeyedOperator):
         return of_stored, stored.columns[3 : 3 + self._layout.width]
 
     def _emit_changes(
-        self, added: _Records | _MiniBatches, order: Longs, lives: _Lives, columns: list[pa.Array]
+        self, added: _SignedRecords | _MiniBatches, order: Longs, lives: _Lives, columns: list[pa.Array]
     ) -> None:
         if not len(lives.rows):
             return
@@ -281,7 +281,7 @@ class GroupAggregateOperator(KeyedOperator):
 
 
 @dataclass(frozen=True)
-class _Records:
+class _SignedRecords:
     """Records, each of which adds a row to its key or retracts one.
 
     Attributes:
@@ -338,7 +338,7 @@ class _Records:
 
 @dataclass(frozen=True)
 class _MiniBatches:
-    """The accumulators of mini-batches, each of all records of a key in one; otherwise as ``_Records``.
+    """The accumulators of mini-batches, each of all records of a key in one; otherwise as ``_SignedRecords``.
 
     Attributes:
         aggregators: the aggregators.

@@ -18,7 +18,7 @@ from headrace.operators.arrays import gather
 from headrace.operators.base import KeyedBatch
 from headrace.operators.binary_rows import buckets, hashes_of
 from headrace.operators.window.columnar.accumulators import Accumulators, Chunk
-from headrace.operators.window.columnar.local_aggregate import FEWEST_SAMPLED, LocalWindowAggregate
+from headrace.operators.window.columnar.local_aggregate import FEWEST_SAMPLED, LocalWindowAggregateOperator
 from headrace.state.keys import KeyColumn
 from headrace.state.runs.grouping import group_rows, in_order
 from headrace.windowing.intervals import Assignment, OneWindow
@@ -108,7 +108,7 @@ def in_order_of_leaving(layout: ColumnarWindowLayout, rows: Accumulators) -> Acc
     return rows.take(in_order(rows.ends, buckets(hashes, np.repeat(sizes, sizes))))
 
 
-class LocalGroupAggregate(LocalWindowAggregate):
+class LocalGroupAggregateOperator(LocalWindowAggregateOperator):
     """Aggregates mini-batches of records before the shuffle: the windows are mini-batches.
 
     Args:

@@ -93,10 +93,12 @@ class SinkOperator(Operator):
             times = np.full(len(rejected), NO_TIMESTAMP, dtype=np.int64)
             self.count(SEND_ERRORS, len(rejected))
             self.output.emit_side(tag_id, Batch(type_, times, times, rows=rejected))
-        self._tell_watermark(batch.last_watermark)
+        if self._takes_watermarks:
+            self._tell_watermark(batch.last_watermark)
 
     def advance_watermark(self, watermark: int) -> None:
-        self._tell_watermark(watermark)
+        if self._takes_watermarks:
+            self._tell_watermark(watermark)
         super().advance_watermark(watermark)
 
     def wake_up_time(self) -> int | None:
@@ -150,7 +152,7 @@ class SinkOperator(Operator):
         return checked_writer(self._sink, "create_writer", self._sink.create_writer(self._writer_context))
 
     def _tell_watermark(self, watermark: int) -> None:
-        if self._takes_watermarks and watermark > self._watermark:
+        if watermark > self._watermark:
             self._watermark = watermark
             with self._calling_writer():
                 self._writer_of_epoch().write_watermark(watermark)

@@ -30,7 +30,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from headrace.graph.diagram import Arrow, Box, Diagram, Frame, count_of, node_document, ship_label
+from headrace.graph.diagram import Arrow, Box, Diagram, DiagramFrame, count_of, node_document, ship_label
 from headrace.graph.window_specs import LocalAggregateSpec
 from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator, PlanSettings, Stage
 from headrace.plan.window_paths import path_of, windows_of
@@ -57,9 +57,9 @@ def _mode(settings: PlanSettings) -> str:
     return f"{mode} ({settings.mode_reason})" if settings.mode_reason else mode
 
 
-def _frame(stage: Stage) -> Frame:
+def _frame(stage: Stage) -> DiagramFrame:
     title = f"Stage {stage.index}, parallelism {stage.parallelism}"
-    return Frame(title, tuple(_box(operator, stage) for operator in stage.operators))
+    return DiagramFrame(title, tuple(_box(operator, stage) for operator in stage.operators))
 
 
 def _box(operator: PlannedOperator, stage: Stage) -> Box:

@@ -14,6 +14,7 @@ windows show before their end would only be shown again.
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Final
 
 from headrace.common import options
@@ -37,8 +38,8 @@ from headrace.graph.window_specs import (
     LocalAggregateSpec,
     TriggeredWindowSpec,
 )
+from headrace.operators.aggregates.calls.inputs import FirstOfValue
 from headrace.operators.checkpointed import CheckpointedFunction
-from headrace.operators.distinct_values import store_names
 from headrace.operators.functions import has_own, objects_of
 from headrace.operators.window.columnar.local_aggregate import ACCUMULATORS_INPUT, ACCUMULATORS_TAG, RECORDS_INPUT
 from headrace.plan.job_plan import (
@@ -123,7 +124,10 @@ def _can_be_split(spec: ColumnarWindowSpec | GroupAggregateSpec, node: Node, mad
     if not spec.can_be_split or not all(edge.partitioning.redistributes for edge in node.inputs):
         return False
     layout = spec.layout(records)
-    return not layout.is_ordered and not store_names(layout.aggregators)  # senders have no state of distinct values
+    if layout.is_ordered:
+        return False
+    # Senders have no state of distinct values.
+    return not any(isinstance(source, FirstOfValue) for source in layout.aggregators.inputs)
 
 
 def _local_aggregate(spec: ColumnarWindowSpec | GroupAggregateSpec, node: Node, number: int, node_id: int) -> Node:
@@ -416,15 +420,14 @@ def plan_job(graph: StreamGraph, settings: PlanSettings) -> JobPlan:
     _check_partitioned(graph, stage_of)
     stages = _stages(graph, stage_of, explicit)
     _check_strategies(stages)
-    _check_changed_windows(stages, settings)
+    if settings.changed_windows:
+        _check_changed_windows(stages, settings)
     tasks = sum(stage.parallelism for stage in stages if stage.holds_state)
     return JobPlan(settings, stages, min(settings.inline_threshold, INLINE_BYTES_OF_ALL_TASKS // max(1, tasks)))
 
 
 def _check_changed_windows(stages: Iterable[Stage], settings: PlanSettings) -> None:
     """Refuse to be told of windows that are not there: a uid that is misspelled would do nothing."""
-    if not settings.changed_windows:
-        return
     specs = {operator.uid: operator.node.spec for stage in stages for operator in stage.operators}
     windows = {uid for uid, spec in specs.items() if path_of(spec) is not None or is_join(spec)}
     strange = settings.changed_windows.keys() - windows
@@ -509,13 +512,14 @@ def _check_partitioned(graph: StreamGraph, stage_of: Mapping[int, int]) -> None:
     Raises:
         InvalidProgramError: with the line that says so.
     """
-    for edge in (edge for node in graph for edge in node.inputs):
-        if isinstance(edge.partitioning, ForwardByKey) and not stage_of[edge.source]:
-            raise InvalidProgramError(
-                f"{edge.partitioning.asked_by}: nothing has partitioned the records of operator "
-                f"{graph[edge.source].name!r} by any key, they are where their splits are read; call key_by(...) "
-                f"instead\n  at {edge.partitioning.call_site}"
-            )
+    for node in graph:
+        for edge in node.inputs:
+            if isinstance(edge.partitioning, ForwardByKey) and not stage_of[edge.source]:
+                raise InvalidProgramError(
+                    f"{edge.partitioning.asked_by}: nothing has partitioned the records of operator "
+                    f"{graph[edge.source].name!r} by any key, they are where their splits are read; call key_by(...) "
+                    f"instead\n  at {edge.partitioning.call_site}"
+                )
 
 
 def _check_strategies(stages: Iterable[Stage]) -> None:
@@ -545,21 +549,22 @@ def _check_strategies(stages: Iterable[Stage]) -> None:
 
 
 def _planned_edges(graph: StreamGraph, stage_of: Mapping[int, int]) -> Iterator[PlannedEdge]:
-    edges = ((node, edge) for node in graph for edge in node.inputs)
-    for number, (node, edge) in enumerate(edges):
-        yield PlannedEdge(
-            id=number,
-            source=edge.source,
-            target=node.id,
-            input_index=edge.input_index,
-            side_output=edge.side_output,
-            record_type=graph.record_type(edge),
-            key=edge.key,
-            is_exchange=stage_of[edge.source] != stage_of[node.id],
-            partitioning=edge.partitioning,
-            target_stage=stage_of[node.id],
-            receivers=_size(node),
-        )
+    numbers = count()
+    for node in graph:
+        for edge in node.inputs:
+            yield PlannedEdge(
+                id=next(numbers),
+                source=edge.source,
+                target=node.id,
+                input_index=edge.input_index,
+                side_output=edge.side_output,
+                record_type=graph.record_type(edge),
+                key=edge.key,
+                is_exchange=stage_of[edge.source] != stage_of[node.id],
+                partitioning=edge.partitioning,
+                target_stage=stage_of[node.id],
+                receivers=_size(node),
+            )
 
 
 def _size(node: Node) -> Receivers:

@@ -129,7 +129,7 @@ class TimerQueue:
         self._new: dict[int, dict[_Identity, bool]] = {}
         self._times: list[int] = []
         self._advanced_to: int | None = None
-        self._stored = _Stored()
+        self._stored = _StoredTimers()
         # How far stored timers have been read, and given out.
         self._read_to = self._taken_to = MIN_WATERMARK - 1
         # The time whose timers fire, and which of them were deleted meanwhile.
@@ -221,7 +221,7 @@ class TimerQueue:
 
     def _forget(self) -> None:
         self._log, self._new, self._times = TimerLog(), {}, []
-        self._stored = _Stored()
+        self._stored = _StoredTimers()
         self._read_to = self._taken_to = MIN_WATERMARK - 1
 
     def _first_stored(self, up_to: int) -> int:
@@ -287,7 +287,7 @@ class TimerQueue:
         return batch if self._table.first != NO_TIME else batch.filter(batch.column(LIVE))
 
 
-class _Stored:
+class _StoredTimers:
     """Stored timers that were read, in order, given out time by time.
 
     Attributes:

@@ -179,6 +179,6 @@ def checked_name(name: str) -> str:
     Raises:
         CheckpointError: when it would lead elsewhere.
     """
-    if name in ("", ".", "..") or any(character in name for character in "/\\\0"):
+    if name in ("", ".", "..") or "/" in name or "\\" in name or "\0" in name:
         raise CheckpointError(f"{name!r} cannot be the name of a file in a checkpoint directory")
     return name

@@ -6,8 +6,7 @@ from typing import Any, Final
 import numpy as np
 
 from headrace.common.arguments import check_call
-from headrace.common.call_site import caller
-from headrace.common.errors import HeadraceError, InvalidProgramError, InvalidTypeError
+from headrace.common.errors import HeadraceError, InvalidProgramError, InvalidTypeError, refused
 from headrace.windowing.windows import LONGEST
 
 WHOLE: Final = (int, np.integer)
@@ -21,7 +20,7 @@ def check(holds: bool, message: str, error: type[HeadraceError] = InvalidProgram
         HeadraceError: of the given class; it ends in the user's own line.
     """
     if not holds:
-        raise error(f"{message}\n  at {caller()}")
+        raise refused(message, error)
 
 
 def check_whole(owner: str, **numbers: int) -> None:
@@ -32,7 +31,8 @@ def check_whole(owner: str, **numbers: int) -> None:
         numbers: by their names.
     """
     for name, number in numbers.items():
-        check(isinstance(number, WHOLE), f"{owner} takes a whole number as {name}, not {number!r}", InvalidTypeError)
+        if not isinstance(number, WHOLE):
+            raise refused(f"{owner} takes a whole number as {name}, not {number!r}", InvalidTypeError)
 
 
 def check_positive(owner: str, **lengths: int) -> None:
@@ -44,8 +44,9 @@ def check_positive(owner: str, **lengths: int) -> None:
     """
     check_whole(owner, **lengths)
     for name, length in lengths.items():
-        check(length > 0, f"{owner} needs {name} > 0, not {length}")
-        check(length <= LONGEST, f"{owner} needs {name} <= 2**62, not {length}")
+        if not 0 < length <= LONGEST:
+            wanted = "> 0" if length <= 0 else "<= 2**62"
+            raise refused(f"{owner} needs {name} {wanted}, not {length}")
 
 
 def check_function(owner: str, name: str, function: Any, *parameters: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.operators.lookup.key_codes import TableIndex
+from headrace.operators.lookup.lookup_joins import TableIndex
 from headrace.operators.lookup.table_readers import ReloadTrigger
 
 HOUR = 3_600_000

@@ -23,7 +23,7 @@ from headrace.operators.window.columnar.local_aggregate import (
     ACCUMULATORS_INPUT,
     ACCUMULATORS_TAG,
     RECORDS_INPUT,
-    LocalWindowAggregate,
+    LocalWindowAggregateOperator,
     expected_groups,
 )
 from headrace.operators.window.columnar.time_windows import columnar_window
@@ -75,7 +75,7 @@ def check_with_and_without_the_sender(layout: ColumnarWindowLayout, scenario: An
     windows, _, records, cuts, kinds = scenario
     records = [record for record in records for _ in range(copies)]
     alone, both = (Driver(lambda: columnar_window(layout, windows)) for _ in range(2))
-    local = LocalWindowAggregate(layout, windows)
+    local = LocalWindowAggregateOperator(layout, windows)
     for epoch in epochs_of(records, [cut * copies for cut in cuts], kinds):
         run_epoch(alone, epoch, lag, None)
         run_epoch(both, epoch, lag, local)
@@ -96,7 +96,9 @@ def epochs_of(records: list[Record], cuts: list[int], kinds: list[int]) -> Itera
             epoch = []
 
 
-def run_epoch(driver: Driver, batches: list[list[Record]], lag: int, local: LocalWindowAggregate | None) -> None:
+def run_epoch(
+    driver: Driver, batches: list[list[Record]], lag: int, local: LocalWindowAggregateOperator | None
+) -> None:
     """One epoch of a receiver that another channel holds back by ``lag``; records may come by way of the sender."""
     operator = driver._begin()
     for records in filter(None, batches):
@@ -110,7 +112,7 @@ def run_epoch(driver: Driver, batches: list[list[Record]], lag: int, local: Loca
     driver._end(operator)
 
 
-def sent_by(local: LocalWindowAggregate, batch: KeyedBatch) -> list[tuple[int, KeyedBatch]]:
+def sent_by(local: LocalWindowAggregateOperator, batch: KeyedBatch) -> list[tuple[int, KeyedBatch]]:
     """What a sender makes of a batch: partial results for the second input, records for the first."""
     out = Collected()
     local.open(context(None), out)
@@ -147,7 +149,7 @@ def test_records_with_a_late_window_travel_as_they_are() -> None:
 
 
 def emitted(records: list[Record], windows: AlignedWindows | None = None) -> Collected:
-    driver = Driver(lambda: LocalWindowAggregate(LAYOUT, windows or AlignedWindows(100, 100)))
+    driver = Driver(lambda: LocalWindowAggregateOperator(LAYOUT, windows or AlignedWindows(100, 100)))
     driver.run([records])
     return driver.out
 
@@ -172,7 +174,7 @@ def test_aggregates_that_depend_on_order_say_so(aggregate: Any) -> None:
 
 
 def test_records_of_several_batches_are_summed_up_together() -> None:
-    driver = Driver(lambda: LocalWindowAggregate(LAYOUT, AlignedWindows(100, 100)))
+    driver = Driver(lambda: LocalWindowAggregateOperator(LAYOUT, AlignedWindows(100, 100)))
     driver.run([[Record(i % 3, 1.0, 3 + 60 * batch) for i in range(30)] for batch in range(4)])
     (accumulators,) = driver.out.sides[ACCUMULATORS_TAG]
     assert [(row["window_end"], row["key"], row["records"]) for row in accumulators.rows] == [
@@ -182,7 +184,7 @@ def test_records_of_several_batches_are_summed_up_together() -> None:
 
 
 def test_what_is_held_leaves_before_the_watermark_moves_on() -> None:
-    driver = Driver(lambda: LocalWindowAggregate(LAYOUT, AlignedWindows(100, 100)))
+    driver = Driver(lambda: LocalWindowAggregateOperator(LAYOUT, AlignedWindows(100, 100)))
     operator = driver._begin()
     operator.process(0, driver.batch([Record(1, 1.0, 3)] * 6))
     assert not driver.out.sides
@@ -202,7 +204,7 @@ def test_what_was_found_of_a_large_batch_holds_for_the_next_ones(
         monkeypatch.setattr(local_aggregate, "FEWEST_SAMPLED", fewest)
         monkeypatch.setattr(local_aggregate, "_SAMPLED_HASHES", np.uint64(2**64 - 1))
         monkeypatch.setattr(local_aggregate, "_SAMPLED_PART", 1)
-        driver = Driver(lambda: LocalWindowAggregate(LAYOUT, AlignedWindows(100, 100)))
+        driver = Driver(lambda: LocalWindowAggregateOperator(LAYOUT, AlignedWindows(100, 100)))
         driver.run([different, same, same, same])
         assert [len(batch) for batch in driver.out.batches] == [20] * passed
         driver.run([same])  # the next epoch begins anew
@@ -230,7 +232,7 @@ class OnlyTheLast:
 
 
 def test_watermarks_are_not_laid_out_where_all_records_are_on_time() -> None:
-    driver = Driver(lambda: LocalWindowAggregate(LAYOUT, AlignedWindows(100, 100)))
+    driver = Driver(lambda: LocalWindowAggregateOperator(LAYOUT, AlignedWindows(100, 100)))
     operator = driver._begin()
     batch = driver.batch([Record(1, 1.0, 3)] * 6)
     operator.process(0, batch.with_times(batch.timestamps, OnlyTheLast()))
@@ -240,7 +242,7 @@ def test_watermarks_are_not_laid_out_where_all_records_are_on_time() -> None:
 
 def test_no_more_than_so_many_records_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local_aggregate, "_HELD_ROWS", 50)
-    driver = Driver(lambda: LocalWindowAggregate(LAYOUT, AlignedWindows(100, 100)))
+    driver = Driver(lambda: LocalWindowAggregateOperator(LAYOUT, AlignedWindows(100, 100)))
     driver.run([[Record(i % 2, 1.0, 3) for i in range(20)] for _ in range(4)])
     counts = [batch.columns.column("records").to_pylist() for batch in driver.out.sides[ACCUMULATORS_TAG]]
     assert counts == [[30, 30], [10, 10]]

@@ -69,11 +69,12 @@ def check_size(staging: Staging, path: str, chunk: PartChunk) -> None:
         CommitRefusedError: when it has another size.
     """
     found = staging.size(path)
-    where = staging.locate(path)
     if found is None:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), where)
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), staging.locate(path))
     if found != chunk.size:
-        raise CommitRefusedError(f"{where} has {found} bytes, but a task wrote {chunk.size}; put it back as it was")
+        raise CommitRefusedError(
+            f"{staging.locate(path)} has {found} bytes, but a task wrote {chunk.size}; put it back as it was"
+        )
 
 
 def checked_blocks(file_system: FileSystem, path: str, chunk: PartChunk) -> Iterator[bytes]:
@@ -126,11 +127,12 @@ class FileCommitter(Committer):
         self._publishing = staging.publishing(generation)
         self._staging.make_publishing_folder(self._publishing)
         self._made: dict[str, str] = {}
-        self._staging.fence(generation)
+        if generation:  # else nobody was here before
+            self._staging.fence(generation)
 
     def commit(self, epoch: int, committables: Sequence[Json], processing_time: int) -> None:
         parts = [(self._staging.visible(part), part) for part in from_json(list[Part], committables)]
-        self._made = self._assemble_in_tasks(parts)
+        self._made = self._assemble_in_tasks(parts) if self._tasks > 1 else {}
         found = [name for name, part in parts if not self._publish_once(part, name, epoch)]
         self._file_system.make_durable(name for name, _ in parts)
         self._staging.confirm(found)
@@ -213,8 +215,6 @@ class FileCommitter(Committer):
 
         What a task misses is reported when the part is to be published.
         """
-        if self._tasks == 1:
-            return {}
         wanted = [(name, part) for name, part in parts if is_assembled(part) and self._staging.size(name) is None]
         shares = [wanted[number :: self._tasks] for number in range(min(self._tasks, len(wanted)))]
         made = self._run_in_tasks(partial(_assemble_share, self._staging, self._publishing), shares)

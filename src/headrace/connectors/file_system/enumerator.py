@@ -1,9 +1,10 @@
 """The driver's half of the file source: one split, the files in their order of reading, and the list of all seen.
 
-The list is in immutable files beside the checkpoints; the manifest has their names and checksums. Whatever is new since
-the manifest before it makes one more file. As with the runs of a log-structured merge tree, smaller ones are put
-together with it, so that there are few, and all are written anew when most of what they tell is out of date. What no
-manifest names any more stays for a while, for restarts from older manifests.
+A short list that never grows is in the manifest itself. Any other is in immutable files beside the checkpoints; the
+manifest has their names and checksums. Whatever is new since the manifest before it makes one more file. As with the
+runs of a log-structured merge tree, smaller ones are put together with it, so that there are few, and all are written
+anew when most of what they tell is out of date. What no manifest names any more stays for a while, for restarts from
+older manifests.
 """
 
 import json
@@ -33,6 +34,9 @@ from headrace.storage.folder import Folder
 
 _MOST_KEPT: Final = 1000
 """The number of files kept that the newest manifest does not name, for restarts from older manifests."""
+
+MOST_INSIDE: Final = 64
+"""The number of files that the manifest itself lists, which is written in every epoch."""
 
 _MIN_ENTRIES: Final = 1000
 """Fewer entries are not worth being written anew."""
@@ -81,6 +85,7 @@ class FileJournal:
     Args:
         folder: the folder for the files; created on demand.
         reference: what :meth:`reference` gave when the manifest was written that the job goes on from, if any.
+        most_inside: how many files the manifest itself lists at most, instead of naming files that do.
 
     Attributes:
         known: what is known now. Files that are new are told to :meth:`add`; the rest may be changed.
@@ -89,10 +94,11 @@ class FileJournal:
         StateCorruptedError: when a file is not as the manifest knows it, naming it.
     """
 
-    def __init__(self, folder: Folder, reference: Json | None) -> None:
+    def __init__(self, folder: Folder, reference: Json | None, most_inside: int = 0) -> None:
         self._folder = folder
         self._reference = reference
-        self._restored = frozenset(name for name, _ in reference or ())
+        self._most_inside = most_inside
+        self._restored = {run[0] for run in reference} if reference and not _is_inside(reference) else set()
         self.known = KnownFiles() if reference is None else load(folder, reference)
         self._unwritten: list[FileStatus] = []
         self._is_written = True
@@ -114,6 +120,8 @@ class FileJournal:
         Raises:
             OSError: when it cannot be written; it can be tried again.
         """
+        if not self._runs and len(self.known) <= self._most_inside:
+            return None if self._is_written and self._reference is None else self._lines()
         if not self._is_written:
             before, self._runs = self._runs, self._written()
             self._superseded += [run.name for run in before if run not in self._runs]
@@ -140,12 +148,16 @@ class FileJournal:
         """Write what is new together with the runs that are no longer than it, or write all; gives all runs."""
         known, runs, new = self.known, self._runs, self._unwritten
         if not runs or sum(len(run.files) for run in runs) > max(_MIN_ENTRIES, 2 * len(known)):
-            consumed = list(known.consumed.values())
-            lines = [{"first": known.first, "newest": known.newest}, *_entries(_CONSUMED, consumed)]
-            return [self._write([*lines, *_entries(_PENDING, known.pending)], [*consumed, *known.pending])]
+            return [self._write(self._lines(), [*known.consumed.values(), *known.pending])]
         while len(runs) > 1 and len(runs[-1].files) <= len(new):
             runs, new = runs[:-1], runs[-1].files + new
         return [*runs, self._write([{"newest": known.newest}, *_entries(_PENDING, new)], new)]
+
+    def _lines(self) -> list[Json]:
+        """All that is known, line by line."""
+        known = self.known
+        consumed, pending = _entries(_CONSUMED, list(known.consumed.values())), _entries(_PENDING, known.pending)
+        return [{"first": known.first, "newest": known.newest}, *consumed, *pending]
 
     def _write(self, lines: list[Json], files: list[FileStatus]) -> _Run:
         # ASCII alone: bytes of a path that are no text, and newlines in it, are escapes.
@@ -169,6 +181,10 @@ def load(folder: Folder, reference: Json) -> KnownFiles:
         StateCorruptedError: when a file is missing or not the one that was written, naming it.
     """
     known = KnownFiles()
+    if _is_inside(reference):
+        for entry in reference:
+            _apply(known, entry)
+        return known
     for name, checksum in reference:
         path = folder.locate(name)
         try:
@@ -182,6 +198,11 @@ def load(folder: Folder, reference: Json) -> KnownFiles:
         for line in data.splitlines():
             _apply(known, json.loads(line))
     return known
+
+
+def _is_inside(reference: Json) -> bool:
+    """Tell whether a reference is the list itself, which begins as each file of a list does."""
+    return bool(reference) and isinstance(reference[0], dict)
 
 
 def _apply(known: KnownFiles, entry: Json) -> None:
@@ -375,13 +396,13 @@ class FileEnumerator(SplitEnumerator):
         self._is_watching = watch is not None
         self._interval, self._horizon = watch or (0, 0)
         self._skip_policy = skip_policy
-        self._journal = FileJournal(context.folder, context.state)
+        self._journal = FileJournal(context.folder, context.state, 0 if self._is_watching else MOST_INSIDE)
         self._known = self._journal.known
         # What is to be read wins: a name that was forgotten may come again, and the log still tells of both files.
         self._seen = self._known.consumed | {status.path: status for status in self._known.pending}
         self._pending_bytes = sum(status.size for status in self._known.pending)
         self._planned: dict[str, PlannedRange] = {}
-        self._folders = self._paths.folders(self._seen)
+        self._folders = self._paths.folders(self._seen) if watch is not None else []
         self._last_scan: int | None = None
         self._swept_at = 0
         if context.state is None:
@@ -390,14 +411,16 @@ class FileEnumerator(SplitEnumerator):
                 self._add(found, self._known.newest)
 
     def discover(self, now: int) -> Sequence[str]:
-        self._scan(now)
+        if self._is_watching:
+            self._scan(now)
         return (SPLIT,)
 
     def initial_position(self, split_id: str) -> Json:
         return [0, 0]
 
     def plan(self, split_id: str, position: Json, budget: ReadBudget, now: int) -> SplitRead | None:
-        self._scan(now)
+        if self._is_watching:
+            self._scan(now)
         ordinal, offset = position
         return plan_files(split_id, (ordinal, offset), budget, self._file_at)
 
@@ -458,8 +481,8 @@ class FileEnumerator(SplitEnumerator):
         return extent if self._splittable else replace(extent, divisible=False)
 
     def _scan(self, now: int) -> None:
-        """Look for new files when it is time to."""
-        if not self._is_watching or (self._last_scan is not None and now < self._last_scan + self._interval):
+        """Look for new files of folders that are watched, when it is time to."""
+        if self._last_scan is not None and now < self._last_scan + self._interval:
             return
         self._paths.check_still_there(self._folders)
         cutoff = self._cutoff()
@@ -488,7 +511,7 @@ class FileEnumerator(SplitEnumerator):
 
     def _cutoff(self) -> int | None:
         """The modification time below which unknown files are too old; None at the first look."""
-        if not self._is_watching or (self._known.first == 0 and not self._seen):
+        if self._known.first == 0 and not self._seen:
             return None
         return self._known.newest - self._horizon * _NANOS_PER_MILLI
 
@@ -508,7 +531,8 @@ class FileEnumerator(SplitEnumerator):
             self._pending_bytes -= status.size
             self._planned.pop(status.path, None)
             known.consumed[status.path] = status
-        self._forget()
+        if self._is_watching:
+            self._forget()
 
     def _forget(self) -> None:
         """Drop the files that are beyond the horizon.

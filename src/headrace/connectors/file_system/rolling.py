@@ -287,14 +287,14 @@ class FilePreCommit(PreCommit):
         before = PartsInProgress.of(in_progress)
         written = from_json(list[Part], committables)
 
-        def ends(bucket: str) -> bool:
-            return is_last or bucket in complete
-
-        rolled, growing = self._rolled(before.growing, written, processing_time, ends)
+        ending = {part.bucket for part in (*before.growing, *written)} if is_last else complete
+        rolled, growing = self._rolled(before.growing, written, processing_time, ending)
         waiting = {bucket: (epochs, list(parts)) for bucket, (epochs, parts) in before.compacting.items()}
         for part in rolled:
             waiting.setdefault(part.bucket, (0, []))[1].append(part)
-        compacted = {bucket: self._compacted(*waiting[bucket], ends(bucket)) for bucket in sorted(waiting)}
+        compacted = {
+            bucket: self._compacted(*waiting[bucket], is_last or bucket in complete) for bucket in sorted(waiting)
+        }
         ready = [part for parts, _, _ in compacted.values() for part in parts]
         left = {bucket: (epochs, parts) for bucket, (_, epochs, parts) in compacted.items() if parts}
         return PreCommitted(tuple(ready), PartsInProgress(growing, left, processing_time) if growing or left else None)
@@ -308,7 +308,7 @@ class FilePreCommit(PreCommit):
         return min(times, default=None)
 
     def _rolled(
-        self, growing: Sequence[Part], written: Iterable[Part], now: int, ends: Callable[[str], bool]
+        self, growing: Sequence[Part], written: Iterable[Part], now: int, ending: Collection[str]
     ) -> tuple[list[Part], list[Part]]:
         """Add what an epoch has written to the parts that grow; gives those that are complete, and those that grow."""
         waiting = {(part.bucket, part.chunks[0].subtask): part for part in growing}
@@ -322,7 +322,7 @@ class FilePreCommit(PreCommit):
                 waiting[key] = part._replace(chunks=before + part.chunks)  # the form is that of the program now
         for _, part in sorted(waiting.items(), key=itemgetter(0)):
             runs, rest = self._runs(part.chunks, now)
-            if rest and ends(part.bucket):
+            if rest and part.bucket in ending:
                 runs, rest = [*runs, rest], []
             complete += [part._replace(chunks=tuple(chunks), is_complete=True) for chunks in runs]
             if rest:
@@ -379,7 +379,7 @@ class PartsInProgress(NamedTuple):
     @staticmethod
     def of(in_progress: Json | None) -> PartsInProgress:
         """The parts as they come back from a manifest."""
-        return from_json(PartsInProgress, in_progress or [[], {}, 0])
+        return from_json(PartsInProgress, in_progress) if in_progress else PartsInProgress([], {})
 
     def chunks(self) -> Iterator[tuple[str, PartChunk]]:
         """All chunks, with their buckets."""

@@ -124,7 +124,7 @@ def co_flat_map(function: Any) -> CoRecordFunction:
     return CoRecordFunction(function, "flat_map", _many)
 
 
-class WindowCall(Adapter, WindowFunction):
+class KeylessWindowCall(Adapter, WindowFunction):
     """Calls a method that takes less than a ``WindowFunction`` is given: the key is none of its arguments.
 
     Args:

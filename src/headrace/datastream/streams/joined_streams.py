@@ -13,7 +13,13 @@ from headrace.common.type_variables import OUT, K_co, T_co, V_co, W_co
 from headrace.common.typeinfo import DeclaredType
 from headrace.common.types import Row
 from headrace.datastream.functions import CoGroupFunction, FlatJoinFunction, JoinFunction
-from headrace.datastream.streams.adapters import FlatJoinApply, JoinApply, SelectApply, WindowCall, records_of_both
+from headrace.datastream.streams.adapters import (
+    FlatJoinApply,
+    JoinApply,
+    KeylessWindowCall,
+    SelectApply,
+    records_of_both,
+)
 from headrace.datastream.streams.checks import check_function, check_instance, check_same_environment, selected, titled
 from headrace.datastream.streams.keying import check_same_keys
 from headrace.datastream.streams.stream import Stream
@@ -197,7 +203,7 @@ class CoGroupedWindows(WindowsOfTwo[T_co, V_co, K_co], Generic[T_co, V_co, K_co]
         """
         check_function(function, CoGroupFunction, "co_group")
         warn_without_results(function, "co_group")
-        called = WindowCall(function, "co_group", records_of_both)
+        called = KeylessWindowCall(function, "co_group", records_of_both)
         found: DataStream[OUT] = self._applied("CoGroup", called, function, output_type, Role.MANY)
         return found
 

@@ -22,7 +22,7 @@ from headrace.datastream.functions import (
     RuntimeContext,
     WindowFunction,
 )
-from headrace.datastream.streams.adapters import Adapter, WindowCall
+from headrace.datastream.streams.adapters import Adapter, KeylessWindowCall
 from headrace.datastream.streams.checks import check_function, check_object, checked_field
 from headrace.datastream.streams.keying import selector_of
 from headrace.datastream.streams.stream import Stream
@@ -219,7 +219,7 @@ class PartitionWindowedStream(Generic[T_co]):
         check_function(map_partition_function, MapPartitionFunction, "map_partition")
         warn_without_results(map_partition_function, "map_partition")
         found = result_type(output_type, map_partition_function, Role.MANY)
-        called = WindowCall(map_partition_function, "map_partition", self._records_of.arguments)
+        called = KeylessWindowCall(map_partition_function, "map_partition", self._records_of.arguments)
         return self._window().apply(called, found).name("MapPartition")
 
     def sort_partition(self, key: Any, order: Order = Order.ASCENDING) -> DataStream[T_co]:

@@ -11,6 +11,7 @@ from headrace.connectors.source import Boundedness, Source
 from headrace.datastream.streams.checks import is_needed
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.datastream.streams.types import TypeOrigin
+from headrace.datastream.transformations import Caches
 from headrace.graph.partitioning import FORWARD
 from headrace.graph.specs import SourceSpec, TimestampsSpec
 from headrace.graph.stream_graph import Edge, Node
@@ -109,11 +110,14 @@ class CachedDataStream(DataStream[T_co]):
 
     def __init__(self, origin: DataStream[T_co]) -> None:
         super().__init__(origin._environment, (_output_of(origin),), origin=origin._type_origin)
-        self._cache = self._transformations.caches.of(self._edges[0])
+        if self._transformations.caches is None:
+            self._transformations.caches = Caches()
+        self._caches = self._transformations.caches
+        self._cache = self._caches.of(self._edges[0])
 
     def invalidate(self) -> None:
         """Lets go of the records; the next job that uses the stream computes and keeps them again."""
-        self._transformations.caches.invalidate(self._cache)
+        self._caches.invalidate(self._cache)
 
 
 def _output_of(stream: DataStream[T_co]) -> Edge:

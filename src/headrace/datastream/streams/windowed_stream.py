@@ -25,7 +25,7 @@ from headrace.datastream.functions import (
     ReduceFunction,
     WindowFunction,
 )
-from headrace.datastream.streams.adapters import AllProcess, WindowCall, window_and_records
+from headrace.datastream.streams.adapters import AllProcess, KeylessWindowCall, window_and_records
 from headrace.datastream.streams.checks import check_function, check_object
 from headrace.datastream.streams.types import (
     Role,
@@ -176,7 +176,7 @@ class WindowsOfStream(Generic[T_co, K_co]):
         return WindowDefinition(self._assigner, trigger, self._evictor, self._lateness, self._late_tag, self._mode)
 
     def _default_trigger(self) -> Trigger:
-        trigger = self._assigner.get_default_trigger(self.get_execution_environment())
+        trigger = self._assigner.get_default_trigger(self._keyed_stream._environment)
         if not isinstance(trigger, Trigger):
             name = type(self._assigner).__name__
             raise refused(f"{name}.get_default_trigger has to return a Trigger, not {trigger!r}", InvalidTypeError)
@@ -583,4 +583,4 @@ class AllWindowedStream(WindowsOfOne[T_co, int], Generic[T_co]):
     def _by_key(self, window_function: Any, method: str) -> Any:
         if method == "process":
             return AllProcess(window_function)
-        return WindowCall(window_function, method, window_and_records)
+        return KeylessWindowCall(window_function, method, window_and_records)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from headrace.common.array_buffers import binary_array
 from headrace.common.errors import InvalidTypeError
 from headrace.common.values.numbers import MOST_DIGITS_OF_EXPONENT
-from headrace.formats.avro.schema import Array, Enum, Fixed, Map, Node, Primitive, Record, Union
+from headrace.formats.avro.schema import Array, Enum, Fixed, Map, Node, Primitive, Record, UnionSchema
 
 Positions = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -382,13 +382,13 @@ def _steps_of(node: Node) -> list[Step]:
     return [_step_of(node)]
 
 
-def _step_of(node: Fixed | Enum | Union | Array | Map) -> Step:
+def _step_of(node: Fixed | Enum | UnionSchema | Array | Map) -> Step:
     match node:
         case Fixed():
             return _WIDTH, node.size
         case Enum():
             return _INTEGER, None
-        case Union():
+        case UnionSchema():
             return _step_of_union([_merged(_steps_of(branch)) for branch in node.branches])
         case Array():
             return _CALL, _items(_merged(_steps_of(node.items)))

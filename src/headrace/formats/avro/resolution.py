@@ -41,13 +41,13 @@ from headrace.formats.avro.schema import (
     Array,
     AvroSchema,
     Enum,
-    Field,
     Fixed,
     Map,
     Node,
     Primitive,
     Record,
-    Union,
+    RecordField,
+    UnionSchema,
     is_null,
 )
 
@@ -115,9 +115,9 @@ def decoder_of(writer: Node, reader: Node) -> Decoder:
     Raises:
         InvalidProgramError: when that cannot be; the message says where and why.
     """
-    if isinstance(writer, Union):
+    if isinstance(writer, UnionSchema):
         return _of_union(writer, reader)
-    if isinstance(reader, Union):
+    if isinstance(reader, UnionSchema):
         return _as_branch(writer, reader)
     resolve = _RESOLVED.get((type(writer), type(reader)))
     if resolve is None:
@@ -135,12 +135,12 @@ def _shown(node: Node) -> str:
         return node.logical or node.kind
     if isinstance(node, Record | Enum | Fixed):
         return f"{type(node).__name__.lower()} {node.name}"
-    if isinstance(node, Union):
+    if isinstance(node, UnionSchema):
         return f"union of {' and '.join(map(_shown, node.branches))}"
     return f"{type(node).__name__.lower()} of {_shown(node.items if isinstance(node, Array) else node.values)}"
 
 
-def _of_union(writer: Union, reader: Node) -> Decoder:
+def _of_union(writer: UnionSchema, reader: Node) -> Decoder:
     """Each branch by itself; one that the reader does not take is an error only when it is met."""
     branches: list[Decoder] = []
     unreadable = 0
@@ -155,7 +155,7 @@ def _of_union(writer: Union, reader: Node) -> Decoder:
     return union_decoder(branches, reader.type_info.storage_type)
 
 
-def _as_branch(writer: Node, reader: Union) -> Decoder:
+def _as_branch(writer: Node, reader: UnionSchema) -> Decoder:
     """As the branch that is most like it."""
     storage = reader.type_info.storage_type
     if is_null(writer):
@@ -205,14 +205,14 @@ def _record(writer: Record, reader: Record) -> Decoder:
     return record_decoder(steps, missing, layout_of(reader.type_info).schema)
 
 
-def _field(writer: Field, reader: Field) -> Decoder:
+def _field(writer: RecordField, reader: RecordField) -> Decoder:
     try:
         return decoder_of(writer.node, reader.node)
     except InvalidProgramError as error:
         raise InvalidProgramError(f"{reader.name}: {error}") from None
 
 
-def _default(field: Field) -> pa.Array:
+def _default(field: RecordField) -> pa.Array:
     if field.default is NO_DEFAULT:
         raise InvalidProgramError(
             f"{field.name}: the writer's schema has no such field, and the reader's no default for it: give it one"
@@ -221,7 +221,7 @@ def _default(field: Field) -> pa.Array:
 
 
 def _skipping(node: Node) -> Decoder:
-    if isinstance(node, Union):
+    if isinstance(node, UnionSchema):
         return union_decoder([_skipping(branch) for branch in node.branches], pa.null())
     return skipping(decoder_of(node, node))
 
@@ -229,7 +229,7 @@ def _skipping(node: Node) -> Decoder:
 def _constant(node: Node, value: Any) -> pa.Array:
     """A default as an array of one value."""
     storage = node.type_info.storage_type
-    if isinstance(node, Union):
+    if isinstance(node, UnionSchema):
         return _constant_of_union(node, value)
     if isinstance(node, Record):
         fields = [_constant(f.node, value[f.name]) if f.name in value else _default(f) for f in node.fields]
@@ -250,7 +250,7 @@ def _constants(node: Node, values: Any) -> pa.Array:
     return pa.concat_arrays(parts) if parts else pa.array([], node.type_info.storage_type)
 
 
-def _constant_of_union(node: Union, value: object) -> pa.Array:
+def _constant_of_union(node: UnionSchema, value: object) -> pa.Array:
     """A default of a union is one of its first branch."""
     first = node.branches[0]
     if value is None or is_null(first):

@@ -94,7 +94,7 @@ class Map:
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class RecordField:
     """A field of a record; aliases are names that it has in older schemas."""
 
     name: str
@@ -108,7 +108,7 @@ class Record:
     """Values of several kinds by name."""
 
     name: str
-    fields: tuple[Field, ...]
+    fields: tuple[RecordField, ...]
     as_dict: bool = False
 
     @property
@@ -120,7 +120,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Union:
+class UnionSchema:
     """A value of one of several kinds, ``null`` mostly among them."""
 
     branches: tuple[Node, ...]
@@ -137,7 +137,7 @@ class Union:
         return present[0].type_info if len(present) == 1 else Types.PICKLED_BYTE_ARRAY()
 
 
-Node = Primitive | Fixed | Enum | Array | Map | Record | Union
+Node = Primitive | Fixed | Enum | Array | Map | Record | UnionSchema
 
 
 def is_null(node: Node) -> bool:
@@ -252,7 +252,7 @@ def _measured(node: Node, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
         match node:
             case Record():
                 inner = [field.node for field in node.fields]
-            case Union():
+            case UnionSchema():
                 inner = list(node.branches)
             case Array():
                 inner = [node.items]
@@ -319,7 +319,7 @@ class _Parser:
         if isinstance(document, str):
             return self._reference(document, namespace)
         if isinstance(document, list):
-            return Union(tuple(self.node(branch, namespace) for branch in document))
+            return UnionSchema(tuple(self.node(branch, namespace) for branch in document))
         if not isinstance(document, Mapping) or "type" not in document:
             raise InvalidProgramError(f"{json.dumps(document)} is no schema of Avro")
         kind = document["type"]
@@ -362,11 +362,13 @@ class _Parser:
         self._named[name] = node
         return node
 
-    def _field(self, document: Mapping[str, Any], namespace: str) -> Field:
+    def _field(self, document: Mapping[str, Any], namespace: str) -> RecordField:
         self._field_names.append(str(document["name"]))
         node = self.node(document["type"], namespace)
         self._field_names.pop()
-        return Field(document["name"], node, tuple(document.get("aliases", ())), document.get("default", NO_DEFAULT))
+        return RecordField(
+            document["name"], node, tuple(document.get("aliases", ())), document.get("default", NO_DEFAULT)
+        )
 
     def _reference(self, name: str, namespace: str) -> Node:
         if name in _PRIMITIVES:

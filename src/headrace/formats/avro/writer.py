@@ -32,7 +32,7 @@ from headrace.formats.avro.schema import (
     Node,
     Primitive,
     Record,
-    Union,
+    UnionSchema,
     avro_schema_of,
     is_null,
     schema_given,
@@ -68,7 +68,7 @@ def encode_records(node: Node, columns: pa.RecordBatch) -> pa.Array:
 
 def _encoded(node: Node, array: pa.Array, where: str) -> pa.Array:
     """The bytes of the values of a column, none of them null."""
-    if isinstance(node, Union):
+    if isinstance(node, UnionSchema):
         return _union(node, array, where)
     if array.null_count and not is_null(node):
         row = int(np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0])
@@ -154,7 +154,7 @@ def _in_one_block(offsets: pa.Array, elements: pa.Array) -> pa.Array:
     return _joined([numbers, together, ends], counts)
 
 
-def _union(node: Union, array: pa.Array, where: str) -> pa.Array:
+def _union(node: UnionSchema, array: pa.Array, where: str) -> pa.Array:
     present = node.present
     if len(present) > 1:
         return _union_of_objects(node, array, where)
@@ -170,7 +170,7 @@ def _union(node: Union, array: pa.Array, where: str) -> pa.Array:
     return _joined([numbers, values], array)
 
 
-def _union_of_objects(node: Union, array: pa.Array, where: str) -> pa.Array:
+def _union_of_objects(node: UnionSchema, array: pa.Array, where: str) -> pa.Array:
     """Objects as values of the branches that fit; the values of each branch are encoded together."""
     values = array_to_values(Types.PICKLED_BYTE_ARRAY(), array)
     kinds = [(number, handler_of(branch.type_info)) for number, branch in enumerate(node.branches)]

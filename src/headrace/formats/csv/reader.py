@@ -243,6 +243,8 @@ class CsvDecoder:
         self._arrow_schema = pa.schema([(column.name, column.kind.storage_type) for column in schema.columns])
         self._file_columns = file_columns
         self._has_integers = not _INTEGERS.isdisjoint(map(attrgetter("kind"), schema.columns))
+        # What Arrow itself makes of texts is of its type, and may be missing.
+        self._is_checked = _BY_ARROW.issuperset(map(attrgetter("kind"), schema.columns))
 
     def _convert_options(self, by_arrow: frozenset[Any]) -> csv.ConvertOptions:
         columns = zip(self._schema.columns, self._arrow_schema, strict=True)
@@ -270,7 +272,7 @@ class CsvDecoder:
         if not records:
             return Decoded(_empty(self._arrow_schema))
         guarded, guards = (data, 0) if self._boundary is not None else self._guarded(data)
-        return Decoded(self._columns(guarded, records + guards).slice(0, records))
+        return Decoded(self._columns(guarded, records + guards).slice(0, records), is_checked=self._is_checked)
 
     def messages(self, messages: pa.Array) -> pa.RecordBatch:
         """The records of messages that each hold one, as binary values none of which is null.

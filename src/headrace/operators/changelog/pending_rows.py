@@ -13,7 +13,7 @@ import pyarrow as pa
 from headrace.common.constants import MIN_WATERMARK
 from headrace.operators.arrays import Picked, fixed_width, gather
 from headrace.operators.base import KeyedBatch, OperatorContext, concat_keyed
-from headrace.operators.window.columnar.accumulators import Arrivals
+from headrace.operators.window.columnar.accumulators import ArrivalCounter
 from headrace.state.keys import KeyColumn
 from headrace.state.runs.grouping import group_keys, group_rows, in_order
 from headrace.state.runs.layout import HASH, KEY, fields_of_rows
@@ -100,7 +100,7 @@ class PendingRows:
 
     def begin_epoch(self, epoch: int, watermark: int) -> None:
         """Starts an epoch with the state that the last one left."""
-        self._arrivals = Arrivals(epoch)
+        self._arrivals = ArrivalCounter(epoch)
         self._watermark = watermark
         self._table.begin_epoch()
         self._arrived, self._times = [], []

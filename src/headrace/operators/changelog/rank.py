@@ -145,7 +145,7 @@ class AppendRankOperator(RankOperator):
         found = self._by_rank(passing, by_place) if self._ranks.by_rank else self._by_rows(passing, by_place)
         return found, by_place[is_left]
 
-    def _passing(self, arrived: Arrived, places: Longs, limits: Longs) -> _Passing:
+    def _passing(self, arrived: Arrived, places: Longs, limits: Longs) -> _PassingRows:
         """The rows before the first rank, without those behind the last rank of a key that has as many stored."""
         segments, of_keys = arrived.segments, arrived.of_keys
         held = np.bincount(arrived.stored.of_keys, minlength=len(segments))
@@ -155,12 +155,12 @@ class AppendRankOperator(RankOperator):
         passes = (limits[of_keys] > 0) & (places <= last[of_keys])
         is_free = segments.counts <= limits if not self._ranks.by_rank else np.zeros(len(segments), np.bool_)
         records = arrived.sequence - len(arrived.stored)
-        passing = _Passing(places, records, of_keys, limits, segments.total)
+        passing = _PassingRows(places, records, of_keys, limits, segments.total)
         passing.enter(passes & is_free[of_keys])
         passing.begin(passes & ~is_free[of_keys])
         return passing
 
-    def _by_rank(self, passing: _Passing, by_place: Longs) -> Changes:
+    def _by_rank(self, passing: _PassingRows, by_place: Longs) -> Changes:
         changes = [Changes(_EMPTY, _EMPTY.astype(np.int8), _EMPTY, (_EMPTY,) if self._ranks.shows_rank else ())]
         while len(passing.values):
             changes.append(self._of_rank(passing, by_place))
@@ -168,7 +168,7 @@ class AppendRankOperator(RankOperator):
         found = Changes.concat(changes)  # in the order of ranks already, and of what comes before and after
         return found.take(in_order(found.records))
 
-    def _of_rank(self, passing: _Passing, by_place: Longs) -> Changes:
+    def _of_rank(self, passing: _PassingRows, by_place: Longs) -> Changes:
         changed = np.flatnonzero((passing.held != passing.before) & (passing.records >= 0))
         before, after, records = passing.before[changed], passing.held[changed], passing.records[changed]
         has_before = before != passing.nothing
@@ -177,7 +177,7 @@ class AppendRankOperator(RankOperator):
         whole = np.concatenate((records[has_before], records))
         return self._shown(rows, kinds, whole, np.full(len(rows), passing.rank + 1))
 
-    def _by_rows(self, passing: _Passing, by_place: Longs) -> Changes:
+    def _by_rows(self, passing: _PassingRows, by_place: Longs) -> Changes:
         """Inserts of the rows that enter the first ranks, and retractions of those that leave them."""
         while len(passing.values):
             passing.go_on()
@@ -196,7 +196,7 @@ class AppendRankOperator(RankOperator):
 
 
 @dataclass
-class _Passing:
+class _PassingRows:
     """Rows that pass a rank, by their positions in the order.
 
     Attributes:

@@ -19,7 +19,7 @@ from headrace.operators.join.find_pairs import LEFT, RIGHT
 from headrace.operators.join.regular.definition import JoinCondition, JoinDefinition
 from headrace.operators.join.results import INNER, NOBODY, JoinType
 from headrace.operators.join.window_join import pairs_of_groups
-from headrace.operators.window.columnar.accumulators import Arrivals
+from headrace.operators.window.columnar.accumulators import ArrivalCounter
 from headrace.state.key_sorted_table import KeySortedTable, key_sorted, register_key_sorted_merger
 from headrace.state.runs import ALL_HASHES
 from headrace.state.runs.grouping import group_keys
@@ -71,7 +71,7 @@ class BoundedJoinOperator(KeyedOperator):
             self._tables.append(KeySortedTable(context.state.store(name), layout))
 
     def begin_epoch(self, scope: EpochScope) -> None:
-        self._arrivals, self._watermark = Arrivals(scope.epoch), scope.watermark
+        self._arrivals, self._watermark = ArrivalCounter(scope.epoch), scope.watermark
         self._is_done = scope.watermark == MAX_WATERMARK
         for table in self._tables:
             table.begin_epoch()
@@ -110,7 +110,7 @@ class BoundedJoinOperator(KeyedOperator):
             yield left, right
 
     def _join(self, left: pa.RecordBatch, right: pa.RecordBatch) -> None:
-        rows = _Rows(left, right)
+        rows = _RowsOfInputs(left, right)
         kind, matched = (
             self._definition.join_type,
             (np.zeros(left.num_rows, np.bool_), np.zeros(right.num_rows, np.bool_)),
@@ -128,14 +128,14 @@ class BoundedJoinOperator(KeyedOperator):
             rights = np.flatnonzero(~matched[RIGHT])
             self._emit(rows, nobody[: len(rights)], rights)
 
-    def _emit(self, rows: _Rows, lefts: Longs, rights: Longs) -> None:
+    def _emit(self, rows: _RowsOfInputs, lefts: Longs, rights: Longs) -> None:
         if len(lefts):
             times = np.full(len(lefts), NO_TIMESTAMP), np.full(len(lefts), self._watermark)
             self.output.emit(self._definition.results(lefts, rights, (rows.left, rows.right), times))
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _RowsOfInputs:
     """Rows of both inputs in the form in which they are stored.
 
     Attributes:

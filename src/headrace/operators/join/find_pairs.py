@@ -234,7 +234,7 @@ def find_pairs(
         is_match: tells which pairs within the interval match; None where all do.
     """
     found = [
-        _Candidates.of(interval, later, arrived[later], source, number)
+        _CandidateRanges.of(interval, later, arrived[later], source, number)
         for later in (LEFT, RIGHT)
         for number, source in enumerate(sources[1 - later])
     ]
@@ -252,7 +252,7 @@ def find_pairs(
 
 
 @dataclass(frozen=True)
-class _Candidates:
+class _CandidateRanges:
     """Ranges of rows of one source that match records of the other input by key and time.
 
     Attributes:
@@ -270,20 +270,20 @@ class _Candidates:
     stops: Longs
 
     @staticmethod
-    def of(interval: JoinInterval, later: int, side: ArrivedSide, source: Section, number: int) -> _Candidates:
+    def of(interval: JoinInterval, later: int, side: ArrivedSide, source: Section, number: int) -> _CandidateRanges:
         """What the records of one input find in a source of the other one."""
         first, last = interval.seen_from(later)
         times = side.section.column(TIME).to_numpy()
         found, starts, stops = key_ranges(source, side.keys, side.of_keys, times + first, times + last)
         ordinals = side.ordinals[found]
         order = np.argsort(ordinals)
-        return _Candidates(later, number, ordinals[order], starts[order], stops[order])
+        return _CandidateRanges(later, number, ordinals[order], starts[order], stops[order])
 
-    def slice(self, start: int, stop: int) -> _Candidates:
+    def slice(self, start: int, stop: int) -> _CandidateRanges:
         """Those of records from one place in the order of arrival up to another."""
         first, last = np.searchsorted(self.ordinals, (start, stop)).tolist()
         arrays = (array[first:last] for array in (self.ordinals, self.starts, self.stops))
-        return _Candidates(self.later, self.source, *arrays)
+        return _CandidateRanges(self.later, self.source, *arrays)
 
 
 @dataclass(frozen=True)
@@ -330,7 +330,7 @@ class _PairLayout:
     matched: MatchedRows | None
     is_match: Callable[[Pairs], Mask] | None
 
-    def matches(self, found: Sequence[_Candidates]) -> _Matches:
+    def matches(self, found: Sequence[_CandidateRanges]) -> _Matches:
         """Those candidates that came before, and were still kept; in order."""
         parts = [self._matches_of(candidates) for candidates in found if len(candidates.ordinals)]
         if not parts:
@@ -339,7 +339,7 @@ class _PairLayout:
         order = sorted_by(ordinals - ordinals.min(initial=len(self.watermarks)), times)
         return _Matches(ordinals[order], sources[order], rows[order])
 
-    def _matches_of(self, found: _Candidates) -> tuple[Longs, Longs, Longs, Longs]:
+    def _matches_of(self, found: _CandidateRanges) -> tuple[Longs, Longs, Longs, Longs]:
         lengths = found.stops - found.starts
         ordinals = np.repeat(found.ordinals, lengths)
         rows = rows_of_ranges(found.starts, lengths)

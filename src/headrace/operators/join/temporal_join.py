@@ -18,7 +18,7 @@ from headrace.operators.join.find_pairs import LEFT, RIGHT
 from headrace.operators.join.regular.definition import JoinCondition, JoinDefinition
 from headrace.operators.join.regular.stored_rows import FoundRows, SideState, StoredSide
 from headrace.operators.join.results import NOBODY, JoinType
-from headrace.operators.window.columnar.accumulators import Arrivals
+from headrace.operators.window.columnar.accumulators import ArrivalCounter
 from headrace.state.keys import KeyColumn
 from headrace.state.runs.grouping import group_keys, in_order
 from headrace.state.runs.merge_input import concat
@@ -63,7 +63,7 @@ class TemporalJoinOperator(EventTimeOperator):
     def begin_epoch(self, scope: EpochScope) -> None:
         super().begin_epoch(scope)
         self._stored.begin_epoch(scope.processing_time)
-        self._numbers, self._arrived = Arrivals(scope.epoch), list[KeyedBatch]()
+        self._numbers, self._arrived = ArrivalCounter(scope.epoch), list[KeyedBatch]()
 
     def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
         if input_index == RIGHT:
@@ -101,11 +101,11 @@ class TemporalJoinOperator(EventTimeOperator):
             self._emit_joined(due, versions, of_keys[:rows])
         self._stored.write(different, *versions.written(watermark))
 
-    def _versions(self, keys: KeyColumn, arrived: KeyedBatch | None, of_arrived: Longs) -> _Versions:
+    def _versions(self, keys: KeyColumn, arrived: KeyedBatch | None, of_arrived: Longs) -> _RowVersions:
         """The stored versions of keys, and the newly arrived ones."""
         found = self._stored.find(keys)
         if arrived is None:
-            return _Versions.of(found.of_keys, found.numbers, found.rows, len(found.of_keys))
+            return _RowVersions.of(found.of_keys, found.numbers, found.rows, len(found.of_keys))
         name = self._definition.input_types[RIGHT].field_names[self._version_time]
         numbers = [
             millis_of(arrived.columns.column(self._version_time), name),
@@ -115,11 +115,11 @@ class TemporalJoinOperator(EventTimeOperator):
         columns = [*(pa.array(each) for each in numbers), *arrived.columns.columns]
         rows = concat([found.rows, pa.RecordBatch.from_arrays(columns, schema=self._schema)])
         of_keys = np.concatenate((found.of_keys, of_arrived))
-        return _Versions.of(
+        return _RowVersions.of(
             of_keys, np.concatenate((found.numbers, self._numbers.next(len(arrived)))), rows, len(found.of_keys)
         )
 
-    def _emit_joined(self, due: DueRows, versions: _Versions, of_keys: Longs) -> None:
+    def _emit_joined(self, due: DueRows, versions: _RowVersions, of_keys: Longs) -> None:
         times = self._times_of(due.rows)
         found = versions.valid(of_keys, times, due.times - 1, due.watermarks)
         may_match = self._definition.has_matches(LEFT, due.rows)
@@ -151,7 +151,7 @@ def _in_order(due: DueRows, times: Longs, of_keys: Longs) -> Longs:
 
 
 @dataclass(frozen=True)
-class _Versions:
+class _RowVersions:
     """Versions of rows, by key, time and arrival.
 
     Attributes:
@@ -173,11 +173,11 @@ class _Versions:
     rows: pa.RecordBatch
 
     @staticmethod
-    def of(of_keys: Longs, numbers: Longs, rows: pa.RecordBatch, stored: int) -> _Versions:
+    def of(of_keys: Longs, numbers: Longs, rows: pa.RecordBatch, stored: int) -> _RowVersions:
         """Versions, of which the first ones are stored."""
         times = rows.column(0).to_numpy()
         order = in_order(of_keys, times)
-        return _Versions(
+        return _RowVersions(
             of_keys[order],
             times[order],
             rows.column(1).to_numpy()[order],

@@ -22,7 +22,7 @@ from headrace.operators.asynchronous.requests import (
     RequestSettings,
 )
 from headrace.operators.base import EpochScope
-from headrace.operators.lookup.readers import CacheSettings, Found, LookupCache, LookupReader, found_key
+from headrace.operators.lookup.readers import CacheSettings, Found, LookupReader, LookupResultCache, found_key
 from headrace.operators.user_code import user_error
 from headrace.state.copying import copier
 
@@ -62,7 +62,7 @@ class LookupIntake:
     """
 
     def __init__(
-        self, requests: Requests, size: int, cache: LookupCache, value_type: TypeInformation, *, copies: bool
+        self, requests: Requests, size: int, cache: LookupResultCache, value_type: TypeInformation, *, copies: bool
     ) -> None:
         self._requests = requests
         self._size = size
@@ -207,7 +207,7 @@ class KeyRequestingOperator(RequestingOperator):
         self._reader = reader
         self._found_type = found_type
         self._copies = copies
-        self._cache = LookupCache(settings.cache)
+        self._cache = LookupResultCache(settings.cache)
 
     def begin_epoch(self, scope: EpochScope) -> None:
         self._cache.now = scope.processing_time

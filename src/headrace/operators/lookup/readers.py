@@ -69,7 +69,7 @@ class CacheSettings:
     expires_unused: int | None = None
 
 
-class LookupCache:
+class LookupResultCache:
     """What is known of keys without asking: those that were asked for last, or the whole table once it was read.
 
     Args:
@@ -166,7 +166,7 @@ class LookupReader:
         raise NotImplementedError
 
 
-class FunctionReader(LookupReader):
+class LookupFunctionReader(LookupReader):
     """Asks a function of the user.
 
     Args:

@@ -7,7 +7,7 @@ have shown already stays shown, and does not move: each record is shown by the o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, runtime_checkable
 
@@ -192,7 +192,9 @@ def check_has_no_tables(context: OperatorContext) -> None:
     Raises:
         StateMigrationError: when windows that are computed column by column, or fire at their ends alone, stored it.
     """
-    _check(context, lambda name: name not in _KINDS, "have another trigger, assigner, evictor or accumulation mode")
+    for name in context.state.stored():
+        if name in _KINDS:
+            raise _of_others(_KINDS[name], "have another trigger, assigner, evictor or accumulation mode")
 
 
 def check_has_only(context: OperatorContext, *stores: str) -> None:
@@ -205,23 +207,18 @@ def check_has_only(context: OperatorContext, *stores: str) -> None:
     Raises:
         StateMigrationError: when windows of another kind have stored something.
     """
-    _drop_states_of_functions(context, stores)
-    _check(context, lambda name: name in stores, _KINDS[stores[0]])
-
-
-def _drop_states_of_functions(context: OperatorContext, stores: Collection[str]) -> None:
-    """Where old windows are dropped, also what their functions and assigners kept by key: here are none any more."""
     others = [name for name in context.state.stored() if name not in stores]
-    is_asked_for = context.changed_windows is ChangedWindows.DROP
-    if is_asked_for and others and all(name.startswith(STORE_PREFIX) for name in others):
+    # Where old windows are dropped, so is what their functions and assigners kept by key: here are none any more.
+    if others and context.changed_windows is ChangedWindows.DROP and all(map(_is_of_function, others)):
         rows = context.state.drop_windows(*(name.removeprefix(STORE_PREFIX) for name in others))
         context.counted[ROWS_DROPPED] = context.counted.get(ROWS_DROPPED, 0) + rows
+        others = [name for name in context.state.stored() if name not in stores]
+    if others:
+        raise _of_others(_KINDS.get(others[0], _OF_THEIR_OWN), _KINDS[stores[0]])
 
 
-def _check(context: OperatorContext, is_own: Callable[[str], bool], declared: str) -> None:
-    for name in context.state.stored():
-        if not is_own(name):
-            raise _of_others(_KINDS.get(name, _OF_THEIR_OWN), declared)
+def _is_of_function(store: str) -> bool:
+    return store.startswith(STORE_PREFIX)
 
 
 def check_has_tables_of(context: OperatorContext, *stores: str) -> None:

@@ -4,9 +4,12 @@ Those of stage 0 read splits, assign timestamps, run what is chained to the sour
 every later stage take envelopes in order, drive the operators, and write their state.
 """
 
+import ctypes
+import os
 import pickle
+import sys
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final
 
 import numpy as np
@@ -23,7 +26,6 @@ from headrace.exchange.envelope import ChannelStatus, Envelope, EnvelopeKind, su
 from headrace.exchange.receiver import ExchangeReceiver
 from headrace.operators.base import ProcessLocalCache
 from headrace.operators.user_code import EpochCancelledError, name_source, user_error
-from headrace.runtime.task.allocation import keep_freed_memory
 from headrace.runtime.task.messages import (
     REPORTED,
     ChannelReport,
@@ -38,6 +40,33 @@ from headrace.runtime.task.messages import (
 from headrace.runtime.task.operator_chain import ChainedOperator, ChainedSource, ChainNode, OperatorChain
 from headrace.runtime.task.outputs import EXCHANGE
 from headrace.storage.folder import Folder
+
+_TRIM_THRESHOLD: Final = -1
+_MMAP_THRESHOLD: Final = -3
+"""The numbers of parameters in ``malloc.h`` of glibc."""
+
+_KEPT_BYTES: Final = 128 << 20
+_LARGEST_KEPT: Final = 32 << 20
+"""The most that every glibc accepts."""
+
+_VARIABLES: Final = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_")
+
+
+@cache
+def keep_freed_memory() -> None:
+    """Have freed memory kept for the next batch, which needs arrays of the same sizes.
+
+    glibc gives it back to the system at once, and every page is mapped and zeroed again when it is next written to,
+    which is up to a seventh of the CPU time of a job. Nothing happens without glibc, or if the environment decides.
+    """
+    is_set = any(name in os.environ for name in _VARIABLES) or "glibc.malloc" in os.environ.get("GLIBC_TUNABLES", "")
+    if sys.platform != "linux" or is_set:
+        return
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
+        mallopt(_MMAP_THRESHOLD, _LARGEST_KEPT)
+
 
 Task = tuple[int, int]
 """A stage, and a task of it."""

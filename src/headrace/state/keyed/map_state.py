@@ -30,7 +30,7 @@ from headrace.state.keyed.map_entries import (
     MapEntries,
 )
 from headrace.state.keyed.namespaces import StateScope
-from headrace.state.keyed.table import Match, NestedCells, StateTable
+from headrace.state.keyed.table import NestedCells, RunMatch, StateTable
 from headrace.state.keys.codecs import not_hashable
 from headrace.state.keys.typed import PLAIN, is_declared, is_integer_type, nan_replacer
 from headrace.state.runs.layout import ACTION, REMOVED, sorted_lists
@@ -268,7 +268,7 @@ class ColumnarMapState(MapState[Any, Any]):
             self._entries.read(place.run, starts, stops).repeat([entries], stops - starts)
         cell.load(entries)
 
-    def _read(self, matches: list[Match], cells: list[MapCell]) -> None:
+    def _read(self, matches: list[RunMatch], cells: list[MapCell]) -> None:
         """Reads the maps that are small; of others it is noted where their entries are.
 
         A cell that is loaded was cleared: what is stored for it is void.

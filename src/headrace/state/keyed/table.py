@@ -37,7 +37,7 @@ _NAMESPACES: Final = "namespaces"
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class RunMatch:
     """Rows of one run that belong to some of the keys that were asked for.
 
     Attributes:
@@ -97,7 +97,7 @@ class StateTable:
                 f"{descriptor.namespaces}; {descriptor.advice}"
             )
 
-    def find(self, keys: KeyColumn, stops: Callable[[Match], npt.NDArray[np.bool_]] | None = None) -> list[Match]:
+    def find(self, keys: KeyColumn, stops: Callable[[RunMatch], npt.NDArray[np.bool_]] | None = None) -> list[RunMatch]:
         """Where the keys are in the runs, oldest run first.
 
         Runs are searched from the newest to the oldest; a key is not searched for in older runs than one in which
@@ -113,7 +113,7 @@ class StateTable:
             found, rows = find_rows(run, remaining)
             if not len(found):
                 continue
-            match = Match(run, order[found], rows)
+            match = RunMatch(run, order[found], rows)
             matches.append(match)
             keep = np.ones(len(order), dtype=bool)
             keep[found if stops is None else found[stops(match)]] = False
@@ -235,17 +235,17 @@ def gathered(parts: list[tuple[Indices, pa.Array]], count: int) -> pa.Array | No
     return whole.take(pa.array(place, mask=place < 0))
 
 
-def is_cleared(match: Match) -> npt.NDArray[np.bool_]:
+def is_cleared(match: RunMatch) -> npt.NDArray[np.bool_]:
     """Which of the found rows make everything older void."""
     return np.asarray(match.column(CLEAR)).astype(bool)
 
 
-def flat(match: Match, column: str) -> pa.Array:
+def flat(match: RunMatch, column: str) -> pa.Array:
     """The elements of all found rows in one list column, one after the other."""
     return match.column(column).flatten()
 
 
-def segments(match: Match, column: str) -> Iterator[tuple[int, int, int]]:
+def segments(match: RunMatch, column: str) -> Iterator[tuple[int, int, int]]:
     """For each found row which of the keys it belongs to, and where its elements are within what :func:`flat` gives."""
     lengths = match.column(column).value_lengths().to_numpy()
     stops = np.cumsum(lengths)
@@ -389,7 +389,7 @@ class NestedCells(Generic[C]):
         scope: StateScope,
         table: StateTable,
         make: Callable[[], C],
-        read: Callable[[list[Match], list[C]], None],
+        read: Callable[[list[RunMatch], list[C]], None],
         write: Callable[[list[C]], tuple[dict[str, pa.Array], int]],
     ) -> None:
         self._scope = scope

@@ -20,7 +20,16 @@ from headrace.state.descriptors import (
 )
 from headrace.state.interfaces import AggregatingState, ListState, ReducingState, ValueState
 from headrace.state.keyed.namespaces import StateScope
-from headrace.state.keyed.table import UNLOADED, ElementCells, Elements, Match, NestedCells, StateTable, flat, segments
+from headrace.state.keyed.table import (
+    UNLOADED,
+    ElementCells,
+    Elements,
+    NestedCells,
+    RunMatch,
+    StateTable,
+    flat,
+    segments,
+)
 from headrace.state.runs.layout import EXPIRY, VALUE, list_columns
 from headrace.state.ttl import TtlPolicy
 
@@ -353,7 +362,7 @@ class ColumnarListState(BaseListState):
             cell.replace(alive.copy())
         return [value for value, _ in seen]
 
-    def _read(self, matches: list[Match], cells: list[_ListCell]) -> None:
+    def _read(self, matches: list[RunMatch], cells: list[_ListCell]) -> None:
         for match in matches:
             expiries = flat(match, EXPIRY) if self._elements.expires and match.expires else None
             elements = self._elements.from_columns(flat(match, VALUE), expiries)

@@ -167,10 +167,10 @@ def _hash_binary(array: pa.Array) -> Hashes:
     if len(array) <= SCALAR_ROWS:
         bounds = pairwise(offsets.tolist())
         return np.array([xxh64(data[start:end]) for start, end in bounds], dtype=np.uint64)
-    return _Reader(data).hash(offsets[:-1], np.diff(offsets))
+    return _LaneReader(data).hash(offsets[:-1], np.diff(offsets))
 
 
-class _Reader:
+class _LaneReader:
     """XXH64 of many byte strings in one buffer, all of them advancing together, lane by lane.
 
     The buffer is seen through views whose elements overlap (an integer begins at every byte), so that taking a lane of
@@ -316,9 +316,8 @@ def range_of_partition(partition: int, parallelism: int, max_parallelism: int) -
     check_parallelism(parallelism, max_parallelism)
     if not 0 <= partition < parallelism:
         raise InvalidProgramError(f"there is no partition {partition} at parallelism {parallelism}")
-    return range(
-        _ceil_div(partition * max_parallelism, parallelism), _ceil_div((partition + 1) * max_parallelism, parallelism)
-    )
+    # Rounded up, as Python's division rounds down.
+    return range(-(-partition * max_parallelism // parallelism), -(-(partition + 1) * max_parallelism // parallelism))
 
 
 def hash_bounds(groups: range, max_parallelism: int) -> tuple[int, int]:
@@ -326,7 +325,7 @@ def hash_bounds(groups: range, max_parallelism: int) -> tuple[int, int]:
 
     The end is ``2**64`` for the last key group, so these are Python integers.
     """
-    return _first_hash(groups.start, max_parallelism), _first_hash(groups.stop, max_parallelism)
+    return -((-groups.start << 32) // max_parallelism) << 32, -((-groups.stop << 32) // max_parallelism) << 32
 
 
 def hash_bounds_of_partition(partition: int, parallelism: int, max_parallelism: int) -> tuple[int, int]:
@@ -341,11 +340,3 @@ def are_within(hashes: npt.NDArray[np.uint64], bounds: tuple[int, int]) -> npt.N
         return np.zeros(len(hashes), np.bool_)
     within: npt.NDArray[np.bool_] = (hashes >= np.uint64(low)) & (hashes <= np.uint64(end - 1))
     return within
-
-
-def _first_hash(group: int, max_parallelism: int) -> int:
-    return _ceil_div(group << 32, max_parallelism) << 32
-
-
-def _ceil_div(dividend: int, divisor: int) -> int:
-    return -(-dividend // divisor)

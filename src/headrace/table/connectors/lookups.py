@@ -18,7 +18,7 @@ from headrace.common.plugins import imported
 from headrace.common.typeinfo import RowTypeInfo, TypeInformation
 from headrace.common.types import Row
 from headrace.connectors.source import Source
-from headrace.operators.lookup.readers import Found, FunctionReader
+from headrace.operators.lookup.readers import Found, LookupFunctionReader
 from headrace.operators.lookup.table_readers import TableReader
 from headrace.table.connectors.factory import TableConnector, TableContext, told_of
 from headrace.table.connectors.table_lookup import (
@@ -73,10 +73,10 @@ class FunctionTables(TableConnector):
                 )
             if options.get(CACHE) == "FULL":
                 raise ConfigurationError("a function cannot give all rows: use 'lookup.cache' = 'PARTIAL', or 'NONE'")
-            return FunctionTable(context, options)
+            return FunctionLookupTable(context, options)
 
 
-class FunctionTable(LookupTable):
+class FunctionLookupTable(LookupTable):
     """The rows of a function."""
 
     @property
@@ -102,7 +102,7 @@ class FunctionTable(LookupTable):
             return TableLookup(reader, own, cache_of(options), is_async=is_async, max_retries=options.get(MAX_RETRIES))
 
 
-class RowsOfFunction(FunctionReader):
+class RowsOfFunction(LookupFunctionReader):
     """Asks a function for a row, or a list of rows: a ``Row``, a tuple of all columns, or a dict.
 
     Args:

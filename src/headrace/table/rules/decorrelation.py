@@ -28,7 +28,7 @@ class Decorrelated:
 
 
 @dataclass(frozen=True)
-class Outer:
+class OuterQuery:
     """The query around a subquery.
 
     Attributes:
@@ -40,7 +40,7 @@ class Outer:
     correlation: str
 
 
-def decorrelated(relation: Relation, outer: Outer | None) -> Decorrelated:
+def decorrelated(relation: Relation, outer: OuterQuery | None) -> Decorrelated:
     """A relation without references to an outer row.
 
     Raises:
@@ -58,14 +58,14 @@ def decorrelated(relation: Relation, outer: Outer | None) -> Decorrelated:
     return found
 
 
-def with_equalities(found: Decorrelated, outer: Outer) -> Decorrelated:
+def with_equalities(found: Decorrelated, outer: OuterQuery) -> Decorrelated:
     """A decorrelated relation whose conditions compare its columns with values of the outer row for equality."""
     if all(_is_equality(each, outer.correlation) for each in found.conditions):
         return found
     return _with_domain(found, outer)
 
 
-def _with_domain(found: Decorrelated, outer: Outer, more: Iterable[int] = ()) -> Decorrelated:
+def _with_domain(found: Decorrelated, outer: OuterQuery, more: Iterable[int] = ()) -> Decorrelated:
     """A relation joined with all different values of the outer columns that its conditions need.
 
     Args:
@@ -87,13 +87,13 @@ def _with_domain(found: Decorrelated, outer: Outer, more: Iterable[int] = ()) ->
     return Decorrelated(joined, tuple(kept))
 
 
-def _read_around(conditions: Iterable[Scalar], outer: Outer) -> set[int]:
+def _read_around(conditions: Iterable[Scalar], outer: OuterQuery) -> set[int]:
     """The columns of the outer row in some scalars."""
     nodes = (node for each in conditions for node in each.walk())
     return {node.index for node in nodes if isinstance(node, CorrelatedRef) and node.correlation == outer.correlation}
 
 
-def _over_domain(scalar: Scalar, outer: Outer, places: Mapping[int, int]) -> Scalar:
+def _over_domain(scalar: Scalar, outer: OuterQuery, places: Mapping[int, int]) -> Scalar:
     """A scalar with columns in place of references to the outer row."""
 
     def column(node: Scalar) -> Scalar:
@@ -110,7 +110,7 @@ def _compared(condition: Scalar) -> list[int]:
     return [each.index for each in condition.children if isinstance(each, CorrelatedRef)] if is_comparison else []
 
 
-def _equal_to_outer(relation: Relation, place: int, outer: Outer, index: int, *, is_strict: bool) -> Scalar:
+def _equal_to_outer(relation: Relation, place: int, outer: OuterQuery, index: int, *, is_strict: bool) -> Scalar:
     column, field = relation.column(place), outer.relation.schema[index]
     value = CorrelatedRef(outer.correlation, index, field.name, type=field.type)
     return call("=" if is_strict or not field.type.nullable else "IS NOT DISTINCT FROM", column, value)
@@ -137,7 +137,7 @@ def over_both(condition: Scalar, correlation: str, width: int) -> Scalar:
     return condition.transform(column)
 
 
-def _filter(relation: Filter, outer: Outer) -> Decorrelated:
+def _filter(relation: Filter, outer: OuterQuery) -> Decorrelated:
     below = decorrelated(relation.input, outer)
     parts = conjuncts(relation.condition)
     own = [each for each in parts if not refers_to(each, outer.correlation)]
@@ -146,7 +146,7 @@ def _filter(relation: Filter, outer: Outer) -> Decorrelated:
     return Decorrelated(made, (*below.conditions, *around))
 
 
-def _project(project: Project, outer: Outer) -> Decorrelated | None:
+def _project(project: Project, outer: OuterQuery) -> Decorrelated | None:
     below = decorrelated(project.input, outer)
     expressions, names = list(project.expressions), list(project.names)
     if read := _read_around(expressions, outer):
@@ -166,7 +166,7 @@ def _project(project: Project, outer: Outer) -> Decorrelated | None:
     return Decorrelated(made, tuple(moved(each, places) for each in below.conditions))
 
 
-def _aggregate(aggregate: Aggregate, outer: Outer) -> Decorrelated | None:
+def _aggregate(aggregate: Aggregate, outer: OuterQuery) -> Decorrelated | None:
     """Adds the columns that are compared with the outer row to the grouping columns."""
     if not aggregate.is_simple:
         return None
@@ -196,7 +196,7 @@ def _aggregate(aggregate: Aggregate, outer: Outer) -> Decorrelated | None:
     return Decorrelated(relation, tuple(moved(each, places) for each in below.conditions))
 
 
-def _join(join: Join, outer: Outer) -> Decorrelated | None:
+def _join(join: Join, outer: OuterQuery) -> Decorrelated | None:
     left, right = decorrelated(join.left, outer), decorrelated(join.right, outer)
     conditions = conjuncts(join.condition)
     around = [each for each in conditions if refers_to(each, outer.correlation)]
@@ -209,7 +209,7 @@ def _join(join: Join, outer: Outer) -> Decorrelated | None:
     return _joined(join, left, right, conditions, outer)
 
 
-def _join_with_domain(join: Join, left: Decorrelated, right: Decorrelated, outer: Outer) -> Decorrelated:
+def _join_with_domain(join: Join, left: Decorrelated, right: Decorrelated, outer: OuterQuery) -> Decorrelated:
     """A join that keeps or drops rows of its left input by conditions on the outer row."""
     before, width = len(join.left.schema), len(left.relation.schema)
     conditions = conjuncts(join.condition)
@@ -230,7 +230,7 @@ def _joined(
     left: Decorrelated,
     right: Decorrelated,
     conditions: Sequence[Scalar],
-    outer: Outer,
+    outer: OuterQuery,
     *,
     is_placed: bool = False,
 ) -> Decorrelated:
@@ -263,7 +263,7 @@ def _joined(
     return Decorrelated(relation, tuple(moved(each, {index: order.index(index) for index in order}) for each in found))
 
 
-def _sort(sort: Sort, outer: Outer) -> Decorrelated | None:
+def _sort(sort: Sort, outer: OuterQuery) -> Decorrelated | None:
     return decorrelated(sort.input, outer) if sort.limit is None and not sort.offset else None
 
 
@@ -284,7 +284,7 @@ def _is_equality(condition: Scalar, correlation: str) -> bool:
     return len(columns) == 1 and len(others) == 1
 
 
-_RULES: Final[dict[type[Relation], Callable[[Any, Outer], Decorrelated | None]]] = {
+_RULES: Final[dict[type[Relation], Callable[[Any, OuterQuery], Decorrelated | None]]] = {
     Filter: _filter,
     Project: _project,
     Aggregate: _aggregate,

@@ -76,7 +76,7 @@ def _recognised(relation: Relation) -> Relation:
     condition = relation.condition if project is None else substituted(relation.condition, project.expressions)
     column = len(over.input.schema)
     conditions = _needed(conjuncts(condition), column)
-    bounds = [_Bound.of(each, column) for each in conditions]
+    bounds = [_RankBound.of(each, column) for each in conditions]
     ranged = [bound for bound in bounds if bound is not None]
     rest = [each for each, bound in zip(conditions, bounds, strict=True) if bound is None]
     found = _ranked(over, ranged)
@@ -102,7 +102,7 @@ def _is_column(scalar: Scalar, column: int) -> bool:
     return isinstance(scalar, InputRef) and scalar.index == column
 
 
-def _ranked(over: OverAggregate, bounds: list[_Bound]) -> Rank | None:
+def _ranked(over: OverAggregate, bounds: list[_RankBound]) -> Rank | None:
     """The Top-N of a filter; None without an upper bound of the rank, or with several of which one is a column."""
     if len(bounds) > 1 and any(bound.column is not None for bound in bounds):
         return None
@@ -121,7 +121,7 @@ def _ranked(over: OverAggregate, bounds: list[_Bound]) -> Rank | None:
 
 
 @dataclass(frozen=True)
-class _Bound:
+class _RankBound:
     """The bound that a condition sets on a rank: a range, or the column that holds its end."""
 
     low: int = 1
@@ -129,12 +129,12 @@ class _Bound:
     column: int | None = None
 
     @staticmethod
-    def of(condition: Scalar, column: int) -> _Bound | None:
+    def of(condition: Scalar, column: int) -> _RankBound | None:
         """The bound that a condition sets; None when it sets none."""
         if not isinstance(condition, Call):
             return None
         if condition.function == "OR":
-            return _Bound.of_any([_Bound.of(each, column) for each in condition.operands])
+            return _RankBound.of_any([_RankBound.of(each, column) for each in condition.operands])
         compared = _compared(condition, column)
         if compared is None:
             return None
@@ -142,10 +142,10 @@ class _Bound:
         if isinstance(other, Literal) and isinstance(other.value, int):
             return _of_number(function, other.value)
         is_end = isinstance(other, InputRef) and other.index < column and function == "<="
-        return _Bound(column=other.index) if isinstance(other, InputRef) and is_end else None
+        return _RankBound(column=other.index) if isinstance(other, InputRef) and is_end else None
 
     @staticmethod
-    def of_any(bounds: list[_Bound | None]) -> _Bound | None:
+    def of_any(bounds: list[_RankBound | None]) -> _RankBound | None:
         """The range of ranks that are in one of several ranges; None where these do not overlap."""
         known = sorted((each for each in bounds if each is not None and each.column is None), key=lambda each: each.low)
         if len(known) < len(bounds):
@@ -155,7 +155,7 @@ class _Bound:
             if whole.high is not None and bound.low > whole.high:
                 return None
             high = None if whole.high is None or bound.high is None else max(whole.high, bound.high)
-            whole = _Bound(whole.low, high)
+            whole = _RankBound(whole.low, high)
         return whole
 
 
@@ -177,13 +177,13 @@ def _compared(condition: Call, column: int) -> tuple[str, Scalar] | None:
     return (condition.function, right) if _is_column(left, column) else None
 
 
-def _of_number(function: str, number: int) -> _Bound | None:
+def _of_number(function: str, number: int) -> _RankBound | None:
     return {
-        "=": _Bound(number, number),
-        "<": _Bound(high=number - 1),
-        "<=": _Bound(high=number),
-        ">": _Bound(number + 1),
-        ">=": _Bound(number),
+        "=": _RankBound(number, number),
+        "<": _RankBound(high=number - 1),
+        "<=": _RankBound(high=number),
+        ">": _RankBound(number + 1),
+        ">=": _RankBound(number),
     }.get(function)
 
 

@@ -40,7 +40,14 @@ from headrace.table.logical.scalars import (
     moved,
 )
 from headrace.table.rules.conditions import all_of, call, either
-from headrace.table.rules.decorrelation import Decorrelated, Outer, decorrelated, over_both, refers_to, with_equalities
+from headrace.table.rules.decorrelation import (
+    Decorrelated,
+    OuterQuery,
+    decorrelated,
+    over_both,
+    refers_to,
+    with_equalities,
+)
 from headrace.table.rules.joins import condition_of
 
 _COUNT: Final = bigint().not_null()
@@ -191,7 +198,7 @@ def _zero_if_null(column: Scalar) -> Scalar:
 
 
 def _lateral_rows(correlate: Correlate) -> Relation:
-    found = decorrelated(correlate.right, Outer(correlate.left, correlate.correlation))
+    found = decorrelated(correlate.right, OuterQuery(correlate.left, correlate.correlation))
     width = len(correlate.left.schema)
     conditions = [over_both(_outer_first(each), correlate.correlation, width) for each in found.conditions]
     made = Join(correlate.left, found.relation, correlate.kind, condition_of(conditions), correlate.hints)
@@ -252,8 +259,8 @@ class _Rewriting:
         return decorrelated(with_joins_for_subqueries(subquery.relation), self._outer)
 
     @property
-    def _outer(self) -> Outer | None:
-        return None if self.correlation is None else Outer(self.relation, self.correlation)
+    def _outer(self) -> OuterQuery | None:
+        return None if self.correlation is None else OuterQuery(self.relation, self.correlation)
 
     def _join(self, found: Decorrelated, kind: JoinKind, conditions: Sequence[Scalar] = ()) -> int:
         """Joins a relation, and returns the index of its first column."""

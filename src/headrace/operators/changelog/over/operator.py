@@ -23,7 +23,7 @@ from headrace.operators.changelog.over.functions import OverFunctions, row_numbe
 from headrace.operators.changelog.pending_rows import DueRows
 from headrace.operators.changelog.rows_of_keys import RowsOfKeys, StoredRows, check_stores
 from headrace.operators.waiting import WaitingBatches
-from headrace.operators.window.columnar.accumulators import Arrivals
+from headrace.operators.window.columnar.accumulators import ArrivalCounter
 from headrace.state.keys import KeyColumn
 from headrace.state.runs.grouping import Segments, group_keys, in_order
 from headrace.state.runs.layout import rows_of_ranges
@@ -229,7 +229,7 @@ class EventTimeOverOperator(EventTimeOperator):
 
     def begin_epoch(self, scope: EpochScope) -> None:
         super().begin_epoch(scope)
-        self._numbers = Arrivals(scope.epoch)
+        self._numbers = ArrivalCounter(scope.epoch)
         self._before.begin_epoch(scope.processing_time)
 
     @property
@@ -302,7 +302,7 @@ class ProcessingTimeOverOperator(KeyedOperator):
 
     def begin_epoch(self, scope: EpochScope) -> None:
         self._waiting.forget()
-        self._now, self._arrivals = scope.processing_time, Arrivals(scope.epoch)
+        self._now, self._arrivals = scope.processing_time, ArrivalCounter(scope.epoch)
         self._before.begin_epoch(scope.processing_time)
 
     def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:

@@ -1,4 +1,4 @@
-"""``Lifetimes``: when each row of an input is inserted and retracted, while many records are processed at once."""
+"""``EntryLifetimes``: when each row of an input is inserted and retracted, while many records are processed at once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STORED = -1
 
 
 @dataclass(frozen=True)
-class Entries:
+class JoinEntries:
     """Stored rows, and then the records that have arrived, of one input.
 
     Attributes:
@@ -48,10 +48,10 @@ class Entries:
         return len(self.times)
 
     @cached_property
-    def lifetimes(self) -> Lifetimes:
+    def lifetimes(self) -> EntryLifetimes:
         """The lifetime of each row."""
         if not len(self):
-            return Lifetimes(self.times, self.numbers, self.numbers, self.takes_back)
+            return EntryLifetimes(self.times, self.numbers, self.numbers, self.takes_back)
         return _of_unique_rows(self) if self.is_unique else _of_equal_rows(self)
 
     @property
@@ -90,11 +90,11 @@ class Entries:
 
 
 @dataclass(frozen=True)
-class Lifetimes:
+class EntryLifetimes:
     """The lifetimes of entries.
 
     Attributes:
-        deaths: as of :class:`Entries`.
+        deaths: as of :class:`JoinEntries`.
         numbers: the number under which each is stored.
         places: the number of the first one of the equal rows that are there together with each; state has them in the
             order of these.
@@ -107,7 +107,7 @@ class Lifetimes:
     are_firsts: Mask
 
 
-def _of_unique_rows(entries: Entries) -> Lifetimes:
+def _of_unique_rows(entries: JoinEntries) -> EntryLifetimes:
     """A row lives until the next record with its unique key, which replaces or retracts it."""
     order, groups = entries.groups
     times, takes_back = entries.times[order], entries.takes_back[order]
@@ -119,10 +119,10 @@ def _of_unique_rows(entries: Entries) -> Lifetimes:
     begins = is_first | np.append(True, takes_back[:-1])
     numbers = np.empty(len(entries), np.int64)
     numbers[order] = entries.numbers[order][_latest(begins)]
-    return Lifetimes(deaths, numbers, numbers, np.ones(len(entries), np.bool_))
+    return EntryLifetimes(deaths, numbers, numbers, np.ones(len(entries), np.bool_))
 
 
-def _of_equal_rows(entries: Entries) -> Lifetimes:
+def _of_equal_rows(entries: JoinEntries) -> EntryLifetimes:
     """The latest of equal rows is retracted first. A retraction of an unknown row changes nothing."""
     order, groups = entries.groups
     takes_back = entries.takes_back[order]
@@ -141,7 +141,7 @@ def _of_equal_rows(entries: Entries) -> Lifetimes:
     are_firsts[order] = (levels == 1) & ~takes_back
     places = np.empty(len(entries), np.int64)
     places[order] = entries.numbers[order][_latest(is_first | are_firsts[order])]
-    return Lifetimes(deaths, entries.numbers, places, are_firsts)
+    return EntryLifetimes(deaths, entries.numbers, places, are_firsts)
 
 
 def _counts(signs: Longs, groups: Longs, is_first: Mask) -> Longs:
@@ -170,12 +170,12 @@ class RowsThere:
         packed: their keys and times as one number, ascending.
     """
 
-    entries: Entries
+    entries: JoinEntries
     order: Longs
     packed: Longs
 
     @staticmethod
-    def of(entries: Entries) -> RowsThere:
+    def of(entries: JoinEntries) -> RowsThere:
         """The index of the rows among entries."""
         rows = np.flatnonzero(~entries.takes_back)
         of_keys, times = entries.of_keys[rows], entries.times[rows]

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from headrace.operators.binary_rows import buckets
 from headrace.operators.join.find_pairs import LEFT, RIGHT, portions
 from headrace.operators.join.regular.definition import JoinCondition
-from headrace.operators.join.regular.lifetimes import Entries, RowsThere
+from headrace.operators.join.regular.lifetimes import JoinEntries, RowsThere
 from headrace.state.runs.layout import rows_of_ranges
 
 Longs = npt.NDArray[np.int64]
@@ -70,7 +70,9 @@ class Matches:
         return np.bincount(self.records - self.first, minlength=self.stop - self.first)
 
 
-def find_matches(arrivals: Arrivals, sides: tuple[Entries, Entries], condition: JoinCondition) -> Iterator[Matches]:
+def find_matches(
+    arrivals: Arrivals, sides: tuple[JoinEntries, JoinEntries], condition: JoinCondition
+) -> Iterator[Matches]:
     """The matches of all records, in chunks of whole records."""
     there = (RowsThere.of(sides[LEFT]), RowsThere.of(sides[RIGHT]))
     starts, counts = np.zeros(len(arrivals), np.int64), np.zeros(len(arrivals), np.int64)
@@ -102,7 +104,7 @@ class _Candidates:
     """
 
     arrivals: Arrivals
-    sides: tuple[Entries, Entries]
+    sides: tuple[JoinEntries, JoinEntries]
     there: tuple[RowsThere, RowsThere]
     condition: JoinCondition
     starts: Longs
@@ -133,7 +135,7 @@ class _Candidates:
         return self.condition.holds(self.sides[LEFT].rows, self.sides[RIGHT].rows, lefts, rights)
 
 
-def _order(entries: Entries, records: Longs, others: Longs) -> Longs:
+def _order(entries: JoinEntries, records: Longs, others: Longs) -> Longs:
     """The order of the rows that are there when each record comes: that of a hash map of Java, as in Flink.
 
     Its entries are different rows, whose hashes say in which bucket they are; equal ones follow one another.

@@ -17,7 +17,7 @@ from headrace.operators.changelog.rows_of_keys import check_stores
 from headrace.operators.join.find_pairs import LEFT, RIGHT
 from headrace.operators.join.regular.changes import JoinChanges, changes_of
 from headrace.operators.join.regular.definition import JoinCondition, JoinDefinition
-from headrace.operators.join.regular.lifetimes import STORED, Entries
+from headrace.operators.join.regular.lifetimes import STORED, JoinEntries
 from headrace.operators.join.regular.matches import Arrivals, find_matches
 from headrace.operators.join.regular.stored_rows import (
     FoundRows,
@@ -28,7 +28,7 @@ from headrace.operators.join.regular.stored_rows import (
 )
 from headrace.operators.join.results import NOBODY
 from headrace.operators.waiting import TakenBatches, WaitingBatches
-from headrace.operators.window.columnar.accumulators import Arrivals as Numbers
+from headrace.operators.window.columnar.accumulators import ArrivalCounter
 from headrace.state.keys import KeyColumn
 from headrace.state.runs.grouping import group_keys, sorted_by
 from headrace.state.runs.merge_input import concat
@@ -73,7 +73,7 @@ class RegularJoinOperator(KeyedOperator):
         ]
 
     def begin_epoch(self, scope: EpochScope) -> None:
-        self._numbers = Numbers(scope.epoch)
+        self._numbers = ArrivalCounter(scope.epoch)
         self._waiting.forget()
         for side in self._stored:
             side.begin_epoch(scope.processing_time)
@@ -117,7 +117,7 @@ class RegularJoinOperator(KeyedOperator):
         schema = self._schemas[side]
         found = self._stored[side].find(records.keys.take(wanted)) if len(wanted) else no_rows(schema)
         stored = len(found.of_keys)
-        entries = Entries(
+        entries = JoinEntries(
             state,
             np.concatenate((wanted[found.of_keys], records.of_keys[own])),
             np.concatenate((np.full(stored, STORED), own)),
@@ -128,7 +128,7 @@ class RegularJoinOperator(KeyedOperator):
         )
         return _RowsOfSide(entries, found, np.concatenate((found.partners, np.zeros(len(own), np.int64))))
 
-    def _emit(self, arrivals: Arrivals, changes: JoinChanges, sides: tuple[Entries, Entries]) -> None:
+    def _emit(self, arrivals: Arrivals, changes: JoinChanges, sides: tuple[JoinEntries, JoinEntries]) -> None:
         if not len(changes):
             return
         rows = sides[LEFT].rows, sides[RIGHT].rows
@@ -180,7 +180,7 @@ class _Records:
         """True for each record that retracts a row."""
         return take_back(self.kinds)
 
-    def arrivals(self, sides: tuple[Entries, Entries], definition: JoinDefinition) -> Arrivals:
+    def arrivals(self, sides: tuple[JoinEntries, JoinEntries], definition: JoinDefinition) -> Arrivals:
         """The records, each as an entry of its input."""
         entries, has_matches = np.empty(len(self.sides), np.int64), np.ones(len(self.sides), np.bool_)
         for side, batch in enumerate(self.batches):
@@ -203,7 +203,7 @@ class _RowsOfSide:
         partners: the number of matches of each entry.
     """
 
-    entries: Entries
+    entries: JoinEntries
     found: FoundRows
     partners: Longs
 

@@ -32,7 +32,7 @@ MOST_PAIRS: Final = 1 << 19
 _NO_END: Final = np.int64(0)
 
 
-class Arrivals:
+class ArrivalCounter:
     """Numbers the records that a subtask sees: by epoch, and within it one by one.
 
     Args:

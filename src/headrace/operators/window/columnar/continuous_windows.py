@@ -22,7 +22,7 @@ from headrace.operators.window.columnar.accumulators import MOST_PAIRS, Accumula
 from headrace.operators.window.columnar.firing import (
     FIRED_ROWS,
     Contents,
-    Emission,
+    FiredResults,
     Firings,
     Shown,
     find_firings,
@@ -137,7 +137,7 @@ class ContinuousWindowOperator(KeyedWindowOperator):
         shown = [field.with_name(_SHOWN + field.name) for field in fields]
         return WindowTable(CONTINUOUS, self._layout, context, shape, shown)
 
-    def _show(self, found: "FoundWindows", firings: Firings, shown: Shown, before: Longs) -> Iterator[Emission]:
+    def _show(self, found: "FoundWindows", firings: Firings, shown: Shown, before: Longs) -> Iterator[FiredResults]:
         """What firings show, in the order in which they happen.
 
         Args:
@@ -154,9 +154,9 @@ class ContinuousWindowOperator(KeyedWindowOperator):
             columns = [column.take(pa.array(rows)) for column in shown.columns]
             results = Accumulators(found.ends[windows[rows]], keys.hashes, keys.values, columns)
             kinds = None if shown.kinds is None else shown.kinds[rows]
-            yield Emission(results, before[places[rows]], 2 * places[rows], kinds)
+            yield FiredResults(results, before[places[rows]], 2 * places[rows], kinds)
 
-    def _emit(self, emissions: Sequence[Emission]) -> None:
+    def _emit(self, emissions: Sequence[FiredResults]) -> None:
         if any(len(emission.accumulators) for emission in emissions):
             self.output.emit(result_batch(self._layout, self._windows, emissions))
 
@@ -384,7 +384,7 @@ class ContinuousEventTimeOperator(ContinuousWindowOperator):
         times = np.where(lasts <= marks[-1], goes, firings.next_times)
         self._write(found, times, times, left, shown.last, goes > marks[-1])
 
-    def _late_emission(self, found: FoundWindows, held: Contents, marks: Longs) -> Emission:
+    def _late_emission(self, found: FoundWindows, held: Contents, marks: Longs) -> FiredResults:
         """What windows show that have ended, once for each late record."""
         assert found.touched.chunk is not None, "without records nothing is late"
         asked = held.take(np.flatnonzero(np.isin(held.windows, found.of_pairs[1])))

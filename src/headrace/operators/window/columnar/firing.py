@@ -43,7 +43,7 @@ FIRED_ROWS: Final = 1 << 16
 
 
 @dataclass(frozen=True)
-class Emission:
+class FiredResults:
     """Results of firings.
 
     Attributes:
@@ -60,7 +60,7 @@ class Emission:
     kinds: Kinds | None = None
 
     @staticmethod
-    def of_due(due: Accumulators, current: int, watermarks: Longs) -> Emission:
+    def of_due(due: Accumulators, current: int, watermarks: Longs) -> FiredResults:
         """The results of windows that fire because the watermark rises.
 
         Args:
@@ -71,10 +71,10 @@ class Emission:
         ends, bounds = due.windows
         records, rows = np.searchsorted(watermarks, ends - 1), np.diff(bounds)
         stamps = np.where(records > 0, watermarks[records - 1], current)
-        return Emission(due, np.repeat(stamps, rows), np.repeat(2 * records, rows))
+        return FiredResults(due, np.repeat(stamps, rows), np.repeat(2 * records, rows))
 
 
-def result_batch(layout: ColumnarWindowLayout, windows: RegularWindows, emissions: Sequence[Emission]) -> Batch:
+def result_batch(layout: ColumnarWindowLayout, windows: RegularWindows, emissions: Sequence[FiredResults]) -> Batch:
     """The results of all emissions as one batch, in the order in which they are made."""
     batches = []
     for emission in emissions:
@@ -395,7 +395,7 @@ def _last_rows(contents: Contents) -> Longs:
 
 def late_emission(
     mode: AccumulationMode, aggregators: AggregatorList, find: Find, late: Chunk, records: Longs, watermarks: Longs
-) -> Emission:
+) -> FiredResults:
     """The results of windows that have ended, which fire again for each late record.
 
     Args:
@@ -426,7 +426,7 @@ def late_emission(
     pairs, columns = pairs[rows], [gather(column, rows) for column in shown.columns]
     contents = Accumulators(late.ends[pairs], late.hashes[pairs], gather(late.keys, pairs), columns)
     kinds, records = None if shown.kinds is None else shown.kinds[rows], records[pairs]
-    return Emission(contents, watermarks[records], 2 * records + 1, kinds)
+    return FiredResults(contents, watermarks[records], 2 * records + 1, kinds)
 
 
 def keeps_contents(mode: AccumulationMode) -> bool:

@@ -71,7 +71,7 @@ _HALVINGS = 12
 """A four-thousandth is more exact than the sample."""
 
 
-class LocalWindowAggregate(KeyedOperator):
+class LocalWindowAggregateOperator(KeyedOperator):
     """Sums up the records of some batches by window and key, or by pane and key, where that makes them fewer.
 
     Whether it does is estimated from the first of these batches alone, so it is the same at every attempt; where it

@@ -20,10 +20,16 @@ from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import UnsupportedOperationError
 from headrace.operators.arrays import fixed_width
 from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, Operator, OperatorContext
-from headrace.operators.window.columnar.accumulators import MOST_PAIRS, Accumulators, Arrivals, Chunk, accumulators_of
+from headrace.operators.window.columnar.accumulators import (
+    MOST_PAIRS,
+    Accumulators,
+    ArrivalCounter,
+    Chunk,
+    accumulators_of,
+)
 from headrace.operators.window.columnar.continuous_windows import ContinuousClockOperator, ContinuousEventTimeOperator
 from headrace.operators.window.columnar.count_windows import CountWindowOperator
-from headrace.operators.window.columnar.firing import Emission, keeps_contents, late_emission, result_batch
+from headrace.operators.window.columnar.firing import FiredResults, keeps_contents, late_emission, result_batch
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.columnar.local_aggregate import ACCUMULATORS_INPUT
 from headrace.operators.window.columnar.pane_store import PaneStore
@@ -99,7 +105,8 @@ class AlignedWindowOperator(KeyedOperator):
     def _open_store(self, context: OperatorContext) -> WindowStore | PaneStore:
         kept_as = accumulators_layout(self._layout, self._assigner)
         runs = context.state.store(STORE)
-        self._moved_into(self._assigner, context, kept_as).take_over(runs)
+        if runs.runs:
+            self._moved_into(self._assigner, context, kept_as).take_over(runs)
         return WindowStore(self._layout, kept_as, runs, context.cache)
 
     def _moved_into(
@@ -132,7 +139,7 @@ class AlignedWindowOperator(KeyedOperator):
 
     def begin_epoch(self, scope: EpochScope) -> None:
         self._watermark = scope.watermark
-        self._arrivals = Arrivals(scope.epoch, are_asked=not self._layout.aggregators.are_scatterable)
+        self._arrivals = ArrivalCounter(scope.epoch, are_asked=not self._layout.aggregators.are_scatterable)
         self._store.begin_epoch()
 
     def process(self, input_index: int, batch: Batch) -> None:
@@ -218,7 +225,7 @@ class AlignedWindowOperator(KeyedOperator):
         blocks = self._store.due(passed_end(self._watermark), passed_end(last))
         if self._layout.retracts:
             blocks = (block.where(fixed_width(block.columns[0]) > 0) for block in blocks)
-        due = (Emission.of_due(block, self._watermark, watermarks) for block in blocks)
+        due = (FiredResults.of_due(block, self._watermark, watermarks) for block in blocks)
         if late is None or again is None:
             for emission in due:
                 self.output.emit(result_batch(self._layout, self._assigner, [emission]))

@@ -20,7 +20,7 @@ from headrace.common.constants import MIN_WATERMARK
 from headrace.operators.arrays import fixed_width, gather
 from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext
 from headrace.operators.waiting import WaitingBatches
-from headrace.operators.window.columnar.accumulators import Arrivals, Chunk
+from headrace.operators.window.columnar.accumulators import ArrivalCounter, Chunk
 from headrace.operators.window.lateness import LateRecords
 from headrace.operators.window.stored_windows import (
     ADVICE,
@@ -325,7 +325,10 @@ class ArrivedRecords:
 
     @staticmethod
     def taken(
-        waiting: WaitingBatches[KeyedBatch], layout: ColumnarWindowLayout, arrivals: Arrivals, context: OperatorContext
+        waiting: WaitingBatches[KeyedBatch],
+        layout: ColumnarWindowLayout,
+        arrivals: ArrivalCounter,
+        context: OperatorContext,
     ) -> ArrivedRecords | None:
         """All records that wait, which do so no longer; None when there are none.
 
@@ -375,7 +378,7 @@ class KeyedWindowOperator(KeyedOperator):
     def begin_epoch(self, scope: EpochScope) -> None:
         self._watermark = scope.watermark
         self._waiting.forget()
-        self._arrivals = Arrivals(scope.epoch)
+        self._arrivals = ArrivalCounter(scope.epoch)
         self._table.begin_epoch()
 
     def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:

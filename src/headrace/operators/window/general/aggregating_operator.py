@@ -14,7 +14,7 @@ from headrace.common.typeinfo import TypeInformation
 from headrace.operators.aggregates.aggregator import GroupedRows, renamed_columns
 from headrace.operators.arrays import gather
 from headrace.operators.base import EpochScope, OperatorContext
-from headrace.operators.window.columnar.accumulators import Arrivals
+from headrace.operators.window.columnar.accumulators import ArrivalCounter
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.columnar.version_log import LoggedWindow, VersionLog
 from headrace.operators.window.general.contents import EmittedResults, KeyedContents, RecordedResults
@@ -226,7 +226,7 @@ class AggregateLog:
 
     def begin_epoch(self, epoch: int) -> None:
         """Elements are numbered by epoch."""
-        self._arrivals = Arrivals(epoch)
+        self._arrivals = ArrivalCounter(epoch)
 
     def row_of(self, element: object) -> int:
         """The row of an element, which is aggregated with the others of the batch."""
