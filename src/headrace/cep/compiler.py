@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from headrace.cep.pattern import _NOT_AFTER_OPTIONAL, Pattern
-from headrace.cep.quantifier import ConsumingStrategy, Quantifier, QuantifierProperty, Times
+from headrace.cep.definition import PatternDefinition
+from headrace.cep.quantifier import NOT_AFTER_OPTIONAL, ConsumingStrategy, Quantifier, QuantifierProperty, Times
 from headrace.cep.within_type import WithinType
+from headrace.common.call_site import warn_caller
 from headrace.common.errors import HeadraceError, InvalidProgramError, UnsupportedOperationError
 from headrace.operators.pattern.automaton import Action, Automaton, State, StateKind, Transition
 from headrace.operators.pattern.conditions import ALWAYS, And, Condition, EventBit, Not
@@ -16,7 +17,7 @@ from headrace.operators.pattern.conditions import ALWAYS, And, Condition, EventB
 END: Final = "$endState$"
 
 
-def compile_pattern(pattern: Pattern[Any]) -> Automaton:
+def compile_pattern(pattern: PatternDefinition[Any]) -> Automaton:
     """Compile a pattern.
 
     Raises:
@@ -62,12 +63,12 @@ class _Draft:
 
 
 class _Compiler:
-    def __init__(self, pattern: Pattern[Any]) -> None:
+    def __init__(self, pattern: PatternDefinition[Any]) -> None:
         self._pattern = pattern
         self._current = pattern
-        self._following: Pattern[Any] | None = None
-        self._group: Pattern[Any] | None = None
-        self._is_first_of_loop: dict[Pattern[Any], bool] = {}
+        self._following: PatternDefinition[Any] | None = None
+        self._group: PatternDefinition[Any] | None = None
+        self._is_first_of_loop: dict[PatternDefinition[Any], bool] = {}
         self._drafts: list[_Draft] = []
         self._names: set[str] = set()
         self._stops: dict[str, _Draft] = {}
@@ -89,13 +90,16 @@ class _Compiler:
         if self._lost is not None:
             raise self._lost
         self._check_proceeding(start)
+        self._warn_of_gaps()
         return self._frozen(start)
 
     # --- checks ------------------------------------------------------------------------------------------------------
 
     def _check_names(self) -> None:
         seen = {END}
-        for stage in _stages(self._pattern):
+        for stage in _parts(self._pattern):
+            if stage.group is not None:
+                continue
             name = stage.get_name()
             if name in seen:
                 raise _refused(stage, f"Duplicate pattern name: {name}. Names must be unique.")
@@ -136,7 +140,20 @@ class _Compiler:
                     "stage of it required",
                 )
         if any(_reaches(start, stop) for stop in self._stops.values()):
-            raise _refused(self._pattern, _NOT_AFTER_OPTIONAL, UnsupportedOperationError)
+            raise _refused(self._pattern, NOT_AFTER_OPTIONAL, UnsupportedOperationError)
+
+    def _warn_of_gaps(self) -> None:
+        """Tell of windows between events that change nothing, as in Flink."""
+        kept = {draft.stage for draft in self._drafts if draft.gap > 0 and draft.kind is not StateKind.START}
+        for stage in _parts(self._pattern):
+            times = stage.get_times()
+            gaps = [stage.get_window_size(WithinType.PREVIOUS_AND_CURRENT), times.gap if times is not None else None]
+            if any(gaps) and (stage.get_name() not in kept or (gaps[0] and times is not None)):
+                warn_caller(
+                    f"a window between the events of {stage.get_name()} changes nothing: within(..., "
+                    "PREVIOUS_AND_CURRENT) is for single stages but the first, and window_time for stages, not groups. "
+                    f"It was said at {stage.site}"
+                )
 
     # --- states ------------------------------------------------------------------------------------------------------
 
@@ -400,20 +417,20 @@ class _Compiler:
         parts = condition.parts()
         return type(condition)(*map(self._lift, parts)) if parts else condition
 
-    def _until(self, stage: Pattern[Any]) -> Condition | None:
+    def _until(self, stage: PatternDefinition[Any]) -> Condition | None:
         condition = stage.get_until_condition()
         return None if condition is None else self._lift(condition)
 
     def _until_of_group(self) -> Condition | None:
         return None if self._group is None else self._until(self._group)
 
-    def _take_condition(self, stage: Pattern[Any]) -> Condition:
+    def _take_condition(self, stage: PatternDefinition[Any]) -> Condition:
         return _unless(self._until_of_group(), self._lift(stage.get_condition()), is_take=True) or ALWAYS
 
     def _always(self) -> Condition:
         return _unless(self._until_of_group(), ALWAYS, is_take=True) or ALWAYS
 
-    def _ignore_condition(self, stage: Pattern[Any]) -> Condition | None:
+    def _ignore_condition(self, stage: PatternDefinition[Any]) -> Condition | None:
         """What may be ignored before the first event of a stage."""
         quantifier = stage.get_quantifier()
         if not self._is_head_of_group(stage):
@@ -422,12 +439,12 @@ class _Compiler:
         is_first = self._is_first_of_loop.get(self._group, True) if self._group is not None else True
         return self._ignorable(stage, outer.consuming_strategy if is_first else outer.inner_consuming_strategy)
 
-    def _inner_ignore_condition(self, stage: Pattern[Any]) -> Condition | None:
+    def _inner_ignore_condition(self, stage: PatternDefinition[Any]) -> Condition | None:
         """What may be ignored between the events of a stage."""
         quantifier = self._outer_quantifier() if self._is_head_of_group(stage) else stage.get_quantifier()
         return self._ignorable(stage, quantifier.inner_consuming_strategy)
 
-    def _ignorable(self, stage: Pattern[Any], strategy: ConsumingStrategy) -> Condition | None:
+    def _ignorable(self, stage: PatternDefinition[Any], strategy: ConsumingStrategy) -> Condition | None:
         condition: Condition | None = None
         if strategy is ConsumingStrategy.SKIP_TILL_NEXT:
             condition = Not(self._lift(stage.get_condition()))
@@ -437,7 +454,7 @@ class _Compiler:
 
     # --- groups ------------------------------------------------------------------------------------------------------
 
-    def _is_head_of_group(self, stage: Pattern[Any]) -> bool:
+    def _is_head_of_group(self, stage: PatternDefinition[Any]) -> bool:
         return self._group is not None and stage.get_previous() is None
 
     def _outer_quantifier(self) -> Quantifier:
@@ -506,14 +523,15 @@ def _reaches(state: _Draft, wanted: _Draft) -> bool:
     return False
 
 
-def _stages(pattern: Pattern[Any]) -> Iterator[Pattern[Any]]:
-    """All stages, those in groups included."""
+def _parts(pattern: PatternDefinition[Any]) -> Iterator[PatternDefinition[Any]]:
+    """All stages and groups, those in groups included."""
     for stage in pattern.stages():
-        if stage.group is None:
-            yield stage
-        else:
-            yield from _stages(stage.group)
+        yield stage
+        if stage.group is not None:
+            yield from _parts(stage.group)
 
 
-def _refused(stage: Pattern[Any], message: str, error: type[HeadraceError] = InvalidProgramError) -> HeadraceError:
+def _refused(
+    stage: PatternDefinition[Any], message: str, error: type[HeadraceError] = InvalidProgramError
+) -> HeadraceError:
     return error(f"{message}\n  at {stage.site}")

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from headrace.cep.conditions import Given, condition_of
+from headrace.cep.definition import PatternDefinition
+from headrace.cep.pattern_parser import parse_pattern
 from headrace.cep.pattern_text import drawing_of, text_of
-from headrace.cep.quantifier import ConsumingStrategy, Quantifier, QuantifierProperty, Times
+from headrace.cep.quantifier import NOT_AFTER_OPTIONAL, ConsumingStrategy, Quantifier, QuantifierProperty, Times
 from headrace.cep.within_type import WithinType
-from headrace.common.call_site import CallSite, caller
 from headrace.common.errors import (
     InvalidTypeError,
     UnsupportedOperationError,
@@ -19,7 +20,7 @@ from headrace.common.errors import (
     refused,
 )
 from headrace.common.time import Duration, Time, to_millis
-from headrace.operators.pattern.conditions import ALWAYS, And, Condition, EventType, Or
+from headrace.operators.pattern.conditions import And, Condition, EventType, Or
 from headrace.operators.pattern.skip_strategies import NoSkip, SkipStrategy
 
 T = TypeVar("T")
@@ -27,14 +28,9 @@ T = TypeVar("T")
 Span = Duration | Time | timedelta | int
 """A length of time; a number is milliseconds."""
 
-_NOT_AFTER_OPTIONAL = (
-    "Specifying a pattern with an optional path to NOT condition is not supported yet. You can simulate such pattern "
-    "with two independent patterns, one with and the other without the optional part."
-)
-
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Pattern(Generic[T]):
+class Pattern(PatternDefinition[T]):
     """A sequence of stages that events are matched to.
 
     A pattern is never changed: each method returns another one. Methods about a stage (``where``, ``times`` and so on)
@@ -53,16 +49,6 @@ class Pattern(Generic[T]):
         small followed_by large within 1 min
     """
 
-    _name: str | None
-    _previous: Pattern[Any] | None
-    _quantifier: Quantifier
-    _skip: SkipStrategy
-    _condition: Condition | None = None
-    _until: Condition | None = None
-    _times: Times | None = None
-    _windows: tuple[tuple[WithinType, int], ...] = ()
-    _site: CallSite = field(default_factory=caller)
-
     # --- stages ------------------------------------------------------------------------------------------------------
 
     @staticmethod
@@ -74,8 +60,28 @@ class Pattern(Generic[T]):
             after_match_skip_strategy: which other matches are dropped when one has been found; by default none are.
         """
         skip = NoSkip() if after_match_skip_strategy is None else after_match_skip_strategy
-        expect(skip, SkipStrategy, "Pattern.begin()")
+        expect(skip, SkipStrategy, "begin()")
         return _stage("begin", name, None, ConsumingStrategy.STRICT, skip)
+
+    @staticmethod
+    def parse(text: str, conditions: Mapping[str, Given[Any]] | None = None) -> Pattern[Any]:
+        """Make a pattern of a text, as ``str()`` gives one.
+
+        Args:
+            text: stages and what stands between them: ``start:small followed_by+ end:large within 10 min``.
+            conditions: the conditions that it names. A stage without a condition has the one of its own name; if there
+                is none, it takes any event.
+
+        Raises:
+            InvalidProgramError: when it is no pattern; the message shows where.
+
+        Examples:
+            >>> from headrace.cep import Pattern
+            >>> from headrace.expressions import col
+            >>> failed, ok = col("outcome") == "failed", col("outcome") == "ok"
+            >>> pattern = Pattern.parse("failed{3} consecutive next ok within 10 s", {"failed": failed, "ok": ok})
+        """
+        return parse_pattern(text, conditions or {}, Pattern.begin)
 
     def next(self, name: str | Pattern[T]) -> Pattern[T]:
         """Add a stage, or a group, whose event follows directly: no other event of the key lies between."""
@@ -104,7 +110,7 @@ class Pattern(Generic[T]):
         if isinstance(name, Pattern):
             raise refused(f"{method}() takes the name of a stage, not a group", InvalidTypeError)
         if self._quantifier.is_optional:
-            raise refused(_NOT_AFTER_OPTIONAL, UnsupportedOperationError)
+            raise refused(NOT_AFTER_OPTIONAL, UnsupportedOperationError)
         return self._append(method, name, strategy)
 
     # --- conditions --------------------------------------------------------------------------------------------------
@@ -229,55 +235,7 @@ class Pattern(Generic[T]):
         windows = dict(self._windows) | {within_type: to_millis(window_time, "within() takes")}
         return replace(self, _windows=tuple(windows.items()))
 
-    # --- what it is made of ------------------------------------------------------------------------------------------
-
-    def get_name(self) -> str:
-        """The name of the stage."""
-        return self._name or "GroupPattern"
-
-    def get_previous(self) -> Pattern[Any] | None:
-        """The pattern without its last stage; None when it has but one."""
-        return self._previous
-
-    def get_quantifier(self) -> Quantifier:
-        """The quantifier of the stage."""
-        return self._quantifier
-
-    def get_times(self) -> Times | None:
-        """How often the stage is repeated; None when it is not."""
-        return self._times
-
-    def get_condition(self) -> Condition:
-        """What an event has to satisfy to be taken by the stage."""
-        return ALWAYS if self._condition is None else self._condition
-
-    def get_until_condition(self) -> Condition | None:
-        """What ends a looping stage."""
-        return self._until
-
-    def get_window_size(self, within_type: WithinType = WithinType.FIRST_AND_LAST) -> int | None:
-        """The milliseconds that were said at this stage for ``within``; None when none were."""
-        return dict(self._windows).get(within_type)
-
-    def get_after_match_skip_strategy(self) -> SkipStrategy:
-        """Which other matches are dropped when one has been found."""
-        return self._skip
-
-    @property
-    def group(self) -> Pattern[Any] | None:
-        """The pattern that stands here as a group; None for a stage."""
-        return None
-
-    @property
-    def site(self) -> CallSite:
-        """The line of the program that added the stage."""
-        return self._site
-
-    def stages(self) -> Iterator[Pattern[Any]]:
-        """The pattern as of each of its stages and groups, from the first on."""
-        if self._previous is not None:
-            yield from self._previous.stages()
-        yield self
+    # --- how it is shown ----------------------------------------------------------------------------------------------
 
     def explain(self) -> str:
         """The pattern as a drawing: its stages with their conditions, and what may lie between them.
@@ -312,10 +270,10 @@ class GroupPattern(Pattern[T]):
         True
     """
 
-    _group: Pattern[Any] | None = None
+    _group: PatternDefinition[Any] | None = None
 
     @property
-    def group(self) -> Pattern[Any] | None:
+    def group(self) -> PatternDefinition[Any] | None:
         return self._group
 
     def where(self, condition: Given[T]) -> Self:

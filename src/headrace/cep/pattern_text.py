@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from headrace.cep.definition import PatternDefinition
 from headrace.cep.quantifier import ConsumingStrategy, QuantifierProperty
 from headrace.cep.within_type import WithinType
 from headrace.operators.pattern.conditions import ALWAYS
-
-if TYPE_CHECKING:
-    from headrace.cep.pattern import Pattern
 
 CONNECTORS: Final = {
     ConsumingStrategy.STRICT: "next",
@@ -39,19 +37,30 @@ _ARROWS: Final = {
 }
 
 
-def text_of(pattern: Pattern[Any]) -> str:
+def text_of(pattern: PatternDefinition[Any]) -> str:
     """A pattern in one line, without its conditions: ``small followed_by large+ within 10 min``."""
+    parts = [_sequence_text(pattern)]
+    window = _window(pattern)
+    if window is not None:
+        parts.append(f"within {time_text(window)}")
+    skip = pattern.get_after_match_skip_strategy()
+    if skip.skips:
+        name = [] if skip.named_stage is None else [skip.named_stage]
+        parts.append(" ".join([str(skip).partition("(")[0], *name]))
+    return " ".join(parts)
+
+
+def _sequence_text(pattern: PatternDefinition[Any]) -> str:
     parts = []
     for stage in pattern.stages():
         if stage.get_previous() is not None:
             parts.append(CONNECTORS[stage.get_quantifier().consuming_strategy])
-        name = stage.get_name() if stage.group is None else f"({text_of(stage.group)})"
+        name = stage.get_name() if stage.group is None else f"({_sequence_text(stage.group)})"
         parts.append(name + " ".join(_quantity(stage)))
-    window = _window(pattern)
-    return " ".join(parts) + (f" within {time_text(window)}" if window is not None else "")
+    return " ".join(parts)
 
 
-def drawing_of(pattern: Pattern[Any]) -> str:
+def drawing_of(pattern: PatternDefinition[Any]) -> str:
     """A pattern as a drawing: a line for each stage with its condition, and what may lie between."""
     lines = [*_drawn(pattern, "")]
     window = _window(pattern)
@@ -67,7 +76,7 @@ def time_text(milliseconds: int) -> str:
     return f"{milliseconds // UNITS[unit]} {unit}"
 
 
-def _quantity(stage: Pattern[Any]) -> list[str]:
+def _quantity(stage: PatternDefinition[Any]) -> list[str]:
     """The quantifier of a stage: ``+``, ``{2,3}?``, and words."""
     quantifier, times = stage.get_quantifier(), stage.get_times()
     sign = ""
@@ -83,15 +92,16 @@ def _quantity(stage: Pattern[Any]) -> list[str]:
         words.append("greedy")
     if quantifier.inner_consuming_strategy in INNER:
         words.append(INNER[quantifier.inner_consuming_strategy])
+    gap = stage.get_window_size(WithinType.PREVIOUS_AND_CURRENT) if times is None else times.gap
+    if gap is not None:
+        words.append(f"gap {time_text(gap)}")
     return words
 
 
-def _drawn(pattern: Pattern[Any], indent: str) -> Iterator[str]:
+def _drawn(pattern: PatternDefinition[Any], indent: str) -> Iterator[str]:
     for stage in pattern.stages():
         if stage.get_previous() is not None:
-            gap = stage.get_window_size(WithinType.PREVIOUS_AND_CURRENT)
-            soon = f", within {time_text(gap)} of the event before" if gap is not None else ""
-            yield f"{indent}{_ARROWS[stage.get_quantifier().consuming_strategy]}{soon}"
+            yield f"{indent}{_ARROWS[stage.get_quantifier().consuming_strategy]}"
         quantity = " ".join(_quantity(stage)).strip()
         if stage.group is not None:
             yield f"{indent}● group {quantity}".rstrip()
@@ -105,7 +115,8 @@ def _drawn(pattern: Pattern[Any], indent: str) -> Iterator[str]:
             yield f"{indent}  until {until}"
 
 
-def _window(pattern: Pattern[Any]) -> int | None:
-    """The smallest window of the stages."""
+def _window(pattern: PatternDefinition[Any]) -> int | None:
+    """The smallest window of the stages, those in groups included."""
     windows = [stage.get_window_size() for stage in pattern.stages()]
+    windows += [_window(stage.group) for stage in pattern.stages() if stage.group is not None]
     return min((window for window in windows if window is not None), default=None)

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Final
 
 from headrace.common.errors import refused
+
+NOT_AFTER_OPTIONAL: Final = (
+    "Specifying a pattern with an optional path to NOT condition is not supported yet. You can simulate such pattern "
+    "with two independent patterns, one with and the other without the optional part."
+)
+"""Why negation is refused behind what may be empty."""
 
 
 class ConsumingStrategy(Enum):

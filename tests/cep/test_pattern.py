@@ -1,0 +1,171 @@
+"""Patterns are built step by step, never change, and are refused where they could not be matched."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import cloudpickle
+import pytest
+
+from headrace.cep import AfterMatchSkipStrategy, IterativeCondition, Pattern, SimpleCondition, WithinType
+from headrace.cep.compiler import compile_pattern
+from headrace.common import Duration
+from headrace.common.errors import HeadraceError, InvalidProgramError, InvalidTypeError, UnsupportedOperationError
+from headrace.expressions import col
+from headrace.operators.pattern.automaton import StateKind
+from headrace.operators.pattern.conditions import ALWAYS, EventCall, EventExpression, IterativeCall
+
+
+class IsLarge(SimpleCondition[Any]):
+    def filter(self, value: Any) -> bool:
+        return bool(value > 5)
+
+
+class IsLarger(IterativeCondition[Any]):
+    def filter(self, value: Any, ctx: Any) -> bool:
+        return all(value > before for before in ctx.events("a"))
+
+
+def test_a_pattern_never_changes() -> None:
+    begun = Pattern.begin("a")
+    repeated = begun.where(col("x") > 1).times(2).next("b")
+    assert str(begun) == "a"
+    assert begun.get_condition() is ALWAYS
+    assert str(repeated) == "a{2} next b"
+
+
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        (col("x") > 1, EventExpression),
+        (lambda event: event > 1, EventCall),
+        (lambda event, limit=1: event > limit, EventCall),
+        (IsLarge(), EventCall),
+        (lambda event, context: event > len(context.events("a")), IterativeCall),
+        (IsLarger(), IterativeCall),
+    ],
+)
+def test_a_condition_is_what_its_parameters_say(given: Any, kind: type) -> None:
+    condition = Pattern.begin("a").where(given).get_condition()
+    assert isinstance(condition, kind)
+    assert condition.looks_at_event_alone == (kind is not IterativeCall)
+
+
+@pytest.mark.parametrize("given", [1, "x > 1", IsLarge, None, lambda: True, lambda a, b, c: True])
+def test_what_is_no_condition_is_refused(given: Any) -> None:
+    with pytest.raises(InvalidTypeError, match=r"where\(\)"):
+        Pattern.begin("a").where(given)
+
+
+def test_text_and_drawing() -> None:
+    pattern = (
+        Pattern.begin("a", AfterMatchSkipStrategy.skip_to_last("b"))
+        .where(col("x") > 1)
+        .one_or_more()
+        .greedy()
+        .not_followed_by("n")
+        .where(col("x") == 7)
+        .followed_by_any("b")
+        .times(2, 3)
+        .allow_combinations()
+        .followed_by(Pattern.begin("c").next("d").times_or_more(2).until(col("x") < 0))
+        .optional()
+        .within(Duration.of_minutes(10))
+    )
+    text = (
+        "a+ greedy not_followed_by n followed_by_any b{2,3} combinations followed_by (c next d{2,})? within 10 min "
+        "skip_to_last b"
+    )
+    assert str(pattern) == text
+    assert repr(pattern) == f"Pattern({text})"
+    assert pattern.explain().splitlines() == [
+        '● a + greedy: col("x") > 1',
+        "┊   until the next stage never",
+        '● n: col("x") == 7',
+        "┊   at any later event that fits",
+        "● b {2,3} combinations: any event",
+        "┊   at the next event that fits",
+        "● group ?",
+        "    ● c: any event",
+        "    │   directly",
+        "    ● d {2,}: any event",
+        '      until col("x") < 0',
+        "within 10 min of the first event",
+        "after a match: skip_to_last('b')",
+    ]
+
+
+ONE = Pattern.begin("a").where(lambda event: True)
+
+WITHOUT_MATCH: list[tuple[Any, type[HeadraceError], str]] = [
+    (lambda: Pattern.begin(""), InvalidProgramError, "name of a stage"),
+    (lambda: Pattern.begin(7), InvalidTypeError, r"begin\(\) takes a"),
+    (lambda: Pattern.begin("a", "skip"), InvalidTypeError, r"begin\(\) takes a"),
+    (lambda: ONE.not_next(Pattern.begin("b")), InvalidTypeError, "not a group"),
+    (lambda: ONE.optional().one_or_more(), InvalidProgramError, r"optional\(\) before one_or_more\(\) would be lost"),
+    (lambda: ONE.optional().not_next("b"), UnsupportedOperationError, "optional path to NOT"),
+    (lambda: ONE.next("b").within(5, "soon"), InvalidTypeError, r"within\(\) takes a"),
+    (lambda: Pattern.begin(ONE).where(col("x") > 1), UnsupportedOperationError, "where clause"),
+    (lambda: Pattern.begin(ONE).or_(col("x") > 1), UnsupportedOperationError, "or clause"),
+    (
+        lambda: ONE.next(Pattern.begin("b", AfterMatchSkipStrategy.skip_to_next())),
+        InvalidProgramError,
+        r"skip strategy skip_to_next\(\) of a group would be lost",
+    ),
+]
+
+
+@pytest.mark.parametrize(("build", "error", "message"), WITHOUT_MATCH)
+def test_what_cannot_be_built_is_refused_at_its_line(build: Any, error: type[HeadraceError], message: str) -> None:
+    with pytest.raises(error, match=message) as refusal:
+        build()
+    assert f"  at {__file__}:" in str(refusal.value)
+
+
+WITHOUT_AUTOMATON: list[tuple[Pattern[Any], type[HeadraceError], str]] = [
+    (ONE.next("b").next("a"), InvalidProgramError, "Duplicate pattern name: a"),
+    (ONE.next(Pattern.begin("a")), InvalidProgramError, "Duplicate pattern name: a"),
+    (ONE.not_followed_by("b"), InvalidProgramError, "without windowTime"),
+    (ONE.next(Pattern.begin("b").not_followed_by("c")).next("d"), InvalidProgramError, "last part of a group"),
+    (Pattern.begin(ONE.optional()).one_or_more(), InvalidProgramError, "only optional stages"),
+    (Pattern.begin(ONE.optional()).not_next("b").next("c"), UnsupportedOperationError, "optional path to NOT"),
+    (ONE.next(Pattern.begin("b").within(5)).next("c"), InvalidProgramError, "would be lost: call it on the group"),
+    (ONE.next("b").within(9, WithinType.PREVIOUS_AND_CURRENT).within(5), InvalidProgramError, "cannot be larger"),
+    (
+        Pattern.begin("a", AfterMatchSkipStrategy.skip_to_first("z")).next("b"),
+        InvalidProgramError,
+        "AfterMatchSkipStrategy can not be found",
+    ),
+]
+
+
+@pytest.mark.parametrize(("pattern", "error", "message"), WITHOUT_AUTOMATON)
+def test_what_cannot_be_compiled_is_refused_at_its_line(
+    pattern: Pattern[Any], error: type[HeadraceError], message: str
+) -> None:
+    with pytest.raises(error, match=message) as refusal:
+        compile_pattern(pattern)
+    assert f"  at {__file__}:" in str(refusal.value)
+
+
+def test_an_automaton_travels() -> None:
+    pattern = ONE.followed_by("b").where(IsLarger()).one_or_more().within(10)
+    automaton = pickle.loads(cloudpickle.dumps(compile_pattern(pattern)))
+    assert [state.name for state in automaton.states] == ["$endState$", "b", "b:0", "b:1", "a"]
+    assert automaton.states[automaton.start].kind is StateKind.START
+    assert automaton.window == 10
+    assert len(automaton.event_conditions) == 1
+    assert len(automaton.iterative_conditions()) == 1
+
+
+def test_windows_that_change_nothing_are_told() -> None:
+    soon = WithinType.PREVIOUS_AND_CURRENT
+    for pattern in (
+        ONE.within(5, soon).next("b"),
+        ONE.next("b").one_or_more().within(5, soon),
+        ONE.next(Pattern.begin("b")).within(5, soon),
+        ONE.next(Pattern.begin("b")).times(2, window_time=5),
+    ):
+        with pytest.warns(UserWarning, match="changes nothing"):
+            compile_pattern(pattern)
