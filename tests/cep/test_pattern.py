@@ -96,6 +96,10 @@ def test_text_and_drawing() -> None:
     ]
 
 
+def test_notebooks_show_the_drawing() -> None:
+    assert "● a: col(&quot;x&quot;) &lt; 1" in Pattern.begin("a").where(col("x") < 1)._repr_html_()
+
+
 ONE = Pattern.begin("a").where(lambda event: True)
 
 WITHOUT_MATCH: list[tuple[Any, type[HeadraceError], str]] = [

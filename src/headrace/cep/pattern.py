@@ -19,6 +19,7 @@ from headrace.common.errors import (
     expect,
     refused,
 )
+from headrace.common.notebooks import framed, preformatted
 from headrace.common.time import Duration, Time, to_millis
 from headrace.operators.pattern.conditions import And, Condition, EventType, Or
 from headrace.operators.pattern.skip_strategies import NoSkip, SkipStrategy
@@ -51,9 +52,11 @@ class Pattern(PatternDefinition[T]):
 
     # --- stages ------------------------------------------------------------------------------------------------------
 
-    @staticmethod
-    def begin(name: str | Pattern[T], after_match_skip_strategy: SkipStrategy | None = None) -> Pattern[T]:
+    @classmethod
+    def begin(cls, name: str | Pattern[T], after_match_skip_strategy: SkipStrategy | None = None) -> Pattern[T]:
         """Begin a pattern with a stage, or with a group of stages.
+
+        Type checkers know the events of ``Pattern[Payment].begin("small")``.
 
         Args:
             name: the name of the stage, or the pattern that is the group.
@@ -251,6 +254,9 @@ class Pattern(PatternDefinition[T]):
             after a match: no_skip()
         """
         return drawing_of(self)
+
+    def _repr_html_(self) -> str:
+        return framed("Pattern", {}, preformatted(self.explain()))
 
     def __str__(self) -> str:
         return text_of(self)
