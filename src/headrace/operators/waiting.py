@@ -168,10 +168,8 @@ class WaitingForEventTime(ABC):
             batch = concat_keyed(self._arrived)
             if check is not None:
                 check(batch)
-            is_due = np.maximum(batch.timestamps, batch.watermarks) <= up_to
-            self._arrived = [] if is_due.all() else [batch.filter(~is_due)]
-            due = batch if is_due.all() else batch.filter(is_due)
-            found += [due] if len(due) else []
+            due, self._arrived = _divided(batch, np.maximum(batch.timestamps, batch.watermarks) <= up_to)
+            found += due
         return found
 
     def end_epoch(self) -> None:
@@ -288,6 +286,17 @@ class WaitingInBroadcastState(WaitingForEventTime):
             by_time.setdefault(time, []).append((row,))
         for time, rows in by_time.items():
             self._map.put(time, [*(self._map.get(time) or ()), *rows])
+
+
+def _divided(batch: Batch, is_due: npt.NDArray[np.bool_]) -> tuple[list[Batch], list[Batch]]:
+    """The records that are due, and the others. Those at the beginning that are due, nearly all as a rule, stay."""
+    first = len(batch) if is_due.all() else int(np.argmin(is_due))
+    due, rest = [batch.slice(0, first)] if first else [], batch.slice(first, len(batch))
+    is_rest_due = is_due[first:]
+    if is_rest_due.any():
+        due.append(rest.filter(is_rest_due))
+        rest = rest.filter(~is_rest_due)
+    return due, [rest] if len(rest) else []
 
 
 def _not_late(records: int) -> Longs:

@@ -65,19 +65,14 @@ class Decisions:
         automaton: the compiled pattern.
         evaluate: evaluates an event condition of which it is not known whether it holds.
         current_processing_time: the clock that iterative conditions see.
-        value_of: makes of an event what iterative conditions see.
     """
 
     def __init__(
-        self,
-        automaton: Automaton,
-        evaluate: Evaluate | None,
-        current_processing_time: Callable[[], int],
-        value_of: Callable[[Any], Any],
+        self, automaton: Automaton, evaluate: Evaluate | None, current_processing_time: Callable[[], int]
     ) -> None:
         self.stages = tuple(state.stage for state in automaton.states)
         self.clock = current_processing_time
-        self.value_of = value_of
+        self.value_of: Callable[[Any], Any] = _same
         self.evaluate = evaluate or self._test
         self._automaton = automaton
         reach = [_asked_for(automaton, at) for at in range(len(automaton.states))]
@@ -293,6 +288,10 @@ class Asked(Facts):
 
     def current_processing_time(self) -> int:
         return self._decisions.clock()
+
+
+def _same(event: Any) -> Any:
+    return event
 
 
 def _merged(tree: _Node, branch: _Node) -> _Node:

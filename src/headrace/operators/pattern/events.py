@@ -6,7 +6,7 @@ partial matches had taken before. So events that are in no match never become Py
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import numpy as np
@@ -51,6 +51,13 @@ class Events:
         first = (-block - 1) * _BLOCK
         values = array_to_values(self._arrived.type, self._taken.slice(first, _BLOCK))
         return [*[None] * (_BLOCK - len(values)), *reversed(values)]
+
+    def reader(self, *, is_for_all: bool) -> Callable[[int], Any]:
+        """What gives an event as a Python object, for a caller that looks at nearly all of them, or at few."""
+        if not is_for_all:
+            return self.value
+        taken = array_to_values(self._arrived.type, self._taken)
+        return [*self._arrived.rows, *reversed(taken)].__getitem__
 
     def values(self, places: Iterable[int]) -> dict[int, Any]:
         """Events as Python objects, by their places; those that are not yet are made together."""

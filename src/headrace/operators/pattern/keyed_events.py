@@ -100,6 +100,11 @@ class KeyedEvents:
         self._counts = counts[self._positions]
         self._places = due.order[rows_of_ranges(due.starts[own], due.counts[own])]
 
+    @property
+    def are_nearly_all(self) -> bool:
+        """Whether most events are those of keys that have to be looked at."""
+        return 2 * len(self._places) >= len(self._batch)
+
     def sort(self, compare: Callable[[Any, Any], int], events: Events) -> None:
         """Brings the events of a key with one time into the order of a function of two events."""
         times = self._batch.timestamps[self._places]

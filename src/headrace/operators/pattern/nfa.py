@@ -50,7 +50,6 @@ class Nfa:
         automaton: the compiled pattern.
         evaluate: evaluates an event condition that was unknown; by default functions and classes can be.
         current_processing_time: the clock that iterative conditions see.
-        value_of: makes of an event what iterative conditions see; by default that is the event itself.
     """
 
     def __init__(
@@ -58,10 +57,9 @@ class Nfa:
         automaton: Automaton,
         evaluate: Evaluate | None = None,
         current_processing_time: Callable[[], int] = lambda: 0,
-        value_of: Callable[[Any], Any] = lambda event: event,
     ) -> None:
         self.automaton = automaton
-        self._decisions = Decisions(automaton, evaluate, current_processing_time, value_of)
+        self._decisions = Decisions(automaton, evaluate, current_processing_time)
         self._plans = self._decisions.plans
         self._stages = tuple(state.stage for state in automaton.states)
         self._gaps = tuple(state.gap for state in automaton.states)
@@ -71,6 +69,10 @@ class Nfa:
         self._skip = automaton.skip
 
     # --- what need not be visited ------------------------------------------------------------------------------------
+
+    def read_by(self, value_of: Callable[[Any], Any]) -> None:
+        """Says what makes of an event what iterative conditions see; unless that is said it is the event itself."""
+        self._decisions.value_of = value_of
 
     @property
     def asked_at_start(self) -> int:

@@ -93,7 +93,6 @@ class PatternOperator(KeyedOperator, FunctionOperator):
             automaton,
             self._evaluate,
             function.context.current_processing_time,
-            self._value_of,
         )
         self._conditions = EventConditions(automaton.event_conditions, self._nfa.asked_at_start, type_)
         self.user_code = self._conditions.user_code
@@ -168,7 +167,8 @@ class PatternOperator(KeyedOperator, FunctionOperator):
         """Notes the watermarks that come, which never fall."""
         reached = self._watermarks[-1] if self._watermarks else self._watermark
         if watermarks[-1] > reached:
-            self._watermarks += np.unique(watermarks[np.searchsorted(watermarks, reached, "right") :]).tolist()
+            new = watermarks[np.searchsorted(watermarks, reached, "right") :]
+            self._watermarks += new[np.flatnonzero(np.diff(new, prepend=reached))].tolist()
 
     def _match_due(self) -> None:
         """Matches the events that the watermarks which have come let go."""
@@ -234,6 +234,8 @@ class PatternOperator(KeyedOperator, FunctionOperator):
         if self._compare is not None:
             with UserCodeGuard(self.context):
                 keyed.sort(self._compare, self._events)
+        if self._nfa.automaton.iterative_conditions():
+            self._nfa.read_by(self._events.reader(is_for_all=keyed.are_nearly_all))
         ordered = keyed.ordered(watermarks, are_emitted_in_place=are_emitted_in_place)
         results = MatchResults(handles_timeout=self._function.handles_timeout)
         matching = KeyMatching(self._nfa, self._judged, ordered, watermarks, results, int(self._in_processing_time))
@@ -262,9 +264,6 @@ class PatternOperator(KeyedOperator, FunctionOperator):
 
     def _evaluate(self, place: int, index: int) -> bool:
         return self._judged.evaluate(place, index)
-
-    def _value_of(self, place: int) -> Any:
-        return self._events.value(place)
 
     def _due(self, up_to: int) -> KeyedBatch | None:
         """The events that wait no longer; None for none."""
