@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
+from headrace.common.plugins import PluginGroup
+from headrace.metrics.scopes import ScopeKind
 from headrace.reporters import catalog
-from headrace.reporters.reporter import FLINK_FACTORIES, METRIC_REPORTERS
+from headrace.reporters.reporter import FLINK_FACTORIES, FLINK_TRACE_FACTORIES, METRIC_REPORTERS, TRACE_REPORTERS
 from headrace.reporters.settings import COMMON_OPTIONS
 from tests.docs.documents import DOCS
 from tests.docs.options_table import default_of, values_of
@@ -29,8 +32,16 @@ def of_jobs() -> str:
     return _HEADING + "\n".join(rows) + "\n"
 
 
+def _in(scope: ScopeKind) -> str:
+    return _rows({name: each for name, each in catalog.OPERATOR_METRICS.items() if scope in each.scopes})
+
+
 def of_operators() -> str:
-    return _rows(catalog.OPERATOR_METRICS)
+    return _in(ScopeKind.OPERATOR)
+
+
+def of_tasks() -> str:
+    return _in(ScopeKind.TASK)
 
 
 def of_splits() -> str:
@@ -42,16 +53,24 @@ def of_drivers() -> str:
     return _HEADING + "".join(rows)
 
 
-def reporters() -> str:
-    factories = {name: factory for factory, name in FLINK_FACTORIES.items()}
+def _reporters(group: PluginGroup[Any], by_factory: Mapping[str, str]) -> str:
+    factories = {name: factory for factory, name in by_factory.items()}
     rows = []
-    for name in METRIC_REPORTERS.built_in:
-        reporter = METRIC_REPORTERS.load(name)
+    for name in group.built_in:
+        reporter = group.load(name)
         required = [f"`{option.key}`: {option.description}" for option in reporter.required_options]
         optional = [f"`{each.key}` ({default_of(each)}): {each.description}" for each in reporter.optional_options]
         factory = factories[name].removeprefix("org.apache.flink.")
         rows.append(f"| `{name}` | `…{factory}` | {'<br>'.join(required + optional) or 'none'} |")
     return "| reporter | Flink's factory | its options |\n|---|---|---|\n" + "\n".join(rows) + "\n"
+
+
+def reporters() -> str:
+    return _reporters(METRIC_REPORTERS, FLINK_FACTORIES)
+
+
+def trace_reporters() -> str:
+    return _reporters(TRACE_REPORTERS, FLINK_TRACE_FACTORIES)
 
 
 def reporter_options() -> str:
@@ -66,9 +85,11 @@ LISTS = {
     "metrics of jobs": of_jobs,
     "metrics of drivers": of_drivers,
     "metrics of operators": of_operators,
+    "metrics of tasks": of_tasks,
     "metrics of splits": of_splits,
     "reporters": reporters,
     "options of reporters": reporter_options,
+    "trace reporters": trace_reporters,
 }
 """The tables, by the comments around them."""
 

@@ -61,6 +61,7 @@ def test_each_kind() -> None:
         of_operator = {name: value for name, value in harness.metrics().items() if name.startswith("measure.")}
         assert {name: value for name, value in of_operator.items() if "Watermark" not in name} == {
             "measure.numRecordsIn": 3,
+            "measure.numRecordsOut": 3,
             "measure.seen": 3,
             "measure.numbers.odd.seen": 2,
             "measure.rate.count": 6,

@@ -15,7 +15,8 @@ from tests.reporters.jobs import free_port, running, wait_until
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-OPERATOR = "flink_taskmanager_job_task_operator_"
+TASK = "flink_taskmanager_job_task_"
+OPERATOR = f"{TASK}operator_"
 
 
 def settings(port: int, **more: str) -> dict[str, str]:
@@ -60,6 +61,15 @@ def test_a_running_job_is_scraped() -> None:
         }  # fmt: skip
         assert keyed.labels["task_name"] == "keyed"
         assert min(values(samples, f"{OPERATOR}numRecordsInPerSecond", operator_name="numbers")) >= 0
+        sent = sum(values(samples, f"{TASK}numBytesOut", task_name="measure"))
+        assert sent == sum(values(samples, f"{TASK}numBytesIn", task_name="keyed")) > 0
+        for task in ("numbers", "measure", "keyed", "nowhere"):
+            spent = [
+                values(samples, f"{TASK}{what}TimeMsPerSecond", task_name=task, subtask_index="0")[0]
+                for what in ("busy", "idle", "backPressured")
+            ]
+            assert min(spent) >= 0
+            assert round(sum(spent)) == 1000
         watermarks = values(samples, f"{OPERATOR}currentInputWatermark", operator_name="keyed")
         assert len(watermarks) == 2
         (split,) = values(samples, f"{OPERATOR}split_watermark_currentWatermark", split="0")
@@ -101,8 +111,8 @@ def test_labels_are_chosen_and_metrics_filtered() -> None:
     more = {
         "scope.variables.excludes": "task_name;host",
         "scope.variables.additional": "region:eu",
-        "filter.includes": "*:numRecords*,uptime",
-        "filter.excludes": "*:*:meter",
+        "filter.includes": "*.operator:numRecords*;jobmanager.job:uptime",
+        "filter.excludes": "*:*:meter;*:numRecordsOut",
         "filterLabelValueCharacters": "false",
     }
     with running(settings(port, **more)):
@@ -120,3 +130,5 @@ def test_on_spark(spark: SparkSession) -> None:
     with running(settings(port), runtime="spark"):
         samples = wait_until(lambda: (found := scraped(port)) and values(found, f"{OPERATOR}numRecordsIn") and found)
     assert sum(values(samples, f"{OPERATOR}numRecordsIn", operator_name="keyed")) > 0
+    for task in ("numbers", "measure", "keyed"):  # of each stage
+        assert max(values(samples, f"{TASK}busyTimeMsPerSecond", task_name=task)) > 0

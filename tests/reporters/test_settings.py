@@ -7,8 +7,8 @@ import pytest
 from headrace.common import Configuration
 from headrace.common.errors import ConfigurationError
 from headrace.metrics.scopes import ScopeFormats, ScopeKind
-from headrace.reporters.reporter import METRIC_REPORTERS
-from headrace.reporters.settings import reporters_of
+from headrace.reporters.reporter import METRIC_REPORTERS, TRACE_REPORTERS
+from headrace.reporters.settings import INTERVAL, reporters_of, trace_reporters_of
 
 P = "metrics.reporter."
 
@@ -21,11 +21,28 @@ def test_all_that_the_configuration_knows_or_those_that_are_named() -> None:
         f"{P}my_log.interval": "60 SECONDS",
     }
     prometheus, log = reporters_of(Configuration.from_dict(given))
-    assert (prometheus.name, prometheus.reporter.name, prometheus.interval) == ("prom", "prometheus", 10_000)
-    assert (log.name, log.reporter.name, log.interval, log.delimiter) == ("my_log", "log", 60_000, ".")
+    assert (prometheus.name, prometheus.reporter.name, prometheus.get(INTERVAL)) == ("prom", "prometheus", 10_000)
+    assert (log.name, log.reporter.name, log.get(INTERVAL)) == ("my_log", "log", 60_000)
     (named,) = reporters_of(Configuration.from_dict({**given, "metrics.reporters": " my_log ,"}))
     assert named.name == "my_log"
     Configuration.from_dict(given).validate()
+
+
+def test_reporters_of_spans() -> None:
+    otel = "org.apache.flink.traces.otel.OpenTelemetryTraceReporterFactory"
+    given = {
+        "factory.class": otel,
+        "exporter.endpoint": "http://there/v1/traces",
+        "exporter.headers": "key=s3cret",
+    }
+    configuration = Configuration.from_dict({f"traces.reporter.otel.{key}": value for key, value in given.items()})
+    (found,) = trace_reporters_of(configuration)
+    assert (found.name, found.reporter.name) == ("otel", "opentelemetry")
+    configuration.validate()
+    assert "s3cret" not in repr(configuration)
+    assert "s3cret" not in str(configuration.job_parameters())
+    with pytest.raises(ConfigurationError, match=r"traces\.reporter\.otel\.: trace reporter 'opentelemetry' has no"):
+        trace_reporters_of(Configuration.from_dict({**configuration.to_dict(), "traces.reporter.otel.host": "a"}))
 
 
 @pytest.mark.parametrize(
@@ -62,8 +79,9 @@ def test_keys_of_metrics_are_checked() -> None:
 
 
 def test_every_reporter_of_headrace_loads() -> None:
-    for name in METRIC_REPORTERS.built_in:
-        assert METRIC_REPORTERS.load(name).name == name
+    for group in (METRIC_REPORTERS, TRACE_REPORTERS):
+        for name in group.built_in:
+            assert group.load(name).name == name
 
 
 VARIABLES = {

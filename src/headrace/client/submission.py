@@ -524,9 +524,9 @@ def _listener(configuration: Configuration) -> JobListener | None:
 
 
 def _reporting(configuration: Configuration) -> JobListener | None:
-    """Who reports the job's metrics, if the configuration says of any reporter."""
-    is_named = configuration.get(options.METRIC_REPORTERS) is not None
-    if not is_named and not any(key.startswith(options.REPORTER_NAMESPACE) for key in configuration.key_set()):
+    """Who reports of the job, if the configuration says of any reporter."""
+    keys = ("metrics.reporter", "traces.reporter")  # behind that stand their names, or an `s` which is for all
+    if not any(key.startswith(keys) for key in configuration.key_set()):
         return None
     from headrace.reporters.reporting import reporting_of  # likewise
 

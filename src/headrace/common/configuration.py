@@ -24,6 +24,7 @@ from headrace.common.options import (
     REPORTER_NAMESPACE,
     SPARK_NAMESPACE,
     STORAGE_NAMESPACE,
+    TRACE_REPORTER_NAMESPACE,
 )
 from headrace.common.public_module import public_module
 from headrace.common.time import Duration, Time, to_millis
@@ -70,6 +71,11 @@ _OURS: Final = (STORAGE_NAMESPACE, *_ALIASES)
 def is_storage_key(key: str) -> bool:
     """Return whether a key may hold what nobody but the client of a store should see."""
     return key.startswith(_OURS)
+
+
+def is_secret_key(key: str) -> bool:
+    """Return whether the value of a key is shown to nobody."""
+    return is_storage_key(key) or (key.startswith(_REPORTERS) and key.endswith(".headers"))
 
 
 def is_hadoop_key(name: str) -> bool:
@@ -134,7 +140,9 @@ def _translated(name: str, value: str, ssl: str) -> str:
     return value
 
 
-_CHECKED_ELSEWHERE: Final = (STORAGE_NAMESPACE, REPORTER_NAMESPACE)
+_REPORTERS: Final = (REPORTER_NAMESPACE, TRACE_REPORTER_NAMESPACE)
+
+_CHECKED_ELSEWHERE: Final = (STORAGE_NAMESPACE, *_REPORTERS)
 """Namespaces of ours whose keys those know that they are for."""
 
 T = TypeVar("T")
@@ -330,8 +338,8 @@ class Configuration:
         return storage_options(self.to_dict())
 
     def job_parameters(self) -> dict[str, str]:
-        """Return what functions may ask for: all keys and values but those of the storage, with its secrets."""
-        return {key: value.text for key, value in self._values.items() if not key.startswith(_OURS)}
+        """Return what functions may ask for: all keys and values but those of the storage, and other secrets."""
+        return {key: value.text for key, value in self._values.items() if not is_secret_key(key)}
 
     def validate(self) -> None:
         """Looks at every key in headrace's namespaces, and at those that are an option's but for a letter or two.
@@ -386,7 +394,7 @@ class Configuration:
 
     def _shown(self) -> dict[str, str]:
         """Return the keys and values of :meth:`to_dict`, without secrets."""
-        return {key: "***" if is_storage_key(key) else text for key, text in self.to_dict().items()}
+        return {key: "***" if is_secret_key(key) else text for key, text in self.to_dict().items()}
 
 
 def _parsed(key: str, text: str, parse: Callable[[str], T]) -> T:

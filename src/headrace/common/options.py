@@ -53,6 +53,7 @@ OWN_NAMESPACES: Final = (
     "python.",
     "metrics.",
     "rest.",
+    "traces.",
     "headrace.",
 )
 """Where an unknown key is a mistake. Other keys belong to others: ``spark.`` ones are handed to Spark."""
@@ -64,6 +65,9 @@ STORAGE_NAMESPACE: Final = "headrace.storage."
 
 REPORTER_NAMESPACE: Final = "metrics.reporter."
 """What reporters of metrics are told: behind it come the name of a reporter and one of its options, which it checks."""
+
+TRACE_REPORTER_NAMESPACE: Final = "traces.reporter."
+"""The same of reporters of spans."""
 
 _COUNT: Final = integer(1, 2**31 - 1)
 
@@ -467,6 +471,9 @@ METRIC_REPORTERS: Final = ConfigOption[str | None](
     None,
     "The reporters of metrics that are used, by their names, with commas between them; all that the configuration has "
     "options of (`metrics.reporter.<name>.*`) when not set.",
+)
+TRACE_REPORTERS: Final = ConfigOption[str | None](
+    "traces.reporters", str, None, "Likewise the reporters of spans (`traces.reporter.<name>.*`)."
 )
 METRIC_SCOPE_DELIMITER: Final = ConfigOption(
     "metrics.scope.delimiter",

@@ -117,6 +117,7 @@ class EdgeSender:
 
     Attributes:
         edge: as above.
+        bytes_sent: how many were sent in the epoch.
         divert: takes records, ready to be sent by a sender of the same kind, while they have to wait for others.
     """
 
@@ -128,6 +129,7 @@ class EdgeSender:
         guard: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.edge = edge
+        self.bytes_sent = 0
         self.divert: Callable[[EdgeSender, Batch], None] | None = None
         self._outbox = outbox
         self._summaries = summaries
@@ -211,6 +213,7 @@ class EdgeSender:
             self._sequences[part.target] = sequence + 1
             if part.batch is not encoded:  # what is broadcast is the same for all
                 encoded, payload = part.batch, encode(part.batch, part.keys, edge.key)
+            self.bytes_sent += len(payload)
             watermark = int(part.batch.watermarks[0])
             place = (edge.target_stage, part.target, self._piece, watermark, edge.id, self._channel, sequence)
             self._outbox(Envelope(*place, EnvelopeKind.DATA, payload))

@@ -25,9 +25,13 @@ from headrace.jobmanager.settings import PlannedJob
 from headrace.jobmanager.sinks import CommitCoordinator, JobSinks
 from headrace.jobmanager.sources import SourceCoordinator, SplitPlan, WatermarkAligner, restore_sources
 from headrace.jobmanager.status import EpochStatistics
+from headrace.jobmanager.workload import EpochTimes, OperatorTimes, TimeKeeper
 from headrace.plan.job_plan import JobPlan, PlannedOperator, sources_to_wait_for
 from headrace.runtime.task.messages import EpochContext, SplitAssignment, TaskReport
 from headrace.time.clock import Clock
+
+_FULL: Final = 0.9
+"""The share of a budget from which on it counts as used up."""
 
 _NO_EPOCH: Final = -1
 """Stands for the epoch before the first one after a start."""
@@ -73,12 +77,14 @@ class EpochPlan:
         splits: by uid of the source, what is read of each of its splits.
         records: how many records will be read, by the enumerators' word.
         seconds: how long the planning took.
+        is_full: whether it reads as much as it may.
     """
 
     context: EpochContext
     splits: Mapping[str, list[SplitPlan]]
     records: int
     seconds: float
+    is_full: bool = False
 
 
 class EpochPlanner:
@@ -116,7 +122,8 @@ class EpochPlanner:
         is_due = any(time <= now for time in self._times(manifest))
         if not (force or is_last or is_due or any(planned.changes_something for planned in every)):
             return None
-        return self._planned(manifest, now, splits, started, is_last=is_last)
+        epoch = self._planned(manifest, now, splits, started, is_last=is_last)
+        return replace(epoch, is_full=_fills(budget, splits))
 
     def last(self) -> EpochPlan:
         """The next epoch when all sources are to end where they are."""
@@ -228,6 +235,16 @@ def _timers(manifest: Manifest) -> list[int]:
         for partition in stage.partitions
         if partition.earliest_timer is not None
     ]
+
+
+def _fills(budget: ReadBudget, splits: Mapping[str, list[SplitPlan]]) -> bool:
+    """Return whether so much is read of a source as an epoch may; shares of its splits are rounded."""
+    for plans in splits.values():
+        reads = [planned.read for planned in plans if planned.read is not None]
+        records, size = sum(read.records for read in reads), sum(read.bytes for read in reads)
+        if records >= _FULL * budget.records or size >= _FULL * budget.bytes:
+            return True
+    return False
 
 
 def _may_bring_more(source: SourceCoordinator) -> bool:
@@ -356,6 +373,7 @@ class JobExecution:
         job: what all executions share.
         transient: what the execution before had yet to commit and no manifest holds.
         measured: what functions have measured before in this run of the job.
+        times: where the time of its operators has gone before in this run.
 
     Attributes:
         job: as above.
@@ -363,12 +381,20 @@ class JobExecution:
         commits: the second phase.
         planner: says which epoch is next.
         measured: what functions have measured in this run of the job.
+        times: where the time of its operators has gone in this run.
         is_checkpointing: whether the tasks of an epoch have done their part, and its manifest is not written yet.
     """
 
-    def __init__(self, job: JobServices, transient: Sequence[PendingCommit], measured: FunctionMetrics) -> None:
+    def __init__(
+        self,
+        job: JobServices,
+        transient: Sequence[PendingCommit],
+        measured: FunctionMetrics,
+        times: OperatorTimes,
+    ) -> None:
         self.job = job
         self.measured = measured
+        self.times = times
         self.is_checkpointing = False
         manifest, durable = job.checkpoints.known(), job.sinks.durable
         storage_options = job.planned.blob.storage_options
@@ -391,6 +417,8 @@ class JobExecution:
             )
             failed.pop_all()
         self.planner = EpochPlanner(job, self.sources)
+        self._keeper = TimeKeeper(job.planned.plan)
+        self._before = time.time_ns()
 
     def start(self, *, recovers: bool) -> None:
         """Commit what is pending.
@@ -425,6 +453,7 @@ class JobExecution:
         self.commits.hold_back()
         waited = time.monotonic()
         job.sizer.observe(read, planned.seconds + waited - started)
+        self._keep_times(reports, is_full=planned.is_full)
         return EpochStatistics(
             epoch=manifest.epoch,
             records=read,
@@ -438,10 +467,17 @@ class JobExecution:
             counters=manifest.counters,
             operator_counters=manifest.operator_counters,
             measured=self.measured,
+            times=self.times,
             pending=manifest.pending_by_sink(),
             event_time=self.event_time(manifest),
             sources=self._readings(planned, reports),
         )
+
+    def _keep_times(self, reports: Sequence[TaskReport], *, is_full: bool) -> None:
+        """An epoch is complete, and with it the time since the end of the one before."""
+        ended = time.time_ns()
+        self.times = self._keeper.after(self.times, reports, EpochTimes(self._before, ended, is_full))
+        self._before = ended
 
     def _watermark(self) -> int:
         """The lowest event time of the sources that count; the highest where all are idle."""

@@ -372,7 +372,9 @@ class JobManager:
 
     def _begin_execution(self, *, recovers: bool) -> None:
         self._start_runtime()
-        self._execution = JobExecution(self._services, self._transient, self._measured)
+        latest = self._status.snapshot.latest
+        times = {} if latest is None else latest.times
+        self._execution = JobExecution(self._services, self._transient, self._measured, times)
         self._transient = []
         self._execution.start(recovers=recovers)
 

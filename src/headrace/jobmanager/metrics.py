@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import Final, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from headrace.checkpoint.manifest import Manifest, OperatorCounters, OperatorProgress
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
@@ -12,10 +12,13 @@ from headrace.connectors.source import Pending
 from headrace.graph.specs import TimestampsSpec
 from headrace.metrics.registry import (
     ALIGNMENT_DRIFT,
+    BYTES_IN,
+    BYTES_OUT,
     EVENTS,
     INPUT_WATERMARK,
     OUTPUT_WATERMARK,
     RECORDS_IN,
+    RECORDS_OUT,
     SPLIT_WATERMARK,
     WATERMARK_LAG,
     MetricGroupName,
@@ -93,49 +96,28 @@ def next_operator_counters(
 
 def _counted(reports: Iterable[TaskReport]) -> Iterator[tuple[str, int, str, int]]:
     for report in reports:
-        for uid, records in report.records.items():
-            yield uid, report.partition, RECORDS_IN, records
-        for uid, counts in report.counters.items():
-            for name, amount in counts.items():
-                yield uid, report.partition, name, amount
-        for uid, measured in report.metrics.items():
-            for name, amount in measured.counters.items():
-                yield uid, report.partition, name, amount
-            for name, (events, _) in measured.meters.items():
-                yield uid, report.partition, name + EVENTS, events
+        for uid, name, amount in (*_of_headrace(report), *_of_functions(report)):
+            yield uid, report.partition, name, amount
 
 
-_RATE_MILLIS: Final = 60_000
-_APART_MILLIS: Final = 5_000
+def _of_headrace(report: TaskReport) -> Iterator[tuple[str, str, int]]:
+    for uid, records in report.records.items():
+        yield uid, RECORDS_IN, records
+    for uid, traffic in report.traffic.items():
+        for name, amount in zip((RECORDS_OUT, BYTES_IN, BYTES_OUT), traffic, strict=True):
+            if amount:
+                yield uid, name, amount
+    for uid, counts in report.counters.items():
+        for name, amount in counts.items():
+            yield uid, name, amount
 
 
-@dataclass(frozen=True, slots=True)
-class CounterReadings:
-    """The counters of operators at some moments of the last minute: what their rates are made of, as Flink makes them.
-
-    Attributes:
-        readings: moments in milliseconds of the system's clock, and the counters then; the last one is the present.
-    """
-
-    readings: tuple[tuple[int, OperatorCounters], ...] = ()
-
-    def after(self, now: int, counters: OperatorCounters) -> "CounterReadings":
-        """The counters have come to something; the oldest reading that is kept is a minute old at least."""
-        kept = self.readings
-        if len(kept) > 1 and kept[-1][0] - kept[-2][0] < _APART_MILLIS:
-            kept = kept[:-1]
-        ended = sum(time <= now - _RATE_MILLIS for time, _ in kept)
-        return CounterReadings((*kept[max(0, ended - 1) :], (now, counters)))
-
-    def per_second(self, uid: str, name: str, now: int) -> list[float]:
-        """How fast a counter of an operator has grown over the last minute, by subtask."""
-        if not self.readings:
-            return []
-        ended = sum(time <= now - _RATE_MILLIS for time, _ in self.readings)
-        before = self.readings[max(0, ended - 1)][1].get(uid, {}).get(name, ())
-        present = self.readings[-1][1].get(uid, {}).get(name, ())
-        known = (*before, *(0 for _ in range(len(present) - len(before))))
-        return [(total - earlier) * 1000 / _RATE_MILLIS for total, earlier in zip(present, known, strict=False)]
+def _of_functions(report: TaskReport) -> Iterator[tuple[str, str, int]]:
+    for uid, measured in report.metrics.items():
+        for name, amount in measured.counters.items():
+            yield uid, name, amount
+        for name, (events, _) in measured.meters.items():
+            yield uid, name + EVENTS, events
 
 
 @dataclass(frozen=True, slots=True)

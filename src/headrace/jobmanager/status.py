@@ -14,7 +14,8 @@ from headrace.common.errors import JobCancelledError, JobSupersededError
 from headrace.common.job_execution_result import JobFailure
 from headrace.common.job_status import JobStatus
 from headrace.common.logs import get_logger
-from headrace.jobmanager.metrics import CounterReadings, FunctionMetrics, MetricKey, SourceProgress, WatermarkProgress
+from headrace.jobmanager.metrics import FunctionMetrics, MetricKey, SourceProgress, WatermarkProgress
+from headrace.jobmanager.workload import OperatorTimes, Reading, Workload
 from headrace.plan.job_plan import JobPlan
 from headrace.time.clock import SystemClock
 
@@ -112,6 +113,7 @@ class EpochStatistics(JobEvent):
         event_time: where event time is, split by split and operator by operator; None where nobody has looked.
         sources: how far each source is behind.
         measured: what functions have measured in this run.
+        times: where the time of operators has gone in this run.
     """
 
     epoch: int
@@ -129,6 +131,7 @@ class EpochStatistics(JobEvent):
     event_time: WatermarkProgress | None = field(default=None, repr=False)
     sources: tuple[SourceProgress, ...] = field(default=(), repr=False)
     measured: FunctionMetrics | None = field(default=None, repr=False)
+    times: OperatorTimes = field(default_factory=dict, repr=False)
 
     @property
     def seconds(self) -> float:
@@ -175,7 +178,7 @@ class EpochStatistics(JobEvent):
 
     def summary(self) -> EpochStatistics:
         """The same without what only the newest epoch is asked for; it would keep plan and manifest in memory."""
-        return replace(self, counters={}, operator_counters={}, event_time=None, sources=(), measured=None)
+        return replace(self, counters={}, operator_counters={}, event_time=None, sources=(), measured=None, times={})
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +302,7 @@ class JobSnapshot:
         epochs: the last ones, as summaries.
         completed: how many epochs this run has completed.
         records: how many records this run has read.
-        readings: the counters of operators in the last minute.
+        workload: what operators have done in the last minute.
         failed: how many epochs of this run have failed, and their checkpoints with them.
         restarts: how often this run has begun again after a failure.
         rescales: how often it has got another plan.
@@ -321,7 +324,7 @@ class JobSnapshot:
     epochs: tuple[EpochStatistics, ...] = ()
     completed: int = 0
     records: int = 0
-    readings: CounterReadings = field(default=CounterReadings(), repr=False)
+    workload: Workload = field(default=Workload(), repr=False)
     failed: int = 0
     restarts: int = 0
     rescales: int = 0
@@ -353,7 +356,7 @@ class JobSnapshot:
                     job_id=event.job_id,
                     start=event,
                     plan=event.plan,
-                    readings=self.readings.after(time, event.operator_counters),
+                    workload=Workload().after(Reading(time, event.operator_counters, {})),
                     restored=None if event.restored_epoch is None else time,
                 )
             case EpochStatistics():
@@ -363,7 +366,7 @@ class JobSnapshot:
                     epochs=(*self.epochs, event.summary())[-_EPOCHS_KEPT:],
                     completed=self.completed + 1,
                     records=self.records + event.records,
-                    readings=self.readings.after(time, event.operator_counters),
+                    workload=self.workload.after(Reading(time, event.operator_counters, event.times)),
                     failure=None,
                 )
             case CommitsAcknowledged() if self.latest is not None:

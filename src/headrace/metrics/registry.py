@@ -469,13 +469,53 @@ ALIGNMENT_DRIFT: Final = "watermarkAlignmentDrift"
 SPLIT_WATERMARK: Final = "currentWatermark"
 """The watermark of a split, in milliseconds."""
 
+RECORDS_OUT: Final = "numRecordsOut"
+"""Records that an operator has emitted."""
+
+BYTES_IN: Final = "numBytesIn"
+"""Bytes of records that came to it from other tasks."""
+
+BYTES_OUT: Final = "numBytesOut"
+"""Bytes of records that went from it to other tasks."""
+
 RECORDS_IN_RATE: Final = "numRecordsInPerSecond"
-"""How many of these there are in a second, over the last minute."""
+"""Of counters their growth in a second, over the last minute."""
+
+RECORDS_OUT_RATE: Final = "numRecordsOutPerSecond"
+BYTES_IN_RATE: Final = "numBytesInPerSecond"
+BYTES_OUT_RATE: Final = "numBytesOutPerSecond"
+
+BUSY_TIME: Final = "accumulateBusyTimeMs"
+"""Milliseconds in which an operator was at work, since the run began."""
+
+IDLE_TIME: Final = "accumulateIdleTimeMs"
+"""Milliseconds in which it had nothing to do."""
+
+BACK_PRESSURED_TIME: Final = "accumulateBackPressuredTimeMs"
+"""Milliseconds in which it had more to do, and waited for those behind it."""
+
+BUSY_RATE: Final = "busyTimeMsPerSecond"
+"""The same in a second, over the last minute."""
+
+IDLE_RATE: Final = "idleTimeMsPerSecond"
+BACK_PRESSURED_RATE: Final = "backPressuredTimeMsPerSecond"
 
 OWN_NAMES: Final = frozenset(
     {
         RECORDS_IN,
+        RECORDS_OUT,
+        BYTES_IN,
+        BYTES_OUT,
         RECORDS_IN_RATE,
+        RECORDS_OUT_RATE,
+        BYTES_IN_RATE,
+        BYTES_OUT_RATE,
+        BUSY_TIME,
+        IDLE_TIME,
+        BACK_PRESSURED_TIME,
+        BUSY_RATE,
+        IDLE_RATE,
+        BACK_PRESSURED_RATE,
         RECORDS_IN_ERRORS,
         SEND_ERRORS,
         LATE_DROPPED,

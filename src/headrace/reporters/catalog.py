@@ -10,6 +10,7 @@ from headrace.common.job_status import JobStatus
 from headrace.jobmanager.status import EpochStatistics, JobSnapshot
 from headrace.metrics import registry
 from headrace.metrics.samples import MetricKind, MetricValue
+from headrace.metrics.scopes import ScopeKind
 
 _Reading: TypeAlias = Callable[[JobSnapshot, int], MetricValue]
 
@@ -152,20 +153,42 @@ class OperatorMetric:
     Attributes:
         description: what it says, for people.
         kind: its kind.
+        scopes: where it is; a task is one operator of one subtask.
     """
 
     description: str
     kind: MetricKind = MetricKind.GAUGE
+    scopes: tuple[ScopeKind, ...] = (ScopeKind.OPERATOR,)
 
 
+_OF_TASKS: Final = (ScopeKind.TASK,)
+_OF_BOTH: Final = (ScopeKind.TASK, ScopeKind.OPERATOR)
 _COUNTER: Final = MetricKind.COUNTER
 _METER: Final = MetricKind.METER
 
 OPERATOR_METRICS: Final[Mapping[str, OperatorMetric]] = {
     registry.RECORDS_IN: OperatorMetric(
-        "Records that went into the operator; of a source, that it has read.", _COUNTER
+        "Records that went into the operator; of a source, that it has read.", _COUNTER, _OF_BOTH
     ),
-    registry.RECORDS_IN_RATE: OperatorMetric("These in a second, over the last minute.", _METER),
+    registry.RECORDS_OUT: OperatorMetric("Records that it has emitted.", _COUNTER, _OF_BOTH),
+    registry.BYTES_IN: OperatorMetric("Bytes of records that came to it from other tasks.", _COUNTER, _OF_TASKS),
+    registry.BYTES_OUT: OperatorMetric("Bytes of records that went from it to other tasks.", _COUNTER, _OF_TASKS),
+    registry.RECORDS_IN_RATE: OperatorMetric("`numRecordsIn` in a second, over the last minute.", _METER, _OF_BOTH),
+    registry.RECORDS_OUT_RATE: OperatorMetric("`numRecordsOut` in a second, likewise.", _METER, _OF_BOTH),
+    registry.BYTES_IN_RATE: OperatorMetric("`numBytesIn` in a second, likewise.", _METER, _OF_TASKS),
+    registry.BYTES_OUT_RATE: OperatorMetric("`numBytesOut` in a second, likewise.", _METER, _OF_TASKS),
+    registry.BUSY_RATE: OperatorMetric(
+        "Milliseconds of a second in which it was at work, over the last minute.", scopes=_OF_TASKS
+    ),
+    registry.IDLE_RATE: OperatorMetric("Milliseconds of a second in which it had nothing to do.", scopes=_OF_TASKS),
+    registry.BACK_PRESSURED_RATE: OperatorMetric(
+        "Milliseconds of a second in which it had more to do, and waited for those behind it.", scopes=_OF_TASKS
+    ),
+    registry.BUSY_TIME: OperatorMetric("Milliseconds in which it was at work, since the run began.", scopes=_OF_TASKS),
+    registry.IDLE_TIME: OperatorMetric("Milliseconds in which it had nothing to do, likewise.", scopes=_OF_TASKS),
+    registry.BACK_PRESSURED_TIME: OperatorMetric(
+        "Milliseconds in which it waited for those behind it, likewise.", scopes=_OF_TASKS
+    ),
     registry.RECORDS_IN_ERRORS: OperatorMetric("Messages that no record could be made of.", _COUNTER),
     registry.SEND_ERRORS: OperatorMetric("Records that no message could be made of.", _COUNTER),
     registry.LATE_DROPPED: OperatorMetric("Records that came too late and went to no side output.", _COUNTER),
@@ -179,7 +202,9 @@ OPERATOR_METRICS: Final[Mapping[str, OperatorMetric]] = {
     registry.LOOKUP_MISSES: OperatorMetric("Records whose key nothing was found for.", _COUNTER),
     registry.ASYNC_TIMEOUTS: OperatorMetric("Requests that had no result in time.", _COUNTER),
     registry.ASYNC_RETRIES: OperatorMetric("Attempts of requests that were not the first.", _COUNTER),
-    registry.INPUT_WATERMARK: OperatorMetric("The watermark that its inputs have reached, in milliseconds."),
+    registry.INPUT_WATERMARK: OperatorMetric(
+        "The watermark that its inputs have reached, in milliseconds.", scopes=_OF_BOTH
+    ),
     registry.OUTPUT_WATERMARK: OperatorMetric("The watermark that it has passed on, in milliseconds."),
     registry.WATERMARK_LAG: OperatorMetric("How far its watermark is behind the job's clock, in milliseconds."),
     registry.ALIGNMENT_DRIFT: OperatorMetric(

@@ -1,13 +1,14 @@
-"""Metrics as records of the log, as Flink's Slf4j reporter writes them."""
+"""Metrics and spans as records of the log, as Flink's Slf4j reporters write them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from headrace.common.logs import get_logger
 from headrace.metrics.registry import Summary
 from headrace.metrics.samples import MeterReading, MetricKind, MetricSample, MetricValue
-from headrace.reporters.reporter import MetricReporter, ReporterContext
+from headrace.reporters.reporter import MetricReporter, ReporterContext, TraceContext, TraceReporter
+from headrace.reporters.spans import Span
 
 logger = get_logger(__name__)
 
@@ -48,3 +49,26 @@ def shown(value: MetricValue) -> str:
                 f"sum={value.total:g}"
             )
     return str(value)
+
+
+class LogTraceReporter(TraceReporter):
+    """Writes a record of level INFO for each span; its parts are in it."""
+
+    def open(self, context: TraceContext) -> None:
+        self._additional = context.additional
+
+    def report(self, spans: Sequence[Span]) -> None:
+        for span in spans:
+            logger.info("Reported span: %s", told(span, self._additional))
+
+
+def told(span: Span, additional: Mapping[str, str]) -> str:
+    """A span as text."""
+    attributes = ", ".join(f"{name}={value}" for name, value in {**span.attributes, **additional}.items())
+    parts = "".join(f", {child.name} {_millis(child):.3f} ms" for child in span.children)
+    error = f", error: {span.error}" if span.error else ""
+    return f"{span.name} {_millis(span):.3f} ms{parts}{error} {{{attributes}}}"
+
+
+def _millis(span: Span) -> float:
+    return (span.end - span.start) / 1_000_000

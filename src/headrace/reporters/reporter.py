@@ -1,6 +1,6 @@
-"""``MetricReporter``: what shows metrics somewhere; headrace's own, and those of plugins.
+"""``MetricReporter`` and ``TraceReporter``: what shows metrics or spans somewhere; headrace's own, and plugins.
 
-A distribution adds one as an entry point of the group ``headrace.metric_reporters``.
+A distribution adds one as an entry point of the groups ``headrace.metric_reporters`` and ``headrace.trace_reporters``.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from headrace.common.configuration import Configuration
 from headrace.common.plugins import Plugin, PluginGroup
 from headrace.metrics.samples import MetricSample
 from headrace.metrics.scopes import MetricScope
+from headrace.reporters.spans import Span
 
 
 def _as_it_is(text: str) -> str:
@@ -78,11 +79,51 @@ class MetricReporter(Plugin):
         """The job has ended."""
 
 
+@dataclass(frozen=True, slots=True)
+class TraceContext:
+    """What a reporter of spans knows of its job.
+
+    Attributes:
+        name: the reporter's name in the configuration.
+        job_name: the job's name.
+        job_id: the job's id.
+        options: the reporter's own options, checked.
+        additional: attributes that all spans have besides.
+    """
+
+    name: str
+    job_name: str
+    job_id: str
+    options: Configuration
+    additional: Mapping[str, str] = field(default_factory=dict)
+
+
+class TraceReporter(Plugin):
+    """Shows the spans of one run of a job somewhere.
+
+    All methods are called by one thread, as those of :class:`MetricReporter`.
+    """
+
+    noun = "trace reporter"
+
+    @abstractmethod
+    def open(self, context: TraceContext) -> None:
+        """The job begins."""
+
+    @abstractmethod
+    def report(self, spans: Sequence[Span]) -> None:
+        """Called at intervals, where there are new spans. Those of a call that raises come again with later ones."""
+
+    def close(self) -> None:
+        """The job has ended."""
+
+
 METRIC_REPORTERS: Final = PluginGroup(
     "headrace.metric_reporters",
     MetricReporter,  # type: ignore[type-abstract] # what plugins extend, never made itself
     {
         "log": "headrace.reporters.log:LogReporter",
+        "opentelemetry": "headrace.reporters.opentelemetry:OpenTelemetryReporter",
         "prometheus": "headrace.reporters.prometheus:PrometheusReporter",
         "prometheus-pushgateway": "headrace.reporters.push_gateway:PushGatewayReporter",
         "statsd": "headrace.reporters.statsd:StatsDReporter",
@@ -94,16 +135,33 @@ METRIC_REPORTERS: Final = PluginGroup(
         "jmx": "there is no JVM to look into; use `prometheus`",
     },
 )
-"""All that are there."""
+"""All reporters of metrics that are there."""
+
+TRACE_REPORTERS: Final = PluginGroup(
+    "headrace.trace_reporters",
+    TraceReporter,  # type: ignore[type-abstract] # likewise
+    {
+        "log": "headrace.reporters.log:LogTraceReporter",
+        "opentelemetry": "headrace.reporters.opentelemetry:OpenTelemetryTraceReporter",
+    },
+)
+"""All reporters of spans."""
 
 FLINK_FACTORIES: Final[Mapping[str, str]] = {
     "org.apache.flink.metrics.datadog.DatadogHttpReporterFactory": "datadog",
     "org.apache.flink.metrics.graphite.GraphiteReporterFactory": "graphite",
     "org.apache.flink.metrics.influxdb.InfluxdbReporterFactory": "influxdb",
     "org.apache.flink.metrics.jmx.JMXReporterFactory": "jmx",
+    "org.apache.flink.metrics.otel.OpenTelemetryMetricReporterFactory": "opentelemetry",
     "org.apache.flink.metrics.prometheus.PrometheusReporterFactory": "prometheus",
     "org.apache.flink.metrics.prometheus.PrometheusPushGatewayReporterFactory": "prometheus-pushgateway",
     "org.apache.flink.metrics.slf4j.Slf4jReporterFactory": "log",
     "org.apache.flink.metrics.statsd.StatsDReporterFactory": "statsd",
 }
-"""The names of the reporters that Flink has, by their factories."""
+"""The names of the reporters of metrics that Flink has, by their factories."""
+
+FLINK_TRACE_FACTORIES: Final[Mapping[str, str]] = {
+    "org.apache.flink.traces.otel.OpenTelemetryTraceReporterFactory": "opentelemetry",
+    "org.apache.flink.traces.slf4j.Slf4jTraceReporterFactory": "log",
+}
+"""Likewise those of spans."""

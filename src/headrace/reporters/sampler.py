@@ -11,7 +11,8 @@ from headrace.common import options
 from headrace.common.configuration import Configuration
 from headrace.jobmanager.metrics import FunctionMetrics, MetricKey
 from headrace.jobmanager.status import EpochStatistics, JobSnapshot
-from headrace.metrics.registry import EVENTS, RECORDS_IN, RECORDS_IN_RATE, SPLIT_WATERMARK, MetricGroupName, Summary
+from headrace.jobmanager.workload import COUNTERS
+from headrace.metrics.registry import EVENTS, SPLIT_WATERMARK, MetricGroupName, Summary
 from headrace.metrics.samples import MeterReading, MetricKind, MetricSample
 from headrace.metrics.scopes import MetricScope, ScopeFormats, ScopeKind
 from headrace.plan.job_plan import JobPlan, operator_id
@@ -25,9 +26,6 @@ from headrace.reporters.catalog import (
     JobMetric,
     OperatorMetric,
 )
-
-_RATES: Final[Mapping[str, str]] = {RECORDS_IN: RECORDS_IN_RATE}
-"""By the names of counters, those of their rates."""
 
 _OF_FUNCTIONS: Final = OperatorMetric("")
 
@@ -108,9 +106,15 @@ class _JobScopes:
         """Return whether there is such an operator."""
         return uid in self._names
 
-    def _of_operator(self, uid: str, subtask: int, groups: tuple[MetricGroupName, ...] = ()) -> MetricScope:
+    def _of_operator(
+        self,
+        uid: str,
+        subtask: int,
+        groups: tuple[MetricGroupName, ...] = (),
+        kind: ScopeKind = ScopeKind.OPERATOR,
+    ) -> MetricScope:
         if groups:
-            return self.of_operator(uid, subtask).within(groups)
+            return self.of_operator(uid, subtask, (), kind).within(groups)
         name, known = self._names[uid], operator_id(uid)
         variables = {
             **self._variables,
@@ -122,7 +126,7 @@ class _JobScopes:
             "operator_id": known,
             "operator_name": name,
         }
-        return self._formats.scope(ScopeKind.OPERATOR, variables)
+        return self._formats.scope(kind, variables)
 
 
 class _OperatorSampler:
@@ -139,6 +143,7 @@ class _OperatorSampler:
     def samples(self) -> Iterator[MetricSample]:
         """All of them."""
         yield from self._counters()
+        yield from self._workload()
         yield from self._of_functions()
         yield from self._gauges()
         yield from self._splits()
@@ -150,25 +155,29 @@ class _OperatorSampler:
                 if (uid, name) in meters:
                     continue
                 for subtask, total in enumerate(totals):
-                    yield self._sample(MetricKey(uid, subtask, name), MetricKind.COUNTER, total)
-                if name in _RATES:
-                    yield from self._rates(uid, name, totals)
+                    yield from self._samples(MetricKey(uid, subtask, name), MetricKind.COUNTER, total)
 
-    def _rates(self, uid: str, name: str, totals: tuple[int, ...]) -> Iterator[MetricSample]:
-        rates = self._job.readings.per_second(uid, name, self._now)
-        for subtask, (total, rate) in enumerate(zip(totals, rates, strict=False)):
-            yield self._sample(MetricKey(uid, subtask, _RATES[name]), MetricKind.METER, MeterReading(total, rate))
+    def _workload(self) -> Iterator[MetricSample]:
+        """Rates of counters, and where time goes."""
+        for key, value in self._job.workload.metrics(self._now).items():
+            if key.subtask is not None and self._scopes.knows(key.uid):
+                counter = COUNTERS.get(key.name)
+                if counter is None:
+                    yield from self._samples(key, MetricKind.GAUGE, value)
+                else:
+                    total = self._latest.operator_counters[key.uid][counter][key.subtask]
+                    yield from self._samples(key, MetricKind.METER, MeterReading(total, value))
 
     def _of_functions(self) -> Iterator[MetricSample]:
         measured = self._measured
         for key, value in measured.gauges.items():
-            yield self._sample(key, MetricKind.GAUGE, value)
+            yield from self._samples(key, MetricKind.GAUGE, value)
         for key, rate in measured.rates.items():
             totals = self._latest.operator_counters.get(key.uid, {}).get(key.name + EVENTS, ())
             count = totals[key.subtask] if key.subtask is not None and key.subtask < len(totals) else 0
-            yield self._sample(key, MetricKind.METER, MeterReading(count, rate.per_second(self._clock)))
+            yield from self._samples(key, MetricKind.METER, MeterReading(count, rate.per_second(self._clock)))
         for key, summary in measured.distributions.items():
-            yield self._sample(key, MetricKind.HISTOGRAM, summary)
+            yield from self._samples(key, MetricKind.HISTOGRAM, summary)
 
     def _gauges(self) -> Iterator[MetricSample]:
         """Where event time and sources are."""
@@ -180,7 +189,7 @@ class _OperatorSampler:
         by_subtask = {(key.uid, key.name) for key in found if key.subtask is not None}
         for key, value in found.items():
             if key.subtask is not None or (key.uid, key.name) not in by_subtask:
-                yield self._sample(key, MetricKind.GAUGE, value)
+                yield from self._samples(key, MetricKind.GAUGE, value)
 
     def _splits(self) -> Iterator[MetricSample]:
         progress = self._latest.event_time
@@ -190,9 +199,13 @@ class _OperatorSampler:
                 description = SPLIT_METRICS[SPLIT_WATERMARK].description
                 yield MetricSample(scope, SPLIT_WATERMARK, MetricKind.GAUGE, split.watermark, description)
 
-    def _sample(self, key: MetricKey, kind: MetricKind, value: float | MeterReading | Summary) -> MetricSample:
+    def _samples(
+        self, key: MetricKey, kind: MetricKind, value: float | MeterReading | Summary
+    ) -> Iterator[MetricSample]:
+        """One for each scope that the metric is in."""
         groups = self._measured.groups.get((key.uid, key.name), ())
-        scope = self._scopes.of_operator(key.uid, key.subtask or 0, groups)
         around = sum(len(part) + 1 for group in groups for part in group if part is not None)
-        known = OPERATOR_METRICS.get(key.name, _OF_FUNCTIONS)
-        return MetricSample(scope, key.name[around:], kind, value, known.description)
+        known, subtask = OPERATOR_METRICS.get(key.name, _OF_FUNCTIONS), key.subtask or 0
+        for each in known.scopes:
+            scope = self._scopes.of_operator(key.uid, subtask, groups, each)
+            yield MetricSample(scope, key.name[around:], kind, value, known.description)

@@ -1,18 +1,27 @@
-"""The reporters that a configuration asks for: ``metrics.reporter.<name>.<option>``."""
+"""The reporters that a configuration asks for: ``metrics.reporter.<name>.<option>``, ``traces.reporter.…``."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from headrace.common import options
 from headrace.common.config_options import ConfigOption, parse_list, positive_duration
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError
-from headrace.metrics.samples import MetricFilter, MetricPattern
-from headrace.reporters.reporter import FLINK_FACTORIES, METRIC_REPORTERS, MetricReporter
+from headrace.common.plugins import Plugin, PluginGroup
+from headrace.common.type_variables import T
+from headrace.metrics.samples import MetricPattern
+from headrace.reporters.reporter import (
+    FLINK_FACTORIES,
+    FLINK_TRACE_FACTORIES,
+    METRIC_REPORTERS,
+    TRACE_REPORTERS,
+    MetricReporter,
+    TraceReporter,
+)
 
 
 def _text_list(text: str) -> tuple[str, ...]:
@@ -61,89 +70,127 @@ EXCLUDES: Final[ConfigOption[tuple[MetricPattern, ...]]] = ConfigOption(
 )
 
 COMMON_OPTIONS: Final = (FACTORY, INTERVAL, DELIMITER, EXCLUDED, ADDITIONAL, INCLUDES, EXCLUDES)
-"""The options that every reporter has."""
+"""The options that every reporter of metrics has."""
+
+
+COMMON_TRACE_OPTIONS: Final = (FACTORY, INTERVAL, ADDITIONAL)
+"""The options that every reporter of spans has."""
+
+R = TypeVar("R", bound=Plugin)
+R_co = TypeVar("R_co", bound=Plugin, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class ReporterSettings:
+class ReporterSettings(Generic[R_co]):
     """One reporter of a job.
 
     Attributes:
         name: its name in the configuration.
         reporter: the reporter, not open yet.
-        interval: milliseconds between two reports.
-        delimiter: stands between the parts of the names of metrics.
-        filter: the metrics that it gets.
-        excluded: labels that are left out.
-        additional: labels that all metrics have besides.
+        common: what all of its kind are told.
         options: its own options, checked.
     """
 
     name: str
-    reporter: MetricReporter
-    interval: int
-    delimiter: str
-    filter: MetricFilter
-    excluded: tuple[str, ...]
-    additional: Mapping[str, str]
+    reporter: R_co
+    common: Configuration
     options: Configuration
 
+    def get(self, option: ConfigOption[T]) -> T:
+        """The value of an option that all of its kind have."""
+        return self.common.get(option)
 
-def reporters_of(configuration: Configuration) -> list[ReporterSettings]:
-    """The reporters that a configuration asks for.
+
+@dataclass(frozen=True, slots=True)
+class _Kind(Generic[R]):
+    """A kind of reporters.
+
+    Attributes:
+        names: the option that names those which are used.
+        namespace: how the keys of their options begin.
+        plugins: all that are there.
+        factories: by the factories that Flink has, their names.
+        common: the options that all have.
+    """
+
+    names: ConfigOption[str | None]
+    namespace: str
+    plugins: PluginGroup[R]
+    factories: Mapping[str, str]
+    common: tuple[ConfigOption, ...]
+
+    def settings(self, configuration: Configuration) -> Iterator[ReporterSettings[R]]:
+        """Those that a configuration asks for.
+
+        Raises:
+            ConfigurationError: when there is no such reporter, or one of its options cannot be read.
+        """
+        given = self._by_name(configuration)
+        wanted = configuration.get(self.names)
+        names = list(given) if wanted is None else list(filter(None, re.split(r"\s*[,;]\s*", wanted.strip())))
+        for name in names:
+            if name not in given:
+                said = f"nothing is said of a reporter {name!r}: set {self.namespace}{name}.{FACTORY.key}"
+                raise ConfigurationError(f"{self.names.key}: {said}")
+        for name in names:
+            try:
+                yield self._made(name, given[name])
+            except ConfigurationError as error:
+                raise ConfigurationError(f"{self.namespace}{name}.: {error}") from error
+
+    def _by_name(self, configuration: Configuration) -> dict[str, dict[str, str]]:
+        """By the names of reporters, what is said of them."""
+        found: dict[str, dict[str, str]] = {}
+        for key, value in configuration.to_dict().items():
+            if key.startswith(self.namespace):
+                name, separator, option = key.removeprefix(self.namespace).partition(".")
+                if not (name and separator and option):
+                    raise ConfigurationError(f"{key}: write {self.namespace}<name>.<option>")
+                found.setdefault(name, {})[option] = value
+        return found
+
+    def _made(self, name: str, given: Mapping[str, str]) -> ReporterSettings[R]:
+        keys = {key for option in self.common for key in (option.key, *option.deprecated_keys)}
+        common = Configuration.from_dict({key: value for key, value in given.items() if key in keys})
+        for option in self.common:
+            common.get(option)
+        reporter = self.plugins.load(self._plugin_of(common))
+        own = {key: value for key, value in given.items() if key not in keys}
+        return ReporterSettings(name, reporter, common, reporter.read_options(own))
+
+    def _plugin_of(self, given: Configuration) -> str:
+        factory = given.get(FACTORY)
+        if factory is None:
+            known = ", ".join(self.plugins.names())
+            raise ConfigurationError(f"{FACTORY.key} is not set; it says which reporter it is: {known}")
+        return self.factories.get(factory) or self.factories.get(f"{factory}Factory") or factory
+
+
+_METRICS: Final = _Kind(
+    options.METRIC_REPORTERS, options.REPORTER_NAMESPACE, METRIC_REPORTERS, FLINK_FACTORIES, COMMON_OPTIONS
+)
+_TRACES: Final = _Kind(
+    options.TRACE_REPORTERS,
+    options.TRACE_REPORTER_NAMESPACE,
+    TRACE_REPORTERS,
+    FLINK_TRACE_FACTORIES,
+    COMMON_TRACE_OPTIONS,
+)
+
+
+def reporters_of(configuration: Configuration) -> list[ReporterSettings[MetricReporter]]:
+    """The reporters of metrics that a configuration asks for.
 
     Raises:
-        ConfigurationError: when there is no such reporter, or one of its options cannot be read.
+        ConfigurationError: when what it asks for cannot be done.
     """
-    given = _by_name(configuration)
-    wanted = configuration.get(options.METRIC_REPORTERS)
-    names = list(given) if wanted is None else list(filter(None, re.split(r"\s*[,;]\s*", wanted.strip())))
-    for name in names:
-        if name not in given:
-            raise ConfigurationError(
-                f"{options.METRIC_REPORTERS.key}: nothing is said of a reporter {name!r}: set "
-                f"{options.REPORTER_NAMESPACE}{name}.{FACTORY.key}"
-            )
-    return [_settings(name, given[name], configuration) for name in names]
+    return list(_METRICS.settings(configuration))
 
 
-def _by_name(configuration: Configuration) -> dict[str, dict[str, str]]:
-    """By the names of reporters, what is said of them."""
-    found: dict[str, dict[str, str]] = {}
-    for key, value in configuration.to_dict().items():
-        if key.startswith(options.REPORTER_NAMESPACE):
-            name, separator, option = key.removeprefix(options.REPORTER_NAMESPACE).partition(".")
-            if not (name and separator and option):
-                raise ConfigurationError(f"{key}: write {options.REPORTER_NAMESPACE}<name>.<option>")
-            found.setdefault(name, {})[option] = value
-    return found
+def trace_reporters_of(configuration: Configuration) -> list[ReporterSettings[TraceReporter]]:
+    """The reporters of spans that a configuration asks for.
 
-
-def _settings(name: str, given: Mapping[str, str], configuration: Configuration) -> ReporterSettings:
-    place = f"{options.REPORTER_NAMESPACE}{name}."
-    try:
-        common = Configuration.from_dict(given)
-        reporter = METRIC_REPORTERS.load(_plugin_of(common))
-        own = {key: value for key, value in given.items() if key not in _COMMON_KEYS}
-        return ReporterSettings(
-            name,
-            reporter,
-            common.get(INTERVAL),
-            common.get(DELIMITER) or configuration.get(options.METRIC_SCOPE_DELIMITER),
-            MetricFilter(common.get(INCLUDES), common.get(EXCLUDES)),
-            common.get(EXCLUDED),
-            common.get(ADDITIONAL),
-            reporter.read_options(own),
-        )
-    except ConfigurationError as error:
-        raise ConfigurationError(f"{place}: {error}") from error
-
-
-_COMMON_KEYS: Final = frozenset(key for option in COMMON_OPTIONS for key in (option.key, *option.deprecated_keys))
-
-
-def _plugin_of(given: Configuration) -> str:
-    factory = given.get(FACTORY)
-    if factory is None:
-        raise ConfigurationError(f"{FACTORY.key} is not set; it says which reporter it is, prometheus say")
-    return FLINK_FACTORIES.get(factory) or FLINK_FACTORIES.get(f"{factory}Factory") or factory
+    Raises:
+        ConfigurationError: likewise.
+    """
+    return list(_TRACES.settings(configuration))

@@ -18,8 +18,9 @@ from headrace.exchange.envelope import Envelope, EnvelopeKind, sort_key
 from headrace.operators.user_code import EpochCancelledError, InterruptibleRun
 from headrace.runtime.task.background import attempt
 from headrace.runtime.task.dependencies import NOTHING, JobDependencies, enter, entries_of, held_on_path, unpack
-from headrace.runtime.task.messages import EpochContext, SerializedJob, TaskReport
+from headrace.runtime.task.messages import EpochContext, SerializedJob, TaskReport, with_times
 from headrace.runtime.task.runner import TaskRunner
+from headrace.runtime.task.task_clock import TaskTimes
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -94,6 +95,7 @@ class LocalRuntime:
         self._files = UnpackedFiles()
         self._interruptible = InterruptibleRun()
         self._given_up = threading.Event()
+        self._times: list[TaskTimes] = []
 
     def start(self, blob: SerializedJob) -> None:
         """Get ready for a job, or for another plan of it."""
@@ -101,6 +103,7 @@ class LocalRuntime:
         self._unpack(blob.dependencies)
         self._parallelism = blob.parallelism
         self._runner = TaskRunner(blob)
+        self._runner.told = self._times.append
 
     def run_epoch(self, context: EpochContext) -> list[TaskReport]:
         """Run every task once, stage by stage."""
@@ -116,12 +119,14 @@ class LocalRuntime:
                 raise InfrastructureError(f"epoch {context.epoch} was given up") from error
 
     def _run(self, runner: TaskRunner, context: EpochContext) -> list[TaskReport]:
+        self._times.clear()
         envelopes: list[Envelope] = []
         for subtask in range(self._parallelism[0]):
             envelopes.extend(runner.run_source_task(subtask, context))
         for stage in range(1, len(self._parallelism)):
             envelopes = self._run_stage(runner, stage, envelopes)
-        return [pickle.loads(envelope.payload) for envelope in envelopes if envelope.kind == EnvelopeKind.REPORT]
+        reports = (pickle.loads(envelope.payload) for envelope in envelopes if envelope.kind == EnvelopeKind.REPORT)
+        return with_times(reports, self._times)
 
     def slots(self) -> int:
         """The cores of this machine, although tasks run one after the other."""

@@ -25,10 +25,11 @@ from headrace.runtime.spark.executors import ask_workers, check_directory, check
 from headrace.runtime.spark.faults import SPARK_ERRORS, failure
 from headrace.runtime.spark.session import SessionHandle, session_of_epochs
 from headrace.runtime.spark.shipping import Parts, ShippedFiles, files_in, make_folder, remove
+from headrace.runtime.spark.task_times import LATEST, TimesAccumulator, times_of
 from headrace.runtime.spark.worker import ShippedJob, background_stage, later_stage, source_stage
 from headrace.runtime.spark.worker_daemon import is_found_by_new_interpreters
 from headrace.runtime.task.dependencies import own_path
-from headrace.runtime.task.messages import EpochContext, SerializedJob, TaskReport
+from headrace.runtime.task.messages import EpochContext, SerializedJob, TaskReport, with_times
 from headrace.storage.folder import Folder
 from headrace.storage.locations import options_for_tasks
 
@@ -86,6 +87,7 @@ class SparkRuntime:
         self._job_files: set[str] = set()
         self._prepared: DataFrame | None = None
         self._context_key = f"spark.headrace.{self._tag}"
+        self._times: TimesAccumulator = self._session.sparkContext.accumulator({}, LATEST)
 
     def start(self, blob: SerializedJob) -> None:
         """Ship the job; where tasks run on other machines, try them first.
@@ -127,9 +129,10 @@ class SparkRuntime:
                 self._cleaning.submit(remove, files_in(self._payloads))
         payloads = table.column("payload")
         kinds = table.column("kind").to_pylist()
-        return [
+        reports = (
             pickle.loads(payloads[row].as_buffer()) for row, kind in enumerate(kinds) if kind == EnvelopeKind.REPORT
-        ]
+        )
+        return with_times(reports, times_of(self._times, context.epoch))
 
     def slots(self) -> int:
         """The cores of all executors that are there now.
@@ -249,13 +252,13 @@ class SparkRuntime:
                 self._files.write_job(content)
 
     def _build(self) -> DataFrame:
-        tasks, stage_0 = self._parallelism[0], partial(source_stage, self._job, self._context_key)
+        tasks, stage_0 = self._parallelism[0], partial(source_stage, self._job, self._times, self._context_key)
         query = self._session.range(0, tasks, 1, tasks).mapInArrow(stage_0, ENVELOPES)
         for stage in range(1, len(self._parallelism)):
             query = (
                 query.repartitionById(self._parallelism[stage], sql.col("partition"))
                 .sortWithinPartitions(*SORT_COLUMNS)
-                .mapInArrow(partial(later_stage, self._job, stage), ENVELOPES)
+                .mapInArrow(partial(later_stage, self._job, self._times, stage), ENVELOPES)
             )
         return query
 

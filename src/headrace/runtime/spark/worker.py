@@ -3,6 +3,7 @@
 import gc
 import pickle
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 
 import pyarrow as pa
 from pyspark import SparkFiles, TaskContext
@@ -11,6 +12,7 @@ from headrace.common.logs import LogFields, logging_from_now_on
 from headrace.exchange.envelope import MAX_CELL_BYTES, Envelope, from_record_batch, to_record_batch
 from headrace.operators.user_code import let_ctrl_c_end_the_process
 from headrace.runtime.spark.shipping import Parts, PayloadReader, PayloadWriter, read_job
+from headrace.runtime.spark.task_times import TimesAccumulator, tell
 from headrace.runtime.task.background import attempt
 from headrace.runtime.task.dependencies import enter, work_in
 from headrace.runtime.task.messages import EpochContext, SerializedJob, shipped_in
@@ -116,16 +118,20 @@ class ShippedJob:
         return SerializedJob(**told, storage=self._storage, storage_options=self._storage_options)
 
 
-def source_stage(job: ShippedJob, context_key: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def source_stage(
+    job: ShippedJob, times: TimesAccumulator, context_key: str, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     """Stage 0 as a function of Arrow batches of subtasks.
 
     Args:
         job: the job.
+        times: is told where the time of the task goes.
         context_key: the Spark setting that tells where the context is. Settings reach a task as its local properties,
             as they were when its query was started; also when the task is run again.
         batches: the subtasks.
     """
     runner, task = job.runner(), TaskContext.get()
+    runner.told = partial(tell, times)
     setting = task.getLocalProperty(context_key) if task else None
     if setting is None:
         raise RuntimeError(f"Spark has not handed the setting {context_key} on to its task")
@@ -136,12 +142,23 @@ def source_stage(job: ShippedJob, context_key: str, batches: Iterable[pa.RecordB
             yield from _batched(runner.run_source_task(subtask, context), job.payloads)
 
 
-def later_stage(job: ShippedJob, stage: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A later stage as a function of Arrow batches of envelopes; those for stages beyond pass through as they are."""
+def later_stage(
+    job: ShippedJob, times: TimesAccumulator, stage: int, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """A later stage as a function of Arrow batches of envelopes; those for stages beyond pass through as they are.
+
+    Args:
+        job: the job.
+        times: is told where the time of the task goes.
+        stage: the stage.
+        batches: the envelopes.
+    """
     reader = PayloadReader(job.payloads)
     envelopes = (envelope for batch in batches for envelope in from_record_batch(batch))
     received = (reader.loaded(envelope) if envelope.stage == stage else envelope for envelope in envelopes)
-    yield from _batched(job.runner().run_stage_task(stage, received), job.payloads)
+    runner = job.runner()
+    runner.told = partial(tell, times)
+    yield from _batched(runner.run_stage_task(stage, received), job.payloads)
 
 
 def background_stage(job: ShippedJob, parts: Parts, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

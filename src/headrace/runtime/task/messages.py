@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import socket
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from headrace.checkpoint.manifest import OperatorProgress, PartitionSnapshot
 from headrace.common import errors
@@ -21,6 +21,7 @@ from headrace.metrics.registry import Measurements
 from headrace.operators.user_code import RecordError, text_of
 from headrace.plan.job_plan import PlannedOperator
 from headrace.runtime.task.dependencies import NOTHING, JobDependencies
+from headrace.runtime.task.task_clock import TaskTimes
 from headrace.state.backend import CompactionOutcome
 from headrace.state.state_file import VersionRef
 from headrace.storage.folder import Folder
@@ -194,6 +195,20 @@ class ChannelReport:
     event_time: int | None = None
 
 
+class Traffic(NamedTuple):
+    """What went through an operator in an epoch.
+
+    Attributes:
+        records_out: records that it has emitted.
+        bytes_in: bytes of records that came from other tasks.
+        bytes_out: bytes of records that went to other tasks.
+    """
+
+    records_out: int
+    bytes_in: int
+    bytes_out: int
+
+
 @dataclass(frozen=True, slots=True)
 class TaskReport:
     """The report of one task about an epoch; operators are identified by uid.
@@ -207,8 +222,10 @@ class TaskReport:
         committables: those of each sink.
         counters: the epoch's counters.
         records: records that went into the operator.
+        traffic: what went through the operator, where anything has.
         metrics: those of the user's functions.
         error: why the epoch cannot be finished, told to the user; the task itself has not failed.
+        times: where its time went; the runtime adds that in the driver, as it is another in each attempt.
     """
 
     stage: int
@@ -219,8 +236,16 @@ class TaskReport:
     committables: Mapping[str, list[object]] = field(default_factory=dict)
     counters: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     records: Mapping[str, int] = field(default_factory=dict)
+    traffic: Mapping[str, Traffic] = field(default_factory=dict)
     metrics: Mapping[str, Measurements] = field(default_factory=dict)
     error: TaskFailure | None = None
+    times: TaskTimes | None = None
+
+
+def with_times(reports: Iterable[TaskReport], times: Iterable[TaskTimes]) -> list[TaskReport]:
+    """The reports of an epoch, each with where the time of its task went, as far as that is known."""
+    known = {(each.stage, each.partition): each for each in times}
+    return [replace(report, times=known.get((report.stage, report.partition))) for report in reports]
 
 
 REPORTED = (

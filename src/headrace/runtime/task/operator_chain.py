@@ -27,8 +27,16 @@ from headrace.operators.timestamps import TimestampsOperator
 from headrace.operators.user_code import NamingSource, UserCodeGuard
 from headrace.operators.window.stored_windows import drop_changed
 from headrace.plan.job_plan import JobPlan, PlannedOperator
-from headrace.runtime.task.messages import ChannelReport, EpochContext, PartitionContext, SerializedJob, TaskReport
+from headrace.runtime.task.messages import (
+    ChannelReport,
+    EpochContext,
+    PartitionContext,
+    SerializedJob,
+    TaskReport,
+    Traffic,
+)
 from headrace.runtime.task.outputs import BroadcastingOutput, ChainingOutput, EdgeOutput, WatermarkValve, wire_forks
+from headrace.runtime.task.task_clock import TaskClock
 from headrace.state.backend import StateOwner, TaskStates
 from headrace.state.protocols import StateKind
 from headrace.storage.folder import Folder
@@ -46,12 +54,25 @@ class ChainNode:
         context: what it knows for its whole life.
         output: takes what it emits.
         senders: those of its edges that lead to other tasks.
+        bytes_received: what came by other edges from other tasks in the epoch.
     """
 
     planned: PlannedOperator
     context: OperatorContext
     output: BroadcastingOutput
     senders: list[EdgeSender] = field(default_factory=list)
+    bytes_received: int = 0
+
+    @property
+    def traffic(self) -> Traffic:
+        """What went out of it in the epoch, and what came in from other tasks."""
+        return Traffic(self.output.records, self.bytes_received, sum(sender.bytes_sent for sender in self.senders))
+
+    def begin_epoch(self) -> None:
+        """Count from 0."""
+        self.output.records = self.bytes_received = 0
+        for sender in self.senders:
+            sender.bytes_sent = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -101,6 +122,19 @@ class ChainedOperator(ChainNode):
     timestamps: TimestampsOperator | None
 
 
+@dataclass(frozen=True, slots=True)
+class TaskProcess:
+    """What a process has for all its tasks.
+
+    Attributes:
+        clients: those that it keeps for readers and writers.
+        clock: measures them.
+    """
+
+    clients: KeptClients
+    clock: TaskClock
+
+
 class OperatorChain:
     """All operators of one task, wired, and opened before the first epoch.
 
@@ -110,12 +144,13 @@ class OperatorChain:
         stage: the stage.
         partition: which task of the stage.
         cache: by uid, what operators of the same task have cached in this process.
-        clients: those that the process keeps for readers and writers.
+        process: what the process has for all its tasks.
 
     Attributes:
         sources: by uid; none but in stage 0.
         members: the operators that are in this task, by node id, in topological order.
         cache: as above, with what those of this chain have cached.
+        clock: that of the process.
     """
 
     def __init__(
@@ -125,7 +160,7 @@ class OperatorChain:
         stage: int,
         partition: int,
         cache: dict[str, dict[str, ProcessLocalCache]],
-        clients: KeptClients,
+        process: TaskProcess,
     ) -> None:
         plan: JobPlan = pickle.loads(blob.plan)
         self.plan = plan
@@ -144,8 +179,9 @@ class OperatorChain:
         self.sources: dict[str, ChainedSource] = {}
         self.members: dict[int, ChainedOperator] = {}
         self.cache = cache
-        task = task_parameters(plan, blob, partition, clients, context.job_id, context.generation)
-        reader_context = ReaderContext(blob.storage_options, clients)
+        self.clock = process.clock
+        task = task_parameters(plan, blob, partition, process.clients, context.job_id, context.generation)
+        reader_context = ReaderContext(blob.storage_options, process.clients)
         for planned in _with_own_functions(self.stage.operators, blob.plan):
             if not planned.node.inputs:
                 self.sources[planned.uid] = self._source(planned, reader_context)
@@ -176,7 +212,7 @@ class OperatorChain:
             context=context,
             output=BroadcastingOutput(context, operator.maker),
             operator=operator,
-            valve=WatermarkValve(operator, planned.node.spec.event_time_lag),
+            valve=WatermarkValve(operator, planned.node.spec.event_time_lag, self.clock, planned.uid),
             timestamps=operator if isinstance(operator, TimestampsOperator) else None,
         )
 
@@ -212,7 +248,9 @@ class OperatorChain:
         for source in self.sources.values():
             source.counters.clear()
             source.records = 0
+            source.begin_epoch()
         for node, member in self.members.items():
+            member.begin_epoch()
             member.operator.counters.clear()
             member.operator.counters.update(member.context.counted)
             member.context.counted.clear()
@@ -227,17 +265,23 @@ class OperatorChain:
                 processing_time=context.processing_time,
                 watermark=watermarks.get(node, MIN_WATERMARK),
             )
+            before = self.clock.switch(member.planned.uid)
             member.operator.begin_epoch(scope)
+            self.clock.switch(before)
 
     def end_epoch(self, context: EpochContext) -> None:
         """All records and watermarks of the epoch have come: end the input if it has ended, then the epoch."""
         if context.is_last:
             for member in self.members.values():
+                before = self.clock.switch(member.planned.uid)
                 member.operator.finish()
+                self.clock.switch(before)
         for member in self.members.values():
+            before = self.clock.switch(member.planned.uid)
             member.operator.end_epoch()
             if member.planned.checkpointed:
                 snapshot(member.planned.checkpointed, member.context, context.epoch, context.processing_time)
+            self.clock.switch(before)
 
     def drain(self) -> Sequence[Envelope]:
         """What was sent since the last call."""
@@ -281,6 +325,7 @@ class OperatorChain:
                 **{each.planned.uid: each.valve.records for each in members},
                 **{each.planned.uid: each.records for each in sources if each.records},
             },
+            traffic={each.planned.uid: each.traffic for each in (*members, *sources) if any(each.traffic)},
             metrics={each.planned.uid: _measured(each.context) for each in members if each.context.metrics.by_name},
         )
 

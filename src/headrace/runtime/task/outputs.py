@@ -27,6 +27,7 @@ from headrace.operators.base import KeyedBatch, Operator, OperatorContext
 from headrace.operators.collector import OperatorRecordOrigin
 from headrace.operators.user_code import UserCodeGuard, record_text
 from headrace.plan.job_plan import FORK, PlannedEdge, PlannedFork, Stage, send_alike
+from headrace.runtime.task.task_clock import TaskClock
 from headrace.state.copying import copy_value
 
 if TYPE_CHECKING:
@@ -48,13 +49,17 @@ class WatermarkValve:
     Args:
         operator: the operator.
         lag: by how many milliseconds its event time is behind that of its inputs.
+        clock: measures the task.
+        uid: the operator's.
 
     Attributes:
         watermark: what all inputs have reached.
     """
 
-    def __init__(self, operator: Operator, lag: int = 0) -> None:
+    def __init__(self, operator: Operator, lag: int = 0, clock: TaskClock | None = None, uid: str = "") -> None:
         self.operator = operator
+        self._clock = clock or TaskClock()
+        self._uid = uid
         self.watermark = MIN_WATERMARK
         self.records = 0
         self._lag = lag
@@ -107,7 +112,9 @@ class WatermarkValve:
         """One input has reached ``watermark``; an idle one has no say."""
         self._reach(source, watermark)
         self.watermark = max(min(self._reached.values()), self.watermark)
+        before = self._clock.switch(self._uid)
         self.operator.advance_watermark(self._behind(self.watermark) if self._lag else self.watermark)
+        self._clock.switch(before)
 
     def _reach(self, source: int, watermark: int) -> None:
         if source in self._reached:
@@ -119,7 +126,9 @@ class WatermarkValve:
             raise _refusal(batch, batch.kinds, self.operator)
         if self._lag:
             batch = batch.with_watermarks(self._all_behind(batch.watermarks))
+        before = self._clock.switch(self._uid)
         self.operator.process(input_index, batch)
+        self._clock.switch(before)
 
     def _behind(self, watermark: int) -> int:
         """The operator's event time where its inputs have reached a watermark."""
@@ -197,6 +206,7 @@ class BroadcastingOutput:
 
     Attributes:
         watermark: the last one that was passed on.
+        records: how many were emitted in the epoch.
         log: remembers the watermarks of what is emitted, where branches merge that depend on it.
         forks: by side output (None for the main output), the fork that it is.
     """
@@ -204,6 +214,7 @@ class BroadcastingOutput:
     def __init__(self, context: OperatorContext, maker: Callable[..., Any] | None = None) -> None:
         self._blame = OperatorRecordOrigin(context, maker)
         self.watermark = MIN_WATERMARK
+        self.records = 0
         self.log: WatermarkLog | None = None
         self.forks: dict[str | None, Fork] = {}
         self._main: list[EdgeOutput] = []
@@ -216,12 +227,14 @@ class BroadcastingOutput:
 
     def emit(self, batch: Batch) -> None:
         if len(batch):
+            self.records += len(batch)
             if self.log is not None:
                 self.log.add(batch)
             self._hand_on(batch, self._main, self.forks.get(None))
 
     def emit_side(self, tag_id: str, batch: Batch) -> None:
         if len(batch):
+            self.records += len(batch)
             if batch.blame is None:
                 batch.blame = replace(self._blame, side_output=tag_id)
             self._hand_on(batch, self._sides.get(tag_id, ()), self.forks.get(tag_id))

@@ -8,8 +8,9 @@ import ctypes
 import os
 import pickle
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
+from itertools import chain as one_after_another
 from typing import Any, Final
 
 import numpy as np
@@ -37,8 +38,15 @@ from headrace.runtime.task.messages import (
     TaskReport,
     hands_on,
 )
-from headrace.runtime.task.operator_chain import ChainedOperator, ChainedSource, ChainNode, OperatorChain
+from headrace.runtime.task.operator_chain import (
+    ChainedOperator,
+    ChainedSource,
+    ChainNode,
+    OperatorChain,
+    TaskProcess,
+)
 from headrace.runtime.task.outputs import EXCHANGE
+from headrace.runtime.task.task_clock import TaskClock, TaskTimes, ignore
 from headrace.storage.folder import Folder
 
 _TRIM_THRESHOLD: Final = -1
@@ -200,6 +208,7 @@ class StageTask:
         self._receivers: dict[int, ExchangeReceiver] = {}
         self._of_edge: dict[int, ExchangeReceiver] = {}
         self._statuses: dict[int, ChannelStatus] = {}
+        self._received: dict[int, ChainedOperator] = {}  # by edge, who gets its records
         self._has_begun = False
         for node, member in chain.members.items():
             edges = [edge for edge in member.planned.inputs if edge.is_exchange]
@@ -209,6 +218,7 @@ class StageTask:
                 receiver = ExchangeReceiver(edges, watermark, deliver, is_stalled=is_stalled)
                 self._receivers[node] = receiver
                 self._of_edge.update(dict.fromkeys([edge.id for edge in edges], receiver))
+                self._received.update(dict.fromkeys([edge.id for edge in edges], member))
 
     def take(self, envelope: Envelope) -> None:
         """Records; or, before the first of these, how channels fare."""
@@ -217,7 +227,11 @@ class StageTask:
                 self._of_edge[summary.edge].summary(summary)
         else:
             self._begin()
+            member = self._received[envelope.edge]
+            member.bytes_received += len(envelope.payload)
+            before = self._chain.clock.switch(member.planned.uid)
             self._of_edge[envelope.edge].data(envelope)
+            self._chain.clock.switch(before)
 
     def end(self) -> None:
         """No more envelopes: bring every operator to the end of the epoch."""
@@ -307,10 +321,12 @@ class ChainCache:
 
     Args:
         blob: the job.
+        clock: measures its tasks.
     """
 
-    def __init__(self, blob: SerializedJob) -> None:
+    def __init__(self, blob: SerializedJob, clock: TaskClock) -> None:
         self._blob = blob
+        self._clock = clock
         self._chains: dict[Task, tuple[OperatorChain, Mark]] = {}
         self._taken: set[OperatorChain] = set()
         self._caches: dict[Task, dict[str, dict[str, ProcessLocalCache]]] = {}
@@ -333,7 +349,7 @@ class ChainCache:
                 return chain
             self._retire((stage, partition), chain)
         cache = self._caches.pop((stage, partition), {})
-        chain = OperatorChain(self._blob, context, stage, partition, cache, self._clients)
+        chain = OperatorChain(self._blob, context, stage, partition, cache, TaskProcess(self._clients, self._clock))
         self._taken.add(chain)
         return chain
 
@@ -397,13 +413,16 @@ class TaskRunner:
 
     Attributes:
         blob: as above.
+        told: is told where the time of each task went.
     """
 
     def __init__(self, blob: SerializedJob) -> None:
         self.blob = blob
+        self.told: Callable[[TaskTimes], None] = ignore
+        self._clock = TaskClock()
         self._state = blob.state
         self._parallelism = blob.parallelism
-        self._cache = ChainCache(blob)
+        self._cache = ChainCache(blob, self._clock)
         keep_freed_memory()
 
     def run_source_task(self, subtask: int, context: EpochContext) -> Iterator[Envelope]:
@@ -414,18 +433,26 @@ class TaskRunner:
             context: the epoch; what is meant for other tasks of stage 0 may be left out.
         """
         with gc_relaxed():
-            yield from self._contexts(subtask, context)
+            self._clock.begin()
             attempt = _Attempt(self._cache, self._state, 0)
-            yield from attempt.run(_source_work(attempt, subtask, context))
-            yield from self._results(attempt)
+            contexts, work = self._contexts(subtask, context), attempt.run(_source_work(attempt, subtask, context))
+            yield from self._clock.sent(one_after_another(contexts, work, self._results(attempt)))
+            self._tell(attempt)
 
     def run_stage_task(self, stage: int, envelopes: Iterable[Envelope]) -> Iterator[Envelope]:
         """One task of a later stage; what is for stages beyond passes through."""
         with gc_relaxed():
-            attempt, rest = _Attempt(self._cache, self._state, stage), iter(envelopes)
-            yield from attempt.run(_stage_work(attempt, stage, rest))
-            yield from (envelope for envelope in rest if envelope.stage != stage)  # some are left where it has failed
-            yield from self._results(attempt)
+            self._clock.begin()
+            attempt, rest = _Attempt(self._cache, self._state, stage), self._clock.received(envelopes)
+            work = attempt.run(_stage_work(attempt, stage, rest))
+            left = (envelope for envelope in rest if envelope.stage != stage)  # some are where it has failed
+            yield from self._clock.sent(one_after_another(work, left, self._results(attempt)))
+            self._tell(attempt)
+
+    def _tell(self, attempt: "_Attempt") -> None:
+        """Tell where the time of a task went that has done its work."""
+        if attempt.report is not None and attempt.report.error is None and attempt.epoch is not None:
+            self.told(self._clock.end(attempt.epoch, attempt.report.stage, attempt.report.partition))
 
     def drop_interrupted(self) -> None:
         """Close the chains of tasks that were interrupted, which do not do so themselves."""
@@ -478,6 +505,11 @@ class _Attempt:
         self._chain: OperatorChain | None = None
         self.report: TaskReport | None = None
 
+    @property
+    def epoch(self) -> int | None:
+        """The epoch; None before it is opened."""
+        return None if self._context is None else self._context.epoch
+
     def open(self, partition: int, context: EpochContext) -> OperatorChain:
         """The chain that the work is done with."""
         self._partition, self._context = partition, context
@@ -529,6 +561,7 @@ def _source_work(attempt: _Attempt, subtask: int, context: EpochContext) -> Iter
     chain.begin_epoch(context, {})
     for assignment in context.assignments[subtask]:
         source, path = chain.sources[assignment.source], paths[assignment.source]
+        before = chain.clock.switch(assignment.source)
         path.begin(assignment, context.epoch)
         for read in assignment.reads:
             for records in _records(source, read):
@@ -536,6 +569,7 @@ def _source_work(attempt: _Attempt, subtask: int, context: EpochContext) -> Iter
                 yield from chain.drain()
         source.output.advance_watermark(MAX_WATERMARK if assignment.ends else MIN_WATERMARK)
         channels.extend(path.end(assignment))
+        chain.clock.switch(before)
         yield from chain.drain()
     chain.end_epoch(context)
     for chained in (*chain.sources.values(), *chain.members.values()):

@@ -1,0 +1,223 @@
+"""How busy the operators of a job are: where their time goes, and how fast what they count grows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, TypeAlias
+
+from headrace.checkpoint.manifest import OperatorCounters
+from headrace.jobmanager.metrics import MetricKey
+from headrace.metrics.registry import (
+    BACK_PRESSURED_RATE,
+    BACK_PRESSURED_TIME,
+    BUSY_RATE,
+    BUSY_TIME,
+    BYTES_IN,
+    BYTES_IN_RATE,
+    BYTES_OUT,
+    BYTES_OUT_RATE,
+    IDLE_RATE,
+    IDLE_TIME,
+    RECORDS_IN,
+    RECORDS_IN_RATE,
+    RECORDS_OUT,
+    RECORDS_OUT_RATE,
+)
+from headrace.plan.job_plan import JobPlan, Stage
+from headrace.runtime.task.messages import TaskReport
+from headrace.runtime.task.task_clock import TaskTimes
+
+
+class OperatorTime(NamedTuple):
+    """Where the time of an operator in a subtask has gone since the job began to run, in nanoseconds.
+
+    Attributes:
+        busy: it was at work.
+        idle: it had nothing to do.
+        back_pressured: it had more to do, and waited for what comes behind it.
+    """
+
+    busy: int = 0
+    idle: int = 0
+    back_pressured: int = 0
+
+
+OperatorTimes: TypeAlias = Mapping[str, tuple[OperatorTime, ...]]
+"""By uid and subtask."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpochTimes:
+    """When an epoch ran, and when the one before was complete; nanoseconds since 1970.
+
+    Attributes:
+        before: the end of the epoch before, or when the job began to run.
+        ended: its end, with the checkpoint and the waiting for sinks.
+        is_full: whether it has read as much as it might, so that there is more to do.
+    """
+
+    before: int
+    ended: int
+    is_full: bool
+
+
+class TimeKeeper:
+    """Adds up where the time of the operators of a plan goes.
+
+    An epoch runs stage by stage. While those behind an operator are at work, those in its own task too, it waits for
+    them: if the epoch has read as much as it might, that is back-pressure. All else that is not work is idle.
+
+    Args:
+        plan: the plan.
+    """
+
+    def __init__(self, plan: JobPlan) -> None:
+        self._stages = [[planned.uid for planned in stage.operators] for stage in plan.stages]
+        self._behind = {uid: found for stage in plan.stages for uid, found in _behind(stage)}
+        self._parallelism = {planned.uid: planned.parallelism for planned in plan.operators()}
+
+    def after(self, known: OperatorTimes, reports: Sequence[TaskReport], epoch: EpochTimes) -> OperatorTimes:
+        """The times after an epoch; as they were where the runtime does not tell them."""
+        times = [report.times for report in reports if report.times is not None]
+        if not times:
+            return known
+        ends = {stage: max(each.ended for each in times if each.stage == stage) for stage in {t.stage for t in times}}
+        found = {uid: list(by_subtask) for uid, by_subtask in known.items() if uid in self._parallelism}
+        for task in times:
+            stage_ended = min(max(ends[task.stage], epoch.before), epoch.ended)
+            for uid in self._stages[task.stage]:
+                if task.partition < self._parallelism[uid]:
+                    spent = self._spent(uid, task, epoch, epoch.ended - stage_ended)
+                    by_subtask = found.setdefault(uid, [])
+                    by_subtask.extend([OperatorTime()] * (task.partition + 1 - len(by_subtask)))
+                    totals = zip(by_subtask[task.partition], spent, strict=True)
+                    by_subtask[task.partition] = OperatorTime(*map(sum, totals))
+        return {uid: tuple(by_subtask) for uid, by_subtask in found.items()}
+
+    def _spent(self, uid: str, task: TaskTimes, epoch: EpochTimes, later: int) -> OperatorTime:
+        whole = epoch.ended - epoch.before
+        busy = min(task.operators.get(uid, 0), whole)
+        waited = later + task.waiting_for_output + sum(task.operators.get(each, 0) for each in self._behind[uid])
+        back_pressured = min(waited, whole - busy) if epoch.is_full else 0
+        return OperatorTime(busy, whole - busy - back_pressured, back_pressured)
+
+
+def _behind(stage: Stage) -> Iterator[tuple[str, frozenset[str]]]:
+    """By uid, the operators of the same task that get what an operator emits, directly or by others."""
+    uids = {planned.node.id: planned.uid for planned in stage.operators}
+    found: dict[int, frozenset[str]] = {}
+    for planned in reversed(stage.operators):
+        targets = {edge.target for edge in planned.outputs if not edge.is_exchange and edge.target in uids}
+        found[planned.node.id] = frozenset(map(uids.__getitem__, targets)).union(*(found[each] for each in targets))
+        yield planned.uid, found[planned.node.id]
+
+
+_SPAN_MILLIS: Final = 60_000
+"""The time over which rates are means, as in Flink."""
+
+_APART_MILLIS: Final = 5_000
+"""So far readings are apart, but for the last one."""
+
+RATES: Final[Mapping[str, str]] = {
+    RECORDS_IN: RECORDS_IN_RATE,
+    RECORDS_OUT: RECORDS_OUT_RATE,
+    BYTES_IN: BYTES_IN_RATE,
+    BYTES_OUT: BYTES_OUT_RATE,
+}
+"""By the names of counters, those of their rates."""
+
+
+COUNTERS: Final[Mapping[str, str]] = {rate: name for name, rate in RATES.items()}
+"""By the names of rates, those of their counters."""
+
+
+class Reading(NamedTuple):
+    """What operators have done up to a moment.
+
+    Attributes:
+        time: the moment, in milliseconds of the system's clock.
+        counters: their counters, since the job's first start.
+        times: where their time has gone, since this run began.
+    """
+
+    time: int
+    counters: OperatorCounters
+    times: OperatorTimes
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What the operators of a job have done in the last minute.
+
+    Attributes:
+        readings: moments of that minute, and one before, if there is one; the last one is that of the newest epoch.
+    """
+
+    readings: tuple[Reading, ...] = field(default=(), repr=False)
+
+    def after(self, reading: Reading) -> Workload:
+        """The same with another moment."""
+        kept = self.readings
+        if len(kept) > 1 and kept[-1].time - kept[-2].time < _APART_MILLIS:
+            kept = kept[:-1]
+        return Workload((*kept[self._first(reading.time, kept) :], reading))
+
+    def metrics(self, now: int) -> dict[MetricKey, float]:
+        """Rates and times at a moment, of subtasks, and of operators: sums of those, and of times in a second the most.
+
+        ``numRecordsInPerSecond`` and the like, over the last minute. ``busyTimeMsPerSecond``, ``idleTimeMsPerSecond``
+        and ``backPressuredTimeMsPerSecond``, likewise, and ``accumulateBusyTimeMs`` and so on: all since the run began.
+        """
+        if not self.readings:
+            return {}
+        first = self.readings[self._first(now, self.readings)]
+        seconds = max(_SPAN_MILLIS, now - first.time) / 1000
+        found: dict[MetricKey, float] = {}
+        for uid, counters in self.readings[-1].counters.items():
+            for name, rate in RATES.items():
+                if name in counters:
+                    _add(found, uid, rate, [grown / seconds for grown in self._grown(first, uid, name)], sum)
+        for uid, times in self.readings[-1].times.items():
+            before = first.times.get(uid, ())
+            spent = [_spent(time, before[n] if n < len(before) else OperatorTime()) for n, time in enumerate(times)]
+            for part, (total, rate) in enumerate(_TIMES):
+                _add(found, uid, total, [time[part] // _MILLI for time in times], sum)
+                _add(found, uid, rate, [time[part] * 1000 / sum(time) for time in spent], max)
+        return found
+
+    def _grown(self, first: Reading, uid: str, name: str) -> list[int]:
+        """By how much a counter has grown since a reading, by subtask."""
+        before = first.counters.get(uid, {}).get(name, ())
+        totals = self.readings[-1].counters[uid][name]
+        known = [before[subtask] if subtask < len(before) else 0 for subtask in range(len(totals))]
+        return [total - earlier for total, earlier in zip(totals, known, strict=True)]
+
+    @staticmethod
+    def _first(now: int, readings: Sequence[Reading]) -> int:
+        """The last reading that is a minute old; the first one where none is."""
+        return max(0, sum(reading.time <= now - _SPAN_MILLIS for reading in readings) - 1)
+
+
+_MILLI: Final = 1_000_000
+
+_TIMES: Final = ((BUSY_TIME, BUSY_RATE), (IDLE_TIME, IDLE_RATE), (BACK_PRESSURED_TIME, BACK_PRESSURED_RATE))
+"""For each part of an operator's time, what the whole of it is called, and what comes of it in a second."""
+
+
+def _spent(time: OperatorTime, before: OperatorTime) -> OperatorTime:
+    """The time since a moment; where no epoch has run since then, it was idle."""
+    spent = OperatorTime(*(after - earlier for after, earlier in zip(time, before, strict=True)))
+    return spent if any(spent) else OperatorTime(idle=1)
+
+
+def _add(
+    found: dict[MetricKey, float],
+    uid: str,
+    name: str,
+    by_subtask: Sequence[float],
+    of_all: Callable[[Sequence[float]], float],
+) -> None:
+    found |= {MetricKey(uid, subtask, name): value for subtask, value in enumerate(by_subtask)}
+    if by_subtask:
+        found[MetricKey(uid, None, name)] = of_all(by_subtask)
