@@ -16,6 +16,7 @@ from benchmarks.suite.large_epochs import LargeEpochsBenchmark
 from benchmarks.suite.large_state import LargeStateBenchmark
 from benchmarks.suite.latency import LatencyBenchmark
 from benchmarks.suite.memory import MemoryBenchmark
+from benchmarks.suite.metrics import MetricsBenchmark
 from benchmarks.suite.partitions import PartitionsBenchmark
 from benchmarks.suite.process import ProcessBenchmark
 from benchmarks.suite.recovery import RecoveryBenchmark
@@ -60,6 +61,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     RecoveryBenchmark(),
     BackpressureBenchmark(),
     LargeStateBenchmark(),
+    MetricsBenchmark(),
     CatchUpBenchmark(),
     LimitBenchmark(),
     NeighbourBenchmark(),

@@ -55,6 +55,7 @@ SECONDS = {
     "headrace_window": 1.0,
     "spark_window": 3.0,
     "headrace_join": 1.0,
+    "headrace_metrics": 1.0,
     "headrace_join_state": 1.0,
     "spark_join": 5.0,
     "headrace_process": 1.0,
@@ -119,7 +120,12 @@ def pretend(program: str, assignment: Assignment) -> tuple[Outcome, Peaks]:
     if program == "headrace_recovery":
         found = {"planning": 0.5, "from the session to the first output": 1.5}
         return Outcome((Epoch(1, 1.5),), {"rows": assignment.options["kills"]}, {"recovery": found}), Peaks({JVM: 1})
-    if "sql" in assignment.options or assignment.options.get("whole") or assignment.options.get("work") == "functions":
+    if (
+        program == "headrace_metrics"
+        or "sql" in assignment.options
+        or assignment.options.get("whole")
+        or assignment.options.get("work") == "functions"
+    ):
         return whole_runs(program, assignment), Peaks({JVM: 1 << 20})
     files = sorted(assignment.input.glob("*.parquet"))
     epochs = tuple(Epoch(pq.read_metadata(path).num_rows, SECONDS[program]) for path in files)
@@ -142,7 +148,8 @@ def whole_runs(program: str, assignment: Assignment) -> Outcome:
     else:
         totals = window_totals(assignment.input, FAR) if "count" in names else dict.fromkeys(names, 7.0)
     epoch = Epoch(assignment.records_per_epoch, SECONDS[program])
-    return Outcome((epoch,) * assignment.options.get("plans", 2), totals)
+    processor = {"with": [1.0, 2.0, 3.0], "without": [2.0, 2.5, 1.0]}
+    return Outcome((epoch,) * assignment.options.get("plans", 2), {"last_end": FAR} | totals, {"processor": processor})
 
 
 def kept(files: list[Path]) -> list[Kept]:
@@ -295,6 +302,7 @@ def test_every_benchmark_gives_its_figures(programs: list[str], tmp_path: Path) 
         ("large-state", pytest.approx(1.5), True),
         ("large-state", 400, True),
         ("large-state", 400, True),
+        ("metrics", 1.0, True),
         ("catch-up", 1.0, True),
         ("limit", pytest.approx(0.1), False),
         ("limit", pytest.approx(0.1), False),
@@ -320,7 +328,7 @@ def test_every_benchmark_gives_its_figures(programs: list[str], tmp_path: Path) 
         ("memory", 900, True),
         ("memory", 3_000, False),
     ]
-    own = 3 + 1 + 1 + 3 + 4  # state, savepoint, recovery, backpressure, large-state
+    own = 3 + 1 + 1 + 3 + 4 + 1  # state, savepoint, recovery, backpressure, large-state, metrics
     launched = (
         4 * 4,
         4,

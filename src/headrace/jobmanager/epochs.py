@@ -25,7 +25,7 @@ from headrace.jobmanager.settings import PlannedJob
 from headrace.jobmanager.sinks import CommitCoordinator, JobSinks
 from headrace.jobmanager.sources import SourceCoordinator, SplitPlan, WatermarkAligner, restore_sources
 from headrace.jobmanager.status import EpochStatistics
-from headrace.jobmanager.workload import EpochTimes, OperatorTimes, TimeKeeper
+from headrace.jobmanager.workload import EpochTimes, OperatorTimes, TimeKeeper, system_nanos
 from headrace.plan.job_plan import JobPlan, PlannedOperator, sources_to_wait_for
 from headrace.runtime.task.messages import EpochContext, SplitAssignment, TaskReport
 from headrace.time.clock import Clock
@@ -418,7 +418,7 @@ class JobExecution:
             failed.pop_all()
         self.planner = EpochPlanner(job, self.sources)
         self._keeper = TimeKeeper(job.planned.plan)
-        self._before = time.time_ns()
+        self._before = system_nanos()
 
     def start(self, *, recovers: bool) -> None:
         """Commit what is pending.
@@ -475,7 +475,7 @@ class JobExecution:
 
     def _keep_times(self, reports: Sequence[TaskReport], *, is_full: bool) -> None:
         """An epoch is complete, and with it the time since the end of the one before."""
-        ended = time.time_ns()
+        ended = system_nanos()
         self.times = self._keeper.after(self.times, reports, EpochTimes(self._before, ended, is_full))
         self._before = ended
 

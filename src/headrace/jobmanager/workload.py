@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
@@ -27,6 +28,11 @@ from headrace.metrics.registry import (
 from headrace.plan.job_plan import JobPlan, Stage
 from headrace.runtime.task.messages import TaskReport
 from headrace.runtime.task.task_clock import TaskTimes
+
+
+def system_nanos() -> int:
+    """The system's clock in nanoseconds since 1970, which tasks on other machines read as well."""
+    return time.time_ns()
 
 
 class OperatorTime(NamedTuple):
