@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.common import Configuration, Types, WatermarkStrategy
 from headrace.connectors.ranges import DataGeneratorSource, RateLimiterStrategy
-from headrace.datastream import StreamExecutionEnvironment
+from headrace.datastream import MapFunction, StreamExecutionEnvironment
 from headrace.server.client import RestClient
 from headrace.server.server import RestServer
 
@@ -42,19 +42,31 @@ class Served:
         self.rest = RestClient(self.server.address, settings.token)
         self.port = int(self.server.address.rpartition(":")[2])
 
-    def start(self, count: int | None = None, rate: int = 5_000, **settings: str) -> tuple[JobClient, str]:
+    def start(
+        self, count: int | None = None, rate: int = 5_000, fails_at: int = -1, **settings: str
+    ) -> tuple[JobClient, str]:
         """Start a job and wait for its first epoch; gives its client and its id."""
         options = {"headrace.runtime": "local", "parallelism.default": "2"} | settings
         configuration = Configuration.from_dict(options)
         env = StreamExecutionEnvironment.get_execution_environment(configuration)
         source = DataGeneratorSource(lambda number: number, count, RateLimiterStrategy.per_second(rate), Types.LONG())
         numbers = env.from_source(source, TIMES, "numbers").uid("numbers")
-        sums = numbers.map(lambda number: number + 1, Types.LONG()).name("one more").uid("more").key_by(_tenth)
+        sums = numbers.map(_AddOne(fails_at), Types.LONG()).name("one more").uid("more").key_by(_tenth)
         sums.reduce(lambda one, other: one + other).name("sum").uid("sum").filter(_never).name("none").print()
         client = env.execute_async("served job")
         self.server.add(client, configuration)
-        wait_for(lambda: client.snapshot().latest)
+        wait_for(lambda: client.snapshot().latest or client.snapshot().end)
         return client, str(client.get_job_id())
+
+
+class _AddOne(MapFunction):
+    def __init__(self, fails_at: int) -> None:
+        self._fails_at = fails_at
+
+    def map(self, value: int) -> int:
+        if value == self._fails_at:
+            raise ValueError(f"{value} is one too many")
+        return value + 1
 
 
 def _tenth(number: int) -> int:

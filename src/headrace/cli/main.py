@@ -117,6 +117,21 @@ NonRestored = Annotated[
         "-n", "--allow-non-restored-state", help="Leave behind what the checkpoint holds of operators that are gone."
     ),
 ]
+JobOrDirectory = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[JOB|DIR]",
+        help="The job: its id, or its checkpoint directory. The only job that is served on this machine when left out.",
+    ),
+]
+JobId = Annotated[
+    str | None,
+    typer.Argument(metavar="[JOB]", help="The id of the job; the only one that is served when left out."),
+]
+JobManagerAddress = Annotated[
+    str | None,
+    typer.Option("-m", "--jobmanager", metavar="HOST:PORT", help="Where the job is served (headrace run --rest)."),
+]
 Directory = Annotated[str, typer.Argument(metavar="DIR", help="The directory, or its URI on an object store.")]
 Target = Annotated[
     str | None,
@@ -291,35 +306,69 @@ def failures(
     run_failures(directory, _storage_options(define, properties_file))
 
 
+@app.command("list")
+def list_(
+    jobmanager: JobManagerAddress = None,
+    running: Annotated[bool, typer.Option("-r", "--running", help="Only those that run or restart.")] = False,
+    every: Annotated[bool, typer.Option("-a", "--all", help="Those that have ended, too.")] = False,
+    define: Definitions = None,
+    properties_file: PropertiesFile = None,
+) -> None:
+    """List the jobs of a server, or all that are served on this machine."""
+    from headrace.cli.jobs import run_list
+
+    run_list(jobmanager, _configuration(define, properties_file), running=running, every=every)
+
+
 @app.command()
-def savepoint(
-    directory: Annotated[
-        str, typer.Argument(metavar="DIR", help="The checkpoint directory of the job; with --dispose, the savepoint.")
-    ],
+def info(
+    job: JobId = None,
+    jobmanager: JobManagerAddress = None,
+    define: Definitions = None,
+    properties_file: PropertiesFile = None,
+) -> None:
+    """Show how a job that is served fares, with its operators."""
+    from headrace.cli.jobs import run_info
+
+    run_info(job, jobmanager, _configuration(define, properties_file))
+
+
+@app.command()
+def savepoint(  # noqa: PLR0913, PLR0917 - as above
+    job: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[JOB|DIR]",
+            help="The job: its id, or its checkpoint directory; with --dispose, the savepoint. The only job that is "
+            "served on this machine when left out.",
+        ),
+    ] = None,
     target: Target = None,
     kind: SavepointType = None,
     dispose: Annotated[bool, typer.Option("--dispose", "-d", help="Remove the savepoint DIR.")] = False,
+    jobmanager: JobManagerAddress = None,
     timeout: Timeout = 600.0,
     define: Definitions = None,
     properties_file: PropertiesFile = None,
 ) -> None:
     """Have a running job take a savepoint, and print where it is; or dispose of one."""
-    from headrace.cli.savepoint import run_dispose, run_savepoint
-    from headrace.savepoint.requests import JobRequest
+    from headrace.cli.savepoint import run_dispose
 
-    configuration = Configuration.from_dict(job_settings(define, properties_file))
+    configuration = _configuration(define, properties_file)
     if dispose:
-        if target is not None or kind is not None:
+        if job is None or target is not None or kind is not None or jobmanager is not None:
             raise typer.BadParameter("it removes the savepoint DIR: give nothing else", param_hint="--dispose")
-        run_dispose(directory, configuration)
+        run_dispose(job, configuration)
         return
-    request = JobRequest("", kind or "canonical", needs_savepoint=True)
-    run_savepoint(directory, target, request, configuration, timeout)
+    from headrace.cli.jobs import AddressedJob, run_savepoint
+
+    asked = AddressedJob(job, jobmanager, configuration, timeout)
+    run_savepoint(asked, target, kind)
 
 
 @app.command()
-def stop(
-    directory: Annotated[str, typer.Argument(metavar="DIR", help="The checkpoint directory of the job.")],
+def stop(  # noqa: PLR0913, PLR0917 - as above
+    job: JobOrDirectory = None,
     savepoint_path: Annotated[
         str | None,
         typer.Option(
@@ -327,41 +376,68 @@ def stop(
             "-p",
             metavar="DIR",
             help="Where a savepoint is made; execution.checkpointing.savepoint-dir, given here or by the job, when "
-            "left out. Where neither says it there is none.",
+            "left out. Where neither says it there is none, or, with a job that is asked by its id, an error.",
         ),
     ] = None,
     kind: SavepointType = None,
     drain: Annotated[
         bool, typer.Option("--drain", "-d", help="End all sources first, so that all windows and timers fire.")
     ] = False,
+    jobmanager: JobManagerAddress = None,
     timeout: Timeout = 600.0,
     define: Definitions = None,
     properties_file: PropertiesFile = None,
 ) -> None:
     """Stop a running job at the end of its epoch, with a savepoint where there is a place for it."""
-    from headrace.cli.savepoint import run_savepoint
-    from headrace.savepoint.requests import JobRequest
+    from headrace.cli.jobs import AddressedJob, run_stop
 
-    configuration = Configuration.from_dict(job_settings(define, properties_file))
-    request = JobRequest("", kind or "canonical", stops=True, drains=drain, needs_savepoint=kind is not None)
-    run_savepoint(directory, savepoint_path, request, configuration, timeout)
+    asked = AddressedJob(job, jobmanager, _configuration(define, properties_file), timeout)
+    run_stop(asked, savepoint_path, kind, drains=drain)
+
+
+@app.command()
+def cancel(
+    job: JobOrDirectory = None,
+    jobmanager: JobManagerAddress = None,
+    timeout: Timeout = 600.0,
+    define: Definitions = None,
+    properties_file: PropertiesFile = None,
+) -> None:
+    """Cancel a running job; it gives up the epoch that runs, or, asked by its directory, ends behind it."""
+    from headrace.cli.jobs import AddressedJob, run_cancel
+
+    run_cancel(AddressedJob(job, jobmanager, _configuration(define, properties_file), timeout))
+
+
+@app.command()
+def checkpoint(
+    job: JobOrDirectory = None,
+    jobmanager: JobManagerAddress = None,
+    timeout: Timeout = 600.0,
+    define: Definitions = None,
+    properties_file: PropertiesFile = None,
+) -> None:
+    """Have a running job complete an epoch, and so a checkpoint, at once, and print its number."""
+    from headrace.cli.jobs import AddressedJob, run_checkpoint
+
+    run_checkpoint(AddressedJob(job, jobmanager, _configuration(define, properties_file), timeout))
 
 
 @app.command()
 def rescale(
-    directory: Annotated[str, typer.Argument(metavar="DIR", help="The checkpoint directory of the job.")],
     parallelism: Annotated[
         int, typer.Option("-p", "--parallelism", min=1, help="Subtasks of operators that do not say otherwise.")
     ],
+    job: JobOrDirectory = None,
+    jobmanager: JobManagerAddress = None,
     timeout: Timeout = 600.0,
     define: Definitions = None,
     properties_file: PropertiesFile = None,
 ) -> None:
     """Have a running job go on at another parallelism, from the end of its epoch; its session stays."""
-    from headrace.cli.savepoint import run_rescale
+    from headrace.cli.jobs import AddressedJob, run_rescale
 
-    configuration = Configuration.from_dict(job_settings(define, properties_file))
-    run_rescale(directory, parallelism, configuration, timeout)
+    run_rescale(AddressedJob(job, jobmanager, _configuration(define, properties_file), timeout), parallelism)
 
 
 @checkpoints_app.command(_SHOW)
@@ -418,8 +494,12 @@ def show_version() -> None:
     typer.echo(f"headrace {headrace.__version__} (Python {machine.python_version()}, {others})")
 
 
+def _configuration(define: list[str] | None, properties_file: Path | None) -> Configuration:
+    return Configuration.from_dict(job_settings(define, properties_file))
+
+
 def _storage_options(define: list[str] | None, properties_file: Path | None) -> dict[str, str]:
-    return Configuration.from_dict(job_settings(define, properties_file)).storage_options()
+    return _configuration(define, properties_file).storage_options()
 
 
 def _version(package: str) -> str:

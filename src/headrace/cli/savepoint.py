@@ -1,4 +1,4 @@
-"""``headrace savepoint``, ``stop`` and ``rescale``: ask a job that runs elsewhere, by its checkpoint directory."""
+"""``headrace savepoint``, ``stop`` and the like by the checkpoint directory of a job that runs elsewhere."""
 
 import time
 from dataclasses import replace
@@ -43,7 +43,7 @@ def run_savepoint(
     if target is not None and not target.strip():
         raise SavepointError(EMPTY_PLACE)
     where = target or configuration.get(options.SAVEPOINT_DIR)
-    wanted = replace(request, directory=_place(where) if where else "")
+    wanted = replace(request, directory=place(where) if where else "")
     _print(_answered(directory, wanted, configuration, timeout).savepoint or "the job has stopped")
 
 
@@ -53,10 +53,21 @@ def run_rescale(directory: str, parallelism: int, configuration: Configuration, 
     _print(f"the job goes on at parallelism {parallelism}")
 
 
+def run_cancel(directory: str, configuration: Configuration, timeout: float) -> None:
+    """Have a job give up; arguments as of :func:`run_savepoint`."""
+    _answered(directory, JobRequest("", cancels=True), configuration, timeout)
+    _print("the job is cancelled")
+
+
+def run_checkpoint(directory: str, configuration: Configuration, timeout: float) -> None:
+    """Have a job complete an epoch at once, and print its number; arguments as of :func:`run_savepoint`."""
+    _print(str(_answered(directory, JobRequest("", checkpoints=True), configuration, timeout).checkpoint))
+
+
 def run_dispose(savepoint: str, configuration: Configuration) -> None:
     """Remove a savepoint."""
     open_ = partial(open_storage, options=configuration.storage_options())
-    kept = dispose(open_(_place(savepoint)), open_)
+    kept = dispose(open_(place(savepoint)), open_)
     _print(f"{savepoint} is disposed of" + (f"; {kept}" if kept else ""))
 
 
@@ -97,7 +108,7 @@ def _tell(text: str) -> None:
     Console(stderr=True).print(Text(text), soft_wrap=True)
 
 
-def _place(location: str) -> str:
+def place(location: str) -> str:
     """The place as the job finds it, whose working directory is another one."""
     return location if "://" in location else str(Path(location).absolute())
 

@@ -7,6 +7,7 @@ import binascii
 import contextlib
 import datetime
 import difflib
+import re
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -76,6 +77,38 @@ def is_storage_key(key: str) -> bool:
 def is_secret_key(key: str) -> bool:
     """Return whether the value of a key is shown to nobody."""
     return is_storage_key(key) or (key.startswith(_REPORTERS) and key.endswith(".headers"))
+
+
+_SENSITIVE: Final = (
+    "password",
+    "secret",
+    "fs.azure.account.key",
+    "apikey",
+    "api-key",
+    "auth-params",
+    "service-key",
+    "token",
+    "basic-auth",
+    "jaas.config",
+    "http-headers",
+)
+"""What keys have in them whose values nobody should see, as in Flink."""
+
+_CREDENTIALS: Final = re.compile(r"(?<=://)[^/\s@]*:[^/\s@]*(?=@)")
+
+MASK: Final = "******"
+
+
+def masked(values: Mapping[str, str]) -> dict[str, str]:
+    """Keys and values as anybody may see them: without secrets, and without passwords in addresses."""
+    return {
+        key: MASK if is_secret_key(key) or any(part in key.lower() for part in _SENSITIVE) else _without_password(text)
+        for key, text in values.items()
+    }
+
+
+def _without_password(text: str) -> str:
+    return _CREDENTIALS.sub(MASK, text)
 
 
 def is_hadoop_key(name: str) -> bool:

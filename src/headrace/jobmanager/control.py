@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headrace.common.completable_future import CompletableFuture
-from headrace.common.errors import JobExecutionError
+from headrace.common.errors import JobCancelledError, JobExecutionError
 from headrace.common.logs import get_logger
 from headrace.jobmanager.savepoints import NO_PLACE, SavepointRequest
 from headrace.savepoint.requests import REQUESTS, STARTING, JobAnswer, JobRequest, RequestFolder, RunningMark
@@ -124,6 +124,7 @@ class RequestWatch:
         self._savepoints = savepoints
         self._looked_at = 0.0
         self._at_end: list[str] = []
+        self._cancelling: list[str] = []
         self._folder = directory.folder(REQUESTS)
         self._mark = RunningMark(self._folder, STARTING)
         self._has_begun = False
@@ -162,7 +163,10 @@ class RequestWatch:
         answer = JobAnswer(error="" if error is None else f"the job has ended with an error: {error}")
         for stem in self._at_end:
             self._answer(stem, answer)
-        self._at_end = []
+        cancelled = JobAnswer() if isinstance(error, JobCancelledError) else answer
+        for stem in self._cancelling:
+            self._answer(stem, cancelled)
+        self._at_end = self._cancelling = []
         try:
             self._mark.remove()
         except OSError as failed:
@@ -170,11 +174,20 @@ class RequestWatch:
 
     def _is_plain_stop(self, request: JobRequest) -> bool:
         """Return whether a request only stops the job."""
-        return request.stops and not request.needs_savepoint and not (request.directory or self._savepoints)
+        return request.cancels or (
+            request.stops and not request.needs_savepoint and not (request.directory or self._savepoints)
+        )
 
     def _begin(self, job: JobManager, stem: str, request: JobRequest) -> None:
         if request.only_looks:
             self._answer(stem, JobAnswer())
+            return
+        if request.cancels:
+            self._cancelling.append(stem)
+            job.cancel()
+            return
+        if request.checkpoints:
+            job.trigger_checkpoint().add_done_callback(partial(self._tell_checkpoint, stem))
             return
         if request.parallelism:
             job.rescale(request.parallelism).add_done_callback(partial(self._tell, stem))
@@ -198,6 +211,11 @@ class RequestWatch:
         if error is not None and stem in self.stopped_by:  # without its savepoint the job goes on
             self.stopped_by = ""
         self._answer(stem, JobAnswer(outcome.result() or "") if error is None else JobAnswer(error=str(error)))
+
+    def _tell_checkpoint(self, stem: str, outcome: CompletableFuture[int]) -> None:
+        error = outcome.exception()
+        answer = JobAnswer(checkpoint=outcome.result()) if error is None else JobAnswer(error=str(error))
+        self._answer(stem, answer)
 
     def _answer(self, stem: str, answer: JobAnswer) -> None:
         try:

@@ -122,7 +122,8 @@ class SavepointCoordinator:
             completed: ends the job, which does nothing that the savepoint does not hold; called with its place.
             then: what the job does when that fails, for the error.
         """
-        status = SavepointStatus(next(self._numbers), request.directory, execution.job.checkpoints.known().epoch)
+        epoch = execution.job.checkpoints.known().epoch
+        status = SavepointStatus(next(self._numbers), request.directory, epoch, format=request.format)
         try:
             running = _begun(execution.job, execution.publish_output(), request, outcome, status, completed)
         except (HeadraceError, OSError) as error:

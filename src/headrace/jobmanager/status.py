@@ -17,6 +17,7 @@ from headrace.common.logs import get_logger
 from headrace.jobmanager.metrics import FunctionMetrics, MetricKey, SourceProgress, WatermarkProgress
 from headrace.jobmanager.workload import OperatorTimes, Reading, Workload
 from headrace.plan.job_plan import JobPlan
+from headrace.savepoint.metadata import SavepointFormat
 from headrace.time.clock import SystemClock
 
 logger = get_logger(__name__)
@@ -223,6 +224,9 @@ class SavepointStatus(JobEvent):
         epoch: the epoch whose state it holds.
         place: where it is; empty until it is complete.
         error: why there is none; empty unless it has failed.
+        format: canonical or native.
+        begun: when it was begun, in milliseconds of the system's clock; the snapshot knows.
+        ended: when it was complete, or had failed; 0 before.
     """
 
     number: int
@@ -230,6 +234,14 @@ class SavepointStatus(JobEvent):
     epoch: int
     place: str = ""
     error: str = ""
+    format: SavepointFormat = "canonical"
+    begun: int = 0
+    ended: int = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether it is complete, or has failed."""
+        return bool(self.place or self.error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,11 +397,16 @@ class JobSnapshot:
                     restored=time,
                 )
             case SavepointStatus():
-                others = tuple(each for each in self.savepoints if each.number != event.number)
-                after = replace(self, savepoints=(*others, event)[-_SAVEPOINTS_KEPT:])
+                after = replace(self, savepoints=self._savepoints_after(event, time))
             case JobEnd():
                 after = replace(self, end=event)
         return after
+
+    def _savepoints_after(self, event: SavepointStatus, time: int) -> tuple[SavepointStatus, ...]:
+        others = tuple(each for each in self.savepoints if each.number != event.number)
+        begun = next((each.begun for each in self.savepoints if each.number == event.number), time)
+        known = replace(event, begun=begun, ended=time if event.is_over else 0)
+        return (*others, known)[-_SAVEPOINTS_KEPT:]
 
     def _moved(self, event: JobEvent, time: int) -> JobSnapshot:
         status = event.status if isinstance(event, JobEnd) else _STATUS_AFTER.get(type(event), self.status)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import time
 from collections.abc import Sequence
 from typing import Final
@@ -15,7 +13,7 @@ from headrace.jobmanager.status import JobEnd, JobEvent, JobSnapshot, JobStart
 from headrace.metrics.samples import MetricSample
 from headrace.reporters.reporter import MetricReporter, TraceReporter
 from headrace.reporters.reporter_threads import MetricThread, TraceThread
-from headrace.reporters.sampler import JobSampler
+from headrace.reporters.sampler import JobSampler, driver_place
 from headrace.reporters.settings import ReporterSettings, reporters_of, trace_reporters_of
 from headrace.reporters.spans import SpanMaker
 from headrace.time.clock import SystemClock
@@ -51,8 +49,7 @@ class JobReporting:
         metrics: Sequence[ReporterSettings[MetricReporter]],
         traces: Sequence[ReporterSettings[TraceReporter]],
     ) -> None:
-        host = socket.gethostname()
-        self._sampler = JobSampler(configuration, {"host": host, "tm_id": f"{host}-{os.getpid()}"})
+        self._sampler = JobSampler(configuration, driver_place())
         self._delimiter = configuration.get(options.METRIC_SCOPE_DELIMITER)
         self._clock = SystemClock()
         self._metrics, self._traces = metrics, traces

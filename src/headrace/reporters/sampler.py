@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import threading
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
@@ -28,6 +30,12 @@ from headrace.reporters.catalog import (
 )
 
 _OF_FUNCTIONS: Final = OperatorMetric("")
+
+
+def driver_place() -> dict[str, str]:
+    """The labels of where a job of this process runs."""
+    host = socket.gethostname()
+    return {"host": host, "tm_id": f"{host}-{os.getpid()}"}
 
 
 def _status_metrics(wanted: Collection[str]) -> Iterator[JobMetric]:

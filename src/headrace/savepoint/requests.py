@@ -217,6 +217,8 @@ class JobRequest:
         needs_savepoint: whether nothing is to be done where there is no place for a savepoint; else the job only stops.
         parallelism: at which the job is to go on; 0 for the present one. Nothing else is asked for with it.
         only_looks: whether it is only asked if there is a job.
+        cancels: whether the job is to be given up; nothing else is asked for with it.
+        checkpoints: whether it is to complete an epoch at once, likewise.
         asked_by: the user and the machine that ask.
     """
 
@@ -227,6 +229,8 @@ class JobRequest:
     needs_savepoint: bool = False
     parallelism: int = 0
     only_looks: bool = False
+    cancels: bool = False
+    checkpoints: bool = False
     asked_by: str = field(default="", compare=False)
 
     def told(self, stem: str) -> str:
@@ -239,6 +243,8 @@ class JobRequest:
             return f"the parallelism {self.parallelism}"
         if self.only_looks:
             return "a sign of life"
+        if self.cancels or self.checkpoints:
+            return "the end of the job, at once," if self.cancels else "a checkpoint"
         if not self.stops and not self.drains:
             return f"a {self.format} savepoint"
         where = f" with a {self.format} savepoint" if self.directory or self.needs_savepoint else ""
@@ -252,10 +258,12 @@ class JobAnswer:
     Attributes:
         savepoint: the place of the savepoint; empty for none.
         error: what went wrong; empty for nothing.
+        checkpoint: the number of the checkpoint; 0 for none.
     """
 
     savepoint: str = ""
     error: str = ""
+    checkpoint: int = 0
 
 
 class RequestFolder:

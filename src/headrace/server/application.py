@@ -11,12 +11,13 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import Mount, Route
+from starlette.routing import Route
 
 from headrace.common.errors import HeadraceError
 from headrace.common.logs import get_logger
 from headrace.server.errors import RestError, bad_request
 from headrace.server.guard import RequestGuard
+from headrace.server.openapi import openapi
 from headrace.server.requests import RestRequest, RestService
 from headrace.server.routes import ROUTES, RestRoute
 from headrace.server.wire import to_document
@@ -25,6 +26,8 @@ logger = get_logger(__name__)
 
 MOST_BYTES: Final = 1 << 20
 """No body of a request is larger."""
+
+_MOST_DRAINED: Final = 1 << 30
 
 _READ_SECONDS: Final = 10.0
 """So long a body may take to arrive."""
@@ -40,29 +43,47 @@ def application(service: RestService, routes: Sequence[RestRoute] = ROUTES) -> S
         routes: the paths; each is there below ``/v1`` and without.
     """
     guard = RequestGuard(service.settings)
-    paths = [_path(route, service, guard) for route in routes]
+    described = partial(_described, json_response(openapi(routes), HTTPStatus.OK), guard)
+    paths = [
+        path
+        for prefix in ("/v1", "")
+        for path in (
+            *(_path(prefix, route, service, guard) for route in routes),
+            Route(f"{prefix}/openapi.json", described, methods=["GET"]),
+        )
+    ]
     made = Starlette(
-        routes=[Mount("/v1", routes=paths), *paths],
+        routes=paths,
         exception_handlers={HTTPException: _http_error, Exception: _unexpected},
     )
     made.router.redirect_slashes = False
     return made
 
 
-def _path(route: RestRoute, service: RestService, guard: RequestGuard) -> Route:
+def _path(prefix: str, route: RestRoute, service: RestService, guard: RequestGuard) -> Route:
     path = "/".join(f"{{{part[1:]}}}" if part.startswith(":") else part for part in route.path.split("/"))
-    made = Route(path, partial(_answer, route, service, guard), methods=[route.method])
+    made = Route(prefix + path, partial(_answer, route, service, guard), methods=[route.method])
     made.methods = {route.method}  # Starlette adds HEAD, for which nobody asks
     return made
+
+
+async def _described(document: Response, guard: RequestGuard, request: Request) -> Response:
+    """The document of OpenAPI, which says nothing of any job."""
+    try:
+        guard.check_host(request.headers)
+    except RestError as error:
+        return error_response(error.status, str(error))
+    return document
 
 
 async def _answer(route: RestRoute, service: RestService, guard: RequestGuard, request: Request) -> Response:
     try:
         guard.check_host(request.headers)
-        guard.check_token(request.headers)
+        if not route.is_open:
+            guard.check_token(request.headers)
         if route.changes:
             guard.check_origin(request.headers)
-        body = await _body(request)
+        body = await (_drained(request) if route.is_drained else _body(request))
         asked = RestRequest(service, request.path_params, dict(request.query_params), _object(body))
         return json_response(to_document(route.handler(asked)), route.status)
     except RestError as error:
@@ -90,6 +111,20 @@ async def _body(request: Request) -> bytes:
     except ClientDisconnect:
         raise bad_request("the client went away") from None
     return bytes(found)
+
+
+async def _drained(request: Request) -> bytes:
+    """Read what nobody wants, so that the client comes to read the answer."""
+    length = 0
+    try:
+        async with asyncio.timeout(_READ_SECONDS):
+            async for chunk in request.stream():
+                length += len(chunk)
+                if length > _MOST_DRAINED:
+                    break
+    except (TimeoutError, ClientDisconnect):
+        logger.debug("a client has sent %d bytes that nobody wants, and went away", length)
+    return b""
 
 
 def _object(body: bytes) -> dict[str, Any]:

@@ -31,3 +31,13 @@ def not_found(message: str) -> RestError:
 def conflict(message: str) -> RestError:
     """The job cannot do that now."""
     return RestError(HTTPStatus.CONFLICT, message)
+
+
+def check_id(parameter: str, value: str) -> None:
+    """See that something has the form of an id of Flink.
+
+    Raises:
+        RestError: when it has not.
+    """
+    if len(value) != 32 or not set(value) <= set("0123456789abcdef"):
+        raise bad_request(f"{parameter}: expected 32 hexadecimal digits in lower case, not {value!r}")

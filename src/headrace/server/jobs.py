@@ -1,15 +1,17 @@
 """The jobs of a process that are served, while they run and for a while after their end."""
 
 import threading
-from dataclasses import dataclass
+import time
 from typing import Final, Protocol
 
 from headrace.common.completable_future import CompletableFuture
 from headrace.common.configuration import Configuration
 from headrace.jobmanager.status import JobSnapshot
 from headrace.plan.job_plan import JobPlan
+from headrace.reporters.sampler import JobSampler, driver_place
 from headrace.savepoint.metadata import SavepointFormat
-from headrace.server.errors import conflict, not_found
+from headrace.server.errors import check_id, conflict, not_found
+from headrace.server.measured import JobMeasures
 
 _ENDED_JOBS_KEPT: Final = 50
 """So many jobs that have ended are still shown: a program may run one after another."""
@@ -47,17 +49,23 @@ class JobControl(Protocol):
         """Take a savepoint and end the job with it; gives its place."""
 
 
-@dataclass(frozen=True, slots=True)
 class ServedJob:
     """One job.
 
-    Attributes:
+    Args:
         control: the job.
         configuration: what it was submitted with; there may be secrets in it.
     """
 
-    control: JobControl
-    configuration: Configuration
+    def __init__(self, control: JobControl, configuration: Configuration) -> None:
+        self.control = control
+        self.configuration = configuration
+        self._sampler = JobSampler(configuration, driver_place())
+
+    def measured(self) -> JobMeasures:
+        """All that it measures at this moment."""
+        job, now = self.snapshot(), time.time_ns() // 1_000_000
+        return JobMeasures(self._sampler.samples(job, now))
 
     def snapshot(self) -> JobSnapshot:
         """All that is known of it at this moment."""
@@ -99,12 +107,17 @@ class ServedJobs:
                 found[snapshot.job_id] = job
         return list(found.values())
 
+    def storage_options(self) -> dict[str, str]:
+        """How the last job reaches storages."""
+        return self._jobs[-1].configuration.storage_options() if self._jobs else {}
+
     def get(self, job_id: str) -> ServedJob:
         """A job by its id.
 
         Raises:
             RestError: when there is none.
         """
+        check_id("jobid", job_id)
         for job in reversed(self._jobs):
             if job.snapshot().job_id == job_id:
                 return job

@@ -1,17 +1,85 @@
-"""The metrics of a job, as its last snapshot knows them."""
+"""The metrics of a job at one moment, as clients of Flink's REST API ask for them: by operator, subtask and name."""
 
-from headrace.jobmanager.metrics import MetricKey, totals
-from headrace.jobmanager.status import JobSnapshot
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from headrace.metrics.registry import Summary
+from headrace.metrics.samples import MeterReading, MetricSample, MetricValue
+from headrace.metrics.scopes import ScopeKind
+from headrace.plan.job_plan import operator_id
+
+_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]")
+
+Numbers = Mapping[str, MetricValue]
+"""Metrics by name."""
 
 
-def metrics_of(job: JobSnapshot, now: int) -> dict[MetricKey, float]:
-    """All that a job measures, at a time in milliseconds; nothing before the first epoch of this run.
+class JobMeasures:
+    """All that a job measures at one moment.
 
     Args:
-        job: what is known of the job.
-        now: the time; the job's clock may be ahead of it, and never goes back.
+        samples: as reporters get them.
     """
-    latest = job.latest
-    if latest is None:
-        return {}
-    return {**totals(latest.counters, latest.operator_counters), **latest.metrics(max(now, latest.processing_time))}
+
+    def __init__(self, samples: Sequence[MetricSample]) -> None:
+        self._samples = samples
+
+    def of_job(self) -> dict[str, MetricValue]:
+        """Those of the job as a whole."""
+        return dict(self._of(ScopeKind.JOB))
+
+    def of_driver(self) -> dict[str, MetricValue]:
+        """Those of the process."""
+        return dict(self._of(ScopeKind.JOB_MANAGER))
+
+    def of_operator(self, uid: str) -> dict[int, dict[str, MetricValue]]:
+        """Those of an operator, by subtask; what is known of the operator as a whole is told of subtask 0."""
+        found: defaultdict[int, dict[str, MetricValue]] = defaultdict(dict)
+        wanted, depth = operator_id(uid), len(ScopeKind.OPERATOR.value)
+        for sample in self._samples:
+            if sample.scope.variables.get("operator_id") == wanted:
+                groups = sample.scope.logical[depth:]
+                named = dict(_named(".".join((*_with_values(groups, sample), sample.name)), sample.value))
+                found[int(sample.scope.variables["subtask_index"])].update(named)
+        return found
+
+    def total(self, uid: str, name: str, subtask: int | None) -> float | None:
+        """A number of one subtask, or the sum of all; None where it is not measured."""
+        by_subtask = self.of_operator(uid)
+        chosen = [by_subtask.get(subtask, {})] if subtask is not None else list(by_subtask.values())
+        numbers = [value for each in chosen if isinstance(value := each.get(name), int | float)]
+        return sum(numbers) if numbers else None
+
+    def _of(self, kind: ScopeKind) -> Iterator[tuple[str, MetricValue]]:
+        for sample in self._samples:
+            if sample.scope.logical == kind.value:
+                yield from _named(sample.name, sample.value)
+
+
+def _with_values(groups: Sequence[str], sample: MetricSample) -> Iterator[str]:
+    for group in groups:
+        yield group
+        if group in sample.scope.variables:
+            yield sample.scope.variables[group]
+
+
+def _named(name: str, value: MetricValue) -> Iterator[tuple[str, MetricValue]]:
+    if isinstance(value, MeterReading):
+        yield name, value.rate
+    elif isinstance(value, Summary):
+        told = {"count": value.count, "min": value.least, "max": value.greatest, "mean": value.mean}
+        yield from ((f"{name}_{what}", number) for what, number in told.items())
+    else:
+        yield name, value
+
+
+def shown(value: MetricValue) -> str:
+    """A value as text, as Java writes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def operator_scope(name: str) -> str:
+    """The name of an operator in the names of metrics: characters that have a meaning there are replaced."""
+    return _NOT_IN_NAMES.sub("_", name)

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from headrace.common.completable_future import CompletableFuture
-from headrace.server.errors import bad_request, not_found
+from headrace.server.errors import check_id, not_found
 
 _LOOK_SECONDS: Final = 0.05
 
 
 @dataclass
-class Operation:
+class TriggeredOperation:
     """One operation.
 
     Attributes:
@@ -45,7 +45,7 @@ class Operations:
         self._store_seconds = store_seconds
         self._clock = clock
         self._lock = threading.Lock()
-        self._known: dict[str, Operation] = {}
+        self._known: dict[str, TriggeredOperation] = {}
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="headrace-rest-operations")
 
     def begin(self, kind: str, subject: str, trigger: str | None, begin: Callable[[], CompletableFuture[Any]]) -> str:
@@ -60,11 +60,13 @@ class Operations:
         Returns:
             The id.
         """
-        chosen = _checked(trigger) if trigger is not None else secrets.token_hex(16)
+        if trigger is not None:
+            check_id("triggerId", trigger)
+        chosen = trigger or secrets.token_hex(16)
         with self._lock:
             self._forget()
             if chosen not in self._known:
-                operation = Operation(kind, subject, begin())
+                operation = TriggeredOperation(kind, subject, begin())
                 self._known[chosen] = operation
                 operation.outcome.add_done_callback(lambda _: self._end(operation))
         return chosen
@@ -76,6 +78,10 @@ class Operations:
             return CompletableFuture(self._worker.submit(work))
 
         return self.begin(kind, subject, trigger, begin)
+
+    def do(self, work: Callable[[], Any]) -> None:
+        """Do something whose outcome nobody asks for, on that thread."""
+        self._worker.submit(work)
 
     def get(self, kind: str, subject: str, trigger: str) -> CompletableFuture[Any]:
         """The outcome of an operation.
@@ -101,16 +107,10 @@ class Operations:
         """Nothing is begun any more."""
         self._worker.shutdown(wait=False, cancel_futures=True)
 
-    def _end(self, operation: Operation) -> None:
+    def _end(self, operation: TriggeredOperation) -> None:
         operation.ended = self._clock()
 
     def _forget(self) -> None:
         oldest = self._clock() - self._store_seconds
         for trigger in [each for each, known in self._known.items() if known.ended and known.ended < oldest]:
             del self._known[trigger]
-
-
-def _checked(trigger: str) -> str:
-    if len(trigger) != 32 or not set(trigger) <= set("0123456789abcdef"):
-        raise bad_request(f"triggerId: 32 hexadecimal digits in lower case, not {trigger!r}")
-    return trigger

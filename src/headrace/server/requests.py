@@ -18,13 +18,13 @@ class RestService:
         settings: where, and to whom.
         jobs: the jobs.
         operations: what was triggered.
-        started: when the server was started, in milliseconds of the system's clock.
+        refresh_millis: how often dashboards ask.
     """
 
     settings: RestSettings
     jobs: ServedJobs
     operations: Operations
-    started: int
+    refresh_millis: int
 
 
 @dataclass(frozen=True, slots=True)

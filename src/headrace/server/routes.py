@@ -1,14 +1,15 @@
-"""The table of routes: each path of the REST API, who answers it, and with what."""
+"""The table of routes: each path of the REST API, and who answers it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, get_type_hints
 
-from headrace.server.handlers import cluster, jobs
-from headrace.server.models import cluster as of_cluster
-from headrace.server.models import jobs as of_jobs
+from headrace.server.handlers import checkpoints, cluster, exceptions, jobs, metrics, operations, vertices
+from headrace.server.models import operations as of_operations
 from headrace.server.requests import RestRequest
+
+Handler = Callable[[RestRequest], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,40 +17,154 @@ class RestRoute:
     """One path and method.
 
     Attributes:
-        method: ``GET``, ``POST``, ``PATCH``, ``PUT`` or ``DELETE``.
+        method: ``GET``, ``POST``, ``PATCH`` or ``PUT``.
         path: the path below ``/v1``, and without that as well; ``:name`` stands for a part of any name.
-        handler: answers it.
-        answer: the model of the answer.
-        about: a sentence for people.
+        handler: answers it; its docstring says with what.
         status: the status of the answer.
-        changes: whether it changes something, so that no foreign page may ask for it.
+        query: what may follow the path.
+        body: the model of the body; None where it has none.
+        is_open: whether nobody needs a token for it: probes have none.
+        is_drained: whether the body may be large, and is thrown away: clients that send programs read no answer before.
     """
 
     method: str
     path: str
-    handler: Callable[[RestRequest], Any]
-    answer: Any
-    about: str
+    handler: Handler
     status: HTTPStatus = HTTPStatus.OK
+    query: tuple[str, ...] = ()
+    body: Any = None
+    is_open: bool = False
+    is_drained: bool = False
 
     @property
     def changes(self) -> bool:
         """Whether it changes something: then a page of another site may not ask for it."""
         return self.method != "GET" or self.path.endswith("/yarn-cancel")
 
+    @property
+    def about(self) -> str:
+        """What it does, in a sentence."""
+        return (self.handler.__doc__ or "").split("\n", maxsplit=1)[0]
 
-ROUTES: Final[tuple[RestRoute, ...]] = (
-    RestRoute(
-        "GET",
-        "/config",
-        cluster.dashboard_configuration,
-        of_cluster.DashboardConfiguration,
-        "What dashboards ask first.",
-    ),
-    RestRoute("GET", "/overview", cluster.overview, of_cluster.ClusterOverview, "The number of slots and jobs."),
-    RestRoute("GET", "/jobs", jobs.job_ids, of_jobs.JobIdsWithStatusOverview, "All jobs, by id."),
-    RestRoute("GET", "/jobs/overview", jobs.jobs_overview, of_jobs.MultipleJobsDetails, "All jobs, a line each."),
-    RestRoute("GET", "/jobs/:jobid", jobs.job_details, of_jobs.JobDetailsInfo, "A job and its vertices."),
-    RestRoute("GET", "/jobs/:jobid/plan", jobs.job_plan, of_jobs.JobPlanInfo, "The graph of a job."),
-    RestRoute("GET", "/jobs/:jobid/status", jobs.job_status, of_jobs.JobStatusInfo, "How a job fares."),
+    @property
+    def answer(self) -> Any:
+        """The model of the answer."""
+        return get_type_hints(self.handler)["return"]
+
+
+class _Get(NamedTuple):
+    """A path that only tells something."""
+
+    path: str
+    handler: Handler
+    query: tuple[str, ...] = ()
+
+
+_JOB: Final = "/jobs/:jobid"
+_VERTEX: Final = f"{_JOB}/vertices/:vertexid"
+_CHECKPOINTS: Final = f"{_JOB}/checkpoints"
+_TASK_MANAGER: Final = "/taskmanagers/:taskmanagerid"
+_OF_METRICS: Final = ("get", "agg")
+
+_TOLD: Final = (
+    _Get("/config", cluster.dashboard_configuration),
+    _Get("/overview", cluster.overview),
+    _Get("/jobs", jobs.job_ids),
+    _Get("/jobs/overview", jobs.jobs_overview),
+    _Get("/jobs/metrics", metrics.all_jobs_metrics, (*_OF_METRICS, "jobs")),
+    _Get(_JOB, jobs.job_details),
+    _Get(f"{_JOB}/status", jobs.job_status),
+    _Get(f"{_JOB}/plan", jobs.job_plan),
+    _Get(f"{_JOB}/config", jobs.job_configuration),
+    _Get(f"{_JOB}/execution-result", jobs.execution_result),
+    _Get(f"{_JOB}/accumulators", vertices.job_accumulators),
+    _Get(f"{_JOB}/exceptions", exceptions.exceptions, ("maxExceptions", "failureLabelFilter")),
+    _Get(f"{_JOB}/metrics", metrics.job_metrics, ("get",)),
+    _Get(f"{_JOB}/resource-requirements", operations.requirements),
+    _Get(f"{_JOB}/jobmanager/config", cluster.configuration_of_job),
+    _Get(f"{_JOB}/jobmanager/environment", cluster.environment_of_job),
+    _Get(f"{_JOB}/rescaling/:triggerid", operations.rescaling_status),
+    _Get(f"{_JOB}/savepoints/:triggerid", operations.savepoint_status),
+    _Get(_CHECKPOINTS, checkpoints.checkpoints),
+    _Get(f"{_CHECKPOINTS}/config", checkpoints.checkpoint_configuration),
+    _Get(f"{_CHECKPOINTS}/details/:checkpointid", checkpoints.checkpoint_details),
+    _Get(f"{_CHECKPOINTS}/details/:checkpointid/subtasks/:vertexid", checkpoints.checkpoint_of_vertex),
+    _Get(f"{_CHECKPOINTS}/:triggerid", operations.checkpoint_status),
+    _Get(_VERTEX, vertices.vertex),
+    _Get(f"{_VERTEX}/accumulators", vertices.accumulators),
+    _Get(f"{_VERTEX}/backpressure", vertices.back_pressure),
+    _Get(f"{_VERTEX}/metrics", metrics.vertex_metrics, ("get",)),
+    _Get(f"{_VERTEX}/subtasktimes", vertices.subtask_times),
+    _Get(f"{_VERTEX}/taskmanagers", vertices.task_managers),
+    _Get(f"{_VERTEX}/watermarks", metrics.watermarks),
+    _Get(f"{_VERTEX}/subtasks/accumulators", vertices.subtask_accumulators),
+    _Get(f"{_VERTEX}/subtasks/metrics", metrics.all_subtasks_metrics, (*_OF_METRICS, "subtasks")),
+    _Get(f"{_VERTEX}/subtasks/:subtaskindex", vertices.subtask),
+    _Get(f"{_VERTEX}/subtasks/:subtaskindex/metrics", metrics.subtask_metrics, ("get",)),
+    _Get(f"{_VERTEX}/subtasks/:subtaskindex/attempts/:attempt", vertices.subtask),
+    _Get(f"{_VERTEX}/flamegraph", vertices.flame_graph, ("type", "subtaskindex")),
+    _Get(f"{_VERTEX}/jm-operator-metrics", metrics.no_metrics, ("get",)),
+    _Get("/applications/overview", jobs.applications),
+    _Get("/applications/:applicationid", jobs.application),
+    _Get("/applications/:applicationid/exceptions", exceptions.application_exceptions),
+    _Get("/applications/:applicationid/jobmanager/config", cluster.configuration_of_application),
+    _Get("/jobmanager/config", cluster.configuration),
+    _Get("/jobmanager/environment", cluster.environment),
+    _Get("/jobmanager/logs", cluster.logs),
+    _Get("/jobmanager/log", cluster.log),
+    _Get("/jobmanager/stdout", cluster.log),
+    _Get("/jobmanager/metrics", metrics.driver_metrics, ("get",)),
+    _Get("/jobmanager/thread-dump", cluster.thread_dump),
+    _Get("/taskmanagers", cluster.task_managers),
+    _Get("/taskmanagers/metrics", metrics.no_metrics, (*_OF_METRICS, "taskmanagers")),
+    _Get(f"{_TASK_MANAGER}/metrics", metrics.no_metrics, ("get",)),
+    _Get(_TASK_MANAGER, cluster.task_manager),
+    _Get(f"{_TASK_MANAGER}/logs", cluster.task_manager_logs),
+    _Get(f"{_TASK_MANAGER}/log", cluster.task_manager_log),
+    _Get(f"{_TASK_MANAGER}/stdout", cluster.task_manager_log),
+    _Get(f"{_TASK_MANAGER}/thread-dump", cluster.task_manager_threads),
+    _Get("/savepoint-disposal/:triggerid", operations.disposal_status),
+    _Get("/jars", cluster.programs),
 )
+
+_DONE: Final = (
+    RestRoute("PATCH", _JOB, operations.cancel, HTTPStatus.ACCEPTED, ("mode",)),
+    RestRoute("GET", f"{_JOB}/yarn-cancel", operations.cancel, HTTPStatus.ACCEPTED),
+    RestRoute(
+        "POST",
+        f"{_JOB}/savepoints",
+        operations.trigger_savepoint,
+        HTTPStatus.ACCEPTED,
+        body=of_operations.SavepointTriggerRequest,
+    ),
+    RestRoute(
+        "POST", f"{_JOB}/stop", operations.stop_with_savepoint, HTTPStatus.ACCEPTED, body=of_operations.StopRequest
+    ),
+    RestRoute(
+        "POST",
+        _CHECKPOINTS,
+        operations.trigger_checkpoint,
+        HTTPStatus.ACCEPTED,
+        body=of_operations.CheckpointTriggerRequest,
+    ),
+    RestRoute("PATCH", f"{_JOB}/rescaling", operations.rescale, query=("parallelism",)),
+    RestRoute("PUT", f"{_JOB}/resource-requirements", operations.require, body=of_operations.ResourceRequirements),
+    RestRoute("POST", "/savepoint-disposal", operations.trigger_disposal, body=of_operations.SavepointDisposalRequest),
+    RestRoute("POST", "/jobs", cluster.submit, is_drained=True),
+    RestRoute("POST", "/jars/upload", cluster.submit, is_drained=True),
+)
+
+_PROBES: Final = (
+    RestRoute("GET", "/healthz", cluster.health, is_open=True),
+    RestRoute("GET", "/readyz", cluster.readiness, is_open=True),
+)
+
+
+def _routes() -> Iterator[RestRoute]:
+    yield from _DONE
+    yield from (RestRoute("GET", path, handler, query=query) for path, handler, query in _TOLD)
+    yield from _PROBES
+
+
+ROUTES: Final = tuple(_routes())
+"""All of them; of paths with names those come first that leave less open."""

@@ -6,6 +6,7 @@ import errno
 import socket
 import threading
 import time
+from pathlib import Path
 from typing import Final
 
 import uvicorn
@@ -17,6 +18,7 @@ from headrace.common.logs import get_logger
 from headrace.server.application import application
 from headrace.server.connections import BoundedProtocol
 from headrace.server.jobs import JobControl, ServedJob, ServedJobs
+from headrace.server.local_servers import note
 from headrace.server.operations import Operations
 from headrace.server.requests import RestService
 from headrace.server.settings import RestSettings
@@ -45,9 +47,9 @@ class RestServer:
         self.settings = settings
         self._socket = _bound(settings)
         self.address = settings.url(self._socket.getsockname()[1])
-        started = time.time_ns() // 1_000_000
-        self._service = RestService(settings, ServedJobs(), Operations(settings.store_seconds), started)
+        self._service = RestService(settings, ServedJobs(), Operations(settings.store_seconds), settings.refresh_millis)
         self._server = uvicorn.Server(_config(self._service))
+        self._note: Path | None = None
         self._thread = threading.Thread(target=self._run, name="headrace-rest", daemon=True)
 
     def start(self) -> None:
@@ -56,6 +58,7 @@ class RestServer:
         until = time.monotonic() + _START_SECONDS
         while not self._server.started and self._thread.is_alive() and time.monotonic() < until:
             time.sleep(0.005)
+        self._note = note(self.address, self.settings.token_file)
 
     def add(self, control: JobControl, configuration: Configuration) -> None:
         """Serve a job from now on."""
@@ -68,6 +71,8 @@ class RestServer:
 
     def close(self) -> None:
         """Serve no more."""
+        if self._note is not None:
+            self._note.unlink(missing_ok=True)
         self._server.should_exit = True
         self._thread.join(1.0)
         self._service.operations.close()

@@ -69,6 +69,8 @@ class RestSettings:
         token: what every request has to bring; None for nothing.
         tls: the certificates; None for plain HTTP.
         store_seconds: for how long the outcome of an operation is kept.
+        refresh_millis: how often dashboards ask.
+        token_file: where the token is; empty for nowhere.
     """
 
     bind_address: str
@@ -77,6 +79,8 @@ class RestSettings:
     token: str | None = None
     tls: TlsSettings | None = None
     store_seconds: float = 300.0
+    refresh_millis: int = 3_000
+    token_file: str = ""
 
     @staticmethod
     def of(configuration: Configuration) -> "RestSettings":
@@ -94,6 +98,8 @@ class RestSettings:
             token=None if token_file is None else _token(Path(token_file)),
             tls=_tls(configuration),
             store_seconds=configuration.get(options.REST_STORE_DURATION) / 1000,
+            refresh_millis=configuration.get(options.REFRESH_INTERVAL),
+            token_file="" if token_file is None else str(Path(token_file).absolute()),
         )
         settings.check()
         return settings

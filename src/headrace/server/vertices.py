@@ -4,18 +4,17 @@ In Flink a vertex is a chain of operators. Here a stage runs the operators of al
 the graph that the program made; an operator is.
 """
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
 from typing import Final
 
 from headrace.common.job_status import JobStatus
-from headrace.jobmanager.metrics import MetricKey
 from headrace.jobmanager.status import JobSnapshot
 from headrace.metrics.registry import RECORDS_IN
-from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator
+from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator, operator_id
 from headrace.server.errors import not_found
+from headrace.server.measured import JobMeasures
 from headrace.server.models.jobs import (
     IOMetricsInfo,
     JobPlanInfo,
@@ -66,14 +65,9 @@ class JobVertex:
     planned: PlannedOperator
 
 
-def vertex_id(uid: str) -> str:
-    """What stands for the operator of a uid; the same in every run."""
-    return hashlib.blake2b(uid.encode(), digest_size=16).hexdigest()
-
-
 def vertices_of(plan: JobPlan) -> list[JobVertex]:
     """All vertices, producers before consumers."""
-    return [JobVertex(vertex_id(planned.uid), planned) for planned in plan.operators()]
+    return [JobVertex(operator_id(planned.uid), planned) for planned in plan.operators()]
 
 
 def vertex_of(plan: JobPlan, vertex: str) -> JobVertex:
@@ -113,14 +107,11 @@ def duration_of(job: JobSnapshot, now: int) -> int:
     return (now if end_of(job) < 0 else end_of(job)) - start_of(job)
 
 
-def io_metrics(metrics: Mapping[MetricKey, float], uid: str, subtask: int | None = None) -> IOMetricsInfo:
+def io_metrics(measured: JobMeasures, uid: str, subtask: int | None = None) -> IOMetricsInfo:
     """What came into an operator and left it, of one subtask or of all; what is not measured is not complete."""
 
-    def number(name: str) -> float | None:
-        return metrics.get(MetricKey(uid, subtask, name))
-
     def told(name: str) -> tuple[int, bool]:
-        value = number(name)
+        value = measured.total(uid, name, subtask)
         return (0, False) if value is None else (int(value), True)
 
     return IOMetricsInfo(
@@ -128,20 +119,18 @@ def io_metrics(metrics: Mapping[MetricKey, float], uid: str, subtask: int | None
         *told("numBytesOut"),
         *told(RECORDS_IN),
         *told("numRecordsOut"),
-        int(number("accumulateBackPressuredTimeMs") or 0),
-        int(number("accumulateIdleTimeMs") or 0),
-        float(number("accumulateBusyTimeMs") or 0),
+        told("accumulateBackPressuredTimeMs")[0],
+        told("accumulateIdleTimeMs")[0],
+        float(told("accumulateBusyTimeMs")[0]),
     )
 
 
-def vertex_details(
-    vertex: JobVertex, job: JobSnapshot, metrics: Mapping[MetricKey, float], now: int
-) -> JobVertexDetailsInfo:
+def vertex_details(vertex: JobVertex, job: JobSnapshot, measured: JobMeasures, now: int) -> JobVertexDetailsInfo:
     """A line of the list of vertices."""
     planned = vertex.planned
     return JobVertexDetailsInfo(
         id=vertex.id,
-        slot_sharing_group_id=vertex_id(f"stage {planned.stage}"),
+        slot_sharing_group_id=operator_id(f"stage {planned.stage}"),
         name=planned.node.name,
         max_parallelism=planned.max_parallelism,
         parallelism=planned.parallelism,
@@ -150,7 +139,7 @@ def vertex_details(
         end_time=end_of(job),
         duration=duration_of(job, now),
         tasks=counted(planned.parallelism, job),
-        metrics=io_metrics(metrics, planned.uid),
+        metrics=io_metrics(measured, planned.uid),
     )
 
 
@@ -170,7 +159,7 @@ def _node(vertex: JobVertex, ids: Mapping[int, str]) -> PlanNode:
         operator="",
         operator_strategy="",
         description=escape(planned.node.description or planned.node.name),
-        inputs=tuple(_input(edge, ids) for edge in planned.inputs),
+        inputs=tuple(_input(edge, ids) for edge in planned.inputs) or None,
         optimizer_properties={},
     )
 
@@ -178,3 +167,14 @@ def _node(vertex: JobVertex, ids: Mapping[int, str]) -> PlanNode:
 def _input(edge: PlannedEdge, ids: Mapping[int, str]) -> PlanInput:
     exchange = "blocking" if edge.is_exchange else "chained"
     return PlanInput(edge.input_index, ids[edge.source], edge.partitioning.label, exchange)
+
+
+def subtask_of(vertex: JobVertex, number: str) -> int:
+    """A subtask by its number.
+
+    Raises:
+        RestError: when there is none.
+    """
+    if not number.isdecimal() or int(number[:9]) >= vertex.planned.parallelism or len(number) > 9:
+        raise not_found(f"Invalid subtask index for vertex {vertex.id}: {number}")
+    return int(number)

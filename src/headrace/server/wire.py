@@ -1,6 +1,7 @@
 """Models on the wire: dataclasses whose fields have the names that Flink's REST API gives them."""
 
 import dataclasses
+import math
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -8,14 +9,20 @@ from functools import cache
 from typing import Any, Final, TypeVar, dataclass_transform
 
 _NAME: Final = "name"
+_OMITS: Final = "omits_none"
 
 
 T = TypeVar("T")
 
 
-def wire(name: str) -> Any:
-    """A field that has another name on the wire than a name of Python can be."""
-    return dataclasses.field(metadata={_NAME: name})
+def wire(name: str, *, omits_none: bool = False) -> Any:
+    """A field of a model.
+
+    Args:
+        name: its name on the wire.
+        omits_none: whether it is left out where it is None.
+    """
+    return dataclasses.field(metadata={_NAME: name, _OMITS: omits_none})
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(wire,))
@@ -25,21 +32,36 @@ def model(kind: type[T]) -> type[T]:
 
 
 @cache
-def wire_names(kind: Any) -> tuple[tuple[str, str], ...]:
-    """The fields of a model, each with its name on the wire."""
-    return tuple((field.name, field.metadata.get(_NAME, field.name)) for field in dataclasses.fields(kind))
+def wire_fields(kind: Any) -> tuple[tuple[str, str, bool], ...]:
+    """The fields of a model, each with its name on the wire, and whether it is left out where it is None."""
+    fields = dataclasses.fields(kind)
+    return tuple((each.name, each.metadata.get(_NAME, each.name), each.metadata.get(_OMITS, False)) for each in fields)
 
 
 def to_document(value: Any) -> Any:
     """What JSON has for a value: objects for models and mappings, arrays for sequences."""
     if dataclasses.is_dataclass(value):
-        return {name: to_document(getattr(value, field)) for field, name in wire_names(value.__class__)}
+        return {
+            name: to_document(part)
+            for field, name, omits_none in wire_fields(value.__class__)
+            if (part := getattr(value, field)) is not None or not omits_none
+        }
     if isinstance(value, Mapping):
         return {str(key): to_document(each) for key, each in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [to_document(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return _NOT_FINITE.get(value, "NaN")
     return value
 
+
+def parts_of(value: Any) -> dict[str, Any]:
+    """The fields of a model, by their names in Python."""
+    return {field: getattr(value, field) for field, _, _ in wire_fields(value.__class__)}
+
+
+_NOT_FINITE: Final[Mapping[float, str]] = {math.inf: "Infinity", -math.inf: "-Infinity"}
+"""JSON has no numbers for these; Flink writes them so."""
 
 _SCALARS: Final[Mapping[Any, Mapping[str, Any]]] = {
     str: {"type": "string"},
@@ -88,6 +110,6 @@ class SchemaBook:
             hints = typing.get_type_hints(kind)
             self.schemas[name] = {
                 "type": "object",
-                "properties": {wired: self.schema_of(hints[field]) for field, wired in wire_names(kind)},
+                "properties": {wired: self.schema_of(hints[field]) for field, wired, _ in wire_fields(kind)},
             }
         return {"$ref": f"#/components/schemas/{name}"}

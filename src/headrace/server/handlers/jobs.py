@@ -1,20 +1,32 @@
 """Jobs: lists of them, all about one of them, and its plan."""
 
 import time
+from collections.abc import Mapping
+from typing import Final
 
+from headrace.common import options
+from headrace.common.configuration import masked
 from headrace.common.job_status import JobStatus
 from headrace.jobmanager.status import JobSnapshot
-from headrace.server.measured import metrics_of
 from headrace.server.models.jobs import (
+    Application,
+    ApplicationDetails,
+    Applications,
+    ExecutionConfigInfo,
+    JobConfig,
     JobDetails,
     JobDetailsInfo,
+    JobExecutionResultBody,
     JobIdsWithStatusOverview,
     JobIdWithStatus,
     JobPlanInfo,
+    JobResultInfo,
     JobStatusInfo,
     MultipleJobsDetails,
 )
+from headrace.server.models.operations import QueueStatus
 from headrace.server.requests import RestRequest
+from headrace.server.throwables import failure_cause
 from headrace.server.vertices import (
     counted,
     duration_of,
@@ -56,6 +68,7 @@ def _line(job: JobSnapshot, now: int) -> JobDetails:
         tasks={"total": tasks, **{state.lower(): number for state, number in counted(tasks, job).items()}},
         pending_operators=0,
         job_type=_type(job),
+        scheduler_type="Default",
     )
 
 
@@ -67,14 +80,16 @@ def job_details(request: RestRequest) -> JobDetailsInfo:
     """Return all about a job that pages begin with."""
     served, now = request.job(), now_millis()
     plan, job = served.plan(), served.snapshot()
-    metrics = metrics_of(job, now)
-    vertices = [vertex_details(vertex, job, metrics, now) for vertex in vertices_of(plan)]
+    measured = served.measured()
+    vertices = [vertex_details(vertex, job, measured, now) for vertex in vertices_of(plan)]
     return JobDetailsInfo(
         jid=job.job_id,
         name=job.name,
         is_stoppable=True,
         state=job.status.name,
         job_type=_type(job),
+        scheduler_type="Default",
+        application_id=job.job_id,
         start_time=start_of(job),
         end_time=end_of(job),
         duration=duration_of(job, now),
@@ -102,3 +117,61 @@ def job_plan(request: RestRequest) -> JobPlanInfo:
 def job_status(request: RestRequest) -> JobStatusInfo:
     """Return how a job fares."""
     return JobStatusInfo(request.job().snapshot().status.name)
+
+
+def job_configuration(request: RestRequest) -> JobConfig:
+    """Return what a job was given; secrets are masked."""
+    served = request.job()
+    job, plan = served.snapshot(), served.plan()
+    strategy = served.configuration.get(options.RESTART_STRATEGY) or "exponential-delay"
+    given = ExecutionConfigInfo(strategy, plan.settings.parallelism, False, masked(plan.settings.parameters))
+    return JobConfig(job.job_id, job.name, given)
+
+
+def execution_result(request: RestRequest) -> JobExecutionResultBody:
+    """Return how a job has ended, once it has."""
+    job = request.job().snapshot()
+    if job.end is None:
+        return JobExecutionResultBody(QueueStatus("IN_PROGRESS"), None)
+    cause = None if job.end.error is None else failure_cause(job.end.error)
+    status = _APPLICATION_STATUS.get(job.status, "UNKNOWN")
+    result = JobResultInfo(job.job_id, status, {}, duration_of(job, now_millis()), cause)
+    return JobExecutionResultBody(QueueStatus("COMPLETED"), result)
+
+
+_APPLICATION_STATUS: Final[Mapping[JobStatus, str]] = {
+    JobStatus.FINISHED: "SUCCEEDED",
+    JobStatus.CANCELED: "CANCELED",
+    JobStatus.FAILED: "FAILED",
+}
+
+
+def applications(request: RestRequest) -> Applications:
+    """Return all jobs as applications, of which each has one."""
+    now = now_millis()
+    return Applications([_application(job.snapshot(), now) for job in request.service.jobs.all()])
+
+
+def application(request: RestRequest) -> ApplicationDetails:
+    """Return a job as an application."""
+    job, now = request.service.jobs.get(request.parameters["applicationid"]).snapshot(), now_millis()
+    told = _application(job, now)
+    names = ("CREATED", "RUNNING", "FAILING", "FAILED", "CANCELED", "FINISHED")
+    return ApplicationDetails(
+        id=told.id,
+        name=told.name,
+        status=told.status,
+        start_time=told.start_time,
+        end_time=told.end_time,
+        duration=told.duration,
+        timestamps={name: _reached(job, JobStatus[name]) for name in names} | {"CANCELING": 0},
+        jobs=[_line(job, now)],
+    )
+
+
+def _application(job: JobSnapshot, now: int) -> Application:
+    is_over = job.status.is_terminal_state()
+    status = job.status.name if is_over or job.status is JobStatus.CREATED else JobStatus.RUNNING.name
+    return Application(
+        job.job_id, job.name, start_of(job), end_of(job), duration_of(job, now), status, {job.status.name: 1}
+    )

@@ -1,6 +1,7 @@
 """The process as a whole: what Flink calls the cluster."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from headrace.server.wire import model, wire
 
@@ -66,7 +67,138 @@ class ConfigurationEntry:
 
 @model
 class Health:
-    """Whether a probe is content, and of each job how it fares."""
+    """What a probe wants to hear."""
 
     status: str
-    jobs: Mapping[str, str]
+
+
+@model
+class InterpreterInfo:
+    """The interpreter, where Flink has its virtual machine."""
+
+    version: str
+    arch: str
+    options: Sequence[str]
+
+
+@model
+class Environment:
+    """What the process runs in; the class path is the one that modules are imported from."""
+
+    jvm: InterpreterInfo
+    classpath: Sequence[str]
+
+
+@model
+class LogFile:
+    """One file of a log."""
+
+    name: str
+    size: int
+    mtime: int
+
+
+@model
+class LogList:
+    """The files of a log: none, as processes log to their standard error."""
+
+    logs: Sequence[LogFile]
+
+
+@model
+class ThreadInfo:
+    """What a thread is at."""
+
+    thread_name: str = wire("threadName")
+    text: str = wire("stringifiedThreadInfo")
+
+
+@model
+class ThreadDump:
+    """What all threads are at."""
+
+    thread_infos: Sequence[ThreadInfo] = wire("threadInfos")
+
+
+@model
+class ResourceProfile:
+    """What of a machine something needs; only the cores are known."""
+
+    cpu_cores: float = wire("cpuCores")
+    task_heap: int = wire("taskHeapMemory")
+    task_off_heap: int = wire("taskOffHeapMemory")
+    managed: int = wire("managedMemory")
+    network: int = wire("networkMemory")
+    extended: Mapping[str, float] = wire("extendedResources")
+
+
+@model
+class Hardware:
+    """A machine."""
+
+    cpu_cores: int = wire("cpuCores")
+    physical_memory: int = wire("physicalMemory")
+    free_memory: int = wire("freeMemory")
+    managed_memory: int = wire("managedMemory")
+
+
+@model
+class SlotInfo:
+    """What a job has of a task manager."""
+
+    job_id: str = wire("jobId")
+    resource: ResourceProfile
+    assigned_tasks: int = wire("assignedTasks")
+
+
+@model
+class TaskManager:
+    """Where tasks run: the process of the jobs, which has them run by itself or by Spark."""
+
+    id: str
+    path: str
+    data_port: int = wire("dataPort")
+    jmx_port: int = wire("jmxPort")
+    heartbeat: int = wire("timeSinceLastHeartbeat")
+    slots: int = wire("slotsNumber")
+    free_slots: int = wire("freeSlots")
+    assigned_tasks: int = wire("assignedTasks")
+    total: ResourceProfile = wire("totalResource")
+    free: ResourceProfile = wire("freeResource")
+    hardware: Hardware
+    memory: Mapping[str, int] = wire("memoryConfiguration")
+
+
+@model
+class TaskManagers:
+    """All of them."""
+
+    taskmanagers: Sequence[TaskManager]
+
+
+@model
+class TaskManagerDetails:
+    """A task manager, and what jobs have of it."""
+
+    id: str
+    path: str
+    data_port: int = wire("dataPort")
+    jmx_port: int = wire("jmxPort")
+    heartbeat: int = wire("timeSinceLastHeartbeat")
+    slots: int = wire("slotsNumber")
+    free_slots: int = wire("freeSlots")
+    assigned_tasks: int = wire("assignedTasks")
+    total: ResourceProfile = wire("totalResource")
+    free: ResourceProfile = wire("freeResource")
+    hardware: Hardware
+    memory: Mapping[str, int] = wire("memoryConfiguration")
+    allocated: Sequence[SlotInfo] = wire("allocatedSlots")
+    metrics: Mapping[str, Any]
+
+
+@model
+class JarList:
+    """Programs that were uploaded: none, as a process serves its own jobs."""
+
+    address: str
+    files: Sequence[str]

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from headrace.server.models.operations import FailureCause, QueueStatus
 from headrace.server.wire import model, wire
 
 
@@ -41,7 +42,8 @@ class JobDetails:
     last_modification: int = wire("last-modification")
     tasks: Mapping[str, int]
     pending_operators: int = wire("pending-operators")
-    job_type: str = wire("job-type")
+    job_type: str = wire("jobType")
+    scheduler_type: str = wire("schedulerType")
 
 
 @model
@@ -104,7 +106,7 @@ class PlanNode:
     operator: str
     operator_strategy: str
     description: str
-    inputs: Sequence[PlanInput]
+    inputs: Sequence[PlanInput] | None = wire("inputs", omits_none=True)
     optimizer_properties: Mapping[str, Any]
 
 
@@ -134,6 +136,8 @@ class JobDetailsInfo:
     is_stoppable: bool = wire("isStoppable")
     state: str
     job_type: str = wire("job-type")
+    scheduler_type: str = wire("schedulerType")
+    application_id: str = wire("application-id")
     start_time: int = wire("start-time")
     end_time: int = wire("end-time")
     duration: int
@@ -144,3 +148,75 @@ class JobDetailsInfo:
     status_counts: Mapping[str, int] = wire("status-counts")
     plan: Plan
     pending_operators: int = wire("pending-operators")
+
+
+@model
+class ExecutionConfigInfo:
+    """How a job is executed, as far as Flink's clients want to know."""
+
+    restart_strategy: str = wire("restart-strategy")
+    job_parallelism: int = wire("job-parallelism")
+    object_reuse_mode: bool = wire("object-reuse-mode")
+    user_config: Mapping[str, str] = wire("user-config")
+
+
+@model
+class JobConfig:
+    """What a job was given; secrets are masked."""
+
+    jid: str
+    name: str
+    execution_config: ExecutionConfigInfo = wire("execution-config")
+
+
+@model
+class JobResultInfo:
+    """How a job has ended."""
+
+    id: str
+    application_status: str = wire("application-status")
+    accumulator_results: Mapping[str, str] = wire("accumulator-results")
+    net_runtime: int = wire("net-runtime")
+    failure_cause: FailureCause | None = wire("failure-cause", omits_none=True)
+
+
+@model
+class JobExecutionResultBody:
+    """Whether a job has ended, and how."""
+
+    status: QueueStatus
+    result: JobResultInfo | None = wire("job-execution-result", omits_none=True)
+
+
+@model
+class Application:
+    """A job as an application, of which each has one."""
+
+    id: str
+    name: str
+    start_time: int = wire("start-time")
+    end_time: int = wire("end-time")
+    duration: int
+    status: str
+    jobs: Mapping[str, int]
+
+
+@model
+class Applications:
+    """All jobs as applications."""
+
+    applications: Sequence[Application]
+
+
+@model
+class ApplicationDetails:
+    """A job as an application, and itself."""
+
+    id: str
+    name: str
+    status: str
+    start_time: int = wire("start-time")
+    end_time: int = wire("end-time")
+    duration: int
+    timestamps: Mapping[str, int]
+    jobs: Sequence[JobDetails]

@@ -1,0 +1,244 @@
+"""``headrace list``, ``info``, ``stop`` and the like: ask jobs that are served, or by their checkpoint directories."""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from rich.text import Text
+
+from headrace.cli import savepoint as by_directory
+from headrace.cli.output import new_table, output
+from headrace.cli.settings import SavepointKind
+from headrace.client import wording
+from headrace.common import options
+from headrace.common.configuration import Configuration
+from headrace.common.errors import ConfigurationError
+from headrace.jobmanager.savepoints import EMPTY_PLACE
+from headrace.savepoint.requests import JobRequest
+from headrace.server.client import RestClient, RestClientError
+from headrace.server.local_servers import known_servers
+
+_JOB_ID: Final = re.compile(r"[0-9a-f]{32}")
+
+_ENDED: Final = ("FINISHED", "FAILED", "CANCELED", "SUSPENDED")
+_RUNNING: Final = ("RUNNING", "RESTARTING")
+
+
+@dataclass(frozen=True, slots=True)
+class AddressedJob:
+    """Which job is asked for something.
+
+    Attributes:
+        job: its id, or its checkpoint directory; None for the only one that there is.
+        address: where it is served; None for somewhere on this machine.
+        configuration: how servers and storages are reached.
+        timeout: how many seconds it has.
+    """
+
+    job: str | None
+    address: str | None
+    configuration: Configuration
+    timeout: float
+
+    @property
+    def directory(self) -> str | None:
+        """The checkpoint directory by which it is asked; None where a server is."""
+        if self.job is None or _JOB_ID.fullmatch(self.job):
+            return None
+        if self.address is not None:
+            raise ConfigurationError(
+                f"{self.job!r} is no id of a job, which has 32 hexadecimal digits: with -m headrace list shows them"
+            )
+        return self.job
+
+    def served(self) -> "RemoteJob":
+        """The job, where it is served.
+
+        Raises:
+            RestClientError: when there is no such job, or more than one.
+        """
+        return served_job(self.job, self.address, self.configuration)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteJob:
+    """A job, and who serves it."""
+
+    client: RestClient
+    line: dict[str, Any]
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+        return str(self.line["jid"])
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended."""
+        return self.line["state"] in _ENDED
+
+
+def run_list(address: str | None, configuration: Configuration, *, running: bool, every: bool) -> None:
+    """Print a line for each job.
+
+    Args:
+        address: where they are served; all servers on this machine when left out.
+        configuration: how servers are reached.
+        running: whether only those that run or restart are wanted.
+        every: whether those that have ended are wanted, too.
+    """
+    jobs = _jobs(address, configuration)
+    wanted = [job for job in jobs if (job.line["state"] in _RUNNING if running else every or not job.is_over)]
+    console = output()
+    if not wanted:
+        console.print("no jobs" if not jobs else "no jobs run", highlight=False)
+        return
+    table = new_table("job", "name", "status", "since (UTC)", "served at")
+    for job in wanted:
+        since = datetime.fromtimestamp(job.line["start-time"] / 1000, UTC)
+        cells = (job.id, job.line["name"], job.line["state"], f"{since:%F %T}", job.client.address)
+        table.add_row(*map(Text, cells))
+    console.print(table)
+
+
+def run_info(job: str | None, address: str | None, configuration: Configuration) -> None:
+    """Print how a job fares, and a line for each of its operators."""
+    known = served_job(job, address, configuration)
+    details = known.client.get("jobs", known.id)
+    checkpoints = known.client.get("jobs", known.id, "checkpoints")
+    latest = checkpoints["latest"]["completed"]
+    console = output()
+    console.print(_headline(details), soft_wrap=True)
+    if latest is not None:
+        told = f"checkpoint {latest['id']}, {wording.size(latest['state_size'])} of state"
+        where = f", {latest['external_path']}" if latest.get("external_path") else ""
+        console.print(Text(f"{told}{where}; {checkpoints['counts']['failed']} have failed"), soft_wrap=True)
+    table = new_table("operator", "parallelism", "records in", "watermark (UTC)")
+    for vertex in details["vertices"]:
+        marks = known.client.get("jobs", known.id, "vertices", vertex["id"], "watermarks")
+        lowest = min((int(each["value"]) for each in marks), default=None)
+        mark = "-" if lowest is None else wording.watermark(lowest).removesuffix(" UTC")
+        records = wording.number(vertex["metrics"]["read-records"])
+        table.add_row(*map(Text, (vertex["name"], str(vertex["parallelism"]), records, mark)))
+    console.print(table)
+
+
+def _headline(details: dict[str, Any]) -> Text:
+    span = wording.span(details["duration"] / 1000)
+    return Text.assemble("job ", (details["name"], "bold"), f" (job id {details['jid']}): {details['state']}, {span}")
+
+
+def run_savepoint(asked: AddressedJob, target: str | None, kind: SavepointKind | None) -> None:
+    """Have a savepoint taken, and print where it is."""
+    if asked.directory is not None:
+        request = JobRequest("", kind or "canonical", needs_savepoint=True)
+        by_directory.run_savepoint(asked.directory, target, request, asked.configuration, asked.timeout)
+        return
+    body = {"target-directory": _target(asked, target), "cancel-job": False, "formatType": _format(kind)}
+    _print(_triggered(asked, "POST", "savepoints", "savepoints", body=body)["location"])
+
+
+def run_stop(asked: AddressedJob, target: str | None, kind: SavepointKind | None, *, drains: bool) -> None:
+    """Have a job stop, and print where its savepoint is."""
+    if asked.directory is not None:
+        request = JobRequest("", kind or "canonical", stops=True, drains=drains, needs_savepoint=kind is not None)
+        by_directory.run_savepoint(asked.directory, target, request, asked.configuration, asked.timeout)
+        return
+    body = {"targetDirectory": _target(asked, target), "drain": drains, "formatType": _format(kind)}
+    _print(_triggered(asked, "POST", "stop", "savepoints", body=body)["location"])
+
+
+def run_cancel(asked: AddressedJob) -> None:
+    """Have a job give up."""
+    if asked.directory is not None:
+        by_directory.run_cancel(asked.directory, asked.configuration, asked.timeout)
+        return
+    job = asked.served()
+    job.client.ask("PATCH", ("jobs", job.id), {"mode": "cancel"})
+    _print(f"job {job.id} is being cancelled")
+
+
+def run_checkpoint(asked: AddressedJob) -> None:
+    """Have a job complete an epoch at once, and print its number."""
+    if asked.directory is not None:
+        by_directory.run_checkpoint(asked.directory, asked.configuration, asked.timeout)
+        return
+    body = {"checkpointType": "CONFIGURED"}
+    _print(str(_triggered(asked, "POST", "checkpoints", "checkpoints", body=body)["checkpointId"]))
+
+
+def run_rescale(asked: AddressedJob, parallelism: int) -> None:
+    """Have a job go on at another parallelism."""
+    if asked.directory is not None:
+        by_directory.run_rescale(asked.directory, parallelism, asked.configuration, asked.timeout)
+        return
+    _triggered(asked, "PATCH", "rescaling", "rescaling", {"parallelism": parallelism})
+    _print(f"the job goes on at parallelism {parallelism}")
+
+
+def _triggered(
+    asked: AddressedJob, method: str, what: str, outcome: str, query: dict[str, object] | None = None, body: Any = None
+) -> Any:
+    """Ask a job for something, and wait for the outcome."""
+    job = asked.served()
+    trigger = job.client.ask(method, ("jobs", job.id, what), query, body)["request-id"]
+    return job.client.outcome("jobs", job.id, outcome, trigger, timeout=asked.timeout)
+
+
+def served_job(job: str | None, address: str | None, configuration: Configuration) -> RemoteJob:
+    """A job that is served, by its id, or the only one that runs.
+
+    Raises:
+        RestClientError: when there is none, or more than one.
+    """
+    jobs = _jobs(address, configuration)
+    found = (
+        [each for each in jobs if each.id == job] if job is not None else [each for each in jobs if not each.is_over]
+    )
+    if len(found) == 1:
+        return found[0]
+    where = "on this machine" if address is None else f"at {address}"
+    if job is not None:
+        raise RestClientError(f"no job {job} is served {where}: headrace list --all shows those that are")
+    if not found:
+        raise RestClientError(
+            f"no job that runs is served {where}: start it with headrace run --rest, or name its checkpoint directory"
+        )
+    told = "\n".join(f"  {each.id}  {each.line['name']}" for each in found)
+    raise RestClientError(f"{len(found)} jobs are served {where}: which of them?\n{told}")
+
+
+def _jobs(address: str | None, configuration: Configuration) -> list[RemoteJob]:
+    found: list[RemoteJob] = []
+    for client in _clients(address, configuration):
+        try:
+            lines = client.get("jobs", "overview")["jobs"]
+        except RestClientError:
+            if address is not None:
+                raise
+            continue  # a process on this machine that is just ending
+        found.extend(RemoteJob(client, line) for line in lines)
+    return found
+
+
+def _clients(address: str | None, configuration: Configuration) -> list[RestClient]:
+    if address is not None:
+        return [RestClient.at(address, configuration)]
+    return [RestClient.at(each.address, configuration, each.token_file) for each in known_servers()]
+
+
+def _target(asked: AddressedJob, target: str | None) -> str | None:
+    """Where a savepoint is made, as the job finds it; None where the job's configuration says it."""
+    if target is not None and not target.strip():
+        raise ConfigurationError(EMPTY_PLACE)
+    where = target or asked.configuration.get(options.SAVEPOINT_DIR)
+    return by_directory.place(where) if where else None
+
+
+def _format(kind: SavepointKind | None) -> str:
+    return (kind or "canonical").upper()
+
+
+def _print(text: str) -> None:
+    output().print(Text(text), soft_wrap=True)

@@ -1,0 +1,279 @@
+"""Checkpoints of a job: every epoch ends in one."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from headrace.checkpoint.manifest_folder import name_of
+from headrace.common import options
+from headrace.common.configuration import Configuration
+from headrace.jobmanager.status import EpochStatistics, JobSnapshot, SavepointStatus
+from headrace.server.errors import not_found
+from headrace.server.models import checkpoints as models
+from headrace.server.models.checkpoints import StatsSummary, TaskCheckpointStatistics
+from headrace.server.requests import RestRequest
+from headrace.server.vertices import JobVertex, vertex_of, vertices_of
+from headrace.server.wire import parts_of
+
+_COMPLETED: Final = "COMPLETED"
+_PERCENTILES: Final = (50, 90, 95, 99, 99.9)
+
+
+def checkpoints(request: RestRequest) -> models.CheckpointingStatistics:
+    """Return the checkpoints of this run, the last ones one by one."""
+    served = request.job()
+    job, configuration = served.snapshot(), served.configuration
+    completed = [_completed(epoch, job, configuration) for epoch in reversed(job.epochs)]
+    failed = _last_failed(job)
+    savepoint = next((each for each in reversed(job.savepoints) if each.place), None)
+    return models.CheckpointingStatistics(
+        counts=_counts(job),
+        summary=_summary(job.epochs),
+        latest=models.LatestCheckpoints(
+            completed=completed[0] if completed else None,
+            savepoint=None if savepoint is None else _savepoint(savepoint, job),
+            failed=failed,
+            restored=_restored(job, configuration),
+        ),
+        history=completed,
+    )
+
+
+def checkpoint_details(request: RestRequest) -> models.CheckpointStatistics:
+    """Return one checkpoint, with the parts of all vertices."""
+    served = request.job()
+    job, epoch = served.snapshot(), _epoch(request)
+    tasks = {vertex.id: _of_vertex(vertex, epoch) for vertex in vertices_of(served.plan())}
+    return replace(_completed(epoch, job, served.configuration), tasks=tasks)
+
+
+def checkpoint_of_vertex(request: RestRequest) -> models.VertexCheckpointStatistics:
+    """Return the part of one vertex in a checkpoint, subtask by subtask."""
+    epoch = _epoch(request)
+    vertex = vertex_of(request.job().plan(), request.parameters["vertexid"])
+    own, spread = _of_vertex(vertex, epoch), _spread([0])
+    duration = _spread([_millis(epoch.checkpointing)])
+    parts = ("buffered", "processed", "persisted", "duration")
+    subtasks = [
+        models.SubtaskCheckpointStatistics(
+            class_name="completed",
+            index=index,
+            status="completed",
+            ack_timestamp=own.latest_ack_timestamp,
+            end_to_end_duration=own.end_to_end_duration,
+            checkpointed_size=0,
+            state_size=0,
+            checkpoint={"sync": own.end_to_end_duration, "async": 0},
+            alignment=dict.fromkeys(parts, 0),
+            start_delay=0,
+            unaligned_checkpoint=False,
+            aborted=False,
+        )
+        for index in range(own.num_subtasks)
+    ]
+    summary = models.SubtasksSummary(
+        checkpointed_size=spread,
+        state_size=spread,
+        end_to_end_duration=duration,
+        checkpoint_duration={"sync": duration, "async": spread},
+        alignment=dict.fromkeys(parts, spread),
+        start_delay=spread,
+    )
+    return models.VertexCheckpointStatistics(**parts_of(own), summary=summary, subtasks=subtasks)
+
+
+def checkpoint_configuration(request: RestRequest) -> models.CheckpointConfiguration:
+    """Return how checkpoints are made."""
+    configuration = request.job().configuration
+    directory = configuration.get(options.CHECKPOINT_DIR)
+    retention = configuration.get(options.CHECKPOINT_RETENTION)
+    interval = configuration.get(options.CHECKPOINT_INTERVAL)
+    return models.CheckpointConfiguration(
+        mode="exactly_once",
+        interval=configuration.get(options.EPOCH_TARGET_DURATION) if interval is None else interval,
+        timeout=configuration.get(options.CHECKPOINT_TIMEOUT),
+        min_pause=configuration.get(options.MIN_PAUSE),
+        max_concurrent=1,
+        externalization=models.Externalization(directory is not None, retention != "RETAIN_ON_CANCELLATION"),
+        state_backend=configuration.get(options.STATE_BACKEND),
+        checkpoint_storage="temporary folder" if directory is None else directory,
+        unaligned_checkpoints=False,
+        tolerable_failed_checkpoints=configuration.get(options.TOLERABLE_FAILED_CHECKPOINTS),
+        aligned_checkpoint_timeout=0,
+        checkpoints_after_tasks_finish=True,
+        state_changelog_enabled=False,
+        changelog_periodic_materialization_interval=0,
+        changelog_storage="",
+    )
+
+
+def _counts(job: JobSnapshot) -> models.CheckpointCounts:
+    begun_from = job.start is not None and (job.start.restored_epoch is not None or bool(job.start.savepoint))
+    running = sum(1 for each in job.savepoints if not each.is_over)
+    return models.CheckpointCounts(
+        restored=job.restarts + job.rescales + begun_from,
+        total=job.completed + job.failed + running,
+        in_progress=running,
+        completed=job.completed,
+        failed=job.failed,
+    )
+
+
+def _summary(epochs: Sequence[EpochStatistics]) -> models.CheckpointSummary:
+    sizes = _spread([epoch.state_bytes for epoch in epochs])
+    durations = _spread([_millis(epoch.checkpointing) for epoch in epochs])
+    nothing = _spread([0])
+    return models.CheckpointSummary(sizes, sizes, durations, nothing, nothing, nothing)
+
+
+def _spread(numbers: Sequence[int]) -> StatsSummary:
+    found = np.asarray(numbers or [0])
+    percentiles = map(float, np.percentile(found, _PERCENTILES))
+    return StatsSummary(int(found.min()), int(found.max()), int(found.mean()), *percentiles)
+
+
+def _epoch(request: RestRequest) -> EpochStatistics:
+    number = request.parameters["checkpointid"]
+    for epoch in request.job().snapshot().epochs:
+        if str(epoch.epoch) == number:
+            return epoch
+    raise not_found(f"Could not find checkpointing statistics for checkpoint {number}.")
+
+
+def _completed(epoch: EpochStatistics, job: JobSnapshot, configuration: Configuration) -> models.CheckpointStatistics:
+    tasks = _tasks(job)
+    begun = _triggered(epoch)
+    return models.CheckpointStatistics(
+        class_name="completed",
+        id=epoch.epoch,
+        status=_COMPLETED,
+        is_savepoint=False,
+        savepoint_format=None,
+        trigger_timestamp=begun,
+        latest_ack_timestamp=begun + _millis(epoch.checkpointing),
+        checkpointed_size=epoch.state_bytes,
+        state_size=epoch.state_bytes,
+        end_to_end_duration=_millis(epoch.checkpointing),
+        alignment_buffered=0,
+        processed_data=0,
+        persisted_data=0,
+        num_subtasks=tasks,
+        num_acknowledged_subtasks=tasks,
+        checkpoint_type="CHECKPOINT",
+        tasks={},
+        external_path=_place(epoch.epoch, configuration),
+        discarded=_is_discarded(epoch, job, configuration),
+        failure_timestamp=None,
+        failure_message=None,
+    )
+
+
+def _is_discarded(epoch: EpochStatistics, job: JobSnapshot, configuration: Configuration) -> bool:
+    """Whether the files of a checkpoint are not kept any more: newer ones took its place."""
+    kept = configuration.get(options.CHECKPOINTS_RETAINED)
+    return job.latest is not None and epoch.epoch <= job.latest.epoch - kept
+
+
+def _savepoint(savepoint: SavepointStatus, job: JobSnapshot) -> models.CheckpointStatistics:
+    of_epoch = next((epoch for epoch in job.epochs if epoch.epoch == savepoint.epoch), None)
+    size, tasks = 0 if of_epoch is None else of_epoch.state_bytes, _tasks(job)
+    return models.CheckpointStatistics(
+        class_name="completed",
+        id=savepoint.epoch,
+        status=_COMPLETED,
+        is_savepoint=True,
+        savepoint_format=savepoint.format.upper(),
+        trigger_timestamp=savepoint.begun,
+        latest_ack_timestamp=savepoint.ended,
+        checkpointed_size=size,
+        state_size=size,
+        end_to_end_duration=savepoint.ended - savepoint.begun,
+        alignment_buffered=0,
+        processed_data=0,
+        persisted_data=0,
+        num_subtasks=tasks,
+        num_acknowledged_subtasks=tasks,
+        checkpoint_type="SAVEPOINT",
+        tasks={},
+        external_path=savepoint.place,
+        discarded=False,
+        failure_timestamp=None,
+        failure_message=None,
+    )
+
+
+def _last_failed(job: JobSnapshot) -> models.CheckpointStatistics | None:
+    """The last epoch that has failed, and so has no checkpoint."""
+    if not job.failures:
+        return None
+    failure = job.failures[-1]
+    return models.CheckpointStatistics(
+        class_name="failed",
+        id=failure.epoch,
+        status="FAILED",
+        is_savepoint=False,
+        savepoint_format=None,
+        trigger_timestamp=failure.time,
+        latest_ack_timestamp=-1,
+        checkpointed_size=0,
+        state_size=0,
+        end_to_end_duration=0,
+        alignment_buffered=0,
+        processed_data=0,
+        persisted_data=0,
+        num_subtasks=_tasks(job),
+        num_acknowledged_subtasks=0,
+        checkpoint_type="CHECKPOINT",
+        tasks={},
+        external_path=None,
+        discarded=None,
+        failure_timestamp=failure.time,
+        failure_message=f"{failure.error}: {failure.message}",
+    )
+
+
+def _restored(job: JobSnapshot, configuration: Configuration) -> models.RestoredCheckpoint | None:
+    start = job.start
+    if start is None or job.restored is None:
+        if start is None or not start.savepoint:
+            return None
+        return models.RestoredCheckpoint(0, job.history[0].time, True, start.savepoint)
+    number = start.restored_epoch or 0
+    return models.RestoredCheckpoint(number, job.restored, False, _place(number, configuration))
+
+
+def _of_vertex(vertex: JobVertex, epoch: EpochStatistics) -> TaskCheckpointStatistics:
+    subtasks = vertex.planned.parallelism
+    return TaskCheckpointStatistics(
+        id=epoch.epoch,
+        status=_COMPLETED,
+        latest_ack_timestamp=_triggered(epoch) + _millis(epoch.checkpointing),
+        checkpointed_size=0,
+        state_size=0,
+        end_to_end_duration=_millis(epoch.checkpointing),
+        alignment_buffered=0,
+        processed_data=0,
+        persisted_data=0,
+        num_subtasks=subtasks,
+        num_acknowledged_subtasks=subtasks,
+    )
+
+
+def _triggered(epoch: EpochStatistics) -> int:
+    """When the work of an epoch was done, so that its checkpoint could begin."""
+    return epoch.processing_time + _millis(epoch.running)
+
+
+def _place(epoch: int, configuration: Configuration) -> str | None:
+    directory = configuration.get(options.CHECKPOINT_DIR)
+    return None if directory is None else f"{directory}/manifests/{name_of(epoch)}"
+
+
+def _tasks(job: JobSnapshot) -> int:
+    return 0 if job.plan is None else sum(planned.parallelism for planned in job.plan.operators())
+
+
+def _millis(seconds: float) -> int:
+    return round(seconds * 1000)

@@ -1,0 +1,197 @@
+"""Vertices of a job: their subtasks, counters, and how they spend their time."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from headrace.jobmanager.status import JobSnapshot
+from headrace.reporters.sampler import driver_place
+from headrace.server.handlers.jobs import now_millis
+from headrace.server.measured import JobMeasures
+from headrace.server.models import vertices as models
+from headrace.server.models.jobs import IOMetricsInfo
+from headrace.server.models.vertices import Accumulator, Level
+from headrace.server.requests import RestRequest
+from headrace.server.vertices import (
+    TASK_STATES,
+    JobVertex,
+    counted,
+    duration_of,
+    end_of,
+    io_metrics,
+    start_of,
+    state_of_tasks,
+    subtask_of,
+    vertex_of,
+)
+from headrace.server.wire import wire_fields
+
+_LITTLE: Final = 0.1
+_MUCH: Final = 0.5
+"""Above these parts of its time that a subtask has to wait for others, Flink calls its back-pressure low, and high."""
+
+
+def vertex(request: RestRequest) -> models.VertexInfo:
+    """Return a vertex, subtask by subtask."""
+    known, job, measured, now = _seen(request)
+    subtasks = [_subtask(known, number, job, measured, now) for number in range(known.planned.parallelism)]
+    planned = known.planned
+    return models.VertexInfo(
+        id=known.id,
+        name=planned.node.name,
+        parallelism=planned.parallelism,
+        max_parallelism=planned.max_parallelism,
+        now=now,
+        subtasks=subtasks,
+        aggregated=_aggregated([each.metrics for each in subtasks], job, now),
+    )
+
+
+def subtask(request: RestRequest) -> models.SubtaskInfo:
+    """Return one subtask."""
+    known, job, measured, now = _seen(request)
+    return _subtask(known, subtask_of(known, request.parameters["subtaskindex"]), job, measured, now)
+
+
+def subtask_times(request: RestRequest) -> models.VertexTimes:
+    """Return when subtasks had which state."""
+    known, job, _, now = _seen(request)
+    times = dict.fromkeys(TASK_STATES, 0) | {"CREATED": start_of(job), state_of_tasks(job): job.history[-1].time}
+    endpoint = driver_place()["host"]
+    subtasks = [
+        models.SubtaskTimes(number, endpoint, duration_of(job, now), times)
+        for number in range(known.planned.parallelism)
+    ]
+    return models.VertexTimes(known.id, known.planned.node.name, now, subtasks)
+
+
+def task_managers(request: RestRequest) -> models.VertexTaskManagers:
+    """Return where a vertex runs: the process of the job, which has its tasks run."""
+    known, job, measured, now = _seen(request)
+    each = [io_metrics(measured, known.planned.uid, number) for number in range(known.planned.parallelism)]
+    place = driver_place()
+    there = models.VertexOnTaskManager(
+        endpoint=place["host"],
+        status=state_of_tasks(job),
+        start_time=start_of(job),
+        end_time=end_of(job),
+        duration=duration_of(job, now),
+        metrics=io_metrics(measured, known.planned.uid),
+        status_counts=counted(known.planned.parallelism, job),
+        taskmanager_id=place["tm_id"],
+        aggregated=_aggregated(each, job, now),
+    )
+    return models.VertexTaskManagers(known.id, known.planned.node.name, now, [there])
+
+
+def accumulators(request: RestRequest) -> models.VertexAccumulators:
+    """Return the counters of a vertex."""
+    known, job, _, _ = _seen(request)
+    return models.VertexAccumulators(known.id, _counters(job, known.planned.uid))
+
+
+def subtask_accumulators(request: RestRequest) -> models.SubtasksAccumulators:
+    """Return the counters of a vertex, subtask by subtask."""
+    known, job, _, _ = _seen(request)
+    endpoint, uid = driver_place()["host"], known.planned.uid
+    each = [
+        models.SubtaskAccumulators(number, job.restarts, endpoint, _counters(job, uid, number))
+        for number in range(known.planned.parallelism)
+    ]
+    return models.SubtasksAccumulators(known.id, known.planned.parallelism, each)
+
+
+def job_accumulators(request: RestRequest) -> models.JobAccumulators:
+    """Return the counters of a job, of operators under their names."""
+    served = request.job()
+    job, names = served.snapshot(), served.plan().shown_names()
+    found = [Accumulator(name, "LongCounter", str(total)) for name, total in _own_counters(job).items()]
+    for uid, name in names.items():
+        found += [Accumulator(f"{name}.{each.name}", each.type, each.value) for each in _counters(job, uid)]
+    return models.JobAccumulators((), found, {})
+
+
+def back_pressure(request: RestRequest) -> models.BackPressure:
+    """Return how the subtasks of a vertex spend their time."""
+    known, job, measured, now = _seen(request)
+    by_subtask = measured.of_operator(known.planned.uid)
+    found = [_spent(number, dict(each)) for number, each in sorted(by_subtask.items()) if _BUSY in each]
+    if not found or job.status.is_terminal_state():
+        return models.BackPressure("deprecated", None, None, None, None)
+    level = _level(max(each.ratio for each in found))
+    return models.BackPressure("ok", level, level, now, found)
+
+
+def flame_graph(request: RestRequest) -> models.FlameGraph:
+    """Return that there are no flame graphs, as Flink does where they are off."""
+    return models.FlameGraph(_OFF)
+
+
+_OFF: Final = -2
+_BUSY: Final = "busyTimeMsPerSecond"
+
+
+def _spent(number: int, measured: dict[str, object]) -> models.SubtaskBackPressure:
+    def ratio(name: str) -> float:
+        value = measured.get(name)
+        return value / 1000 if isinstance(value, int | float) else 0.0
+
+    waits = ratio("backPressuredTimeMsPerSecond")
+    return models.SubtaskBackPressure(
+        number, _level(waits), _level(waits), waits, ratio("idleTimeMsPerSecond"), ratio(_BUSY)
+    )
+
+
+def _level(ratio: float) -> Level:
+    return "high" if ratio > _MUCH else "low" if ratio > _LITTLE else "ok"
+
+
+def _seen(request: RestRequest) -> tuple[JobVertex, JobSnapshot, JobMeasures, int]:
+    served = request.job()
+    known = vertex_of(served.plan(), request.parameters["vertexid"])
+    return known, served.snapshot(), served.measured(), now_millis()
+
+
+def _subtask(known: JobVertex, number: int, job: JobSnapshot, measured: JobMeasures, now: int) -> models.SubtaskInfo:
+    place = driver_place()
+    return models.SubtaskInfo(
+        subtask=number,
+        status=state_of_tasks(job),
+        attempt=job.restarts,
+        endpoint=place["host"],
+        start_time=start_of(job),
+        start_time_too=start_of(job),
+        end_time=end_of(job),
+        duration=duration_of(job, now),
+        metrics=io_metrics(measured, known.planned.uid, number),
+        taskmanager_id=place["tm_id"],
+        status_duration={state_of_tasks(job): max(0, now - job.history[-1].time)},
+    )
+
+
+def _aggregated(each: Sequence[IOMetricsInfo], job: JobSnapshot, now: int) -> models.Aggregated:
+    names = {name: field for field, name, _ in wire_fields(IOMetricsInfo) if not name.endswith("-complete")}
+    metrics = {name: _spread([int(getattr(one, field)) for one in each]) for name, field in names.items()}
+    lasted = _spread([max(0, now - job.history[-1].time)] * len(each))
+    return models.Aggregated(metrics, {state_of_tasks(job): lasted})
+
+
+def _spread(numbers: Sequence[int]) -> dict[str, int]:
+    found = np.asarray(numbers or [0])
+    told = {"min": found.min(), "max": found.max(), "avg": found.mean(), "sum": found.sum()}
+    told |= {"median": np.median(found)} | {f"p{part}": np.percentile(found, part) for part in (25, 75, 95)}
+    return {name: int(number) for name, number in told.items()}
+
+
+def _own_counters(job: JobSnapshot) -> dict[str, int]:
+    return {} if job.latest is None else dict(job.latest.counters)
+
+
+def _counters(job: JobSnapshot, uid: str, subtask: int | None = None) -> list[Accumulator]:
+    counters = {} if job.latest is None else job.latest.operator_counters.get(uid, {})
+    totals = {
+        name: sum(values) if subtask is None else (values[subtask] if subtask < len(values) else 0)
+        for name, values in counters.items()
+    }
+    return [Accumulator(name, "LongCounter", str(total)) for name, total in totals.items()]

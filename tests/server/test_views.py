@@ -1,0 +1,96 @@
+"""What Flink's dashboard asks for: checkpoints, metrics, subtasks, counters, exceptions, configuration."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from headrace.server.client import RestClientError
+from headrace.server.routes import ROUTES
+from tests.server.serving import wait_for
+
+if TYPE_CHECKING:
+    from tests.server.serving import Served
+
+SECRET = "never-to-be-shown"
+
+
+def places(served: Served, job: str) -> dict[str, str]:
+    """What stands for the names in paths."""
+    vertex = next(each["id"] for each in served.rest.get("jobs", job)["vertices"] if each["name"] == "sum")
+    return {
+        ":jobid": job,
+        ":applicationid": job,
+        ":vertexid": vertex,
+        ":subtaskindex": "0",
+        ":checkpointid": str(served.rest.get("jobs", job, "checkpoints")["latest"]["completed"]["id"]),
+        ":taskmanagerid": served.rest.get("taskmanagers")["taskmanagers"][0]["id"],
+        ":triggerid": "0" * 32,
+    }
+
+
+def test_every_path_that_tells_something_answers_with_json_and_without_secrets(served: Served) -> None:
+    secrets = {"s3.secret-key": SECRET, "my.database.password": SECRET, "my.url": f"jdbc://me:{SECRET}@host/db"}
+    _, job = served.start(**secrets)
+    known, refused = places(served, job), dict[str, str]()
+    for route in ROUTES:
+        if route.method == "GET" and "cancel" not in route.path:
+            try:
+                found = served.rest.get(*(known.get(part, part) for part in route.path.strip("/").split("/")))
+            except RestClientError as error:
+                refused[route.path] = str(error)
+            else:
+                assert SECRET not in json.dumps(found), route.path
+    assert {path.rsplit("/", maxsplit=1)[-1] for path in refused} == {":triggerid", "log", "stdout"}
+
+
+def test_checkpoints_are_epochs(served: Served) -> None:
+    client, job = served.start()
+    wait_for(lambda: client.snapshot().completed > 2)
+    told = served.rest.get("jobs", job, "checkpoints")
+    assert told["counts"]["completed"] >= 3
+    numbers = [each["id"] for each in told["history"]]
+    assert numbers == sorted(numbers, reverse=True)
+    latest = told["latest"]["completed"]
+    assert latest["state_size"] > 0
+    details = served.rest.get("jobs", job, "checkpoints", "details", str(numbers[-1]))
+    assert set(details["tasks"]) == {vertex["id"] for vertex in served.rest.get("jobs", job)["vertices"]}
+    with pytest.raises(RestClientError, match="Could not find checkpointing statistics for checkpoint 99"):
+        served.rest.get("jobs", job, "checkpoints", "details", "99")
+
+
+def test_metrics_are_named_or_told(served: Served) -> None:
+    _, job = served.start()
+    vertex = places(served, job)[":vertexid"]
+    of_vertex: Any = ("jobs", job, "vertices", vertex)
+    names = [each["id"] for each in served.rest.get(*of_vertex, "metrics")]
+    assert {"0.numRecordsIn", "1.numRecordsIn", "0.sum.currentInputWatermark"} <= set(names)
+    (told,) = served.rest.get(*of_vertex, "metrics", get="0.numRecordsIn,7.nothing")
+    assert int(told["value"]) > 0
+    (sums,) = served.rest.get(*of_vertex, "subtasks", "metrics", get="numRecordsIn", agg="sum,max")
+    assert set(sums) == {"id", "sum", "max"}
+    assert sums["sum"] >= sums["max"] >= int(told["value"])
+    assert [each["id"] for each in served.rest.get(*of_vertex, "watermarks")] == [
+        "0.currentInputWatermark",
+        "1.currentInputWatermark",
+    ]
+    assert served.rest.get("jobs", job, "metrics", get="numRestarts") == [{"id": "numRestarts", "value": "0"}]
+    with pytest.raises(RestClientError, match="agg: some of min"):
+        served.rest.get("jobs", "metrics", get="numRestarts", agg="most")
+    with pytest.raises(RestClientError, match="Invalid subtask index"):
+        served.rest.get(*of_vertex, "subtasks", "2")
+
+
+def test_failures_are_told_with_the_subtask_and_the_users_line(served: Served) -> None:
+    client, job = served.start(fails_at=1_000)
+    client.get_job_execution_result().exception(timeout=60)
+    (entry,) = served.rest.get("jobs", job, "exceptions", maxExceptions=5)["exceptionHistory"]["entries"]
+    assert entry["exceptionName"] == "UserFunctionError"
+    assert "1000 is one too many" in entry["stacktrace"]
+    assert entry["taskName"].startswith("one more (")
+    assert served.rest.get("jobs", job)["state"] == "FAILED"
+    assert served.rest.get("jobs", job, "execution-result")["job-execution-result"]["failure-cause"]
+    with pytest.raises(RestClientError, match="no job runs: FAILED"):
+        served.rest.get("readyz")
