@@ -28,6 +28,7 @@ from headrace.common.typeinfo import DeclaredType, TypeInformation, Types
 from headrace.datastream import DataStream, KeyedStream
 from headrace.datastream.streams.checks import bound_condition, check_function, check_object
 from headrace.datastream.streams.types import Role, one_key, origin_of, result_type
+from headrace.expressions import Expression
 from headrace.graph.pattern_specs import PatternSpec
 from headrace.operators.functions import has_own, method_of
 from headrace.operators.pattern.automaton import Automaton
@@ -277,7 +278,7 @@ class PatternStream(Generic[T]):
         automaton = compile_pattern(self._pattern)
         for condition in automaton.event_conditions:
             for leaf in condition.leaves():
-                if isinstance(leaf, EventExpression):
+                if isinstance(leaf, EventExpression) and isinstance(leaf.expression, Expression):
                     bound_condition(leaf.expression, self.get_input_type(), "where")
         return automaton
 

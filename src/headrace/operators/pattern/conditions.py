@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from headrace.expressions import Expression
+from headrace.expressions import Bound, Expression
 
 
 class ConditionContext(Protocol):
@@ -99,10 +99,10 @@ class EventExpression(EventLeaf):
     """An expression over the columns of the event; null counts as false.
 
     Attributes:
-        expression: what is computed, ``col("amount") < 1.0``.
+        expression: what is computed, ``col("amount") < 1.0``; it may be bound to the columns already.
     """
 
-    expression: Expression
+    expression: Expression | Bound
 
     def test(self, event: Any) -> bool:
         raise TypeError(f"{self} is evaluated for a batch of events")

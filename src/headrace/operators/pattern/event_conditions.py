@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from headrace.common.batch import Batch
 from headrace.common.errors import EvaluationError
 from headrace.common.typeinfo import TypeInformation
-from headrace.expressions import Bound, bind
+from headrace.expressions import Bound, Expression, bind
 from headrace.operators.base import UserCode
 from headrace.operators.pattern.conditions import (
     Always,
@@ -61,7 +61,7 @@ class EventConditions:
         self.conditions = conditions
         self.of_start = of_start
         leaves = [leaf for condition in conditions for leaf in condition.leaves()]
-        self._by_leaf = {leaf: bind(leaf.expression, type_) for leaf in leaves if isinstance(leaf, EventExpression)}
+        self._by_leaf = {leaf: _bound(leaf.expression, type_) for leaf in leaves if isinstance(leaf, EventExpression)}
         self.are_columns = [
             all(isinstance(leaf, EventExpression | Always) for leaf in condition.leaves()) for condition in conditions
         ]
@@ -107,6 +107,10 @@ class _OneEvent(EventFacts):
         if isinstance(condition, EventExpression):
             return bool(self._by_leaf[condition].column(self._record())[0].as_py())
         return super().leaf(condition)
+
+
+def _bound(expression: Expression | Bound, type_: TypeInformation) -> Bound:
+    return expression if isinstance(expression, Bound) else bind(expression, type_)
 
 
 class Judged:

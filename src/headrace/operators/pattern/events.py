@@ -36,6 +36,11 @@ class Events:
         self._taken = taken
         self._blocks: dict[int, list[Any]] = {}
 
+    @property
+    def arrived(self) -> Batch:
+        """Those that have arrived."""
+        return self._arrived
+
     def value(self, place: int) -> Any:
         """An event as a Python object, the same one whenever it is asked for."""
         block, row = place >> 8, place & (_BLOCK - 1)

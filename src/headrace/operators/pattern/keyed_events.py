@@ -119,6 +119,22 @@ class KeyedEvents:
             key = cmp_to_key(compare)
             self._places[start:stop] = sorted(places, key=lambda place: key(values[place]))
 
+    @property
+    def places(self) -> Longs:
+        """The places of the events, key by key, those of a key in the order in which they are matched."""
+        return self._places
+
+    @property
+    def of_keys(self) -> Longs:
+        """The position of each event's key."""
+        return np.repeat(self._positions, self._counts)
+
+    def sort_by(self, codes: Sequence[Longs]) -> None:
+        """Brings the events of a key with one time into the order of numbers of all events, then as they came."""
+        places = self._places
+        columns = [code[places] for code in reversed(codes)]
+        self._places = places[np.lexsort((*columns, self._batch.timestamps[places], self.of_keys))]
+
     def ordered(self, watermarks: Sequence[int], *, are_emitted_in_place: bool) -> OrderedEvents:
         """The events, for watermarks that let them be matched."""
         places = self._places

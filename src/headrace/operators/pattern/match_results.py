@@ -22,7 +22,8 @@ from headrace.state.descriptors import StateDescriptor
 PROCESS: Final = "process_match"
 TIMED_OUT: Final = "process_timed_out_match"
 
-_Found = tuple[int, int, str, Match]
+Found = tuple[int, int, str, Match]
+"""Where it is emitted, its time, the method of a function that is called for it, and the match."""
 
 
 @names_explained("PatternProcessFunction.Context", OTHER_NAMES_FOR_EMITTING)
@@ -88,7 +89,7 @@ class PatternFunction:
 
     def call(
         self,
-        found: Sequence[_Found],
+        found: Sequence[Found],
         events: Events,
         stamps: Callable[[int], int],
         context: OperatorContext,
@@ -145,7 +146,7 @@ class MatchResults:
 
     def __init__(self, *, handles_timeout: bool) -> None:
         self._handles_timeout = handles_timeout
-        self._found: list[_Found] = []
+        self._found: list[Found] = []
 
     def add_match(self, emitted_at: int, timestamp: int, match: Match) -> None:
         """Adds a match."""
@@ -156,6 +157,6 @@ class MatchResults:
         if self._handles_timeout:
             self._found.append((emitted_at, timestamp, TIMED_OUT, match))
 
-    def in_order(self) -> list[_Found]:
+    def in_order(self) -> list[Found]:
         """All that was found: by where it is emitted, then key by key."""
         return sorted(self._found, key=itemgetter(0))

@@ -24,6 +24,7 @@ from headrace.operators.pattern.event_conditions import EventConditions
 from headrace.operators.pattern.events import Events
 from headrace.operators.pattern.key_matching import KeyMatching
 from headrace.operators.pattern.keyed_events import DueKeys, KeyedEvents
+from headrace.operators.pattern.match_columns import MatchColumns
 from headrace.operators.pattern.match_results import MatchResults, PatternFunction, PatternRuntimeContext
 from headrace.operators.pattern.matches import NfaState
 from headrace.operators.pattern.nfa import Nfa
@@ -75,7 +76,7 @@ class PatternOperator(KeyedOperator, FunctionOperator):
     def __init__(
         self,
         automaton: Automaton,
-        function: PatternFunction,
+        function: PatternFunction | MatchColumns,
         functions: Sequence[object],
         type_: TypeInformation,
         settings: PatternSettings,
@@ -231,22 +232,26 @@ class PatternOperator(KeyedOperator, FunctionOperator):
         self._events = Events(batch, found.records)
         self._judged = self._conditions.judge(batch, self._events)
         keyed = KeyedEvents(self._nfa, self._judged, batch, due, found.positions)
-        if self._compare is not None:
-            with UserCodeGuard(self.context):
-                keyed.sort(self._compare, self._events)
-        if self._nfa.automaton.iterative_conditions():
-            self._nfa.read_by(self._events.reader(is_for_all=keyed.are_nearly_all))
+        self.prepare(keyed)
         ordered = keyed.ordered(watermarks, are_emitted_in_place=are_emitted_in_place)
         results = MatchResults(handles_timeout=self._function.handles_timeout)
         matching = KeyMatching(self._nfa, self._judged, ordered, watermarks, results, int(self._in_processing_time))
-        changed = self._matched(matching, keyed, found)
+        changed = self.matched(matching, keyed, found)
         self._matches.write(due.keys, changed, self._events, found.positions)
         if matching.timers:
             positions, times = np.array(matching.timers, np.int64).T
             self._timers.register(times, due.keys.take(positions))
         self._function.call(results.in_order(), self._events, stamps, self.context, self.output)
 
-    def _matched(self, matching: KeyMatching, keyed: KeyedEvents, found: FoundMatches) -> dict[int, NfaState]:
+    def prepare(self, keyed: KeyedEvents) -> None:
+        """Brings the events of a key with one time into order, and says how conditions look at events."""
+        if self._compare is not None:
+            with UserCodeGuard(self.context):
+                keyed.sort(self._compare, self._events)
+        if self._nfa.automaton.iterative_conditions():
+            self._nfa.read_by(self._events.reader(is_for_all=keyed.are_nearly_all))
+
+    def matched(self, matching: KeyMatching, keyed: KeyedEvents, found: FoundMatches) -> dict[int, NfaState]:
         """Matches the events of each key; returns what keys have now whose partial matches have changed."""
         changed: dict[int, NfaState] = {}
         place_of = {position: place for place, position in enumerate(found.positions.tolist())}

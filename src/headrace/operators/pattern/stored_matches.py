@@ -120,7 +120,17 @@ class FoundMatches:
         self.records = found.rows.column(_RECORD)
         self.positions, starts = np.unique(found.of_keys, return_index=True)
         self._bounds = [*starts.tolist(), len(found)]
-        self._columns = [fixed_width(column).tolist() for column in found.rows.columns[:-1]]
+        self._of_keys = found.of_keys
+        self._numbers = [fixed_width(column) for column in found.rows.columns[:-1]]
+        self._columns = [column.tolist() for column in self._numbers]
+
+    def events(self) -> tuple[Longs, Longs]:
+        """The places of all events, by key and in the order in which they were matched, and the positions of keys."""
+        takers, _, _, times, numbers = self._numbers
+        rows = np.flatnonzero(takers != _NOT_TAKEN)
+        ids = np.stack([self._of_keys[rows], times[rows], numbers[rows]])
+        _, firsts = np.unique(ids, axis=1, return_index=True)
+        return -1 - rows[firsts], self._of_keys[rows[firsts]]
 
     def state(self, at: int) -> NfaState:
         """What the key at some place among ``positions`` has; its events have negative places."""

@@ -367,10 +367,12 @@ class ExpressionBinder(CallBinder):
         return forms.json_array(self, node)
 
     def _semantics(self, node: sql.MatchSemantics) -> Scalar:
-        """``FINAL``, the default with one row per match, and ``RUNNING``."""
-        if not node.is_final:
-            self.context.defer(node, "RUNNING is not supported")
-        return self.bind(node.call)
+        return self.match_semantics(node)
+
+    def match_semantics(self, node: sql.MatchSemantics) -> Scalar:
+        """``FINAL`` and ``RUNNING``, which measures have."""
+        word = "FINAL" if node.is_final else "RUNNING"
+        raise self.context.error(node, f"{word} is not possible in {self.clause}", f"Leave {word} out.")
 
     # --- special forms -----------------------------------------------------------------------------------------------
 

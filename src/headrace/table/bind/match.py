@@ -1,50 +1,57 @@
 """``MATCH_RECOGNIZE``: patterns over ordered rows, and measures of each match."""
 
 import itertools
-from collections.abc import Iterator
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from headrace.common.logical_types import LogicalType
+from headrace.common.logical_types import IntervalType, TypeRoot
 from headrace.table.bind.errors import misspelt
-from headrace.table.bind.expressions import ExpressionBinder
-from headrace.table.bind.scopes import NamedRelation, Scope
-from headrace.table.functions.definitions import CallShape, FunctionDefinition
-from headrace.table.functions.types import INTEGERS, is_in, timestamp_ltz
+from headrace.table.bind.pattern_scalars import PatternScalars, navigated
+from headrace.table.bind.scopes import Scope
+from headrace.table.functions.types import TIMESTAMPS, is_in, root_of
 from headrace.table.logical.match import (
     Match,
-    PatternAggregate,
+    MatchClauses,
     PatternDefinition,
     PatternGroup,
     PatternMeasure,
     PatternQuantity,
-    PatternRef,
 )
 from headrace.table.logical.relations import Relation
-from headrace.table.logical.scalars import Call, Literal, Scalar, SortKey
-from headrace.table.logical.schema import TimeAttribute
+from headrace.table.logical.scalars import Literal, SortKey
 from headrace.table.parse.tree import expressions as sql
 from headrace.table.parse.tree import queries
+from headrace.table.parse.tree.node import Name
 
 if TYPE_CHECKING:
     from headrace.table.bind.queries import QueryBinder
-
-ALL_ROWS: Final = "*"
-"""The variable that stands for all rows of a match."""
 
 Pattern = str | PatternGroup | PatternQuantity
 
 
 class MatchBinder:
-    """Binds a ``MATCH_RECOGNIZE``. Errors that Flink reports at planning are deferred until then."""
+    """Binds a ``MATCH_RECOGNIZE``. Errors that Flink reports at planning are deferred until then.
 
-    def __init__(self, binder: "QueryBinder", node: queries.MatchRecognize, source: Relation, scope: Scope) -> None:
+    Args:
+        binder: the binder of queries.
+        node: the clause.
+        source: the relation whose rows are matched.
+        alias: the name of that relation; None without one.
+        scope: the columns of relations around.
+    """
+
+    def __init__(
+        self, binder: "QueryBinder", node: queries.MatchRecognize, source: Relation, alias: str | None, scope: Scope
+    ) -> None:
         self.queries = binder
         self.context = binder.context
         self.node = node
         self.source = source
+        self.alias = alias
         self.scope = scope
         self.variables = list(dict.fromkeys(_variables(node.pattern)))
+        self.defined = [each.variable.text for each in node.definitions]
         self.subsets = {subset.name.text: tuple(name.text for name in subset.variables) for subset in node.subsets}
 
     def bind(self) -> Match:
@@ -53,45 +60,55 @@ class MatchBinder:
         self._check_names()
         partition_by = tuple(self._column(each) for each in node.partition_by)
         order_by = self._order()
-        _PatternCheck(self).check(node.pattern)
+        PatternCheck(self).check(node.pattern)
         if node.all_rows:
             self.context.defer(node, "ALL ROWS PER MATCH is not supported", "Write ONE ROW PER MATCH.")
-        measures = tuple(
-            PatternMeasure(each.alias.text, self._expression(each.expression, "MEASURES")) for each in node.measures
-        )
-        definitions = tuple(self._definition(each) for each in node.definitions)
-        return Match(
-            self.source,
+        clauses = MatchClauses(
             partition_by,
             order_by,
             _pattern(node.pattern),
-            definitions,
-            measures,
-            (node.after_match or queries.AfterMatch.NEXT_ROW).value,
+            tuple(self._definition(each) for each in node.definitions),
+            self._measures(partition_by),
+            node.after_match or queries.AfterMatch.NEXT_ROW,
             node.after_variable.text if node.after_variable is not None else None,
-            None if node.within is None else self._expression(node.within, "WITHIN"),
+            self._within(),
             tuple(self.subsets.items()),
             (node.at_begin, node.at_end),
         )
+        return Match(self.source, clauses)
 
     def _check_names(self) -> None:
-        known = [*self.variables, *self.subsets]
-        after = self.node.after_variable
+        node, known = self.node, [*self.variables, *self.subsets]
+        self._check_distinct([subset.name for subset in node.subsets], self.variables)
+        self._check_distinct([each.variable for each in node.definitions], self.subsets)
+        after = node.after_variable
         if after is not None and after.text not in known:
             raise self.context.error(after, f"unknown pattern variable '{after}'", misspelt(after.text, known))
-        for subset in self.node.subsets:
+        if after is not None and after.text in self.subsets:
+            self.context.defer(after, f"'{after}' is a subset", "Write SKIP TO with one variable of the pattern.")
+        for subset in node.subsets:
             for name in subset.variables:
                 if name.text not in self.variables:
                     advice = misspelt(name.text, self.variables)
                     raise self.context.error(name, f"unknown pattern variable '{name}'", advice)
 
+    def _check_distinct(self, names: Sequence[Name], others: Iterable[str]) -> None:
+        taken = set(others)
+        for name in names:
+            if name.text in taken:
+                raise self.context.error(name, f"the pattern variable '{name}' is defined already")
+            taken.add(name.text)
+
     def _column(self, node: sql.SqlExpression) -> int:
         names = self.source.schema.names
-        if not isinstance(node, sql.Identifier) or len(node.names) != 1:
-            raise self.context.error(node, "PARTITION BY and ORDER BY of MATCH_RECOGNIZE take columns")
-        name = node.names[0].text
-        if name not in names:
-            raise self.context.error(node, f"column '{name}' not found", misspelt(name, names))
+        if not isinstance(node, sql.Identifier):
+            raise self.context.unplanned(node, "PARTITION BY and ORDER BY of MATCH_RECOGNIZE take columns")
+        parts = node.names
+        if len(parts) == 2 and parts[0].text == self.alias:
+            parts = parts[1:]
+        name = parts[0].text
+        if len(parts) > 1 or name not in names:
+            raise self.context.error(node, f"column '{node}' not found", misspelt(name, names))
         return names.index(name)
 
     def _order(self) -> tuple[SortKey, ...]:
@@ -104,125 +121,62 @@ class MatchBinder:
             )
             for item in items
         ]
-        first = self.source.schema[keys[0].index] if keys else None
-        if self.context.is_streaming and (first is None or first.time is None or keys[0].descending):
+        if not keys or keys[0].descending or not self._is_time(keys[0].index):
+            time = "a row time or PROCTIME()" if self.context.is_streaming else "a time"
             self.context.defer(
                 items[0] if items else self.node,
                 "rows are matched in the order of their time",
-                "Write ORDER BY with a row time or PROCTIME() first, ascending.",
+                f"Write ORDER BY with {time} first, ascending.",
             )
         return tuple(keys)
 
-    def _definition(self, node: queries.MatchDefinition) -> PatternDefinition:
-        binder = _PatternExpressions(self, "DEFINE", node.variable.text)
-        return PatternDefinition(node.variable.text, binder.condition(node.condition))
+    def _is_time(self, index: int) -> bool:
+        column = self.source.schema[index]
+        return column.time is not None if self.context.is_streaming else is_in(column.type, TIMESTAMPS)
 
-    def _expression(self, node: sql.SqlExpression, clause: str) -> Scalar:
-        return _PatternExpressions(self, clause).bind(node)
-
-
-class _PatternExpressions(ExpressionBinder):
-    """Binds the expressions of a clause, whose columns belong to rows of pattern variables."""
-
-    def __init__(self, match: MatchBinder, clause: str, defined: str | None = None) -> None:
-        schema = match.source.schema
-        scope = Scope((NamedRelation(None, schema),), schema, match.context.correlation(), match.scope.parent)
-        super().__init__(match.queries, scope, clause)
-        self.match = match
-        self.defined = defined
-
-    def _identifier(self, node: sql.Identifier) -> Scalar:
-        """``A.price``: of the last row mapped to A; without a variable, of the last row of the match."""
-        known = {*self.match.variables, *self.match.subsets}
-        first = node.names[0].text
-        rest = node.names[1:] if len(node.names) > 1 and first in known else node.names
-        variable = first if rest is not node.names else ALL_ROWS
-        names = self.match.source.schema.names
-        if rest[0].text not in names:
-            if rest is node.names and len(node.names) > 1:
-                raise self.context.error(node, f"pattern variable '{first}' not found", misspelt(first, known))
-            raise self.context.error(node, f"column '{rest[0]}' not found", misspelt(rest[0].text, names))
-        index = names.index(rest[0].text)
-        column = self.match.source.schema[index]
-        is_current = variable == self.defined
-        found: Scalar = PatternRef(
-            variable, index, "PREV" if is_current else "LAST", type=column.type, time=column.time
-        )
-        for name in rest[1:]:
-            found = self.field(found, name.text, name)
+    def _within(self) -> Literal | None:
+        node = self.node.within
+        if node is None:
+            return None
+        found = self._scalars("WITHIN").bind(node)
+        assert isinstance(found, Literal), "the parser takes intervals only"
+        assert isinstance(found.type, IntervalType), "the parser takes intervals only"
+        if found.value < 0:
+            raise self.context.error(node, "WITHIN takes an interval that is not negative")
+        if found.type.unit.is_of_months:
+            self.context.defer(node, "WITHIN takes an interval of days to seconds")
         return found
 
-    def function_call(self, node: sql.Call) -> Scalar:
-        rule = _FUNCTIONS.get(node.name)
-        return super().function_call(node) if rule is None else rule(self, node)
+    def _measures(self, partition_by: tuple[int, ...]) -> tuple[PatternMeasure, ...]:
+        node = self.node
+        if not node.measures:
+            self.context.defer(node, "MATCH_RECOGNIZE without MEASURES has no columns", "Write MEASURES A.x AS x.")
+        taken = {self.source.schema.names[index]: "PARTITION BY" for index in partition_by}
+        for each in node.measures:
+            if each.alias.text in taken:
+                where = taken[each.alias.text]
+                reason = f"'{each.alias}' is the name of another column already, of {where}"
+                raise self.context.unplanned(each.alias, reason, "Give the measure another name.")
+            taken[each.alias.text] = "MEASURES"
+        scalars = self._scalars("MEASURES")
+        return tuple(
+            PatternMeasure(each.alias.text, scalars.without_queries(each.expression)) for each in node.measures
+        )
 
-    def navigation(self, node: sql.Call) -> Scalar:
-        """``FIRST`` and ``LAST`` of a variable's rows, with an offset."""
-        if not 1 <= len(node.arguments) <= 2:
-            raise self.context.error(node, f"{node.name} takes a column, and how many rows further on")
-        operand = self.bind(node.arguments[0])
-        offset = self._offset(node.arguments[1]) if len(node.arguments) == 2 else 0
-        name = node.name
+    def _definition(self, node: queries.MatchDefinition) -> PatternDefinition:
+        name = node.variable.text
+        scalars = self._scalars("DEFINE")
+        if root_of(scalars.without_queries(node.condition).type) is TypeRoot.NULL:
+            raise self.context.error(node.condition, "DEFINE takes a condition, and not NULL")
+        condition = scalars.condition(node.condition)
+        return PatternDefinition(name, navigated(condition, name))
 
-        def moved(scalar: Scalar) -> Scalar:
-            if not isinstance(scalar, PatternRef):
-                return scalar
-            return replace(scalar, function=name, offset=offset, type=scalar.type.as_nullable())
-
-        return operand.transform(moved)
-
-    def _offset(self, node: sql.SqlExpression) -> int:
-        offset = self.bind(node)
-        if not isinstance(offset, Literal) or not is_in(offset.type, INTEGERS):
-            raise self.context.error(node, "the number of rows is a constant")
-        return int(offset.value)
-
-    def physical(self, node: sql.Call) -> Scalar:
-        """``PREV`` and ``NEXT``, which Flink does not support."""
-        if self.clause == "MEASURES":
-            raise self.context.error(node, f"{node.name} is not possible in MEASURES", "Use LAST(A.column, 1).")
-        self.context.defer(node, f"{node.name} is not supported", "Use LAST(A.column, 1).")
-        return self.navigation(node)
-
-    def classifier(self, node: sql.Call) -> Scalar:
-        """``CLASSIFIER()``, which Flink does not support."""
-        raise self.context.unplanned(node, "CLASSIFIER() is not supported")
-
-    def match_time(self, node: sql.Call) -> Scalar:
-        """``MATCH_ROWTIME()`` and ``MATCH_PROCTIME()``: the time of the last row, which is the time of the match."""
-        time = TimeAttribute.ROWTIME if node.name == "MATCH_ROWTIME" else TimeAttribute.PROCTIME
-        operands = self.bind_all(node.arguments)
-        kind: LogicalType = timestamp_ltz(3).not_null()
-        columns = [column for column in self.match.source.schema if column.time is time]
-        if time is TimeAttribute.ROWTIME and (operands or columns):
-            kind = (operands[0].type if operands else columns[0].type).not_null()
-        return Call(node.name, operands, type=kind, time=time)
-
-    def aggregate(self, node: sql.Call, function: FunctionDefinition) -> Scalar:
-        if node.quantifier is sql.Quantifier.DISTINCT:
-            self.context.defer(node, "aggregates of MATCH_RECOGNIZE take no DISTINCT")
-        operands = self.over_operands(node)
-        refs = [each for operand in operands for each in operand.walk() if isinstance(each, PatternRef)]
-        variables = list(dict.fromkeys(ref.variable for ref in refs)) or [ALL_ROWS]
-        if len(variables) > 1:
-            shown = " and ".join(variables)
-            raise self.context.error(node, f"an aggregate takes columns of one pattern variable, not of {shown}")
-        signature = function.types(CallShape(operands))
-        if signature is None:
-            self._not_applicable(function, operands, node)
-        cast = tuple(map(self.implicit, operands, signature.operands))
-        return PatternAggregate(function.name, variables[0], cast, type=signature.result)
-
-
-_FUNCTIONS: Final = {
-    "FIRST": _PatternExpressions.navigation,
-    "LAST": _PatternExpressions.navigation,
-    "PREV": _PatternExpressions.physical,
-    "NEXT": _PatternExpressions.physical,
-    "CLASSIFIER": _PatternExpressions.classifier,
-    "MATCH_ROWTIME": _PatternExpressions.match_time,
-    "MATCH_PROCTIME": _PatternExpressions.match_time,
-}
+    def _scalars(self, clause: str) -> PatternScalars:
+        in_measures = list(self.subsets) if clause == "MEASURES" else []
+        known = dict.fromkeys([*self.variables, *self.defined, *in_measures])
+        schema = self.source.schema
+        required = tuple(_required(self.node.pattern)) if clause == "MEASURES" else ()
+        return PatternScalars(self.queries, schema, tuple(known), required, clause, self.scope)
 
 
 # --- patterns --------------------------------------------------------------------------------------------------------
@@ -239,11 +193,19 @@ def _variables(pattern: queries.RowPattern) -> Iterator[str]:
             yield from _variables(part)
 
 
+def _required(pattern: queries.RowPattern) -> Iterator[str]:
+    """The variables to which every match maps a row."""
+    for part in _flat(pattern):
+        inner = part.part if isinstance(part, queries.PatternRepetition) else part
+        if isinstance(inner, queries.PatternVariable) and _least(part):
+            yield inner.name.text
+
+
 def _pattern(pattern: queries.RowPattern) -> Pattern:
     if isinstance(pattern, queries.PatternVariable):
         return pattern.name.text
     if isinstance(pattern, queries.PatternRepetition):
-        return PatternQuantity(_pattern(pattern.part), pattern.least, pattern.most, pattern.is_reluctant)
+        return PatternQuantity(_pattern(pattern.part), pattern.least or 0, pattern.most, pattern.is_reluctant)
     if isinstance(pattern, queries.PatternExclusion):
         return _pattern(pattern.part)
     assert isinstance(pattern, queries.PatternSequence | queries.PatternAlternatives | queries.PatternPermutation)
@@ -251,7 +213,7 @@ def _pattern(pattern: queries.RowPattern) -> Pattern:
     return PatternGroup(tuple(map(_pattern, pattern.parts)), is_alternatives)
 
 
-class _PatternCheck:
+class PatternCheck:
     """Finds parts of a pattern that cannot be executed; a sequence of quantified variables can."""
 
     def __init__(self, match: MatchBinder) -> None:
@@ -260,6 +222,9 @@ class _PatternCheck:
     def check(self, pattern: queries.RowPattern) -> None:
         """See a whole pattern."""
         parts = list(_flat(pattern))
+        repeated = [name for name, count in Counter(_variables(pattern)).items() if count > 1]
+        if repeated:
+            self.context.defer(pattern, f"the variable '{repeated[0]}' stands in the pattern twice")
         for part in parts:
             self._part(part)
         if all(_least(part) == 0 for part in parts):
@@ -280,13 +245,23 @@ class _PatternCheck:
             queries.PatternExclusion: "{- -}",
             queries.PatternPermutation: "PERMUTE",
         }
-        inner = part.part if isinstance(part, queries.PatternRepetition) else part
+        inner = part
+        if isinstance(part, queries.PatternRepetition):
+            inner = part.part
+            self._limits(part)
         if type(inner) in kinds:
             self.context.defer(part, f"{kinds[type(inner)]} are not supported in patterns")
         elif isinstance(inner, queries.PatternSequence):
             self.context.defer(part, "groups are not supported in patterns", "Repeat variables one by one.")
         if isinstance(part, queries.PatternRepetition) and (part.least, part.most) == (0, 1) and part.is_reluctant:
             self.context.defer(part, "?? is not supported in patterns", "Write ?.")
+
+    def _limits(self, part: queries.PatternRepetition) -> None:
+        if part.least is None:
+            advice = f"Write {{0, {part.most}}}."
+            self.context.defer(part, "the smallest number of rows is missing", advice)
+        elif part.most is not None and part.most < max(part.least, 1):
+            self.context.defer(part, f"the largest number of rows is {max(part.least, 1)} at least")
 
 
 def _flat(pattern: queries.RowPattern) -> Iterator[queries.RowPattern]:
@@ -298,7 +273,7 @@ def _flat(pattern: queries.RowPattern) -> Iterator[queries.RowPattern]:
 
 
 def _least(part: queries.RowPattern) -> int:
-    return part.least if isinstance(part, queries.PatternRepetition) else 1
+    return part.least or 0 if isinstance(part, queries.PatternRepetition) else 1
 
 
 def _is_greedy(part: queries.RowPattern) -> bool:

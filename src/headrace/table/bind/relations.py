@@ -166,7 +166,9 @@ class RelationBinder:
         return replace(item, relation=sample)
 
     def _match(self, node: sql.MatchRecognize) -> FromItem:
-        relation = MatchBinder(self.queries, node, self.bind(node.relation).relation, self._call_scope()).bind()
+        item = self.bind(node.relation)
+        alias = item.sources[0].alias if item.sources else None
+        relation = MatchBinder(self.queries, node, item.relation, alias, self._call_scope()).bind()
         return FromItem(relation, (NamedRelation(None, relation.schema),))
 
     def _pivot(self, node: sql.Pivot | sql.Unpivot) -> FromItem:

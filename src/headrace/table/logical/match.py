@@ -2,11 +2,16 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 from headrace.table.logical.node import Part
 from headrace.table.logical.relations import Relation
-from headrace.table.logical.scalars import Scalar, SortKey
+from headrace.table.logical.scalars import Options, Scalar, SortKey
 from headrace.table.logical.schema import Schema
+from headrace.table.parse.tree.queries import AfterMatch
+
+ALL_ROWS: Final = "*"
+"""The variable that stands for all rows of a match."""
 
 
 @dataclass(frozen=True)
@@ -29,19 +34,24 @@ class PatternGroup(Part):
 
 @dataclass(frozen=True)
 class PatternRef(Scalar):
-    """A column of a row of a pattern variable: ``PREV(B.price, 1)`` counts rows, ``LAST(A.id, 1)`` matched rows.
+    """A column of a row of a pattern variable: ``LAST(A.id, 1)``.
 
     Attributes:
-        variable: its name; ``*`` stands for all rows of the match.
+        variable: its name; :data:`ALL_ROWS` stands for all rows of the match.
         index: the column.
-        function: ``LAST``, ``FIRST``, ``PREV`` or ``NEXT``.
-        offset: how many rows back, or ahead.
+        name: the name of the column, for plans.
+        function: ``LAST``, ``FIRST``, ``PREV`` or ``NEXT``; empty for ``A.id``, which is the last row, or, as the
+            operand of an aggregate, each row.
+        offset: the number of rows back, or ahead.
+        is_plain: whether the column is a time attribute whose values are plain times here.
     """
 
     variable: str
     index: int
-    function: str = "LAST"
+    name: str
+    function: str = ""
     offset: int = 0
+    is_plain: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,6 +61,7 @@ class PatternAggregate(Scalar):
     function: str
     variable: str
     operands: tuple[Scalar, ...]
+    options: Options = ()
 
 
 @dataclass(frozen=True)
@@ -70,22 +81,46 @@ class PatternMeasure(Part):
 
 
 @dataclass(frozen=True)
-class Match(Relation):
-    """``MATCH_RECOGNIZE``: one row for each match: the columns of the partition, and the measures."""
+class MatchClauses(Part):
+    """The clauses of ``MATCH_RECOGNIZE``.
 
-    input: Relation
+    Attributes:
+        partition_by: the columns of the partitions.
+        order_by: the order of rows in a partition.
+        pattern: the pattern.
+        definitions: the conditions of variables; a row may be mapped to a variable without one whatever it is.
+        measures: the columns that are computed of each match.
+        after: the row from which the search goes on after a match.
+        after_variable: the variable of ``SKIP TO FIRST`` and ``SKIP TO LAST``.
+        within: the longest time of a match, which it does not reach; None for any.
+        subsets: names for several variables.
+        is_anchored: whether the pattern began with ``^``, and whether it ended with ``$``.
+    """
+
     partition_by: tuple[int, ...]
     order_by: tuple[SortKey, ...]
-    pattern: PatternGroup | PatternQuantity | str
+    pattern: "PatternGroup | PatternQuantity | str"
     definitions: tuple[PatternDefinition, ...]
     measures: tuple[PatternMeasure, ...]
-    after: str = "TO NEXT ROW"
+    after: AfterMatch = AfterMatch.NEXT_ROW
     after_variable: str | None = None
     within: Scalar | None = None
     subsets: tuple[tuple[str, tuple[str, ...]], ...] = ()
     is_anchored: tuple[bool, bool] = (False, False)
 
+    def schema(self, given: Schema) -> Schema:
+        """The columns of the result, given those of the rows: those of the partition, and the measures."""
+        keys = tuple(given[index] for index in self.partition_by)
+        return Schema(keys + tuple(measure.expression.as_field(measure.name) for measure in self.measures))
+
+
+@dataclass(frozen=True)
+class Match(Relation):
+    """``MATCH_RECOGNIZE``: one row for each match."""
+
+    input: Relation
+    clauses: MatchClauses
+
     @cached_property
     def schema(self) -> Schema:
-        keys = tuple(self.input.schema[index] for index in self.partition_by)
-        return Schema(keys + tuple(measure.expression.as_field(measure.name) for measure in self.measures))
+        return self.clauses.schema(self.input.schema)

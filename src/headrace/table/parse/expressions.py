@@ -139,13 +139,17 @@ class ExpressionParser(CallParser):
         operand = self.expression(precedence)
         return Unary(operator, operand, start=start, end=operand.end)
 
+    def _final_has_operand(self) -> bool:
+        is_column = self.ahead() in NAMES and self.ahead(2) == "."
+        return is_column or self.ahead() in ("FIRST", "LAST", *FUNCTION_WORDS)
+
     def _named(self) -> SqlExpression:
         """A column, a call, or a form that starts with a non-reserved keyword."""
         form = FORMS_OF_NAMES.get((self.kind, self.ahead()))
         if form is not None:
             return form(self)
         start = self.start
-        if self.kind == "FINAL" and self.ahead() in ("FIRST", "LAST", *FUNCTION_WORDS):
+        if self.kind == "FINAL" and self._final_has_operand():
             self.advance()
             return MatchSemantics(True, self.expression(ITEM), start=start, end=self.end)
         names = [self.name()]

@@ -424,16 +424,16 @@ class RelationParser(ExpressionParser):
         is_reluctant = self.accept("?")
         return PatternRepetition(part, *limits, is_reluctant, start=part.start, end=self.end)
 
-    def _repetitions(self) -> tuple[int, int | None] | None:
+    def _repetitions(self) -> tuple[int | None, int | None] | None:
         if not self.at("{"):
             return self.choose_optional(_QUANTIFIERS)
         if self.ahead() == "-":
             return None
         self.advance()
-        least = 0 if self.at(",") else self.integer()
-        most: int | None = least
+        least = None if self.at(",") else self.integer()
+        most = least
         if self.accept(","):
-            most = self.integer() if self.at(INTEGER) else None
+            most = self.integer() if least is None or self.at(INTEGER) else None
         self.expect("}")
         return least, most
 

@@ -18,7 +18,6 @@ from headrace.table.functions.casts import is_castable
 from headrace.table.functions.types import DOUBLE, INT
 from headrace.table.logical import relations as logical
 from headrace.table.logical.errors import PlanningError, TableDefinitionError
-from headrace.table.logical.match import Match
 from headrace.table.logical.relations import Relation
 from headrace.table.logical.scalars import Literal, Scalar, Subquery, input_refs
 from headrace.table.logical.schema import Schema
@@ -87,7 +86,6 @@ _STREAMS: Final = "make streams of the tables (StreamTableEnvironment.to_data_st
 
 _MISSING: Final[dict[type[Relation], str]] = {
     logical.Snapshot: f"FOR SYSTEM_TIME AS OF cannot be executed yet: {_STREAMS}",
-    Match: "MATCH_RECOGNIZE cannot be executed yet: look for patterns by a KeyedProcessFunction of a stream",
 }
 
 

@@ -7,9 +7,11 @@ from dataclasses import replace
 from typing import Any, Final
 
 from headrace.table.logical import relations as logical
+from headrace.table.logical.match import Match
 from headrace.table.logical.relations import Relation
 from headrace.table.logical.scalars import AggregateCall, Cast, InputRef, Literal, SortKey, substituted
 from headrace.table.physical.explain import tree_text
+from headrace.table.physical.match_text import after_text, definition_texts, pattern_text
 from headrace.table.physical.node import unique_names
 from headrace.table.physical.scalar_text import CalciteText, literal_text, record_type_text
 
@@ -208,6 +210,24 @@ def _correlate(correlate: logical.Correlate) -> Terms:
         yield "joinHints", f"[{''.join(_hint(hint, '[0]') for hint in correlate.hints)}]"
 
 
+def _match(match: Match) -> Terms:
+    clauses = match.clauses
+    yield "partition", f"[{', '.join(map(str, clauses.partition_by))}]"
+    yield "order", f"[{', '.join(map(_sort_key, clauses.order_by))}]"
+    yield "outputFields", f"[{', '.join(match.schema.names)}]"
+    yield "allRows", "false"
+    yield "after", after_text(clauses, is_logical=True)
+    yield "pattern", pattern_text(clauses.pattern)
+    yield "isStrictStarts", str(clauses.is_anchored[0]).lower()
+    yield "isStrictEnds", str(clauses.is_anchored[1]).lower()
+    if clauses.within is not None:
+        yield "interval", _text(clauses.within)
+    subsets = (f"[{', '.join(names)}]" for _, names in clauses.subsets)
+    yield "subsets", f"[{', '.join(subsets)}]"
+    yield "patternDefinitions", f"[{', '.join(definition_texts(clauses).values())}]"
+    yield "inputFields", f"[{', '.join(match.input.schema.names)}]"
+
+
 def _sink(sink: logical.Sink) -> Terms:
     yield "table", ".".join(sink.path)
     yield "fields", ", ".join(unique_names(sink.input.schema.names))
@@ -235,5 +255,6 @@ _TERMS: Final[dict[type[Relation], tuple[str, Callable[[Any], Terms]]]] = {
     logical.ToChangelog: ("LogicalTableFunctionScan", _to_changelog),
     logical.FromChangelog: ("LogicalTableFunctionScan", _from_changelog),
     logical.Sample: ("Sample", _sample),
+    Match: ("LogicalMatch", _match),
     logical.Sink: ("LogicalSink", _sink),
 }

@@ -19,6 +19,7 @@ from headrace.table.physical import (  # noqa: F401 - their conversions
     group_windows,
     grouping,
     lookup_joins,
+    match,
     over,
     ranks,
     sorts,

@@ -21,6 +21,7 @@ from headrace.common.logical_types import (
     RowType,
     TypeRoot,
 )
+from headrace.table.logical.match import PatternAggregate, PatternRef
 from headrace.table.logical.scalars import (
     Call,
     Case,
@@ -114,6 +115,15 @@ class CalciteText:
     def _over(self, over: OverCall) -> str:
         return over_text(over, self)
 
+    def _pattern_ref(self, ref: PatternRef) -> str:
+        column = f"{ref.variable}.{self._name_of(ref.index)}"
+        if ref.is_plain:
+            column = self(Cast(replace(ref, function="", is_plain=False), type=ref.type))
+        return f"{ref.function}({column}, {ref.offset})" if ref.function else column
+
+    def _pattern_aggregate(self, aggregate: PatternAggregate) -> str:
+        return f"{aggregate.function}({', '.join(map(self, aggregate.operands))})"
+
     def _subquery(self, subquery: Subquery) -> str:
         name = subquery.kind.value
         if subquery.kind in (SubqueryKind.SOME, SubqueryKind.ALL):
@@ -131,6 +141,8 @@ class CalciteText:
         CorrelatedRef: lambda self, ref: f"{ref.correlation}.{ref.name}",
         OverCall: _over,
         Subquery: _subquery,
+        PatternRef: _pattern_ref,
+        PatternAggregate: _pattern_aggregate,
     }
 
 
@@ -196,8 +208,17 @@ class _PhysicalText(CalciteText):
     _WRITERS = CalciteText._WRITERS | {Cast: _cast}
 
 
+class _MeasureText(_PhysicalText):
+    """The text of measures in the execution plan: in the form of the physical plan, but for literals."""
+
+    def literal(self, literal: Literal, *, typed: bool | None = None) -> str:
+        return _infix_literal(literal)
+
+
 def infix_text(scalar: Scalar, names: Sequence[str]) -> str:
     """A scalar in the form of the execution plan."""
+    if isinstance(scalar, Call) and scalar.function == "FINAL":
+        return _MeasureText(names.__getitem__)(scalar)
     writer = _INFIX_WRITERS.get(type(scalar))
     if writer is None:
         return calcite_text(scalar, names)
@@ -233,6 +254,7 @@ _INFIX_WRITERS: Final[dict[type[Scalar], Callable[[Any, Text], str]]] = {
     Call: _infix_call,
     Case: _infix_case,
     Cast: _cast_text,
+    PatternAggregate: lambda aggregate, text: f"{aggregate.function}({', '.join(map(text, aggregate.operands))})",
 }
 
 

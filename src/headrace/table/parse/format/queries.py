@@ -269,9 +269,10 @@ def _(node: qu.PatternExclusion) -> str:
 
 @sql_of.register
 def _(node: qu.PatternRepetition) -> str:
-    signs = {(0, None): "*", (1, None): "+", (0, 1): "?"}
+    signs: dict[tuple[int | None, int | None], str] = {(0, None): "*", (1, None): "+", (0, 1): "?"}
     most = "" if node.most is None else node.most
-    limits = signs.get((node.least, node.most)) or f"{{{node.least}, {most}}}"
+    least = "" if node.least is None else node.least
+    limits = signs.get((node.least, node.most)) or f"{{{least}, {most}}}"
     return f"{_pattern_part(node.part)}{limits}{'?' * node.is_reluctant}"
 
 

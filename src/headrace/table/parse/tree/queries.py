@@ -343,11 +343,12 @@ class PatternRepetition(RowPattern):
     """``a*``, ``a+``, ``a?``, ``a{n,m}``, and their reluctant forms with ``?``.
 
     Attributes:
+        least: None when it is left out, as in ``a{,m}``.
         most: None when there is no limit.
     """
 
     part: RowPattern
-    least: int
+    least: int | None
     most: int | None
     is_reluctant: bool = False
 

@@ -1,0 +1,190 @@
+"""Conditions of pattern variables that look at rows matched before: ``B.price > LAST(B.price, 1)``.
+
+Such a condition is asked for one row and one partial match at a time. But all that it depends on is how far the rows
+that it reads are from the current one, and it is asked with the same few distances again and again. So when it has been
+asked often enough with some, it is computed with them for all rows at once, as columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.common.errors import EvaluationError
+from headrace.operators.arrays import gather
+from headrace.operators.pattern.conditions import Condition, Facts
+from headrace.operators.pattern.matched_rows import (
+    AggregateOfMatch,
+    MatchExpressions,
+    RowLists,
+    RowOfMatch,
+    ValueOfMatch,
+    Variables,
+)
+
+Longs = npt.NDArray[np.int64]
+
+Reach = range | tuple[int, ...]
+"""Rows that a value reads, as their distances from the current row, the farthest one first."""
+
+Shape = tuple[Reach, ...]
+"""The rows that each value of a condition reads."""
+
+Taken = Callable[[Variables], Sequence[int]]
+"""Gives the rows that a partial match has taken for some variables, in order."""
+
+_ONE: Final = 4096
+"""To compute a condition for a single row takes about as long as to read so many more rows when there are others."""
+
+_MOST_SHAPES: Final = 256
+"""For so many shapes the answers of all rows are kept."""
+
+
+@dataclass(frozen=True)
+class RowTable:
+    """Rows of several keys, those of a key one after the other, in the order in which they are matched.
+
+    Attributes:
+        columns: the columns of the rows.
+        starts: the first row of each row's key.
+        clock: the reading of the clock.
+    """
+
+    columns: pa.RecordBatch
+    starts: Longs
+    clock: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class RowCondition(Condition):
+    """A condition over the current row and the rows that a partial match has taken.
+
+    Attributes:
+        expressions: the condition, as the only expression.
+        variable: the variable to which the current row would be mapped.
+    """
+
+    expressions: MatchExpressions
+    variable: int
+
+    @property
+    def looks_at_event_alone(self) -> bool:
+        return False
+
+    def holds(self, facts: Facts) -> bool:
+        raise TypeError(f"{self} is evaluated by an operator that has the rows")
+
+    def __str__(self) -> str:
+        return str(self.expressions.expressions[0])
+
+    def shape(self, row: int, taken: Taken) -> Shape:
+        """The rows that the condition reads.
+
+        Args:
+            row: the current row.
+            taken: the rows that the partial match has taken.
+        """
+        return tuple(self._reach(value, row, taken) for value in self.expressions.values)
+
+    def _reach(self, value: ValueOfMatch, row: int, taken: Taken) -> Reach:
+        if not isinstance(value, RowOfMatch | AggregateOfMatch):
+            return range(0)
+        rows = taken(value.variables)
+        has_current = not value.variables or self.variable in value.variables
+        if isinstance(value, AggregateOfMatch):
+            return _distances(row, [*rows, row] if has_current else rows)
+        count = len(rows) + has_current
+        if value.offset >= count:
+            return range(0)
+        place = value.offset if value.is_first else count - 1 - value.offset
+        distance = row - rows[place] if place < len(rows) else 0
+        return range(distance, distance + 1)
+
+    def holds_for(self, table: RowTable, rows: Longs, shape: Shape) -> npt.NDArray[np.bool_]:
+        """Where it is true, when the rows that are read have some distances from each of the rows.
+
+        Raises:
+            EvaluationError: when it has no value for one of them.
+        """
+        pairs = zip(self.expressions.values, shape, strict=True)
+        columns = [_column(value, reach, table, rows) for value, reach in pairs]
+        (condition,) = self.expressions.of_values(columns, len(rows))
+        return np.asarray(pc.fill_null(condition, False).to_numpy(zero_copy_only=False), np.bool_)
+
+
+def _column(value: ValueOfMatch, reach: Reach, table: RowTable, rows: Longs) -> pa.Array:
+    """A value for each row, whose reach is the same for all of them."""
+    if isinstance(value, RowOfMatch):
+        column = table.columns.column(value.column)
+        return gather(column, rows - reach[0]) if reach else pa.nulls(len(rows), column.type)
+    if isinstance(value, AggregateOfMatch):
+        reached = (rows[:, np.newaxis] - np.array(reach, np.int64)).ravel()
+        return value.of_lists(table.columns, RowLists.of(reached, np.full(len(rows), len(reach))))
+    return value.of_times(np.full(len(rows), table.clock))
+
+
+def _distances(row: int, rows: Sequence[int]) -> Reach:
+    if not rows:
+        return range(0)
+    first, last = row - rows[0], row - rows[-1]
+    if first - last + 1 == len(rows):
+        return range(first, last - 1, -1)
+    return tuple(row - each for each in rows)
+
+
+class Answers:
+    """The answers of a condition for the rows of a table.
+
+    Args:
+        condition: the condition.
+        table: the rows.
+    """
+
+    def __init__(self, condition: RowCondition, table: RowTable) -> None:
+        self._condition, self._table = condition, table
+        self._asked: dict[Shape, int] = {}
+        self._whole: dict[Shape, bytes] = {}
+
+    def holds(self, row: int, taken: Taken) -> bool:
+        """Return whether the condition is true for a row and a partial match.
+
+        Args:
+            row: the row.
+            taken: the rows that the partial match has taken.
+
+        Raises:
+            EvaluationError: when it has no value.
+        """
+        shape = self._condition.shape(row, taken)
+        known = self._whole.get(shape)
+        if known is None and self._is_worthwhile(shape):
+            known = self._of_all_rows(shape)
+        if known is not None and (answer := known[row]) != _UNKNOWN:
+            return bool(answer)
+        return bool(self._condition.holds_for(self._table, np.array([row]), shape)[0])
+
+    def _is_worthwhile(self, shape: Shape) -> bool:
+        asked = self._asked[shape] = self._asked.get(shape, 0) + 1
+        cost = len(self._table.starts) * (1 + sum(map(len, shape)))
+        return asked * _ONE > cost and len(self._whole) < _MOST_SHAPES
+
+    def _of_all_rows(self, shape: Shape) -> bytes:
+        """The answer for each row that has rows of its key at such distances before it."""
+        starts = self._table.starts
+        farthest = max((distance for reach in shape for distance in reach[:1]), default=0)
+        rows = np.flatnonzero(np.arange(len(starts)) - farthest >= starts)
+        answers = np.full(len(starts), _UNKNOWN, np.uint8)
+        with suppress(EvaluationError):  # of a row that nobody has asked for
+            answers[rows] = self._condition.holds_for(self._table, rows, shape)
+        found = self._whole[shape] = answers.tobytes()
+        return found
+
+
+_UNKNOWN: Final = 2

@@ -1,0 +1,140 @@
+"""``RowPatternOperator``: the pattern operator of ``MATCH_RECOGNIZE``, whose events are rows of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.common.columns import layout_of
+from headrace.operators.base import KeyedBatch
+from headrace.operators.changelog.order import SortField, millis_of, order_codes
+from headrace.operators.pattern.automaton import Automaton
+from headrace.operators.pattern.conditions import Condition, ConditionContext, IterativeCall
+from headrace.operators.pattern.events import Events
+from headrace.operators.pattern.key_matching import KeyMatching
+from headrace.operators.pattern.keyed_events import KeyedEvents
+from headrace.operators.pattern.match_columns import MatchColumns
+from headrace.operators.pattern.matched_rows import Variables
+from headrace.operators.pattern.matches import NfaState
+from headrace.operators.pattern.pattern_operator import PatternOperator, PatternSettings
+from headrace.operators.pattern.row_conditions import Answers, RowCondition, RowTable
+from headrace.operators.pattern.stored_matches import FoundMatches
+
+if TYPE_CHECKING:
+    from headrace.common.typeinfo import TypeInformation
+
+Longs = npt.NDArray[np.int64]
+
+
+class RowPatternOperator(PatternOperator):
+    """Looks for a pattern among the rows of each key, and emits a row for each match.
+
+    Conditions on rows matched before are asked by the places of rows, and answered from columns.
+
+    Args:
+        automaton: the compiled pattern.
+        columns: makes the rows.
+        variables: the variables of the pattern, by number.
+        type_: the type of the rows.
+        time_field: the position of the column of event times; None where the time is that of the clock.
+        order: the sort fields of rows with equal times.
+        is_batch: whether the clock stands still until the input has ended.
+    """
+
+    def __init__(
+        self,
+        automaton: Automaton,
+        columns: MatchColumns,
+        variables: tuple[str, ...],
+        type_: TypeInformation,
+        time_field: int | None,
+        order: tuple[SortField, ...],
+        *,
+        is_batch: bool,
+    ) -> None:
+        settings = PatternSettings(in_processing_time=time_field is None, is_batch=is_batch)
+        super().__init__(_with_calls(automaton, self._holds), columns, (), type_, settings)
+        self._variables = variables
+        self._time_field = time_field
+        self._order = order
+        asked = (leaf for state in automaton.states for way in state.transitions for leaf in way.condition.leaves())
+        conditions = dict.fromkeys(leaf for leaf in asked if isinstance(leaf, RowCondition))
+        called = (each for condition in conditions for each in condition.expressions.user_code)
+        self.user_code = (*self.user_code, *columns.user_code, *called)
+
+    def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
+        if self._time_field is not None:
+            name = self._type.field_names[self._time_field]
+            batch = batch.with_timestamps(millis_of(batch.columns.column(self._time_field), name))
+        super().process_keyed(input_index, batch)
+
+    def prepare(self, keyed: KeyedEvents) -> None:
+        if self._order:
+            keyed.sort_by(order_codes(self._events.arrived.columns, self._order))
+
+    def matched(self, matching: KeyMatching, keyed: KeyedEvents, found: FoundMatches) -> dict[int, NfaState]:
+        self._keyed, self._found = keyed, found
+        self._matched_rows: _Rows | None = None
+        return super().matched(matching, keyed, found)
+
+    def _holds(self, condition: RowCondition, event: int, context: ConditionContext) -> bool:
+        if self._matched_rows is None:
+            clock = context.current_processing_time()
+            self._matched_rows = _Rows(self._keyed, self._found, self._type, self._events, clock)
+        return self._matched_rows.holds(condition, event, context, self._variables)
+
+
+def _with_calls(automaton: Automaton, holds: Callable[[RowCondition, int, ConditionContext], bool]) -> Automaton:
+    """An automaton in which a function stands for each condition on rows before."""
+    calls: dict[Condition, Condition] = {}
+
+    def called(condition: Condition) -> Condition:
+        if condition not in calls:
+            if isinstance(condition, RowCondition):
+                calls[condition] = IterativeCall(partial(holds, condition), None)
+            else:
+                parts = condition.parts()
+                calls[condition] = type(condition)(*map(called, parts)) if parts else condition
+        return calls[condition]
+
+    states = [
+        replace(state, transitions=tuple(replace(way, condition=called(way.condition)) for way in state.transitions))
+        for state in automaton.states
+    ]
+    return replace(automaton, states=tuple(states))
+
+
+class _Rows:
+    """The rows of all keys that are visited, and the answers of conditions for them."""
+
+    def __init__(
+        self, keyed: KeyedEvents, found: FoundMatches, type_: TypeInformation, events: Events, clock: int
+    ) -> None:
+        stored, of_stored = found.events()
+        places, of_keys = np.concatenate([stored, keyed.places]), np.concatenate([of_stored, keyed.of_keys])
+        order = np.argsort(of_keys, kind="stable")
+        places, of_keys = places[order], of_keys[order]
+        is_first = np.diff(of_keys, prepend=-1) != 0
+        starts = np.flatnonzero(is_first)[np.cumsum(is_first) - 1]
+        self._rows = dict(zip(places.tolist(), range(len(places)), strict=True))
+        self._table = RowTable(layout_of(type_).array_to_columns(events.column(places)), starts, clock)
+        self._answers: dict[RowCondition, Answers] = {}
+
+    def holds(self, condition: RowCondition, event: int, context: ConditionContext, variables: tuple[str, ...]) -> bool:
+        """Evaluate a condition for a row and a partial match."""
+        answers = self._answers.get(condition)
+        if answers is None:
+            answers = self._answers[condition] = Answers(condition, self._table)
+        rows = self._rows
+
+        def taken(numbers: Variables) -> Sequence[int]:
+            names = [variables[number] for number in numbers] if numbers else variables
+            found = [rows[place] for name in names for place in context.events(name)]
+            return found if len(names) == 1 else sorted(found)
+
+        return answers.holds(rows[event], taken)

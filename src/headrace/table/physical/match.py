@@ -1,0 +1,120 @@
+"""The physical node of ``MATCH_RECOGNIZE``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar
+
+from headrace.graph.match_specs import MatchSpec
+from headrace.table.logical.errors import PlanningError
+from headrace.table.logical.match import ALL_ROWS, MatchClauses, PatternRef
+from headrace.table.logical.match import Match as LogicalMatch
+from headrace.table.logical.scalars import Call, Cast, Scalar
+from headrace.table.logical.schema import Schema, TimeAttribute
+from headrace.table.physical.basic import Exchange
+from headrace.table.physical.changelog_rules import ChangelogRule, Modify, never
+from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
+from headrace.table.physical.match_conditions import conditions_of
+from headrace.table.physical.match_pattern import automaton_of
+from headrace.table.physical.match_text import after_text, definition_texts, pattern_text
+from headrace.table.physical.match_values import MatchValues
+from headrace.table.physical.node import (
+    Edges,
+    PhysicalNode,
+    ScalarText,
+    Terms,
+    names_text,
+    order_text,
+    with_unique_names,
+)
+from headrace.table.physical.translation import GraphBuilder, by_key, record_type, sort_fields
+
+
+@dataclass(frozen=True)
+class Match(PhysicalNode):
+    """One row for each match of a pattern in the rows of a partition."""
+
+    name: ClassVar[str] = "Match"
+    changelog: ClassVar[ChangelogRule] = ChangelogRule(never, takes=Modify.INSERT)
+    input: PhysicalNode
+    clauses: MatchClauses
+
+    @cached_property
+    def schema(self) -> Schema:
+        return with_unique_names(self.clauses.schema(self.input.schema))
+
+    @property
+    def requires_watermark(self) -> bool:
+        return any(column.time is TimeAttribute.ROWTIME for column in self.input.schema)
+
+    def terms(self, text: ScalarText) -> Terms:
+        clauses, names = self.clauses, self.input.schema.names
+        if clauses.partition_by:
+            yield "partitionBy", names_text([names[index] for index in clauses.partition_by])
+        if clauses.order_by:
+            yield "orderBy", order_text(clauses.order_by, self.input.schema)
+        if clauses.measures:
+            shown = [f"{text(_final(each.expression), names)} AS {each.name}" for each in clauses.measures]
+            yield "measures", names_text(shown)
+        yield "rowsPerMatch", "ONE ROW PER MATCH"
+        yield "after", after_text(clauses, is_logical=False)
+        yield "pattern", pattern_text(clauses.pattern)
+        if clauses.subsets:
+            yield "subset", names_text([f"{name} = ({names_text(parts)})" for name, parts in clauses.subsets])
+        definitions = [f"{name}={shown}" for name, shown in definition_texts(clauses).items()]
+        yield "define", f"{{{names_text(definitions)}}}"
+
+    def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
+        given, clauses = self.input.schema, self.clauses
+        values = MatchValues.of(clauses, given, builder.settings)
+        columns = [*self._keys(), *(each.expression for each in clauses.measures)]
+        first, *others = clauses.order_by
+        spec = MatchSpec(
+            automaton=automaton_of(clauses, conditions_of(clauses, given, builder.settings)),
+            expressions=values.expressions(columns),
+            variables=values.variables,
+            result_type=record_type(self.schema),
+            time_field=None if given[first.index].time is TimeAttribute.PROCTIME else first.index,
+            order=sort_fields(others),
+        )
+        return builder.add(spec, self.name, by_key(inputs[0], given, clauses.partition_by))
+
+    def _keys(self) -> list[PatternRef]:
+        """The columns of the partition, which are those of any row."""
+        columns = ((index, self.input.schema[index]) for index in self.clauses.partition_by)
+        return [PatternRef(ALL_ROWS, index, each.name, type=each.type) for index, each in columns]
+
+
+def _final(measure: Scalar) -> Scalar:
+    return Call("FINAL", (measure,), type=measure.type)
+
+
+@conversion_rule(LogicalMatch)
+def _match(match: LogicalMatch, context: ConversionContext) -> PhysicalNode:
+    clauses = match.clauses
+    measures = tuple(replace(each, expression=_measure(each.expression)) for each in clauses.measures)
+    definitions = tuple(replace(each, condition=_with_plain_times(each.condition)) for each in clauses.definitions)
+    source = Exchange(converted(match.input, context), clauses.partition_by)
+    if not context.is_batch and source.schema[clauses.order_by[0].index].time is None:
+        raise PlanningError(
+            "MATCH_RECOGNIZE orders rows by a time attribute first, which they no longer have behind a regular join or "
+            "an aggregation without windows"
+        )
+    return Match(source, replace(clauses, measures=measures, definitions=definitions))
+
+
+def _measure(scalar: Scalar) -> Scalar:
+    """A measure, whose times are plain ones, unless it is the time of the match itself."""
+    is_time = isinstance(scalar, Call) and scalar.function in ("MATCH_ROWTIME", "MATCH_PROCTIME")
+    return scalar if is_time else _with_plain_times(scalar)
+
+
+def _with_plain_times(scalar: Scalar) -> Scalar:
+    """A scalar that reads time attributes as plain times."""
+    if isinstance(scalar, PatternRef) and scalar.time is not None:
+        return replace(scalar, is_plain=True)
+    if isinstance(scalar, Call) and scalar.function in ("MATCH_ROWTIME", "MATCH_PROCTIME"):
+        return Cast(scalar, type=scalar.type)
+    return scalar.with_parts(Scalar, [_with_plain_times(part) for part in scalar.children])

@@ -1,0 +1,148 @@
+"""``MATCH_RECOGNIZE``: refusals, subsets, and results that do not depend on how rows are divided into epochs."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from headrace.common.errors import HeadraceError
+from headrace.table import DataTypes, EnvironmentSettings, TableEnvironment
+from headrace.table.logical.errors import PlanningError
+from headrace.table.udf import udaf, udf
+from tests.table.conformance import oracle, replay
+
+TICKS = (
+    "CREATE TABLE tick (sym STRING, px INT, vol INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '3' SECOND) "
+    "WITH ('connector' = 'oracle')"
+)
+MATCHES = {
+    "rows alone": "PATTERN (A B+? C) DEFINE A AS A.px >= 4, B AS B.px < 5, C AS C.px > 2",
+    "rows before": "AFTER MATCH SKIP PAST LAST ROW PATTERN (A B+ C) DEFINE "
+    "B AS B.px < A.px AND (LAST(B.px, 1) IS NULL OR B.px <= LAST(B.px, 1)), C AS C.px > LAST(B.px)",
+    "aggregates": "PATTERN (A+? B? C) WITHIN INTERVAL '9' SECOND DEFINE "
+    "A AS SUM(A.px) < 12 AND COUNT(A.px) < 4, B AS B.px > AVG(A.px), C AS C.px <> MAX(A.px)",
+}
+
+
+def events(seed: int, count: int = 60) -> list[Any]:
+    draw, second, rows = random.Random(seed), 0, []
+    for number in range(count):
+        second += draw.choice([0, 0, 1, 1, 2])
+        late = max(second - draw.choice([0, 0, 0, 1, 2, 6]), 0)
+        price = draw.choice([None, *range(8)])
+        rows.append(
+            ["tick", "+I", [draw.choice("xyz"), price, number, f"2024-05-01 10:{late // 60:02}:{late % 60:02}"]]
+        )
+    return rows
+
+
+def rows_of(clauses: str, given: list[Any], *, parallelism: int = 1, one_by_one: bool = False, order: str = "") -> Any:
+    tables = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+    for key, value in (replay._ALWAYS | {"parallelism.default": str(parallelism)}).items():
+        tables.get_config().set(key, value)
+    tables.execute_sql(TICKS)
+    oracle.begin(given, one_by_one=one_by_one)
+    query = (
+        f"SELECT * FROM tick MATCH_RECOGNIZE (PARTITION BY sym ORDER BY ts{order} MEASURES FIRST(vol) AS f, vol AS l, "
+        f"COUNT(*) AS n, AVG(B.px) AS b, MATCH_ROWTIME() AS r {clauses})"
+    )
+    return [tuple(row) for row in tables.execute_sql(query).collect()]
+
+
+def by_key(rows: list[Any]) -> dict[str, list[Any]]:
+    return {key: [row for row in rows if row[0] == key] for key in "xyz"}
+
+
+@pytest.mark.parametrize("name", MATCHES)
+def test_results_do_not_depend_on_epochs_and_parallelism(name: str) -> None:
+    clauses, given = MATCHES[name], events(len(name))
+    whole = rows_of(clauses, given)
+    assert len(whole) > 5
+    assert rows_of(clauses, given, one_by_one=True) == whole
+    assert by_key(rows_of(clauses, given, parallelism=3)) == by_key(whole)
+
+
+def test_rows_of_one_time_are_matched_in_the_order_that_is_asked_for() -> None:
+    given = [
+        ["tick", "+I", ["x", price, number, "2024-05-01 10:00:01"]] for number, price in enumerate([3, 1, None, 2])
+    ]
+    clauses = "AFTER MATCH SKIP PAST LAST ROW PATTERN (A B)"
+    pairs = [
+        [(row[1], row[2]) for row in rows_of(f"{clauses} DEFINE A AS TRUE", given, order=order)]
+        for order in ("", ", px", ", px DESC")
+    ]
+    assert pairs == [[(0, 1), (2, 3)], [(2, 1), (3, 0)], [(0, 3), (1, 2)]]
+
+
+def one(measure: str, clauses: str, rows: list[Any], functions: Mapping[str, Any] = MappingProxyType({})) -> list[Any]:
+    tables = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+    for key, value in replay._ALWAYS.items():
+        tables.get_config().set(key, value)
+    tables.execute_sql(TICKS)
+    for name, function in functions.items():
+        tables.create_temporary_function(name, function)
+    oracle.begin(rows, one_by_one=False)
+    query = f"SELECT * FROM tick MATCH_RECOGNIZE (ORDER BY ts MEASURES {measure} AS m {clauses})"
+    return [row[0] for row in tables.execute_sql(query).collect()]
+
+
+THREE = [["tick", "+I", ["x", price, number, f"2024-05-01 10:00:0{number}"]] for number, price in enumerate([5, 3, 9])]
+
+
+@pytest.mark.parametrize(
+    ("measure", "expected"),
+    [("SUM(U.px)", 8), ("LAST(U.px)", 3), ("FIRST(U.px, 1)", 3), ("COUNT(U.px)", 2), ("U.px + C.px", 12)],
+)
+def test_a_subset_is_all_rows_of_its_variables(measure: str, expected: int) -> None:
+    assert one(measure, "PATTERN (A B C) SUBSET U = (A, B) DEFINE C AS C.px = 9", THREE) == [expected]
+
+
+def test_functions_of_the_user_are_called_in_conditions_and_measures() -> None:
+    @udf(result_type=DataTypes.INT())
+    def doubled(value: int) -> int:
+        return 2 * value
+
+    @udaf(result_type=DataTypes.INT(), func_type="pandas")
+    def spread(values: Any) -> int:
+        return int(values.max() - values.min())
+
+    clauses = (
+        "PATTERN (A B+? C) DEFINE B AS doubled(B.px) > LAST(A.px), "
+        "C AS C.px > spread(B.px) AND C.px = doubled(C.px) / 2"
+    )
+    functions = {"doubled": doubled, "spread": spread}
+    assert one("spread(C.px) + doubled(A.px)", clauses, THREE, functions) == [10]
+
+
+def test_a_match_that_starts_with_the_row_to_skip_to_fails_the_job() -> None:
+    with pytest.raises(HeadraceError, match="Could not skip to first element of a match"):
+        one("A.px", "AFTER MATCH SKIP TO FIRST A PATTERN (A B) DEFINE A AS TRUE", THREE)
+
+
+def test_a_measure_without_a_value_names_the_match() -> None:
+    with pytest.raises(HeadraceError, match=r"division by zero|by zero"):
+        one("1 / (A.px - 5)", "PATTERN (A B) DEFINE A AS TRUE", THREE)
+
+
+REFUSED = {
+    "PATTERN (A B+) DEFINE A AS TRUE": "the last variable of a pattern cannot be greedy",
+    "PATTERN (A (B | C)) DEFINE A AS TRUE": "alternatives are not supported",
+    "PATTERN ((A B)+ C) DEFINE A AS TRUE": "groups are not supported",
+    "PATTERN (A B{,2} C) DEFINE A AS TRUE": r"Write \{0, 2\}",
+    "PATTERN (A B{0} C) DEFINE A AS TRUE": "the largest number of rows is 1 at least",
+    "PATTERN (A B) WITHIN INTERVAL '1' MONTH DEFINE A AS TRUE": "days to seconds",
+    "AFTER MATCH SKIP TO LAST U PATTERN (A B) SUBSET U = (A, B) DEFINE A AS TRUE": "'U' is a subset",
+    "PATTERN (A B) DEFINE A AS RAND() > 0.5": "no random numbers",
+    "PATTERN (A B) DEFINE A AS A.px IN (SELECT px FROM tick)": "takes no query",
+    "PATTERN (A B) DEFINE A AS LAST(A.px, -1) > 1": "a constant that is not negative",
+}
+
+
+@pytest.mark.parametrize("clauses", REFUSED)
+def test_what_is_refused_says_why(clauses: str) -> None:
+    with pytest.raises((PlanningError, HeadraceError), match=REFUSED[clauses]):
+        one("A.px", clauses, [])
