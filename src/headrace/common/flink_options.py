@@ -286,6 +286,7 @@ _NO_PROFILER: Final = "there is no profiler"
 
 FAMILIES: Final[dict[str, str]] = {
     "execution.batch.": _AS_STREAMS,
+    "events.": "what happens to a job is logged, and reporters of spans get what takes a time",
     "heartbeat.": _SIZED_BY_SPARK,
     "high-availability.": "a job that is started again goes on from its checkpoint directory",
     "jobmanager.": _SIZED_BY_SPARK,
@@ -309,6 +310,7 @@ FAMILIES: Final[dict[str, str]] = {
     "state.latency-track.": "nothing of single accesses to state is measured",
     "state.size-track.": "nothing of single accesses to state is measured",
     "taskmanager.": _SIZED_BY_SPARK,
+    "traces.checkpoint.": "the span of an epoch has all of its parts",
 }
 """How the keys of whole groups of options without effect begin, and why they have none."""
 

@@ -325,7 +325,7 @@ class OperatorChain:
                 **{each.planned.uid: each.valve.records for each in members},
                 **{each.planned.uid: each.records for each in sources if each.records},
             },
-            traffic={each.planned.uid: each.traffic for each in (*members, *sources) if any(each.traffic)},
+            traffic={each.planned.uid: found for each in (*members, *sources) if any(found := each.traffic)},
             metrics={each.planned.uid: _measured(each.context) for each in members if each.context.metrics.by_name},
         )
 
