@@ -9,6 +9,7 @@ import pytest
 
 from headrace.cep import (
     CEP,
+    AfterMatchSkipStrategy,
     EventComparator,
     IterativeCondition,
     Pattern,
@@ -284,3 +285,27 @@ def test_failures_name_the_operator_and_the_event() -> None:
 
     with pytest.raises(UserFunctionError, match="goes to a side output"):
         ran(lambda stream: stream.process(MainOutput()))
+
+
+def test_partial_matches_are_shown() -> None:
+    def job(harness: JobHarness) -> None:
+        payments = harness.add_source("payments", PAYMENT).key_by(0)
+        pattern: Pattern[Payment] = (
+            Pattern.begin("small", AfterMatchSkipStrategy.skip_to_next())
+            .where(col("f1") < 1.0)
+            .one_or_more()
+            .followed_by("large")
+            .where(col("f1") > 500.0)
+        )
+        harness.add_sink("found", CEP.pattern(payments, pattern).select(len, int).uid("pattern"))
+        harness.add_sink("users", payments.max(1).uid("largest"))
+
+    with JobHarness(job, parallelism=2) as harness:
+        harness.push_all("payments", [("ann", 0.5), ("bob", 0.1), ("ann", 0.25)], [1_000, 2_000, 3_000])
+        harness.advance_watermark("payments", 3_000)
+        harness.run_epoch()
+        held = [(each.key, each.start, each.events, each.waits_for) for each in harness.partial_matches("pattern")]
+        assert held[0] == ("ann", 1_000, {"small": [("ann", 0.5), ("ann", 0.25)]}, "small")
+        assert ("bob", 2_000, {"small": [("bob", 0.1)]}, "small") in held
+        with pytest.raises(InvalidProgramError, match="looks for no pattern"):
+            harness.partial_matches("largest")

@@ -46,6 +46,7 @@ from headrace.jobmanager.failover import NO_RESTART
 from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.metrics import by_shown_name
 from headrace.jobmanager.settings import PlannedJob, job_settings
+from headrace.operators.pattern.stored_matches import StoredMatch
 from headrace.operators.window.stored_windows import StoredWindow
 from headrace.runtime.local import LocalRuntime
 from headrace.storage.folder import posix_folder
@@ -356,6 +357,20 @@ class JobHarness:
         expect(window, Window, "window")
         held = (held.contents for held in self.windows(uid) if held.key == key and held.window == window)
         return next(held, [])
+
+    def partial_matches(self, uid: str) -> list[StoredMatch]:
+        """What a pattern has found in part after the last epoch, by the time of its first event and key.
+
+        Those with one time and key are in the order in which they are looked at. Matches that
+        are finished, and that a skip strategy holds back, are among them.
+
+        Args:
+            uid: the uid of the operator.
+
+        Raises:
+            InvalidProgramError: when the job has no such operator, or it looks for no pattern.
+        """
+        return self._stored_state().partial_matches(uid)
 
     def timers(self, uid: str) -> list[PendingTimer]:
         """The timers that an operator has after the last epoch, of both times, by time and key.

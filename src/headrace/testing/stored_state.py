@@ -14,6 +14,8 @@ from headrace.common.errors import InvalidProgramError
 from headrace.connectors.source import KeptClients
 from headrace.jobmanager.recovery import partition_contexts
 from headrace.operators.base import Operator, OperatorContext
+from headrace.operators.pattern.pattern_operator import PatternOperator
+from headrace.operators.pattern.stored_matches import StoredMatch
 from headrace.operators.timer_service import TimeDomain
 from headrace.operators.window.general.window_operator import WindowOperator
 from headrace.operators.window.stored_windows import StoredWindow, WindowStateReader
@@ -56,7 +58,7 @@ class PendingTimer(NamedTuple):
     window: Any = None
 
 
-Found = TypeVar("Found", StoredWindow, PendingTimer)
+Found = TypeVar("Found", StoredWindow, StoredMatch, PendingTimer)
 
 
 _Subtask = tuple[Operator, OperatorContext, int]
@@ -89,6 +91,20 @@ class StoredState:
                 raise InvalidProgramError(f"operator {planned.label} has no windows")
             found.extend(operator.held_windows(context, watermark))
         return _by_time_and_key(found, lambda held: (held.window.max_timestamp(), held.key))
+
+    def partial_matches(self, uid: str) -> list[StoredMatch]:
+        """The partial matches of an operator, by their first timestamp and key.
+
+        Raises:
+            InvalidProgramError: when there is no such operator, or it looks for no pattern.
+        """
+        planned = self._operator(uid)
+        found: list[StoredMatch] = []
+        for operator, context, _ in self._subtasks(planned):
+            if not isinstance(operator, PatternOperator):
+                raise InvalidProgramError(f"operator {planned.label} looks for no pattern")
+            found.extend(operator.held_matches(context))
+        return _by_time_and_key(found, lambda held: (held.start, held.key))
 
     def timers(self, uid: str) -> list[PendingTimer]:
         """The timers of an operator that have not fired, by time and key.

@@ -96,10 +96,10 @@ class OperatorDriver:
     def left(self) -> dict[str, list[int]]:
         self._begin()
         found = {key: [0, 0, 0] for key in self._keys}
-        keys, rows = self._operator._matches.all()
-        for key, state in zip(self._codec.decode(keys.values), rows.column("state").to_pylist(), strict=True):
-            if state != -1:
-                found[key][0 if state >= 0 else 1] += 1
+        keys, matches = self._operator._matches.all()
+        for place, key in enumerate(self._codec.decode(keys.values)):
+            state = matches.state(place)
+            found[key][:2] = len(state.partial), len(state.finished)
         for batch in self._operator._waiting.take(MAX):
             for event in batch.rows:
                 found[event.key][2] += 1

@@ -7,7 +7,7 @@ matched as they come; with a comparator they wait for the next tick of the clock
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.common.batch import Batch
+from headrace.common.columns import array_to_values
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.typeinfo import TypeInformation
 from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext, Output, concat_keyed
@@ -29,7 +30,8 @@ from headrace.operators.pattern.match_results import MatchResults, PatternFuncti
 from headrace.operators.pattern.matches import NfaState
 from headrace.operators.pattern.nfa import Nfa
 from headrace.operators.pattern.pattern_timers import PatternTimers
-from headrace.operators.pattern.stored_matches import FoundMatches, StoredMatches
+from headrace.operators.pattern.steps import steps_of
+from headrace.operators.pattern.stored_matches import FoundMatches, StoredMatch, StoredMatches
 from headrace.operators.user_code import NO_RECORD, UserCodeGuard, user_error
 from headrace.operators.waiting import WaitingBatches, WaitingInTable
 from headrace.operators.window.lateness import LateRecords, check_timestamps
@@ -149,6 +151,27 @@ class PatternOperator(KeyedOperator, FunctionOperator):
 
     def wake_up_time(self) -> int | None:
         return self._next_timer
+
+    def held_matches(self, context: OperatorContext) -> Iterator[StoredMatch]:
+        """The partial matches, and those that wait for others, in any order, of an operator that is not open.
+
+        Args:
+            context: gives the state, at the beginning of an epoch.
+        """
+        self.restore_state(context)
+        self._matches.begin_epoch()
+        columns, found = self._matches.all()
+        keys = context.state.keyed.codec.decode(columns.values)
+        records = array_to_values(self._type, found.records)
+        states = self._automaton.states
+        for place, key in enumerate(keys):
+            state = found.state(place)
+            held = [(first, step, states[at].stage) for first, at, step in state.partial]
+            for (start, _), step, stage in [*held, *((first, step, None) for first, step in state.finished)]:
+                events: dict[str, list[Any]] = {}
+                for taker, _, event, _ in reversed([*steps_of(step)]):
+                    events.setdefault(states[taker].stage, []).append(records[-1 - event])
+                yield StoredMatch(key, start, events, stage)
 
     # --- event time --------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ wait have a state of their own. An event is stored once for a key, in the first 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -23,6 +24,7 @@ from headrace.operators.pattern.events import Events
 from headrace.operators.pattern.matches import NfaState
 from headrace.operators.pattern.steps import EventId, Step
 from headrace.state.keys import KeyColumn
+from headrace.state.runs.run import order_by_key
 
 Longs = npt.NDArray[np.int64]
 
@@ -38,6 +40,42 @@ _FIRST: Final = -1
 """There is no step before."""
 
 _RECORD: Final = "record"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMatch:
+    """A partial match of a pattern, or a match that waits for others.
+
+    Attributes:
+        key: the key.
+        start: the timestamp of its first event.
+        events: the events that it has taken, by the names of their stages.
+        waits_for: the stage whose event it waits for, or that of the stages behind it where this one may be left out or
+            has taken enough; None for a match that is finished, and waits until partial
+            matches that began before it have ended, as the skip strategy of the pattern wants it.
+
+    Examples:
+        >>> from headrace.cep import CEP, Pattern
+        >>> from headrace.testing import JobHarness
+        >>> pattern = Pattern.begin("low").where(lambda n: n < 5).followed_by("high").where(lambda n: n > 7)
+        >>> def job(harness):
+        ...     numbers = harness.add_source("numbers", int).key_by(lambda n: n % 2, key_type=int)
+        ...     found = CEP.pattern(numbers, pattern).select(lambda match: match["high"][0], int)
+        ...     harness.add_sink("found", found.uid("pattern"))
+        >>> with JobHarness(job) as harness:
+        ...     harness.push_all("numbers", [2, 9, 4], [1, 2, 3])
+        ...     harness.advance_watermark("numbers", 3)
+        ...     harness.run_epoch()
+        ...     for held in harness.partial_matches("pattern"):
+        ...         print(held.key, held.start, held.events, held.waits_for)
+        0 1 {'low': [2]} high
+        0 3 {'low': [4]} high
+    """
+
+    key: Any
+    start: int
+    events: dict[str, list[Any]]
+    waits_for: str | None
 
 
 class StoredMatches:
@@ -103,9 +141,12 @@ class StoredMatches:
         if len(writer.of_keys) or len(gone_keys):
             self._rows.write(keys, writer.rows(self._schema, events), gone_keys)
 
-    def all(self) -> tuple[KeyColumn, pa.RecordBatch]:
-        """All rows, with their keys."""
-        return self._rows.stored()
+    def all(self) -> tuple[KeyColumn, FoundMatches]:
+        """What all keys had when the epoch began, and the keys."""
+        keys, rows = self._rows.before()
+        order, firsts = order_by_key(keys.hashes, keys.values)
+        rows = rows.take(pa.array(order))
+        return keys.take(order[firsts]), FoundMatches(StoredRows(np.cumsum(firsts) - 1, rows))
 
 
 class FoundMatches:
