@@ -383,9 +383,9 @@ class RowType(LogicalType):
     def __post_init__(self) -> None:
         if len(self.names) != len(self.types) or (self.descriptions and len(self.descriptions) != len(self.types)):
             raise InvalidTypeError(f"a ROW got {len(self.names)} field names for {len(self.types)} field types")
-        wrong = [name for name in self.names if not name or self.names.count(name) > 1]
-        if wrong:
-            raise InvalidTypeError(f"the fields of a ROW have names, and different ones: got {wrong[0]!r}")
+        if not all(self.names) or len(set(self.names)) < len(self.names):
+            wrong = next(name for name in self.names if not name or self.names.count(name) > 1)
+            raise InvalidTypeError(f"the fields of a ROW have names, and different ones: got {wrong!r}")
 
     @property
     def children(self) -> tuple[LogicalType, ...]:

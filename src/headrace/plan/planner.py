@@ -14,7 +14,8 @@ windows show before their end would only be shown again.
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
+from itertools import chain, count
+from operator import attrgetter
 from typing import Final
 
 from headrace.common import options
@@ -445,11 +446,13 @@ def _validate(graph: StreamGraph, max_parallelism: int) -> None:
         raise InvalidProgramError(
             f"max parallelism must lie between 1 and {UPPER_BOUND_MAX_PARALLELISM}, it is {max_parallelism}"
         )
-    if not any(node.is_sink for node in graph):
-        raise InvalidProgramError("the job has no sink, so nothing would see its results: call print() or sink_to()")
+    has_sink = False
     for node in graph:
         if isinstance(node.spec, SinkSpec):
+            has_sink = True
             _check_guarantee(node, node.spec.sink)
+    if not has_sink:
+        raise InvalidProgramError("the job has no sink, so nothing would see its results: call print() or sink_to()")
 
 
 def _check_guarantee(node: Node, sink: Sink) -> None:
@@ -522,14 +525,13 @@ def _check_partitioned(graph: StreamGraph, stage_of: Mapping[int, int]) -> None:
                 )
 
 
-def _check_strategies(stages: Iterable[Stage]) -> None:
+def _check_strategies(stages: Sequence[Stage]) -> None:
     """Behind a shuffle nobody knows of splits: no watermark strategy holds sources back there, nor finds silent ones.
 
     Raises:
         InvalidProgramError: naming the operator that is to align watermarks there.
     """
-    later = (planned for stage in stages if stage.index for planned in stage.operators)
-    for planned in later:
+    for planned in chain.from_iterable(map(attrgetter("operators"), stages[1:])):
         spec = planned.node.spec
         if not isinstance(spec, TimestampsSpec):
             continue

@@ -51,9 +51,9 @@ class CompositeTypeInfo(TypeInformation[T_co]):
             raise InvalidTypeError(f"Types.{self.tag} needs at least one field")
         if len(names) != len(self.types):
             raise InvalidTypeError(f"Types.{self.tag} got {len(names)} field names for {len(self.types)} field types")
-        duplicates = sorted({name for name in names if names.count(name) > 1})
-        if duplicates:
-            raise InvalidTypeError(f"Types.{self.tag} got the field name {duplicates[0]!r} more than once")
+        if len(set(names)) < len(names):
+            repeated = min(name for name in names if names.count(name) > 1)
+            raise InvalidTypeError(f"Types.{self.tag} got the field name {repeated!r} more than once")
         for name, type_info in zip(names, self.types, strict=True):
             if not isinstance(type_info, TypeInformation):
                 raise InvalidTypeError(f"the type of field {name!r} is {type_info!r}, not a TypeInformation")

@@ -373,11 +373,19 @@ def check_bucket(bucket: str) -> str:
     Raises:
         InvalidProgramError: naming the bucket.
     """
-    parts = bucket.split("/") if bucket else []
-    if any(part in ("", ".", "..") for part in parts) or "\0" in bucket:
-        raise InvalidProgramError(f"the bucket {bucket!r} is not a relative path below the sink's path")
-    if any(part.startswith(HIDDEN_FOLDER) for part in parts):
-        raise InvalidProgramError(f"the bucket {bucket!r} has the name of a folder in which sinks keep what is hidden")
-    if any(len(part.encode(errors="surrogatepass")) > _LONGEST_NAME for part in parts):
-        raise InvalidProgramError(f"the bucket {bucket!r} has a folder whose name is longer than {_LONGEST_NAME} bytes")
+    for part in bucket.split("/") if bucket else ():
+        if part in ("", ".", "..") or "\0" in part:
+            raise InvalidProgramError(f"the bucket {bucket!r} is not a relative path below the sink's path")
+        if part.startswith(HIDDEN_FOLDER):
+            raise InvalidProgramError(
+                f"the bucket {bucket!r} has the name of a folder in which sinks keep what is hidden"
+            )
+        if len(part.encode(errors="surrogatepass")) > _LONGEST_NAME:
+            raise InvalidProgramError(
+                f"the bucket {bucket!r} has a folder whose name is longer than {_LONGEST_NAME} bytes"
+            )
     return bucket
+
+
+BY_HOUR: Final = BucketAssigner.date_time_bucket_assigner()
+"""The assigner of sinks for which the program chooses none."""

@@ -15,7 +15,7 @@ from headrace.common.serialization import Encoder
 from headrace.common.type_variables import T, T_contra
 from headrace.common.typeinfo import TypeInformation
 from headrace.connectors.connector import FORMAT, Connector, ConnectorContext
-from headrace.connectors.file_system.buckets import BucketAssigner
+from headrace.connectors.file_system.buckets import BY_HOUR, BucketAssigner
 from headrace.connectors.file_system.committer import FileCommitter, refuse_future
 from headrace.connectors.file_system.overwriting import OverwritingCommitter, OverwritingPreCommit
 from headrace.connectors.file_system.partition_commit import PartitionCommit
@@ -29,6 +29,7 @@ from headrace.connectors.file_system.rolling import (
     DEFAULT_INTERVAL,
     DEFAULT_PART_SIZE,
     Compaction,
+    DefaultRollingPolicy,
     FileCompactor,
     FileCompactStrategy,
     FilePreCommit,
@@ -126,6 +127,9 @@ class Publishing:
         return self.policy.merges or self.compaction is not None
 
 
+_PUBLISHING: Final = frozenset(field.name for field in fields(Publishing))
+
+
 class FileSink(Sink[T_contra]):
     r"""Writes records into part files, in folders that a bucket assigner chooses, by default one for every hour.
 
@@ -169,7 +173,7 @@ class FileSink(Sink[T_contra]):
         if base.startswith(f"{HDFS}://") and ":" in config.part_prefix + config.get_part_suffix():
             raise InvalidProgramError("the prefix and the suffix of part files on HDFS cannot contain ':'")
         self._base = base
-        self._assigner = assigner or BucketAssigner.date_time_bucket_assigner()
+        self._assigner = assigner or BY_HOUR
         self._joins_chunks = publishing.joins_chunks
         if self._joins_chunks and isinstance(factory, EncodedFiles):
             factory = factory.without_header()
@@ -288,9 +292,8 @@ class _FileSinkBuilder(Builder, Generic[T]):
 
     def build(self) -> FileSink[T]:
         """The sink."""
-        told = {field.name for field in fields(Publishing)}
-        publishing = Publishing(**{name: value for name, value in self._given.items() if name in told})
-        return FileSink(publishing=publishing, **{key: self._given[key] for key in self._given.keys() - told})
+        publishing = Publishing(**{name: value for name, value in self._given.items() if name in _PUBLISHING})
+        return FileSink(publishing=publishing, **{key: self._given[key] for key in self._given.keys() - _PUBLISHING})
 
 
 class RowFormatBuilder(_FileSinkBuilder[T]):
@@ -298,7 +301,7 @@ class RowFormatBuilder(_FileSinkBuilder[T]):
 
     def __init__(self, base_path: str | os.PathLike[str], encoder: Encoder[T]) -> None:
         expect(encoder, Encoder, "FileSink.for_row_format")
-        super().__init__(base_path, EncodedFiles(encoder), RollingPolicy.default_rolling_policy())
+        super().__init__(base_path, EncodedFiles(encoder), DefaultRollingPolicy())
 
     def with_rolling_policy(self, rolling_policy: RollingPolicy) -> Self:
         """Choose when a file is complete."""

@@ -21,6 +21,7 @@ import re
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import BinaryIO, Final, NamedTuple, cast
 
 import numpy as np
@@ -185,9 +186,12 @@ class Staging:
 
     def written_before(self, generation: int) -> list[str]:
         """The chunks that were written, or begun, by older generations."""
-        found = self.file_system.walk(self.chunk_folder(), lambda _: True)
-        named = ((path, _OF_GENERATION.fullmatch(entry.name)) for path, entry in found)
-        return [path for path, chunk in named if chunk is not None and int(chunk[1]) < generation]
+        found = []
+        for path, entry in self.file_system.walk(self.chunk_folder(), lambda _: True):
+            chunk = _OF_GENERATION.fullmatch(entry.name)
+            if chunk is not None and int(chunk[1]) < generation:
+                found.append(path)
+        return found
 
     # --- visible files -----------------------------------------------------------------------------------------------
 
@@ -196,7 +200,7 @@ class Staging:
 
         Of a compacted one, the subtask is that of the last chunk, which is in no other file.
         """
-        chunks = sorted(part.chunks, key=lambda chunk: (chunk.epoch, chunk.subtask))
+        chunks = sorted(part.chunks, key=attrgetter("epoch", "subtask"))
         first, last = chunks[0], chunks[-1]
         epochs = f"{first.epoch:06}-{last.epoch:06}"
         prefix = part.form.prefix if part.boundaries is None else f"compacted-{part.form.prefix}"

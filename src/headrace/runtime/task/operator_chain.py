@@ -38,7 +38,7 @@ from headrace.runtime.task.messages import (
 from headrace.runtime.task.outputs import BroadcastingOutput, ChainingOutput, EdgeOutput, WatermarkValve, wire_forks
 from headrace.runtime.task.task_clock import TaskClock
 from headrace.state.backend import StateOwner, TaskStates
-from headrace.state.protocols import StateKind
+from headrace.state.protocols import OperatorStates, StateKind
 from headrace.storage.folder import Folder
 from headrace.windowing.definition import ChangedWindows
 
@@ -189,8 +189,10 @@ class OperatorChain:
                 watermark = MIN_WATERMARK if start is None else start.event_time_of(planned)
                 self.members[planned.node.id] = self._member(planned, task, watermark)
         self._closing += [source.close for source in self.sources.values()]
-        contexts = (member.context for member in self.members.values())
-        self._states = [context.optional_state for context in contexts if context.optional_state is not None]
+        self._states: list[OperatorStates] = []
+        for member in self.members.values():
+            if member.context.optional_state is not None:
+                self._states.append(member.context.optional_state)
         self._wire()
 
     def _source(self, planned: PlannedOperator, reader_context: ReaderContext) -> ChainedSource:
@@ -308,7 +310,6 @@ class OperatorChain:
             progress: how far the operators have come, in later stages.
         """
         members, sources = self.members.values(), self.sources.values()
-        sinks = ((each.planned.uid, each.operator) for each in members if isinstance(each.operator, SinkOperator))
         snapshot, size = self._snapshot(context, progress or {})
         return TaskReport(
             stage=self.stage.index,
@@ -316,7 +317,11 @@ class OperatorChain:
             snapshot=snapshot,
             state_bytes=size,
             channels=channels,
-            committables={uid: sink.committables for uid, sink in sinks if sink.committables},
+            committables={
+                each.planned.uid: each.operator.committables
+                for each in members
+                if isinstance(each.operator, SinkOperator) and each.operator.committables
+            },
             counters={
                 **{each.planned.uid: dict(each.operator.counters) for each in members},
                 **{each.planned.uid: dict(each.counters) for each in sources if each.counters},

@@ -143,10 +143,10 @@ class ColumnarWindowLayout:
     def output_type(self) -> TypeInformation:
         """The type of what the window emits: the key, what says which window it is, the aggregates."""
         names = (*self.key_names, *self.window_names, *(a.name for a in self.aggregates))
-        repeated = sorted({name for name in names if names.count(name) > 1})
-        if repeated:
+        if len(set(names)) < len(names):
+            repeated = min(name for name in names if names.count(name) > 1)
             raise InvalidProgramError(
-                f"the output of aggregate(...) has two columns {repeated[0]!r}: name one of them with .alias(...)"
+                f"the output of aggregate(...) has two columns {repeated!r}: name one of them with .alias(...)"
             )
         made = self.codec.type.field_types if len(self.key_names) > 1 else (self.codec.type,) * len(self.key_names)
         keys = tuple(field.type for field in self.key_fields) or made
@@ -206,12 +206,17 @@ class ColumnarWindowLayout:
         Raises:
             UserFunctionError: when an expression has no value for a record.
         """
-        sources = self.aggregators.inputs
-        expressions = tuple(source for source in sources if isinstance(source, Bound))
-        found: dict[Input, pa.Array] = {i: batch.columns.column(i) for i in sources if isinstance(i, int)}
-        found |= {source: source.of(batch.columns) for source in sources if isinstance(source, DerivedColumn)}
+        found: dict[Input, pa.Array] = {}
+        expressions: list[Bound] = []
+        for source in self.aggregators.inputs:
+            if isinstance(source, int):
+                found[source] = batch.columns.column(source)
+            elif isinstance(source, DerivedColumn):
+                found[source] = source.of(batch.columns)
+            else:
+                expressions.append(source)
         if expressions:
-            found |= zip(expressions, computed(expressions, batch, context), strict=True)
+            found |= zip(expressions, computed(tuple(expressions), batch, context), strict=True)
         return found
 
     def finish(self, keys: pa.Array, windows: Sequence[pa.Array], columns: list[pa.Array]) -> pa.RecordBatch:
