@@ -18,8 +18,8 @@ from headrace.operators.aggregates.calls import AggregateOperation
 from headrace.operators.changelog.order import SortField
 from headrace.operators.changelog.rank import RankRange
 from headrace.operators.window.table import firing_order
+from headrace.operators.window.table.firing_order import TimerHeap
 from headrace.operators.window.table.local_time import LocalTime
-from headrace.operators.window.table.timers import TimerHeap
 from headrace.windowing.definition import WindowDefinition
 from headrace.windowing.intervals import AlignedWindows, GivenWindows, GrowingWindows, SessionGap
 from headrace.windowing.triggers import EventTimeTrigger, ProcessingTimeTrigger

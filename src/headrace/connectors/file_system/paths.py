@@ -133,20 +133,14 @@ class InputPaths:
 
     def _files(self, path: str) -> list[FileStatus]:
         """The files that a path stands for, not some of before an overwrite and some of after it."""
-        found = self._found(path)
-        return found if self._accepts is None else [each for each in found if self._accepts(each.path)]
-
-    def _found(self, path: str) -> list[FileStatus]:
         store = self.store_of(path)
-        if store.is_pattern(path) or not store.may_be_folder(path):
-            return list(store.find(path))
-        log = OverwriteLog(store.file_system, store.within(path))
-        newest = NEVER
-        while True:
-            found = list(store.find(path))
-            before, newest = newest, log.complete()
-            if newest == before:
-                return found
+        found = list(store.find(path))
+        if not store.is_pattern(path) and store.may_be_folder(path):
+            log = OverwriteLog(store.file_system, store.within(path))
+            newest = NEVER
+            while (now := log.complete()) != newest:
+                found, newest = list(store.find(path)), now
+        return found if self._accepts is None else [each for each in found if self._accepts(each.path)]
 
     def names(self, file: str) -> bool:
         """Tell whether a file is itself one of the paths, not something in a folder or behind a pattern."""

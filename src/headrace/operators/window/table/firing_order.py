@@ -8,9 +8,9 @@ many results one by one: they are then emitted by hash and key, until all open w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,13 +20,76 @@ from headrace.common.batch import Batch, concat
 from headrace.common.constants import MIN_WATERMARK
 from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
 from headrace.operators.changelog.rows_of_keys import RowsOfKeys, StoredRows
-from headrace.operators.window.table.timers import TimerHeap
 from headrace.state.keys import KeyColumn
 from headrace.state.runs.grouping import group_keys, group_rows
 from headrace.windowing.intervals import AlignedWindows, GrowingWindows, RegularWindows
 
 if TYPE_CHECKING:
     from headrace.state.keys import KeyCodec
+
+
+K = TypeVar("K", bound=Hashable)
+
+
+class TimerHeap(Generic[K]):
+    """A binary heap of timers by time, each of them once.
+
+    Timers of one time leave a heap in an order that depends on its layout, so this is Flink's heap step by step
+    (``HeapPriorityQueue``).
+
+    Args:
+        timers: times and keys, as :attr:`timers` has given them.
+    """
+
+    def __init__(self, timers: list[tuple[int, K]] | None = None) -> None:
+        self.timers = list(timers or ())
+        self._known = set(self.timers)
+
+    def __len__(self) -> int:
+        return len(self.timers)
+
+    @property
+    def first(self) -> int:
+        """The time of the first timer; the queue is not empty."""
+        return self.timers[0][0]
+
+    def add(self, time: int, key: K) -> None:
+        """Adds a timer, unless it is there already."""
+        timer = time, key
+        if timer in self._known:
+            return
+        self._known.add(timer)
+        self.timers.append(timer)
+        self._up(len(self.timers) - 1)
+
+    def poll(self) -> tuple[int, K]:
+        """Removes and returns the first timer; the queue is not empty."""
+        first, last = self.timers[0], self.timers.pop()
+        self._known.remove(first)
+        if self.timers:
+            self.timers[0] = last
+            self._down(0)
+        return first
+
+    def _up(self, place: int) -> None:
+        timers, moved = self.timers, self.timers[place]
+        while place and moved[0] < timers[(place - 1) >> 1][0]:
+            above = (place - 1) >> 1
+            timers[place] = timers[above]
+            place = above
+        timers[place] = moved
+
+    def _down(self, place: int) -> None:
+        timers, size, moved = self.timers, len(self.timers), self.timers[place]
+        while (below := 2 * place + 1) < size:
+            if below + 1 < size and timers[below + 1][0] < timers[below][0]:
+                below += 1
+            if timers[below][0] >= moved[0]:
+                break
+            timers[place] = timers[below]
+            place = below
+        timers[place] = moved
+
 
 Longs = npt.NDArray[np.int64]
 
