@@ -154,7 +154,7 @@ class CheckpointStore:
         return self.state.remove_all(sorted(left.difference(*self._retained.values())))
 
     def is_owned_by(self, generation: int) -> bool:
-        """Whether no younger job manager has taken over."""
+        """Return whether no younger job manager has taken over."""
         return self._generations.is_current(generation)
 
     def write(self, manifest: Manifest) -> None:
@@ -276,12 +276,12 @@ def _empty(folder: Folder) -> None:
 
 
 def _is_copy(manifest: Manifest, older: Manifest) -> bool:
-    """Whether a manifest only took over from an older one, or from one that did."""
+    """Return whether a manifest only took over from an older one, or from one that did."""
     return replace(manifest, epoch=older.epoch, generation=older.generation) == older
 
 
 def _is_state_before(name: str, generation: int) -> bool:
-    """Whether a name is that of a state file, of any kind, which an older generation wrote."""
+    """Return whether a name is that of a state file, of any kind, which an older generation wrote."""
     parsed = VersionName.parse(name) or CompactedName.parse(name) or SharedName.parse(name)
     return parsed is not None and parsed.generation < generation
 

@@ -54,7 +54,7 @@ _BRINGING: Final = (
 
 
 def gather(configuration: Configuration) -> JobDependencies:
-    """What the options under ``python.`` and ``pipeline.cached-files`` name, ready to be shipped.
+    """Return what the options under ``python.`` and ``pipeline.cached-files`` name, ready to be shipped.
 
     The driver can import the modules from now on.
 
@@ -362,7 +362,7 @@ def _install_required(work: Path, packages: Path, required: Sequence[str], targe
 
 
 def _installed_versions() -> list[str]:
-    """What is installed here from a package index: driver and executors are to have the same."""
+    """Return what is installed here from a package index: driver and executors are to have the same."""
     indexed = (found for found in distributions() if found.read_text("direct_url.json") is None)
     return sorted({f"{found.name}=={found.version}" for found in indexed if found.name})
 

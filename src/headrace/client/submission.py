@@ -364,7 +364,7 @@ def _name(configuration: Configuration, job_name: str | None) -> str:
 
 
 def _changed_windows(configuration: Configuration) -> dict[str, ChangedWindows]:
-    """What becomes of what windows hold, by uid.
+    """Return what becomes of what windows hold, by uid.
 
     Raises:
         ConfigurationError: when it is none of what can be asked for.
@@ -420,7 +420,7 @@ def blob_of(
 
 
 def open_store(configuration: Configuration) -> CheckpointStore | TemporaryStore:
-    """Where manifests are kept.
+    """Return where manifests are kept.
 
     Raises:
         CheckpointStorageError: when the checkpoint directory cannot be used, or is a savepoint.
@@ -455,7 +455,7 @@ def _refuse_savepoint(storage: Folder) -> None:
 def open_runtime(
     configuration: Configuration, starting: Callable[[str], None] = lambda master: None
 ) -> tuple[Runtime, int]:
-    """What executes epochs, and how many tasks it can run at the same time.
+    """Return what executes epochs, and how many tasks it can run at the same time.
 
     Args:
         configuration: the job's.

@@ -161,7 +161,7 @@ class Format(Plugin):
     noun = "format"
 
     def create_decoding_format(self, record_type: TypeInformation | None, options: Configuration) -> FileFormat:
-        """How files are read.
+        """Return how files are read.
 
         Args:
             record_type: the type of the records that the program has declared, if it has.
@@ -174,7 +174,7 @@ class Format(Plugin):
         raise UnsupportedOperationError(f"{self} can only be written, not read")
 
     def create_encoding_format(self, options: Configuration) -> Encoder | BulkWriterFactory:
-        """How files are written.
+        """Return how files are written.
 
         Args:
             options: those of the format, checked.

@@ -275,7 +275,7 @@ _CHUNK = 1 << 20
 
 
 def _newlines(stream: ByteStream, length: int) -> int:
-    """How many newlines there are in the next ``length`` bytes."""
+    """Return how many newlines there are in the next ``length`` bytes."""
     found = 0
     while length > 0 and (data := stream.read(min(_CHUNK, length))):
         found += data[:length].count(b"\n")

@@ -72,7 +72,7 @@ class TriggeredWindowSpec(WindowSpec):
         return self.held_records(inputs) | ({} if shown is None else {RESULT: shown})
 
     def held_records(self, inputs: Sequence[InputSchema]) -> dict[str, TypeInformation]:
-        """What windows hold, as :meth:`kept_records` says it; of built-in aggregates what they look at."""
+        """Return what windows hold, as :meth:`kept_records` says it; of built-in aggregates what they look at."""
         return {"": self.element_type(inputs)}
 
     def has_changes(self, inputs: Sequence[InputSchema]) -> bool:

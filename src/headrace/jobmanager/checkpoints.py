@@ -227,12 +227,12 @@ _NOTHING_TO_MAP: Final = (
 
 
 def _epochs(manifest: Manifest) -> int:
-    """How many epochs a job has completed; manifests of job managers that took over do not count."""
+    """Return how many epochs a job has completed; manifests of job managers that took over do not count."""
     return manifest.counters.get("numEpochs", 0)
 
 
 def first_manifest(plan: JobPlan) -> Manifest:
-    """What a job begins with that has never run before; it is not written."""
+    """Return what a job begins with that has never run before; it is not written."""
     return Manifest(
         epoch=0,
         generation=0,

@@ -271,7 +271,7 @@ class FailureHandler:
             self._recorder.record(error, epoch, restarts=self._restarted, restart_in=restart_in)
 
     def _next_delay(self, *, is_of_checkpoint: bool) -> float | None:
-        """How long to wait; None when that was one failure too many."""
+        """Return how long to wait; None when that was one failure too many."""
         if is_of_checkpoint and self._failed_checkpoints < self._rules.tolerable_checkpoints:
             self._failed_checkpoints += 1
             doubled = min(self._failed_checkpoints - 1, 10)

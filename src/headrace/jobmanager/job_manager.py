@@ -130,7 +130,7 @@ class JobManager:
 
     @property
     def savepoint_directory(self) -> str | None:
-        """Where savepoints are made unless who asks for one says it; None for nowhere."""
+        """Return where savepoints are made unless who asks for one says it; None for nowhere."""
         return self._job.settings.savepoint_directory
 
     def status(self) -> JobSnapshot:
@@ -315,7 +315,7 @@ class JobManager:
         return next(source for source in self._running().sources if source.planned.uid == uid)
 
     def event_time(self) -> WatermarkProgress:
-        """Where event time is, as soon as the job is open."""
+        """Return where event time is, as soon as the job is open."""
         return self._running().event_time(self._checkpoints.known())
 
     def close(self) -> None:
@@ -580,7 +580,7 @@ class JobManager:
         return statistics
 
     def _pause_after(self, last: EpochStatistics) -> float:
-        """How long the next epoch has to wait."""
+        """Return how long the next epoch has to wait."""
         if self._checkpoints.known().finished:
             return 0.0
         return max(
@@ -590,7 +590,7 @@ class JobManager:
         )
 
     def _idle_seconds(self) -> float:
-        """How long nothing can happen of itself: until the next look at the sources, or the next timer."""
+        """Return how long nothing can happen of itself: until the next look at the sources, or the next timer."""
         if self._savepoints.holds_epochs:
             return LOOK_SECONDS
         due, poll = self._running().planner.seconds_to_next_due(), self._job.settings.poll_seconds
@@ -606,7 +606,7 @@ class JobManager:
 
 
 def _slot_watcher(settings: JobSettings, runtime: Runtime) -> SlotWatcher | None:
-    """What reactive mode looks at; None for a job whose parallelism is fixed."""
+    """Return what reactive mode looks at; None for a job whose parallelism is fixed."""
     follows = settings.reactive
     if follows is None:
         return None

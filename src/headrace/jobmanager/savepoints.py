@@ -205,7 +205,7 @@ class SavepointCoordinator:
 
 
 def too_late(request: SavepointRequest) -> SavepointError:
-    """What becomes of a request that the job does not come to."""
+    """Return what becomes of a request that the job does not come to."""
     return SavepointError(f"no savepoint was taken in {request.directory}: the job did not come to it. {_ENDED}")
 
 

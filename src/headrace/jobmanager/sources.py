@@ -170,7 +170,7 @@ def _reached(split: Split, operator: str) -> int:
 
 
 def _expected(plan: SplitPlan, operator: str) -> int:
-    """Where a split is after what is planned; where it is now as long as its pace is not known."""
+    """Return where a split is after what is planned; where it is now as long as its pace is not known."""
     reached, pace = _reached(plan.split, operator), plan.split.paces[operator]
     if plan.read is None or pace is None or reached == MIN_WATERMARK:
         return reached
@@ -243,7 +243,7 @@ class SourceCoordinator:
             self.checkpoint_completed()
 
     def plan(self, budget: ReadBudget, now: int, held_back: Set[int] = frozenset()) -> list[SplitPlan]:
-        """What an epoch reads of the source; the splits that lag behind most come first.
+        """Return what an epoch reads of the source; the splits that lag behind most come first.
 
         Args:
             budget: how much it may read.
@@ -266,11 +266,11 @@ class SourceCoordinator:
         return plans
 
     def ending(self) -> list[SplitPlan]:
-        """What an epoch does with the splits when nothing is read of them any more."""
+        """Return what an epoch does with the splits when nothing is read of them any more."""
         return [SplitPlan(split, None, ends=True, idle=frozenset()) for split in self.unfinished()]
 
     def shortened(self, planned: SplitPlan, records: int, now: int) -> SplitPlan:
-        """What is planned for a split, with so many records at most."""
+        """Return what is planned for a split, with so many records at most."""
         assert planned.read is not None
         share = ReadBudget(records, max(1, planned.read.bytes), self._pieces())
         return self._plan_split(planned.split, share, now)
@@ -302,7 +302,7 @@ class SourceCoordinator:
                 planned.split.has_read(planned.read.records, before[planned.split.channel])
 
     def progress(self) -> Iterator[SplitProgress]:
-        """How far each split has come."""
+        """Return how far each split has come."""
         for split in self.unfinished():
             watermarks = {uid: split.watermarks.get(uid, MIN_WATERMARK) for uid in self.timestamps}
             idle, held_back = split.idle, split.is_held_back
@@ -326,7 +326,7 @@ class SourceCoordinator:
         )
 
     def reading(self, now: int, backlog_lag: int | None) -> SourceProgress:
-        """How far the source is behind; ``backlog_lag`` as in :meth:`is_processing_backlog`."""
+        """Return how far the source is behind; ``backlog_lag`` as in :meth:`is_processing_backlog`."""
         splits = (self.enumerator.pending(split.split_id, split.position, now) for split in self.unfinished())
         return SourceProgress(
             self._name,
@@ -410,7 +410,7 @@ class SourceCoordinator:
             self._splits[split_id].reaches(uid, watermark)
 
     def next_idle_at(self) -> int | None:
-        """When the next split becomes idle if nothing comes, in milliseconds; None for never."""
+        """Return when the next split becomes idle if nothing comes, in milliseconds; None for never."""
         times = [
             split.active_since[uid] + timeout
             for split in self.unfinished()
@@ -420,7 +420,7 @@ class SourceCoordinator:
         return min(times, default=None)
 
     def assignments(self, planned: SplitPlan) -> list[SplitAssignment]:
-        """What tasks do with a split in an epoch: its pieces in order, or nothing to read."""
+        """Return what tasks do with a split in an epoch: its pieces in order, or nothing to read."""
         split, uid = planned.split, self.planned.uid
         starts = {operator: split.watermarks.get(operator, MIN_WATERMARK) for operator in self.timestamps}
         reads = () if planned.read is None else planned.read.pieces
@@ -523,7 +523,7 @@ _MOST_LOCATIONS: Final = 8
 
 
 def identity_of(source: Source) -> SourceIdentity:
-    """What a manifest says of a source, to know it again."""
+    """Return what a manifest says of a source, to know it again."""
     locations = sorted(set(map(usual_spelling, source.locations)))
     rest = locations[_MOST_LOCATIONS:]
     if rest:
@@ -533,7 +533,7 @@ def identity_of(source: Source) -> SourceIdentity:
 
 
 def misplaced_positions(manifest: Manifest, plan: JobPlan) -> dict[str, str]:
-    """What the program must not go on from, though it has a source with the same uid: by uid, in words.
+    """Return what the program must not go on from, though it has a source with the same uid: by uid, in words.
 
     That is the position of a source of another kind. And under a derived uid that of one which has another uid in the
     program, or where the program's source had another uid: a source that is put before others, or taken from there,
@@ -582,7 +582,7 @@ def _sources(plan: JobPlan) -> Iterator[tuple[PlannedOperator, Source]]:
 
 
 def _known(manifest: Manifest, uid: str) -> SourceIdentity | None:
-    """Which source the manifest has a position of under a uid, if it says so."""
+    """Return which source the manifest has a position of under a uid, if it says so."""
     snapshot = manifest.sources.get(uid)
     if snapshot is None or not snapshot.is_begun or snapshot.identity is None:
         return None

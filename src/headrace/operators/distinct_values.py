@@ -97,7 +97,7 @@ class DistinctValues:
         return replace(chunk, columns={**chunk.columns, **columns})
 
     def _find(self, keys: KeyColumn, pairs: _GroupValues) -> Mask:
-        """Whether each pair has passed each filter before; moves pairs whose place another value has."""
+        """Return whether each pair has passed each filter before; moves pairs whose place another value has."""
         while True:
             has_passed, is_known, is_taken = self._look_up(keys, pairs)
             new = np.flatnonzero(~is_known)
@@ -215,6 +215,6 @@ def _places(values: pa.Array) -> Longs:
 
 
 def has_places(type_: pa.DataType) -> bool:
-    """Whether values of a type can be kept one by one."""
+    """Return whether values of a type can be kept one by one."""
     is_text = pa.types.is_string(type_) or pa.types.is_binary(type_)
     return is_text or pa.types.is_decimal(type_) or is_fixed_width(type_)

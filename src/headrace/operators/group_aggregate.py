@@ -195,7 +195,7 @@ class GroupAggregateOperator(KeyedOperator):
         self._write(keys, of_stored[~lives.is_left[of_stored]], lives, columns)
 
     def _find(self, keys: KeyColumn) -> tuple[Longs, list[pa.Array]]:
-        """Which of some different keys have accumulators in state, and these."""
+        """Return which of some different keys have accumulators in state, and these."""
         of_stored, stored = self._table.find(keys)
         is_live = fixed_width(stored.column(LIVE)) != 0
         if not is_live.all():

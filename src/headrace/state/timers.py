@@ -237,7 +237,7 @@ class TimerQueue:
         return self._times[0] if self._times else NO_TIMER
 
     def _new_at(self, time: int) -> dict[_Identity, bool]:
-        """What was registered or deleted for a time."""
+        """Return what was registered or deleted for a time."""
         if self._log.first <= time:
             self._take_up_log()
         return self._new.get(time, _NOTHING)
@@ -328,7 +328,7 @@ class HashMapTimers:
         self.processing = TimerQueue(PROCESSING, scope, store(store_of_timers(PROCESSING)))
 
     def earliest_processing_time(self) -> int | None:
-        """When the job has to look for due processing-time timers next; None when there are none."""
+        """Return when the job has to look for due processing-time timers next; None when there are none."""
         earliest = self.processing.next_due
         return None if earliest == NO_TIMER else earliest
 
@@ -349,7 +349,7 @@ def store_of_timers(domain: str) -> str:
 
 
 def timer_layout(domain: str, codec: KeyCodec) -> TableLayout:
-    """How the timers of a time domain are stored."""
+    """Return how the timers of a time domain are stored."""
     types = [pa.int64(), pa.uint64(), codec.arrow_type, pa.binary(), pa.bool_()]
     schema = pa.schema(list(zip([*_ORDER, LIVE], types, strict=True)))
     about = {"keys": codec.to_json(), "domain": domain}

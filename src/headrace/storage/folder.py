@@ -55,7 +55,7 @@ class Folder:
         self.file_system.make_folder(self.path, self.permissions)
 
     def open_to_others(self) -> str | None:
-        """How to keep out whoever may write here although he is not meant to; None where there is nobody."""
+        """Return how to keep out whoever may write here although he is not meant to; None where there is nobody."""
         # A folder that was there before keeps its mode, and whoever may write to it may put anything in place of ours.
         meant = self.permissions.of_folders
         found = None if meant is None or self.file_system.is_flat else self.file_system.stat(self.path)

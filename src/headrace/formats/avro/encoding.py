@@ -438,7 +438,7 @@ def _items(steps: tuple[Step, ...]) -> Callable[[bytes, int], int]:
 
 
 def _block_begin(data: bytes, position: int) -> tuple[int, int, int]:
-    """How many items the next block has, where they begin, and where they end, if the block says that."""
+    """Return how many items the next block has, where they begin, and where they end, if the block says that."""
     count, position = read_integer(data, position)
     if count >= 0:
         return count, position, NOT_SAID

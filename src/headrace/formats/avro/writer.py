@@ -143,7 +143,7 @@ def _map(node: Map, array: pa.Array, where: str) -> pa.Array:
 
 
 def _in_one_block(offsets: pa.Array, elements: pa.Array) -> pa.Array:
-    """How many elements there are, the elements, and a zero; where there are none, the zero alone."""
+    """Return how many elements there are, the elements, and a zero; where there are none, the zero alone."""
     bounds = offsets.to_numpy() - offsets[0].as_py()
     counts = np.diff(bounds).astype(np.int64)
     together = pc.binary_join(

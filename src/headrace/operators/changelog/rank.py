@@ -343,7 +343,7 @@ class _Ranked:
         return rows, kinds, positions, np.full(len(rows), _LAST_RANK)
 
     def by_rank(self) -> _Emitted:
-        """What each rank had and has, from the one of the row down."""
+        """Return what each rank had and has, from the one of the row down."""
         first = self.rows.before(self.positions, self.places)
         stops = np.minimum(np.where(self.adds, self.counts + 1, self.counts), self.limits)
         of_records = np.repeat(np.arange(len(first)), stops - first)

@@ -54,7 +54,7 @@ class JoinInterval:
 
     @property
     def reach(self) -> int:
-        """How far two records of a pair may be from each other, at most."""
+        """Return how far two records of a pair may be from each other, at most."""
         return max(abs(self.lower), abs(self.upper))
 
     def seen_from(self, side: int) -> tuple[int, int]:
@@ -96,7 +96,7 @@ def log_layout(
     *,
     is_outer: bool,
 ) -> TableLayout:
-    """What a join keeps of an input: its records by key and time, each until no other one can match it.
+    """Return what a join keeps of an input: its records by key and time, each until no other one can match it.
 
     Args:
         codec: how keys are stored.
@@ -271,7 +271,7 @@ class _CandidateRanges:
 
     @staticmethod
     def of(interval: JoinInterval, later: int, side: ArrivedSide, source: Section, number: int) -> _CandidateRanges:
-        """What the records of one input find in a source of the other one."""
+        """Return what the records of one input find in a source of the other one."""
         first, last = interval.seen_from(later)
         times = side.section.column(TIME).to_numpy()
         found, starts, stops = key_ranges(source, side.keys, side.of_keys, times + first, times + last)
@@ -430,7 +430,7 @@ class MatchedRows:
         return np.empty(0, np.int64) if found is None else np.flatnonzero(found)
 
     def are_unmatched(self, side: int, numbers: Longs, rows: Longs) -> Mask:
-        """Which of some rows, each of a section with a number, have not been matched so far."""
+        """Return which of some rows, each of a section with a number, have not been matched so far."""
         unmatched = np.ones(len(rows), np.bool_)
         for number in range(len(self._sources[side])):
             found = self._found.get((side, number))

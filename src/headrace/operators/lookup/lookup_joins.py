@@ -146,7 +146,7 @@ class LookupJoinDefinition:
         return [each.cast(kinds[field]) for each, field in zip(found, self.fields, strict=True)]
 
     def counting(self, rows: pa.RecordBatch, context: OperatorContext) -> tuple[Longs, list[pa.Array]]:
-        """Which rows of the table count, and the columns that are computed from these."""
+        """Return which rows of the table count, and the columns that are computed from these."""
         zeros = np.zeros(rows.num_rows, np.int64)
         batch = Batch(self.table_type, zeros, zeros, columns=rows)
         kept = np.arange(rows.num_rows)

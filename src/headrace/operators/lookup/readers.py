@@ -91,7 +91,7 @@ class LookupResultCache:
         self._table, self._is_checked = table, False
 
     def get(self, key: Any) -> Found | None:
-        """What was found of a key; None where somebody has to be asked."""
+        """Return what was found of a key; None where somebody has to be asked."""
         if self._table is not None:
             return self._in_table(self._table, key)
         entry = self._found.get(key)
@@ -396,7 +396,7 @@ class _Connection:
         self._thread = DaemonThreads(1, "lookup")
 
     def run(self, query: Callable[[Any, Any], T], argument: Any) -> Future[T]:
-        """What a function makes of the connection."""
+        """Return what a function makes of the connection."""
         return self._thread.submit(self._run, query, argument)
 
     def close(self) -> Future[None]:
@@ -430,6 +430,6 @@ def _row(columns: tuple[str, ...], values: Iterable[Any]) -> Row:
 
 
 def _mark_of(connection: Any) -> Callable[[int], str]:
-    """How a driver wants to see parameters; most that do not say it take question marks."""
+    """Return how a driver wants to see parameters; most that do not say it take question marks."""
     module = sys.modules.get(type(connection).__module__.partition(".")[0])
     return _MARKS.get(getattr(module, "paramstyle", "qmark"), _MARKS["qmark"])

@@ -75,7 +75,7 @@ class WindowStateReader(Protocol):
     """An operator with windows."""
 
     def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[StoredWindow]:
-        """What its windows hold, those that have fired but still take late records included; in any order.
+        """Return what its windows hold, those that have fired but still take late records included; in any order.
 
         The operator must not be open: functions of the user stay closed. It is of no other use after that.
 
@@ -182,7 +182,7 @@ ADVICE: Final = (
 
 
 def is_of_operator(name: str) -> bool:
-    """Whether a state of key and window is none of a function, which is known by its name."""
+    """Return whether a state of key and window is none of a function, which is known by its name."""
     return name in (CONTENTS, SHOWN) or name.startswith(OF_TRIGGERS)
 
 
@@ -260,7 +260,7 @@ def contents_layout(
     renamed: RenamedFields = NOTHING_RENAMED,
     **about: object,
 ) -> TableLayout:
-    """How windows keep what they hold.
+    """Return how windows keep what they hold.
 
     Args:
         kind: the kind of runs.
@@ -276,7 +276,7 @@ def contents_layout(
 
 
 def accumulators_layout(layout: ColumnarWindowLayout, windows: RegularWindows, **about: Any) -> TableLayout:
-    """How the accumulators of windows are kept; ``about`` is what has to be the same besides."""
+    """Return how the accumulators of windows are kept; ``about`` is what has to be the same besides."""
     about = {"parts": layout.aggregators.to_json(), **about}
     kept_as = contents_layout(ACCUMULATORS_KIND, layout.state_schema, layout.codec, windows, **about)
     return replace(kept_as, named_now=layout.named_now)
@@ -303,7 +303,7 @@ _SHAPE: Final = ("size", "slide", "offset")
 
 
 def are_of(windows: AlignedWindows, start: int, end: int) -> bool:
-    """Whether a stretch of time is one of some windows."""
+    """Return whether a stretch of time is one of some windows."""
     return end - start == windows.size and (start - windows.offset) % windows.slide == 0
 
 

@@ -65,7 +65,7 @@ class ChainNode:
 
     @property
     def traffic(self) -> Traffic:
-        """What went out of it in the epoch, and what came in from other tasks."""
+        """Return what went out of it in the epoch, and what came in from other tasks."""
         return Traffic(self.output.records, self.bytes_received, sum(sender.bytes_sent for sender in self.senders))
 
     def begin_epoch(self) -> None:
@@ -286,7 +286,7 @@ class OperatorChain:
             self.clock.switch(before)
 
     def drain(self) -> Sequence[Envelope]:
-        """What was sent since the last call."""
+        """Return what was sent since the last call."""
         envelopes = self._outbox[:]
         self._outbox.clear()
         return envelopes
@@ -448,7 +448,7 @@ def _measured(context: OperatorContext) -> Measurements:
 def task_parameters(
     plan: JobPlan, blob: SerializedJob, subtask: int, clients: KeptClients, job_id: str = "", generation: int = 0
 ) -> TaskParameters:
-    """What operators of a subtask are created from; of those that write nothing the job's id does not matter."""
+    """Return what operators of a subtask are created from; of those that write nothing the job's id does not matter."""
     return TaskParameters(
         job_id=job_id,
         generation=generation,
@@ -463,7 +463,7 @@ def task_parameters(
 def operator_context(
     plan: JobPlan, planned: PlannedOperator, partition: int, of_task: TaskStates | None
 ) -> OperatorContext:
-    """What an operator knows for its whole life.
+    """Return what an operator knows for its whole life.
 
     Args:
         plan: the job.

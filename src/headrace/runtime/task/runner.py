@@ -87,7 +87,7 @@ _MANY: Final = 4096
 
 
 def _records(source: ChainedSource, read: Any) -> Iterator[SourceRecords]:
-    """What the reader gives; what it raises is told of the source, as a generator may be the user's."""
+    """Return what the reader gives; what it raises is told of the source, as a generator may be the user's."""
     reading: Iterator[SourceRecords] | None = None
     while True:
         try:
@@ -531,7 +531,7 @@ class _Attempt:
         self.report = TaskReport(stage=self._stage, partition=self._partition)
 
     def run(self, work: Iterator[Envelope]) -> Iterator[Envelope]:
-        """What the work gives; a failure that is to be reported ends it.
+        """Return what the work gives; a failure that is to be reported ends it.
 
         Args:
             work: opens the attempt, and completes it or gives it up.
@@ -555,7 +555,7 @@ class _Attempt:
 
 
 def _source_work(attempt: _Attempt, subtask: int, context: EpochContext) -> Iterator[Envelope]:
-    """What a task of stage 0 sends: its share of the splits is read."""
+    """Return what a task of stage 0 sends: its share of the splits is read."""
     chain, channels = attempt.open(subtask, context), list[ChannelReport]()
     paths = {uid: _SourcePath(source, chain.members) for uid, source in chain.sources.items()}
     chain.begin_epoch(context, {})
@@ -581,7 +581,7 @@ def _source_work(attempt: _Attempt, subtask: int, context: EpochContext) -> Iter
 
 
 def _stage_work(attempt: _Attempt, stage: int, envelopes: Iterator[Envelope]) -> Iterator[Envelope]:
-    """What a task of a later stage sends: it is given envelopes; those for stages beyond pass through."""
+    """Return what a task of a later stage sends: it is given envelopes; those for stages beyond pass through."""
     chain: OperatorChain | None = None
     task: StageTask | None = None
     for envelope in envelopes:

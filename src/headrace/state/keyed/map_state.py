@@ -199,7 +199,7 @@ class ColumnarMapState(MapState[Any, Any]):
         return value if ttl is None else (value, ttl.expiry(self._table.now))
 
     def _is_there(self, element: Any) -> bool:
-        """Whether an entry would be seen; that does not count as reading it."""
+        """Return whether an entry would be seen; that does not count as reading it."""
         ttl = self._table.ttl
         if element is GONE or ttl is None or ttl.return_expired:
             return element is not GONE
@@ -248,7 +248,7 @@ class ColumnarMapState(MapState[Any, Any]):
         return element
 
     def _found(self, cell: MapCell, key: Any) -> Any:
-        """What the newest run that knows the entry says about it."""
+        """Return what the newest run that knows the entry says about it."""
         try:
             probe = self._entries.probe(key)
         except InvalidTypeError:
@@ -318,7 +318,7 @@ def _expiry_of(element: Any) -> int | None:
 
 
 def _happened(cells: list[MapCell]) -> EntryChanges:
-    """What happened to the entries of several keys."""
+    """Return what happened to the entries of several keys."""
     keys: list[Any] = []
     actions: list[int] = []
     elements: list[Any] = []
@@ -333,7 +333,7 @@ def _happened(cells: list[MapCell]) -> EntryChanges:
 
 
 def _key_check(handler: TypeHandler, same_nan: Callable[[Any], Any] | None) -> Callable[[Any], bool]:
-    """Whether a key is as it comes back from storage, every NaN in it the one object that stands for all."""
+    """Return whether a key is as it comes back from storage, every NaN in it the one object that stands for all."""
     is_coerced = CheckSource.compiled(handler, takes_none=False)
     if same_nan is None:
         return is_coerced

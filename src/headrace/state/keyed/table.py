@@ -56,7 +56,7 @@ class RunMatch:
 
     @property
     def expires(self) -> bool:
-        """Whether the run says when its elements expire."""
+        """Return whether the run says when its elements expire."""
         return expires(self.run)
 
 
@@ -98,7 +98,7 @@ class StateTable:
             )
 
     def find(self, keys: KeyColumn, stops: Callable[[RunMatch], npt.NDArray[np.bool_]] | None = None) -> list[RunMatch]:
-        """Where the keys are in the runs, oldest run first.
+        """Return where the keys are in the runs, oldest run first.
 
         Runs are searched from the newest to the oldest; a key is not searched for in older runs than one in which
         ``stops`` is true for its row (by default, in which it was found).
@@ -128,7 +128,7 @@ class StateTable:
 
     @property
     def now(self) -> int:
-        """What time it is, in the time that elements age in."""
+        """Return what time it is, in the time that elements age in."""
         in_event_time = self.ttl is not None and self.ttl.is_in_event_time
         return self._times.event_time if in_event_time else self._times.clock
 
@@ -138,7 +138,7 @@ class StateTable:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is stored for any key."""
+        """Return whether nothing is stored for any key."""
         return not self.store.runs
 
 
@@ -189,7 +189,7 @@ def check_keys(stored: Mapping[str, Any], keys: Json, label: str, advice: str = 
 
 
 def meta_of(descriptor: StateDescriptor, keys: Json) -> dict[str, Any]:
-    """What the runs of a state say about themselves, whatever their rows are.
+    """Return what the runs of a state say about themselves, whatever their rows are.
 
     Args:
         descriptor: what the program says about the state.
@@ -236,7 +236,7 @@ def gathered(parts: list[tuple[Indices, pa.Array]], count: int) -> pa.Array | No
 
 
 def is_cleared(match: RunMatch) -> npt.NDArray[np.bool_]:
-    """Which of the found rows make everything older void."""
+    """Return which of the found rows make everything older void."""
     return np.asarray(match.column(CLEAR)).astype(bool)
 
 
@@ -363,11 +363,11 @@ class Cell(Protocol):
 
     @property
     def is_changed(self) -> bool:
-        """Whether there is something to be written."""
+        """Return whether there is something to be written."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether what is to be written only takes away."""
+        """Return whether what is to be written only takes away."""
 
 
 C = TypeVar("C", bound=Cell)

@@ -246,12 +246,12 @@ class _ListCell:
 
     @property
     def is_changed(self) -> bool:
-        """Whether there is something to be written."""
+        """Return whether there is something to be written."""
         return self.cleared or bool(self.added)
 
     @property
     def is_empty(self) -> bool:
-        """Whether what is to be written says only that everything older is void."""
+        """Return whether what is to be written says only that everything older is void."""
         return not self.added
 
     def replace(self, elements: list[Any]) -> None:

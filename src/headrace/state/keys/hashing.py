@@ -334,7 +334,7 @@ def hash_bounds_of_partition(partition: int, parallelism: int, max_parallelism: 
 
 
 def are_within(hashes: npt.NDArray[np.uint64], bounds: tuple[int, int]) -> npt.NDArray[np.bool_]:
-    """Which hashes are within bounds, as :func:`hash_bounds` gives them; none are where these hold none."""
+    """Return which hashes are within bounds, as :func:`hash_bounds` gives them; none are where these hold none."""
     low, end = bounds
     if low >= end:
         return np.zeros(len(hashes), np.bool_)

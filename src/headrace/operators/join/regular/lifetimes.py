@@ -56,7 +56,7 @@ class JoinEntries:
 
     @property
     def is_unique(self) -> bool:
-        """Whether rows have a unique key, so that a row takes the place of the one before."""
+        """Return whether rows have a unique key, so that a row takes the place of the one before."""
         return self.state.uniqueness is not Uniqueness.NONE
 
     @cached_property

@@ -78,7 +78,7 @@ class Chunk:
 
     @property
     def nbytes(self) -> int:
-        """How much memory the columns take."""
+        """Return how much memory the columns take."""
         times = sum(column.nbytes for column in (self.ends, self.arrivals) if column.strides != (0,))
         return times + sum(int(array.nbytes) for array in (self.hashes, self.keys, *self.columns.values()))
 

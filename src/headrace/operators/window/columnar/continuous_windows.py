@@ -92,7 +92,7 @@ class ContinuousWindowOperator(KeyedWindowOperator):
         self._kept_for = self._lateness if keeps_contents(self._mode) else 0  # from a window's end on
 
     def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[StoredWindow]:
-        """What windows hold; of an operator that is not open. See :class:`.WindowStateReader`."""
+        """Return what windows hold; of an operator that is not open. See :class:`.WindowStateReader`."""
         stored = self._open_table(context).stored()
         contents = Contents.of_column(stored.columns[: self._layout.width])
         rows = contents.windows
@@ -138,7 +138,7 @@ class ContinuousWindowOperator(KeyedWindowOperator):
         return WindowTable(CONTINUOUS, self._layout, context, shape, shown)
 
     def _show(self, found: "FoundWindows", firings: Firings, shown: Shown, before: Longs) -> Iterator[FiredResults]:
-        """What firings show, in the order in which they happen.
+        """Return what firings show, in the order in which they happen.
 
         Args:
             found: the windows.
@@ -244,22 +244,22 @@ class FoundWindows:
 
     @property
     def held(self) -> Contents:
-        """What windows hold that were open."""
+        """Return what windows hold that were open."""
         return self._of_opened(self.opened.columns[: self.width])
 
     @property
     def shown(self) -> Contents | None:
-        """What they have shown last; None where that is not remembered."""
+        """Return what they have shown last; None where that is not remembered."""
         shown = self.opened.columns[self.width :]
         return self._of_opened(shown) if shown else None
 
     @property
     def next_times(self) -> Longs:
-        """When the windows fire next that were open."""
+        """Return when the windows fire next that were open."""
         return self.opened.numbers[1]
 
     def compared(self, next_times: Longs, stays: Mask) -> tuple[Mask, Mask]:
-        """Which windows fire at another time now, and the keys of which a window has changed.
+        """Return which windows fire at another time now, and the keys of which a window has changed.
 
         Args:
             next_times: when each window fires next.
@@ -279,7 +279,7 @@ class FoundWindows:
         return Contents(self.of_open[held.windows], held.columns, held.numbers)
 
     def contents(self, aggregators: AggregatorList, number: int, firings: Firings) -> Contents:
-        """What the records of an assignment have brought to windows between two firings."""
+        """Return what the records of an assignment have brought to windows between two firings."""
         records = self.pairs[number].records
         if self.touched.chunk is None or not len(records):
             return Contents.nothing()
@@ -323,7 +323,7 @@ class ContinuousEventTimeOperator(ContinuousWindowOperator):
         self._step(None, watermark, stamp)
 
     def _due_until(self, watermark: int) -> int:
-        """How far event time may go at once, on the way to a watermark."""
+        """Return how far event time may go at once, on the way to a watermark."""
         first = self._table.first
         if first > watermark:
             return watermark
@@ -385,7 +385,7 @@ class ContinuousEventTimeOperator(ContinuousWindowOperator):
         self._write(found, times, times, left, shown.last, goes > marks[-1])
 
     def _late_emission(self, found: FoundWindows, held: Contents, marks: Longs) -> FiredResults:
-        """What windows show that have ended, once for each late record."""
+        """Return what windows show that have ended, once for each late record."""
         assert found.touched.chunk is not None, "without records nothing is late"
         asked = held.take(np.flatnonzero(np.isin(held.windows, found.of_pairs[1])))
         keys = found.keys.take(found.of_keys[asked.windows])

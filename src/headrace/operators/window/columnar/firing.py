@@ -112,16 +112,16 @@ class Firings:
 
     @cached_property
     def starts(self) -> Longs:
-        """Where the firings of each window begin."""
+        """Return where the firings of each window begin."""
         return _starts(self.counts)
 
     @cached_property
     def numbers(self) -> Longs:
-        """How many firings of its window have happened before each."""
+        """Return how many firings of its window have happened before each."""
         return np.arange(len(self.windows)) - self.starts[self.windows]
 
     def before(self, windows: Longs, records: Longs) -> Longs:
-        """How many firings of a window have happened before a record is added to it.
+        """Return how many firings of a window have happened before a record is added to it.
 
         Args:
             windows: the window of each record.
@@ -233,7 +233,7 @@ class Contents:
 
     @staticmethod
     def of_column(columns: Columns) -> Contents:
-        """What each of many windows holds, given by one row each; null for a window that holds nothing."""
+        """Return what each of many windows holds, given by one row each; null for a window that holds nothing."""
         windows = np.flatnonzero(columns[0].is_valid().to_numpy(zero_copy_only=False))
         if len(windows) < len(columns[0]):
             columns = [gather(column, windows) for column in columns]
@@ -243,7 +243,7 @@ class Contents:
     def of_records(
         aggregators: AggregatorList, chunk: Chunk, records: Longs, windows: Longs, firings: Firings
     ) -> Contents:
-        """What comes to windows between two firings.
+        """Return what comes to windows between two firings.
 
         Args:
             aggregators: what windows remember.
@@ -322,7 +322,7 @@ def shown_by(
     last: Contents | None,
     firings: Firings,
 ) -> Shown:
-    """What firings show.
+    """Return what firings show.
 
     Args:
         mode: what windows show that fire again.
@@ -372,7 +372,7 @@ def _shown_and_taken_back(versions: Contents, rows: Longs, left: Contents, last:
 
 
 def _versions(aggregators: AggregatorList, held: Contents, added: Contents) -> Contents:
-    """What windows hold after each of the stretches: all that has come until then."""
+    """Return what windows hold after each of the stretches: all that has come until then."""
     both = Contents.concat(held, added)
     if not len(added):
         return both
@@ -430,5 +430,5 @@ def late_emission(
 
 
 def keeps_contents(mode: AccumulationMode) -> bool:
-    """Whether windows that have fired keep what they hold for the late records to come."""
+    """Return whether windows that have fired keep what they hold for the late records to come."""
     return mode is not AccumulationMode.DISCARDING

@@ -134,7 +134,7 @@ class ColumnarWindowLayout:
         return self
 
     def named_now(self, about: dict[str, Any]) -> dict[str, Any]:
-        """What stored accumulators say about themselves, with the names that fields have now."""
+        """Return what stored accumulators say about themselves, with the names that fields have now."""
         if not (self.renamed and PARTS in about):
             return about
         return {**about, PARTS: with_new_names(about[PARTS], self.renamed)}
@@ -160,7 +160,7 @@ class ColumnarWindowLayout:
 
     @cached_property
     def aggregators(self) -> AggregatorList:
-        """What is remembered for a key and window, each thing once; the number of records comes first."""
+        """Return what is remembered for a key and window, each thing once; the number of records comes first."""
         aggregators: dict[Aggregator, None] = {CountRows(): None}
         aggregators |= dict.fromkeys(self.key_fields)
         for aggregate in self.aggregates:
@@ -169,12 +169,12 @@ class ColumnarWindowLayout:
 
     @property
     def width(self) -> int:
-        """How many columns accumulators have."""
+        """Return how many columns accumulators have."""
         return len(self.contents_type.field_names)
 
     @cached_property
     def is_ordered(self) -> bool:
-        """Whether results depend on the order in which records come."""
+        """Return whether results depend on the order in which records come."""
         return any(aggregate.is_ordered for aggregate in self.aggregates)
 
     @cached_property

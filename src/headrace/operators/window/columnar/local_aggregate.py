@@ -152,7 +152,7 @@ class LocalWindowAggregateOperator(KeyedOperator):
         return (self._panes or self._assigner).assign(batch.timestamps)
 
     def _left_to_receiver(self, batch: Batch, pairs: Assignment) -> Mask | None:
-        """Which records the receiver has to judge; None where there are none."""
+        """Return which records the receiver has to judge; None where there are none."""
         first_end = self._assigner.first_ends(int(batch.timestamps.min()))
         if pairs.is_identity and first_end - 1 > batch.last_watermark:
             return None
@@ -179,7 +179,7 @@ class LocalWindowAggregateOperator(KeyedOperator):
         return (_MORE_TO_COME - 1) * len(batch) if len(batch) > FEWEST_SAMPLED else 0
 
     def _is_worthwhile(self, batch: KeyedBatch, pairs: Assignment, records: int) -> bool:
-        """Whether accumulators are expected to be so much fewer than the records that the pairs are of."""
+        """Return whether accumulators are expected to be so much fewer than the records that the pairs are of."""
         total = len(pairs.ends)
         if not total:
             return False

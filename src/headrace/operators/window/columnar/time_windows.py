@@ -124,7 +124,7 @@ class AlignedWindowOperator(KeyedOperator):
         return WindowStateMigration(context, self._assigner, kept_as, rows_of, combine, regrouped)
 
     def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[StoredWindow]:
-        """What windows hold; of an operator that is not open. See :class:`.WindowStateReader`."""
+        """Return what windows hold; of an operator that is not open. See :class:`.WindowStateReader`."""
         store = self._open_store(context)
         store.begin_epoch()
         for block in store.due(cleaned_end(watermark, self._kept_for), MAX_WATERMARK):
@@ -239,7 +239,7 @@ class AlignedWindowOperator(KeyedOperator):
 
 
 def records_of(accumulators: Accumulators, mask: npt.NDArray[np.bool_]) -> int:
-    """How many records some accumulators stand for."""
+    """Return how many records some accumulators stand for."""
     return int(fixed_width(accumulators.columns[0])[mask].sum())
 
 

@@ -150,7 +150,7 @@ class AccumulatedContents(KeyedContents):
             yield from zip(members, layout.columns_to_rows(batch), strict=True)
 
     def _enter(self, namespace: GivenNamespace) -> _Held:
-        """What the current key holds in a window."""
+        """Return what the current key holds in a window."""
         entry: Any = self._keyed.current
         held = self._held.get((entry.ordinal, namespace))
         if held is not None and held.batch == self._batch:

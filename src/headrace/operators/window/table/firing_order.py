@@ -256,7 +256,7 @@ class TimerFiringOrder:
 
     @property
     def is_followed(self) -> bool:
-        """Whether timers are tracked now."""
+        """Return whether timers are tracked now."""
         return not self._is_quiet
 
     @property
