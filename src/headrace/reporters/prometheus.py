@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import re
-from collections.abc import Iterator, Sequence
-from threading import Thread
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
-from wsgiref.simple_server import WSGIServer
 
 from headrace.common.config_options import ConfigOption, boolean, port_range
 from headrace.common.errors import ConfigurationError
@@ -16,10 +13,10 @@ from headrace.common.logs import get_logger
 from headrace.metrics.registry import Summary
 from headrace.metrics.samples import MeterReading, MetricSample
 from headrace.metrics.scopes import MetricScope
+from headrace.reporters.endpoint import Endpoint
 from headrace.reporters.reporter import MetricReporter, ReporterContext
 
 if TYPE_CHECKING:
-    from prometheus_client import CollectorRegistry
     from prometheus_client.core import Metric
 
 logger = get_logger(__name__)
@@ -120,39 +117,19 @@ class PrometheusReporter(MetricReporter):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         check_client()
-        self._server: tuple[WSGIServer, Thread] | None = None
+        self._endpoint: Endpoint | None = None
 
     def open(self, context: ReporterContext) -> None:
-        from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
+        from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, make_wsgi_app
 
         registry = CollectorRegistry()
         registry.register(JobCollector(context, filters_labels=context.options.get(FILTERS_LABELS)))
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
-        host = context.options.get(HOST)
-        ports = context.options.get(PORT)
-        self._server, port = _serve(host, ports, registry)
-        logger.info("job %r: metrics for Prometheus at http://%s:%d/metrics", context.job_name, host, port)
+        host, ports = context.options.get(HOST), context.options.get(PORT)
+        endpoint = self._endpoint = Endpoint(host, ports, make_wsgi_app(registry))
+        logger.info("job %r: metrics for Prometheus at http://%s:%d/metrics", context.job_name, host, endpoint.port)
 
     def close(self) -> None:
-        if self._server is not None:
-            server, thread = self._server
-            server.shutdown()
-            server.server_close()
-            thread.join()
-
-
-def _serve(host: str, ports: Sequence[int], registry: CollectorRegistry) -> tuple[tuple[WSGIServer, Thread], int]:
-    """A server at the first port that is free."""
-    from prometheus_client import start_http_server
-
-    for port in ports:
-        try:
-            server, thread = start_http_server(port, host, registry)
-        except OSError as error:
-            if error.errno != errno.EADDRINUSE:
-                raise
-        else:
-            return (server, thread), server.server_port
-    last = f"{ports[0]}" if len(ports) == 1 else f"{ports[0]} to {ports[-1]}"
-    raise OSError(f"port {last} is taken, by another job perhaps: give a range, {ports[0]}-{ports[0] + 10} say")
+        if self._endpoint is not None:
+            self._endpoint.close()
