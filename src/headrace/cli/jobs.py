@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 
 from rich.text import Text
@@ -18,6 +19,7 @@ from headrace.jobmanager.savepoints import EMPTY_PLACE
 from headrace.savepoint.requests import JobRequest
 from headrace.server.client import RestClient, RestClientError
 from headrace.server.local_servers import known_servers
+from headrace.server.settings import RestSettings
 
 _JOB_ID: Final = re.compile(r"[0-9a-f]{32}")
 
@@ -207,6 +209,27 @@ def served_job(job: str | None, address: str | None, configuration: Configuratio
         )
     told = "\n".join(f"  {each.id}  {each.line['name']}" for each in found)
     raise RestClientError(f"{len(found)} jobs are served {where}: which of them?\n{told}")
+
+
+def run_dashboard(files: Path, address: str | None, configuration: Configuration, port: int) -> None:
+    """Show jobs in Flink's own web UI.
+
+    Args:
+        files: the jar, or the folder, that it is in.
+        address: where jobs are served; the only server on this machine when left out.
+        configuration: how it is reached.
+        port: where the UI is shown.
+    """
+    from headrace.server.flink_web import FlinkWeb, flink_web_application
+    from headrace.server.server import serve
+
+    clients = _clients(address, configuration)
+    if len(clients) != 1:
+        told = "".join(f"\n  {client.address}" for client in clients)
+        raise RestClientError(f"{len(clients)} servers of jobs are on this machine: name one with -m HOST:PORT{told}")
+    settings = RestSettings("localhost", (port,))
+    page = flink_web_application(FlinkWeb(files), clients[0], settings)
+    serve(page, settings, lambda url: _print(f"Flink's web UI of {clients[0].address} at {url}; Ctrl-C ends it"))
 
 
 def _jobs(address: str | None, configuration: Configuration) -> list[RemoteJob]:

@@ -334,6 +334,27 @@ def info(
 
 
 @app.command()
+def dashboard(
+    flink_web: Annotated[
+        Path,
+        typer.Option(
+            metavar="FILE",
+            exists=True,
+            help="Flink's web UI: the jar flink-runtime-web-2.3.0.jar of Maven Central, or its folder web.",
+        ),
+    ],
+    jobmanager: JobManagerAddress = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Where it is shown on this machine.")] = 8090,
+    define: Definitions = None,
+    properties_file: PropertiesFile = None,
+) -> None:
+    """Show jobs that are served in Flink's own web UI, until Ctrl-C."""
+    from headrace.cli.jobs import run_dashboard
+
+    run_dashboard(flink_web, jobmanager, _configuration(define, properties_file), port)
+
+
+@app.command()
 def savepoint(  # noqa: PLR0913, PLR0917 - as above
     job: Annotated[
         str | None,

@@ -83,7 +83,7 @@ async def _answer(route: RestRoute, service: RestService, guard: RequestGuard, r
             guard.check_token(request.headers)
         if route.changes:
             guard.check_origin(request.headers)
-        body = await (_drained(request) if route.is_drained else _body(request))
+        body = await (_drained(request) if route.is_drained else read_body(request))
         asked = RestRequest(service, request.path_params, dict(request.query_params), _object(body))
         return json_response(to_document(route.handler(asked)), route.status)
     except RestError as error:
@@ -93,7 +93,7 @@ async def _answer(route: RestRoute, service: RestService, guard: RequestGuard, r
         return error_response(HTTPStatus.BAD_REQUEST, str(error))
 
 
-async def _body(request: Request) -> bytes:
+async def read_body(request: Request) -> bytes:
     """The body, which clients of Flink send with each request.
 
     Raises:

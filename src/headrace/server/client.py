@@ -81,13 +81,29 @@ class RestClient:
         """
         target = f"/v1/{'/'.join(quote(part, safe='') for part in path)}"
         target += f"?{urlencode(query)}" if query else ""
+        return self._read(*self.forward(method, target, None if body is None else json.dumps(body).encode()))
+
+    def forward(self, method: str, target: str, body: bytes | None) -> tuple[int, bytes]:
+        """Send a request as it is.
+
+        Args:
+            method: of HTTP.
+            target: the path, and what follows it.
+            body: JSON; None for none.
+
+        Returns:
+            The status and the body of the answer.
+
+        Raises:
+            RestClientError: when there is no server.
+        """
         headers = {"Content-Type": "application/json"} if body is not None else {}
         headers |= {"Authorization": f"Bearer {self.token}"} if self.token is not None else {}
         connection = self._connection()
         try:
-            connection.request(method, target, None if body is None else json.dumps(body), headers)
+            connection.request(method, target, body, headers)
             answer = connection.getresponse()
-            return self._read(answer.status, answer.read())
+            return answer.status, answer.read()
         except (OSError, http.client.HTTPException) as error:
             raise RestClientError(f"{self.address} does not answer: {error}") from error
         finally:

@@ -37,10 +37,11 @@ class JobMeasures:
     def of_operator(self, uid: str) -> dict[int, dict[str, MetricValue]]:
         """Those of an operator, by subtask; what is known of the operator as a whole is told of subtask 0."""
         found: defaultdict[int, dict[str, MetricValue]] = defaultdict(dict)
-        wanted, depth = operator_id(uid), len(ScopeKind.OPERATOR.value)
+        wanted = operator_id(uid)
         for sample in self._samples:
-            if sample.scope.variables.get("operator_id") == wanted:
-                groups = sample.scope.logical[depth:]
+            if sample.scope.variables.get("task_id") == wanted:  # a task is one operator
+                kind = ScopeKind.OPERATOR if "operator_id" in sample.scope.variables else ScopeKind.TASK
+                groups = sample.scope.logical[len(kind.value) :]
                 named = dict(_named(".".join((*_with_values(groups, sample), sample.name)), sample.value))
                 found[int(sample.scope.variables["subtask_index"])].update(named)
         return found

@@ -6,10 +6,12 @@ import errno
 import socket
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import uvicorn
+from starlette.applications import Starlette
 
 from headrace.common import options
 from headrace.common.configuration import Configuration
@@ -48,7 +50,7 @@ class RestServer:
         self._socket = _bound(settings)
         self.address = settings.url(self._socket.getsockname()[1])
         self._service = RestService(settings, ServedJobs(), Operations(settings.store_seconds), settings.refresh_millis)
-        self._server = uvicorn.Server(_config(self._service))
+        self._server = uvicorn.Server(_config(application(self._service), settings))
         self._note: Path | None = None
         self._thread = threading.Thread(target=self._run, name="headrace-rest", daemon=True)
 
@@ -85,9 +87,23 @@ class RestServer:
             logger.exception("the REST API is served no more; the job goes on")
 
 
-def _config(service: RestService) -> uvicorn.Config:
+def serve(app: Starlette, settings: RestSettings, started: Callable[[str], None]) -> None:
+    """Serve something until Ctrl-C.
+
+    Args:
+        app: what to serve.
+        settings: where.
+        started: is told the address.
+    """
+    bound = _bound(settings)
+    with bound:
+        started(settings.url(bound.getsockname()[1]))
+        uvicorn.Server(_config(app, settings)).run(sockets=[bound])
+
+
+def _config(app: Starlette, settings: RestSettings) -> uvicorn.Config:
     config = uvicorn.Config(
-        application(service),
+        app,
         lifespan="off",
         log_config=None,
         access_log=False,
@@ -99,9 +115,9 @@ def _config(service: RestService) -> uvicorn.Config:
         timeout_keep_alive=5,
         timeout_graceful_shutdown=1,
     )
-    if service.settings.tls is not None:
+    if settings.tls is not None:
         config.load()
-        config.ssl = service.settings.tls.context()
+        config.ssl = settings.tls.context()
     return config
 
 

@@ -11,7 +11,15 @@ from typing import Final
 
 from headrace.common.job_status import JobStatus
 from headrace.jobmanager.status import JobSnapshot
-from headrace.metrics.registry import RECORDS_IN
+from headrace.metrics.registry import (
+    BACK_PRESSURED_TIME,
+    BUSY_TIME,
+    BYTES_IN,
+    BYTES_OUT,
+    IDLE_TIME,
+    RECORDS_IN,
+    RECORDS_OUT,
+)
 from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator, operator_id
 from headrace.server.errors import not_found
 from headrace.server.measured import JobMeasures
@@ -115,13 +123,13 @@ def io_metrics(measured: JobMeasures, uid: str, subtask: int | None = None) -> I
         return (0, False) if value is None else (int(value), True)
 
     return IOMetricsInfo(
-        *told("numBytesIn"),
-        *told("numBytesOut"),
+        *told(BYTES_IN),
+        *told(BYTES_OUT),
         *told(RECORDS_IN),
-        *told("numRecordsOut"),
-        told("accumulateBackPressuredTimeMs")[0],
-        told("accumulateIdleTimeMs")[0],
-        float(told("accumulateBusyTimeMs")[0]),
+        *told(RECORDS_OUT),
+        told(BACK_PRESSURED_TIME)[0],
+        told(IDLE_TIME)[0],
+        float(told(BUSY_TIME)[0]),
     )
 
 

@@ -6,6 +6,7 @@ from typing import Final
 import numpy as np
 
 from headrace.jobmanager.status import JobSnapshot
+from headrace.metrics.registry import BACK_PRESSURED_RATE, BUSY_RATE, IDLE_RATE
 from headrace.reporters.sampler import driver_place
 from headrace.server.handlers.jobs import now_millis
 from headrace.server.measured import JobMeasures
@@ -116,7 +117,7 @@ def back_pressure(request: RestRequest) -> models.BackPressure:
     """Return how the subtasks of a vertex spend their time."""
     known, job, measured, now = _seen(request)
     by_subtask = measured.of_operator(known.planned.uid)
-    found = [_spent(number, dict(each)) for number, each in sorted(by_subtask.items()) if _BUSY in each]
+    found = [_spent(number, dict(each)) for number, each in sorted(by_subtask.items()) if BUSY_RATE in each]
     if not found or job.status.is_terminal_state():
         return models.BackPressure("deprecated", None, None, None, None)
     level = _level(max(each.ratio for each in found))
@@ -129,7 +130,6 @@ def flame_graph(request: RestRequest) -> models.FlameGraph:
 
 
 _OFF: Final = -2
-_BUSY: Final = "busyTimeMsPerSecond"
 
 
 def _spent(number: int, measured: dict[str, object]) -> models.SubtaskBackPressure:
@@ -137,10 +137,8 @@ def _spent(number: int, measured: dict[str, object]) -> models.SubtaskBackPressu
         value = measured.get(name)
         return value / 1000 if isinstance(value, int | float) else 0.0
 
-    waits = ratio("backPressuredTimeMsPerSecond")
-    return models.SubtaskBackPressure(
-        number, _level(waits), _level(waits), waits, ratio("idleTimeMsPerSecond"), ratio(_BUSY)
-    )
+    waits = ratio(BACK_PRESSURED_RATE)
+    return models.SubtaskBackPressure(number, _level(waits), _level(waits), waits, ratio(IDLE_RATE), ratio(BUSY_RATE))
 
 
 def _level(ratio: float) -> Level:
