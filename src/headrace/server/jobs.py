@@ -13,6 +13,8 @@ from headrace.savepoint.metadata import SavepointFormat
 from headrace.server.errors import check_id, conflict, not_found
 from headrace.server.measured import JobMeasures
 
+_FRESH_SECONDS: Final = 0.5
+
 _ENDED_JOBS_KEPT: Final = 50
 """So many jobs that have ended are still shown: a program may run one after another."""
 
@@ -61,11 +63,15 @@ class ServedJob:
         self.control = control
         self.configuration = configuration
         self._sampler = JobSampler(configuration, driver_place())
+        self._known: tuple[JobSnapshot, float, JobMeasures] | None = None
 
     def measured(self) -> JobMeasures:
-        """All that it measures at this moment."""
-        job, now = self.snapshot(), time.time_ns() // 1_000_000
-        return JobMeasures(self._sampler.samples(job, now))
+        """All that it measures at this moment, or has half a second ago."""
+        job, known = self.snapshot(), self._known
+        if known is None or known[0] is not job or time.monotonic() - known[1] > _FRESH_SECONDS:
+            measures = JobMeasures(self._sampler.samples(job, time.time_ns() // 1_000_000))
+            self._known = known = (job, time.monotonic(), measures)
+        return known[2]
 
     def snapshot(self) -> JobSnapshot:
         """All that is known of it at this moment."""

@@ -3,6 +3,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Final
 
 from headrace.metrics.registry import Summary
@@ -34,24 +35,30 @@ class JobMeasures:
         """Those of the process."""
         return dict(self._of(ScopeKind.JOB_MANAGER))
 
-    def of_operator(self, uid: str) -> dict[int, dict[str, MetricValue]]:
+    def of_operator(self, uid: str) -> Mapping[int, Numbers]:
         """Those of an operator, by subtask; what is known of the operator as a whole is told of subtask 0."""
-        found: defaultdict[int, dict[str, MetricValue]] = defaultdict(dict)
-        wanted = operator_id(uid)
-        for sample in self._samples:
-            if sample.scope.variables.get("task_id") == wanted:  # a task is one operator
-                kind = ScopeKind.OPERATOR if "operator_id" in sample.scope.variables else ScopeKind.TASK
-                groups = sample.scope.logical[len(kind.value) :]
-                named = dict(_named(".".join((*_with_values(groups, sample), sample.name)), sample.value))
-                found[int(sample.scope.variables["subtask_index"])].update(named)
-        return found
+        return self._by_task.get(operator_id(uid), {})
 
     def total(self, uid: str, name: str, subtask: int | None) -> float | None:
         """A number of one subtask, or the sum of all; None where it is not measured."""
         by_subtask = self.of_operator(uid)
-        chosen = [by_subtask.get(subtask, {})] if subtask is not None else list(by_subtask.values())
+        chosen = by_subtask.values() if subtask is None else (by_subtask.get(subtask, {}),)
         numbers = [value for each in chosen if isinstance(value := each.get(name), int | float)]
         return sum(numbers) if numbers else None
+
+    @cached_property
+    def _by_task(self) -> dict[str, dict[int, dict[str, MetricValue]]]:
+        """A task is one operator of one subtask."""
+        found: defaultdict[str, dict[int, dict[str, MetricValue]]] = defaultdict(dict)
+        for sample in self._samples:
+            variables = sample.scope.variables
+            task = variables.get("task_id")
+            if task is not None:
+                kind = ScopeKind.OPERATOR if "operator_id" in variables else ScopeKind.TASK
+                groups = _with_values(sample.scope.logical[len(kind.value) :], sample)
+                of_subtask = found[task].setdefault(int(variables["subtask_index"]), {})
+                of_subtask.update(_named(".".join((*groups, sample.name)), sample.value))
+        return found
 
     def _of(self, kind: ScopeKind) -> Iterator[tuple[str, MetricValue]]:
         for sample in self._samples:

@@ -31,6 +31,9 @@ def model(kind: type[T]) -> type[T]:
     return dataclasses.dataclass(frozen=True, slots=True)(kind)
 
 
+_PLAIN: Final = frozenset({str, int, bool, type(None)})
+
+
 @cache
 def wire_fields(kind: Any) -> tuple[tuple[str, str, bool], ...]:
     """The fields of a model, each with its name on the wire, and whether it is left out where it is None."""
@@ -40,6 +43,8 @@ def wire_fields(kind: Any) -> tuple[tuple[str, str, bool], ...]:
 
 def to_document(value: Any) -> Any:
     """What JSON has for a value: objects for models and mappings, arrays for sequences."""
+    if value.__class__ in _PLAIN:
+        return value
     if dataclasses.is_dataclass(value):
         return {
             name: to_document(part)

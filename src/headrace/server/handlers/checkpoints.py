@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-import numpy as np
-
 from headrace.checkpoint.manifest_folder import name_of
 from headrace.common import options
 from headrace.common.configuration import Configuration
@@ -14,6 +12,7 @@ from headrace.server.errors import not_found
 from headrace.server.models import checkpoints as models
 from headrace.server.models.checkpoints import StatsSummary, TaskCheckpointStatistics
 from headrace.server.requests import RestRequest
+from headrace.server.spreads import percentile
 from headrace.server.vertices import JobVertex, vertex_of, vertices_of
 from headrace.server.wire import parts_of
 
@@ -129,9 +128,9 @@ def _summary(epochs: Sequence[EpochStatistics]) -> models.CheckpointSummary:
 
 
 def _spread(numbers: Sequence[int]) -> StatsSummary:
-    found = np.asarray(numbers or [0])
-    percentiles = map(float, np.percentile(found, _PERCENTILES))
-    return StatsSummary(int(found.min()), int(found.max()), int(found.mean()), *percentiles)
+    found = sorted(numbers) or [0]
+    percentiles = (percentile(found, part) for part in _PERCENTILES)
+    return StatsSummary(found[0], found[-1], sum(found) // len(found), *percentiles)
 
 
 def _epoch(request: RestRequest) -> EpochStatistics:

@@ -4,8 +4,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-import numpy as np
-
 from headrace.metrics.samples import MetricValue
 from headrace.server.errors import bad_request
 from headrace.server.measured import operator_scope, shown
@@ -18,9 +16,8 @@ _Numbers = Mapping[str, MetricValue]
 
 def _skew(values: list[float]) -> float:
     """How uneven values are, in per cent: 0 where all are the same."""
-    found = np.asarray(values, dtype=float)
-    mean = float(found.mean())
-    return 0.0 if not mean else float(np.abs(found - mean).mean() / mean * 100)
+    mean = sum(values) / len(values)
+    return 0.0 if not mean else sum(abs(value - mean) for value in values) / len(values) / mean * 100
 
 
 _AGGREGATIONS: Final[Mapping[str, Callable[[list[float]], float]]] = {

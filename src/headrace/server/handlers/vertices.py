@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Final
 
-import numpy as np
-
 from headrace.jobmanager.status import JobSnapshot
 from headrace.metrics.registry import BACK_PRESSURED_RATE, BUSY_RATE, IDLE_RATE
 from headrace.reporters.sampler import driver_place
@@ -14,6 +12,7 @@ from headrace.server.models import vertices as models
 from headrace.server.models.jobs import IOMetricsInfo
 from headrace.server.models.vertices import Accumulator, Level
 from headrace.server.requests import RestRequest
+from headrace.server.spreads import percentile
 from headrace.server.vertices import (
     TASK_STATES,
     JobVertex,
@@ -176,10 +175,10 @@ def _aggregated(each: Sequence[IOMetricsInfo], job: JobSnapshot, now: int) -> mo
 
 
 def _spread(numbers: Sequence[int]) -> dict[str, int]:
-    found = np.asarray(numbers or [0])
-    told = {"min": found.min(), "max": found.max(), "avg": found.mean(), "sum": found.sum()}
-    told |= {"median": np.median(found)} | {f"p{part}": np.percentile(found, part) for part in (25, 75, 95)}
-    return {name: int(number) for name, number in told.items()}
+    found = sorted(numbers) or [0]
+    parts = {"median": 50, "p25": 25, "p75": 75, "p95": 95}
+    told = {"min": found[0], "max": found[-1], "avg": sum(found) // len(found), "sum": sum(found)}
+    return told | {name: int(percentile(found, part)) for name, part in parts.items()}
 
 
 def _own_counters(job: JobSnapshot) -> dict[str, int]:
