@@ -96,7 +96,7 @@ class EncodedRecords:
         return layout.columns_to_rows(columns)
 
 
-class _Writer(SinkWriter):
+class _DriverWriter(SinkWriter):
     """Keeps what batches become until their epoch is complete."""
 
     def __init__(self, encode: Callable[[Batch], Any]) -> None:
@@ -163,7 +163,7 @@ class DriverSink(Sink):
         return True
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
-        return _Writer(partial(EncodedRecords.of, with_times=self.keeps_times))
+        return _DriverWriter(partial(EncodedRecords.of, with_times=self.keeps_times))
 
     def create_committer(self, context: CommitterContext) -> Committer:
         made = _sinks.get(self._id)
@@ -240,7 +240,7 @@ class PrintSink(Sink[object]):
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
         prefix = _prefix(self._identifier, context.subtask, context.parallelism)
-        return _Writer(partial(_printed, prefix, self.lines_of(context.input_type)))
+        return _DriverWriter(partial(_printed, prefix, self.lines_of(context.input_type)))
 
     def lines_of(self, input_type: TypeInformation) -> Callable[[Batch], Sequence[str]]:
         """The function that prints the records of a batch as lines."""

@@ -12,7 +12,7 @@ from headrace.common.errors import CheckpointError, CommitRefusedError, Infrastr
 from headrace.common.json_values import from_json
 from headrace.connectors.file_system.partition_commit import PartitionCommitPolicy
 from headrace.connectors.file_system.rolling import PartsInProgress
-from headrace.connectors.file_system.staging import Part, PartChunk, Staging
+from headrace.connectors.file_system.staging import PartChunk, PartFile, Staging
 from headrace.connectors.sink import Committer, Json, RunInTasks, run_here
 from headrace.formats.file_format import joined
 from headrace.storage.file_system import FileSystem, digest_text, new_digest
@@ -21,7 +21,7 @@ _IN_MEMORY_BYTES: Final = 8 << 20
 """A file up to this size is held in memory while it is joined with others, a larger one in an unnamed file."""
 
 
-def assemble(staging: Staging, area: str, part: Part) -> str:
+def assemble(staging: Staging, area: str, part: PartFile) -> str:
     """Write a part into a file of an area; gives its path.
 
     Raises:
@@ -33,7 +33,7 @@ def assemble(staging: Staging, area: str, part: Part) -> str:
     return f"{area}/{name}"
 
 
-def assembled_content(staging: Staging, part: Part) -> Iterator[bytes]:
+def assembled_content(staging: Staging, part: PartFile) -> Iterator[bytes]:
     """The bytes of a part that is put together."""
     if part.is_rewritten:
         assert part.form.kind is not None, "it is joined by its format"
@@ -46,7 +46,7 @@ def assembled_content(staging: Staging, part: Part) -> Iterator[bytes]:
         yield from checked_blocks(staging.file_system, staging.hidden(part.bucket, chunk), chunk)
 
 
-def _files(staging: Staging, part: Part) -> Iterator[BinaryIO]:
+def _files(staging: Staging, part: PartFile) -> Iterator[BinaryIO]:
     """The chunks as files that are read anywhere, none before it is known to be what the task wrote."""
     for chunk in part.chunks:
         with tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES) as file:
@@ -56,7 +56,7 @@ def _files(staging: Staging, part: Part) -> Iterator[BinaryIO]:
             yield cast("BinaryIO", file)
 
 
-def is_assembled(part: Part) -> bool:
+def is_assembled(part: PartFile) -> bool:
     """Tell whether a part is more than a chunk as it stands."""
     return len(part.chunks) > 1 or bool(part.form.header)
 
@@ -131,7 +131,7 @@ class FileCommitter(Committer):
             self._staging.fence(generation)
 
     def commit(self, epoch: int, committables: Sequence[Json], processing_time: int) -> None:
-        parts = [(self._staging.visible(part), part) for part in from_json(list[Part], committables)]
+        parts = [(self._staging.visible(part), part) for part in from_json(list[PartFile], committables)]
         self._made = self._assemble_in_tasks(parts) if self._tasks > 1 else {}
         found = [name for name, part in parts if not self._publish_once(part, name, epoch)]
         self._file_system.make_durable(name for name, _ in parts)
@@ -172,7 +172,7 @@ class FileCommitter(Committer):
         self._staging.clear_publishing_folder(self._publishing)
         self._staging.remove_empty_folders()
 
-    def _publish_once(self, part: Part, target: str, epoch: int) -> bool:
+    def _publish_once(self, part: PartFile, target: str, epoch: int) -> bool:
         """Have a part be visible; False where it was there already: an earlier try may have published it."""
         staging = self._staging
         try:
@@ -197,7 +197,7 @@ class FileCommitter(Committer):
                 ) from error
         return False
 
-    def _publish(self, part: Part, target: str, epoch: int) -> bool:
+    def _publish(self, part: PartFile, target: str, epoch: int) -> bool:
         """Publish a part; False where somebody else may have been faster."""
         if is_assembled(part):
             made = self._made.pop(target, None) or assemble(self._staging, self._publishing, part)
@@ -210,7 +210,7 @@ class FileCommitter(Committer):
                 pass
         return self._staging.publish(source, target)
 
-    def _assemble_in_tasks(self, parts: Sequence[tuple[str, Part]]) -> dict[str, str]:
+    def _assemble_in_tasks(self, parts: Sequence[tuple[str, PartFile]]) -> dict[str, str]:
         """Have tasks assemble the parts that are not visible yet; gives by visible name where each is.
 
         What a task misses is reported when the part is to be published.
@@ -221,7 +221,7 @@ class FileCommitter(Committer):
         return {name: path for share in made for name, path in share.items()}
 
 
-def _assemble_share(staging: Staging, area: str, share: Sequence[tuple[str, Part]]) -> dict[str, str]:
+def _assemble_share(staging: Staging, area: str, share: Sequence[tuple[str, PartFile]]) -> dict[str, str]:
     """Assemble one task's share of the parts; those whose chunks are missing are left out."""
     made = {}
     for name, part in share:
@@ -232,7 +232,7 @@ def _assemble_share(staging: Staging, area: str, share: Sequence[tuple[str, Part
     return made
 
 
-def _is_there(staging: Staging, target: str, part: Part) -> bool:
+def _is_there(staging: Staging, target: str, part: PartFile) -> bool:
     """Tell whether a part is visible; of one that is rewritten its name tells.
 
     Raises:

@@ -15,7 +15,7 @@ from headrace.connectors.file_system.committer import (
 )
 from headrace.connectors.file_system.overwrite_log import Overwrite, OverwriteLog
 from headrace.connectors.file_system.rolling import FilePreCommit, PartsInProgress
-from headrace.connectors.file_system.staging import Part
+from headrace.connectors.file_system.staging import PartFile
 from headrace.connectors.sink import Json, PreCommit, PreCommitted
 from headrace.storage.files import is_hidden
 
@@ -28,7 +28,7 @@ class NewFiles(NamedTuple):
         buckets: the folders below the sink's path whose files they replace, or that are complete with them.
     """
 
-    parts: list[Part]
+    parts: list[PartFile]
     buckets: list[str]
 
 
@@ -49,11 +49,11 @@ class OverwritingPreCommit(PreCommit):
     def prepare(
         self, in_progress: Json | None, committables: Sequence[Json], processing_time: int, *, is_last: bool
     ) -> PreCommitted:
-        written = [*PartsInProgress.of(in_progress).growing, *from_json(list[Part], committables)]
+        written = [*PartsInProgress.of(in_progress).growing, *from_json(list[PartFile], committables)]
         if not is_last:
             return PreCommitted((), PartsInProgress(written, {}, processing_time) if written else None)
         made = self._inner.prepare(None, written, processing_time, is_last=True)
-        parts = from_json(list[Part], made.ready)
+        parts = from_json(list[PartFile], made.ready)
         buckets = sorted({*self._buckets, *(part.bucket for part in parts)})
         return PreCommitted((NewFiles(parts, buckets),), None)
 
@@ -91,7 +91,7 @@ class OverwritingCommitter(FileCommitter):
         removed = {self._below(path) for bucket in files.buckets for path in self._visible(bucket)}
         return Overwrite(identity, sorted(removed - set(published.values())), published)
 
-    def _hidden(self, part: Part) -> str:
+    def _hidden(self, part: PartFile) -> str:
         """The hidden file of a part, which is known to be what tasks wrote."""
         if is_assembled(part):
             path = f"{self._assembled}/{self._below(self._staging.visible(part))}"

@@ -11,7 +11,7 @@ from headrace.connectors.file_system.committer import FileCommitter
 from headrace.connectors.file_system.overwriting import NewFiles
 from headrace.connectors.file_system.partition_commit import PartitionTrigger
 from headrace.connectors.file_system.rolling import FilePreCommit, PartsInProgress
-from headrace.connectors.file_system.staging import FileSinkWriter, Part
+from headrace.connectors.file_system.staging import FileSinkWriter, PartFile
 from headrace.connectors.sink import Json, PreCommit, PreCommitted
 
 
@@ -23,7 +23,7 @@ class WrittenEpoch(NamedTuple):
         watermark: its watermark.
     """
 
-    parts: list[Part]
+    parts: list[PartFile]
     watermark: int
 
 
@@ -37,7 +37,7 @@ class PartitionWriter(FileSinkWriter):
 
     def prepare_commit(self) -> Sequence[Json]:
         watermark = max(self._watermark, self._epoch.watermark)
-        return [WrittenEpoch(from_json(list[Part], super().prepare_commit()), watermark)]
+        return [WrittenEpoch(from_json(list[PartFile], super().prepare_commit()), watermark)]
 
 
 class PendingPartitions(NamedTuple):
@@ -77,7 +77,7 @@ class PartitionPreCommit(PreCommit):
         ]
         files = self._inner.prepare(before.files, written, processing_time, is_last=is_last, complete=complete)
         left = {bucket: since for bucket, since in begun.items() if bucket not in complete}
-        new = NewFiles(from_json(list[Part], files.ready), complete)
+        new = NewFiles(from_json(list[PartFile], files.ready), complete)
         pending = PendingPartitions(PartsInProgress.of(files.in_progress), left)
         return PreCommitted((new,) if any(new) else (), pending if left or files.in_progress else None)
 
@@ -88,10 +88,10 @@ class PartitionPreCommit(PreCommit):
             times += [since + self._trigger.delay + 1 for since in pending.begun.values()]
         return min((time for time in times if time is not None), default=None)
 
-    def _written(self, committables: Sequence[Json]) -> tuple[list[Part], int]:
+    def _written(self, committables: Sequence[Json]) -> tuple[list[PartFile], int]:
         """The parts that an epoch has written, and its watermark."""
         if not self._trigger.takes_watermarks:
-            return from_json(list[Part], committables), MIN_WATERMARK
+            return from_json(list[PartFile], committables), MIN_WATERMARK
         every = from_json(list[WrittenEpoch], committables)
         watermark = min((each.watermark for each in every), default=MIN_WATERMARK)
         return [part for each in every for part in each.parts], watermark

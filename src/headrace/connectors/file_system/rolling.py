@@ -15,7 +15,7 @@ from headrace.common.builder import Builder
 from headrace.common.errors import InvalidProgramError, expect
 from headrace.common.json_values import from_json
 from headrace.common.time import Duration, to_millis
-from headrace.connectors.file_system.staging import Part, PartChunk
+from headrace.connectors.file_system.staging import PartChunk, PartFile
 from headrace.connectors.sink import Json, PreCommit, PreCommitted
 from headrace.formats.file_format import BYTES, FileKind
 
@@ -230,9 +230,9 @@ class FileCompactor:
         """Every file stays as it is, and becomes visible when the strategy says."""
         return FileCompactor("identical")
 
-    def compacted(self, parts: Sequence[Part]) -> list[Part]:
+    def compacted(self, parts: Sequence[PartFile]) -> list[PartFile]:
         """Join those files of a bucket that follow each other and are alike; others stay as they are."""
-        found: list[Part] = []
+        found: list[PartFile] = []
         for form, group in groupby(parts, key=lambda part: part.form):
             alike = list(group)
             found += [self._joined(alike)] if self._joins(form.kind) else alike
@@ -243,7 +243,7 @@ class FileCompactor:
             return False
         return self.method == "record_wise" or kind.format == BYTES
 
-    def _joined(self, parts: list[Part]) -> Part:
+    def _joined(self, parts: list[PartFile]) -> PartFile:
         *starts, _ = accumulate(len(part.chunks) for part in parts)
         chunks = tuple(chunk for part in parts for chunk in part.chunks)
         return parts[0]._replace(chunks=chunks, boundaries=tuple(starts), delimiter=self.delimiter.decode("latin-1"))
@@ -255,7 +255,7 @@ Compaction = tuple[FileCompactStrategy, FileCompactor]
 _QUIET_MILLIS: Final = 1_000
 """Epochs are counted so often while nothing comes."""
 
-_Sized = TypeVar("_Sized", PartChunk, Part)
+_Sized = TypeVar("_Sized", PartChunk, PartFile)
 
 
 class FilePreCommit(PreCommit):
@@ -285,7 +285,7 @@ class FilePreCommit(PreCommit):
     ) -> PreCommitted:
         """As in the base class; the files of complete buckets do not wait for more, either."""
         before = PartsInProgress.of(in_progress)
-        written = from_json(list[Part], committables)
+        written = from_json(list[PartFile], committables)
 
         ending = {part.bucket for part in (*before.growing, *written)} if is_last else complete
         rolled, growing = self._rolled(before.growing, written, processing_time, ending)
@@ -308,11 +308,11 @@ class FilePreCommit(PreCommit):
         return min(times, default=None)
 
     def _rolled(
-        self, growing: Sequence[Part], written: Iterable[Part], now: int, ending: Collection[str]
-    ) -> tuple[list[Part], list[Part]]:
+        self, growing: Sequence[PartFile], written: Iterable[PartFile], now: int, ending: Collection[str]
+    ) -> tuple[list[PartFile], list[PartFile]]:
         """Add what an epoch has written to the parts that grow; gives those that are complete, and those that grow."""
         waiting = {(part.bucket, part.chunks[0].subtask): part for part in growing}
-        complete, still = list[Part](), list[Part]()
+        complete, still = list[PartFile](), list[PartFile]()
         for part in written:
             if part.is_complete:
                 complete.append(part)
@@ -336,7 +336,9 @@ class FilePreCommit(PreCommit):
             return [*runs, rest], []
         return runs, rest
 
-    def _compacted(self, epochs: int, parts: list[Part], is_last: bool) -> tuple[list[Part], int, list[Part]]:
+    def _compacted(
+        self, epochs: int, parts: list[PartFile], is_last: bool
+    ) -> tuple[list[PartFile], int, list[PartFile]]:
         """The parts of a bucket that become visible, for how many epochs the others have waited, and the others."""
         if self._compaction is None:
             return parts, 0, []
@@ -372,8 +374,8 @@ class PartsInProgress(NamedTuple):
         looked_at: when that was last decided, in milliseconds of the job's clock.
     """
 
-    growing: list[Part]
-    compacting: Mapping[str, tuple[int, list[Part]]]
+    growing: list[PartFile]
+    compacting: Mapping[str, tuple[int, list[PartFile]]]
     looked_at: int = 0
 
     @staticmethod

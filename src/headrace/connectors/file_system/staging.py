@@ -87,7 +87,7 @@ class PartForm(NamedTuple):
         return self.kind is not None and self.kind.format == BYTES
 
 
-class Part(NamedTuple):
+class PartFile(NamedTuple):
     """A file that becomes visible: chunks of one bucket, in the order of their epochs.
 
     The chunks are those of one subtask, unless the file is compacted. It is a committable as it stands, as all of it is
@@ -195,7 +195,7 @@ class Staging:
 
     # --- visible files -----------------------------------------------------------------------------------------------
 
-    def visible(self, part: Part) -> str:
+    def visible(self, part: PartFile) -> str:
         """The file that readers see: ``part-<sink>-<subtask>-<first epoch>-<last epoch>-<generation>``.
 
         Of a compacted one, the subtask is that of the last chunk, which is in no other file.
@@ -390,14 +390,14 @@ class FileSinkWriter(SinkWriter):
         self._open.clear()
         return parts
 
-    def _finish(self, bucket: str, file: StagedFile, writer: BulkWriter) -> Part:
+    def _finish(self, bucket: str, file: StagedFile, writer: BulkWriter) -> PartFile:
         context, epoch = self._context, self._epoch
         writer.finish()
         size, digest = file.finish()
         chunk = PartChunk(epoch.number, context.generation, context.subtask, epoch.processing_time, digest, size)
         file.keep(self._staging.hidden(bucket, chunk))
         form = self._form if writer.can_be_joined else self._form._replace(kind=None)
-        return Part(bucket, (chunk,), form, self._are_complete)
+        return PartFile(bucket, (chunk,), form, self._are_complete)
 
     def abort(self) -> None:
         for file, _ in self._open.values():

@@ -224,7 +224,7 @@ def schema_given(schema: GivenSchema, method: str) -> AvroSchema:
 @lru_cache(maxsize=256)
 def _parsed(texts: tuple[str, ...], legacy_timestamp_mapping: bool, as_dicts: bool) -> Node:
     """The last one of some schemas, of which each may refer to those before."""
-    parser = _Parser(legacy_timestamp_mapping, as_dicts)
+    parser = _SchemaParser(legacy_timestamp_mapping, as_dicts)
     try:
         documents = [json.loads(text) for text in texts]
     except ValueError as error:
@@ -299,7 +299,7 @@ _LOGICAL: Final[dict[tuple[str, str], TypeInformation]] = {
 _COMPLEX: Final = ("array", "map", "record", "error", "enum", "fixed")
 
 
-class _Parser:
+class _SchemaParser:
     """Makes nodes of a document.
 
     Args:

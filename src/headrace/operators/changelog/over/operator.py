@@ -42,7 +42,7 @@ _ARRIVAL = pa.field("arrival", pa.int64())
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _RowsOfKeys:
     """Rows of some keys, key by key: the stored ones, then new ones.
 
     Attributes:
@@ -102,7 +102,7 @@ class RowsBefore:
             np.maximum.at(found, stored.of_keys, fixed_width(stored.rows.column(len(stored.rows.schema) - 2)))
         return found
 
-    def over(self, keys: KeyColumn, new: _Rows) -> list[pa.Array]:
+    def over(self, keys: KeyColumn, new: _RowsOfKeys) -> list[pa.Array]:
         """The columns of the functions for new rows. The rows that later frames need are then stored."""
         whole = self._with_before(keys, new) if self._keeps_rows else new
         ordered = OrderedRows(whole.segments, whole.times)
@@ -118,7 +118,7 @@ class RowsBefore:
         return [column.cast(type_) for column, type_ in zip(columns, types, strict=True)]
 
     def _column(
-        self, call: AggregateOperation, whole: _Rows, ordered: OrderedRows, new: _Rows, counts: Longs
+        self, call: AggregateOperation, whole: _RowsOfKeys, ordered: OrderedRows, new: _RowsOfKeys, counts: Longs
     ) -> pa.Array:
         """The column of a function that is no aggregate; ``counts`` says how many rows of keys have been before."""
         places = np.flatnonzero(whole.is_new)
@@ -134,14 +134,14 @@ class RowsBefore:
         default = gather(whole.rows.column(call.arguments[_DEFAULT]), places).cast(shown.type)
         return pc.coalesce(shown, default)
 
-    def _of_frames(self, whole: _Rows, ordered: OrderedRows) -> dict[AggregateOperation, pa.Array]:
+    def _of_frames(self, whole: _RowsOfKeys, ordered: OrderedRows) -> dict[AggregateOperation, pa.Array]:
         """The aggregates over the frames of new rows."""
         functions, places = self._functions, np.flatnonzero(whole.is_new)
         low, high = ordered.bounds(functions.frame, places)
         accumulators = functions.accumulators(whole.rows, whole.arrivals)
         return functions.results(framed(functions.aggregators, accumulators, low, high))
 
-    def _of_all_before(self, keys: KeyColumn, new: _Rows, counts: Longs) -> dict[AggregateOperation, pa.Array]:
+    def _of_all_before(self, keys: KeyColumn, new: _RowsOfKeys, counts: Longs) -> dict[AggregateOperation, pa.Array]:
         """The aggregates over new rows and all before them; only accumulators of earlier rows are stored."""
         functions, stored = self._functions, self._sums.find(keys)
         counts[stored.of_keys] = fixed_width(stored.rows.column(0))
@@ -164,7 +164,7 @@ class RowsBefore:
         rows = StoredRows(np.arange(len(keys)), pa.RecordBatch.from_arrays(merged, schema=schema))
         self._sums.write(keys, rows, np.empty(0, np.int64))
 
-    def _with_before(self, keys: KeyColumn, new: _Rows) -> _Rows:
+    def _with_before(self, keys: KeyColumn, new: _RowsOfKeys) -> _RowsOfKeys:
         stored = self._rows.find(keys)
         if not len(stored):
             return new
@@ -172,7 +172,7 @@ class RowsBefore:
         order = in_order(of_keys)
         *columns, times, arrivals = stored.rows.columns
         before = dict(zip(self._functions.columns, columns, strict=True))
-        return _Rows(
+        return _RowsOfKeys(
             Picked(lambda index: pa.concat_arrays([before[index], new.rows.column(index)]), order),
             np.concatenate((fixed_width(times), new.times))[order],
             np.concatenate((fixed_width(arrivals), new.arrivals))[order],
@@ -180,7 +180,7 @@ class RowsBefore:
             order >= len(stored),
         )
 
-    def _remember_rows(self, keys: KeyColumn, whole: _Rows) -> None:
+    def _remember_rows(self, keys: KeyColumn, whole: _RowsOfKeys) -> None:
         frame, segments = self._functions.frame, whole.segments
         behind = np.append(segments.starts[1:], segments.total)[segments.ids] - np.arange(segments.total)
         kept = behind <= self._functions.reach
@@ -252,7 +252,7 @@ class EventTimeOverOperator(EventTimeOperator):
                 due = replace(due, times=times).take(in_order(segments.ids, times, due.arrivals))
         everything = np.ones(len(due), np.bool_)
         # The functions see rows in the order of time.
-        rows = _Rows(due.rows, due.times, self._numbers.next(len(due)), segments, everything)
+        rows = _RowsOfKeys(due.rows, due.times, self._numbers.next(len(due)), segments, everything)
         self.emit(self._output_type, due, self._before.over(keys, rows), self._order(due, segments))
 
     def _order(self, due: DueRows, segments: Segments) -> Longs:
@@ -326,7 +326,7 @@ class ProcessingTimeOverOperator(KeyedOperator):
         order = groups.order
         arrivals = self._arrivals.next(len(batch))[order]
         times, everything = np.full(len(batch), self._now), np.ones(len(batch), np.bool_)
-        rows = _Rows(Picked(batch.columns.column, order), times, arrivals, groups.segments, everything)
+        rows = _RowsOfKeys(Picked(batch.columns.column, order), times, arrivals, groups.segments, everything)
         more = self._before.over(keys.take(groups.first_rows), rows)
         back = places_of(order)
         columns = [*batch.columns.columns, *(gather(column, back) for column in more)]

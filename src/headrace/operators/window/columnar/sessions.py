@@ -97,7 +97,7 @@ def find_sessions(gap: int, records: ArrivedTimes, opened: Spans) -> FoundSessio
     """
     is_late = records.timestamps + (gap - 1) <= records.watermarks
     rows = np.flatnonzero(~is_late)
-    points = _Points.of(gap, records, rows, opened)
+    points = _SessionPoints.of(gap, records, rows, opened)
     firsts = np.flatnonzero(np.concatenate((np.ones(min(len(points.keys), 1), np.bool_), ~points.are_linked)))
     numbers = np.empty(len(points.keys), np.int64)
     numbers[points.order] = np.repeat(np.arange(len(firsts)), np.diff(firsts, append=len(points.keys)))
@@ -116,7 +116,7 @@ def find_sessions(gap: int, records: ArrivedTimes, opened: Spans) -> FoundSessio
 
 
 @dataclass(frozen=True)
-class _Points:
+class _SessionPoints:
     """Records that are on time, and the first and the last timestamp of each open session, by key and time.
 
     Attributes:
@@ -132,7 +132,7 @@ class _Points:
     are_linked: Mask
 
     @staticmethod
-    def of(gap: int, records: ArrivedTimes, rows: Longs, opened: Spans) -> "_Points":
+    def of(gap: int, records: ArrivedTimes, rows: Longs, opened: Spans) -> "_SessionPoints":
         """The points of some records and of open sessions."""
         keys, times, marks = records.keys, records.timestamps, records.watermarks
         if len(rows) < len(keys):
@@ -150,7 +150,7 @@ class _Points:
             change[places[len(rows) : len(rows) + len(opened)]] = 1
             change[places[len(rows) + len(opened) :]] -= 1
             are_linked |= np.cumsum(change)[:-1] > 0
-        return _Points(order, keys, times, are_linked)
+        return _SessionPoints(order, keys, times, are_linked)
 
 
 def _linked(gap: int, keys: Longs, times: Longs, marks: Longs) -> Mask:
