@@ -118,7 +118,8 @@ class KeyMatching:
                 key.judge(row)
             row += 1
             number += 1
-        while key.deadline <= last and key.advance_once():
+        reached = last if self._watermarks or start == stop else events.times[stop - 1]
+        while key.deadline <= reached and key.advance_once():
             pass
         self.timers += [(position, time) for time in key.timers[bisect_right(key.timers, last) :]]
 
