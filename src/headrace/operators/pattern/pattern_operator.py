@@ -164,8 +164,8 @@ class PatternOperator(KeyedOperator, FunctionOperator):
         keys = context.state.keyed.codec.decode(columns.values)
         records = array_to_values(self._type, found.records)
         states = self._automaton.states
-        for place, key in enumerate(keys):
-            state = found.state(place)
+        for position, state in found.states(np.ones(len(keys), np.bool_)).items():
+            key = keys[position]
             held = [(first, step, states[at].stage) for first, at, step in state.partial]
             for (start, _), step, stage in [*held, *((first, step, None) for first, step in state.finished)]:
                 events: dict[str, list[Any]] = {}
@@ -254,13 +254,14 @@ class PatternOperator(KeyedOperator, FunctionOperator):
         found = self._matches.find(due.keys)
         self._events = Events(batch, found.records)
         self._judged = self._conditions.judge(batch, self._events)
-        keyed = KeyedEvents(self._nfa, self._judged, batch, due, found.positions)
+        up_to, tells = watermarks[-1] if watermarks else self._now, self._function.handles_timeout
+        keyed = KeyedEvents(self._nfa, self._judged, batch, due, found, up_to, tells=tells)
         self.prepare(keyed)
         ordered = keyed.ordered(watermarks, are_emitted_in_place=are_emitted_in_place)
         results = MatchResults(handles_timeout=self._function.handles_timeout)
         matching = KeyMatching(self._nfa, self._judged, ordered, watermarks, results, int(self._in_processing_time))
         changed = self.matched(matching, keyed, found)
-        self._matches.write(due.keys, changed, self._events, found.positions)
+        self._matches.write(due.keys, changed, self._events, found.positions, keyed.expired)
         if matching.timers:
             positions, times = np.array(matching.timers, np.int64).T
             self._timers.register(times, due.keys.take(positions))
@@ -277,11 +278,10 @@ class PatternOperator(KeyedOperator, FunctionOperator):
     def matched(self, matching: KeyMatching, keyed: KeyedEvents, found: FoundMatches) -> dict[int, NfaState]:
         """Matches the events of each key; returns what keys have now whose partial matches have changed."""
         changed: dict[int, NfaState] = {}
-        place_of = {position: place for place, position in enumerate(found.positions.tolist())}
+        stored = found.states(keyed.is_stored_visited)
         try:
             for position, start, stop, own in keyed.visits():
-                place = place_of.get(position)
-                state = NfaState() if place is None else found.state(place)
+                state = stored.get(position) or NfaState()
                 matching.run(position, state, start, stop, own)
                 if state.is_changed:
                     changed[position] = state
