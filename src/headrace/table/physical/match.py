@@ -114,7 +114,7 @@ def _measure(scalar: Scalar) -> Scalar:
 def _with_plain_times(scalar: Scalar) -> Scalar:
     """A scalar that reads time attributes as plain times."""
     if isinstance(scalar, PatternRef) and scalar.time is not None:
-        return replace(scalar, is_plain=True)
+        return replace(scalar, attribute=scalar.time, time=None)
     if isinstance(scalar, Call) and scalar.function in ("MATCH_ROWTIME", "MATCH_PROCTIME"):
         return Cast(scalar, type=scalar.type)
     return scalar.with_parts(Scalar, [_with_plain_times(part) for part in scalar.children])
