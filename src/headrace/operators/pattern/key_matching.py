@@ -98,6 +98,7 @@ class KeyMatching:
             stop: the row behind the last one.
             due: the timers of the key that have become due, ascending.
         """
+        self._results.position = position
         key = _Key(self, state, start, stop, due)
         events, last = self._events, self._watermarks[-1] if self._watermarks else MIN_WATERMARK
         matters, begins = events.matters, events.begins

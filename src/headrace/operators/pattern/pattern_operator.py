@@ -23,10 +23,10 @@ from headrace.operators.functions import FunctionOperator, RuntimeContext
 from headrace.operators.pattern.automaton import Automaton
 from headrace.operators.pattern.event_conditions import EventConditions
 from headrace.operators.pattern.events import Events
-from headrace.operators.pattern.key_matching import KeyMatching
+from headrace.operators.pattern.key_matching import KeyMatching, OrderedEvents
 from headrace.operators.pattern.keyed_events import DueKeys, KeyedEvents
 from headrace.operators.pattern.match_columns import MatchColumns
-from headrace.operators.pattern.match_results import MatchResults, PatternFunction, PatternRuntimeContext
+from headrace.operators.pattern.match_results import MatchResults, PatternFunction, PatternRuntimeContext, Ranks
 from headrace.operators.pattern.matches import NfaState
 from headrace.operators.pattern.nfa import Nfa
 from headrace.operators.pattern.pattern_timers import PatternTimers
@@ -265,7 +265,11 @@ class PatternOperator(KeyedOperator, FunctionOperator):
         if matching.timers:
             positions, times = np.array(matching.timers, np.int64).T
             self._timers.register(times, due.keys.take(positions))
-        self._function.call(results.in_order(), self._events, stamps, self.context, self.output)
+        self._function.call(results.in_order(self.ranks(ordered)), self._events, stamps, self.context, self.output)
+
+    def ranks(self, events: OrderedEvents) -> Ranks | None:
+        """The order in which keys are looked at by each watermark; None for that of their positions."""
+        return None
 
     def prepare(self, keyed: KeyedEvents) -> None:
         """Brings the events of a key with one time into order, and says how conditions look at events."""
