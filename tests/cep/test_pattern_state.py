@@ -68,6 +68,22 @@ def test_other_stages_are_refused() -> None:
         harness.run_epoch()
 
 
+def test_state_of_another_operator_is_refused() -> None:
+    def other(harness: JobHarness) -> None:
+        payments = harness.add_source("payments", Types.ROW_NAMED(["card", "amount"], [str, float])).key_by("card")
+        harness.add_sink("found", payments.max_by("amount").uid("pattern"))
+
+    with JobHarness(other) as harness:
+        harness.push("payments", ("ann", 0.5), timestamp=1_000)
+        harness.run_epoch()
+        checkpoint = harness.checkpoint()
+    with (
+        pytest.raises(StateMigrationError, match="another kind of operator"),
+        JobHarness(job(two_stages(), {"card": str, "amount": float}), restore=checkpoint) as harness,
+    ):
+        harness.run_epoch()
+
+
 def test_nothing_grows_where_there_is_a_window() -> None:
     """Many windows after one another: what the last one holds is there, and nothing else."""
     stages = [

@@ -19,7 +19,9 @@ from headrace.common.columns import array_to_values
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.typeinfo import TypeInformation
 from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext, Output, concat_keyed
+from headrace.operators.changelog.rows_of_keys import check_stores
 from headrace.operators.functions import FunctionOperator, RuntimeContext
+from headrace.operators.pattern import pattern_timers, stored_matches
 from headrace.operators.pattern.automaton import Automaton
 from headrace.operators.pattern.event_conditions import EventConditions
 from headrace.operators.pattern.events import Events
@@ -33,6 +35,7 @@ from headrace.operators.pattern.pattern_timers import PatternTimers
 from headrace.operators.pattern.steps import steps_of
 from headrace.operators.pattern.stored_matches import FoundMatches, StoredMatch, StoredMatches
 from headrace.operators.user_code import NO_RECORD, UserCodeGuard, user_error
+from headrace.operators.waiting import STORE as WAITING_STORE
 from headrace.operators.waiting import WaitingBatches, WaitingInTable
 from headrace.operators.window.lateness import LateRecords, check_timestamps
 from headrace.state.keys import KeyColumn
@@ -42,6 +45,8 @@ Longs = npt.NDArray[np.int64]
 
 _MOST_WAITING: Final = 1 << 18
 """So many events that have come in an epoch wait at most: then those that are due are matched."""
+
+_STORES: Final = (stored_matches.STORE, pattern_timers.STORE)
 
 _MET: Final = "a pattern"
 _BEYOND: Final = "the window of a match ends at a time"
@@ -105,6 +110,7 @@ class PatternOperator(KeyedOperator, FunctionOperator):
         self._next_timer: int | None = None
 
     def restore_state(self, context: OperatorContext) -> None:
+        check_stores(context, (*_STORES, f"{WAITING_STORE}-0"))
         self._matches = StoredMatches(context, self._automaton, self._type)
         self._timers = PatternTimers(context, PROCESSING if self._in_processing_time else EVENT)
         self._waiting = WaitingInTable(context.state, 0, self._type, context.renamed_fields, is_keyed=True)
