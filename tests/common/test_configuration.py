@@ -104,9 +104,7 @@ def test_every_option_is_registered_and_described() -> None:
     for key, option in OPTIONS.items():
         assert option.key == key
         # Other keys of these are PyFlink's own, or of Flink's processes.
-        assert key.startswith(
-            (*options.OWN_NAMESPACES, "python.", "scheduler-mode", "jobmanager.", "web.", "security.ssl.rest.")
-        )
+        assert key.startswith((*options.OWN_NAMESPACES, "python.", "scheduler-mode", "jobmanager.", "web."))
         assert option.description.endswith(".")
 
 

@@ -31,6 +31,7 @@ from headrace.table.functions.kernels.kernel import Invocation, Kernel
 from headrace.table.functions.python.calls import UserCall
 from headrace.table.functions.table import kernel_of
 from headrace.table.functions.types import NUMERICS, is_in, root_of
+from headrace.table.logical.errors import NoCastError
 from headrace.table.logical.scalars import Branch, Call, Case, Cast, FieldAccess, InputRef, Literal, Scalar
 
 
@@ -146,7 +147,7 @@ class ExpressionCompiler:
     def _cast(self, scalar: Cast) -> Bound:
         argument = self.compile(scalar.operand)
         if not has_cast(scalar.operand.type, scalar.type):
-            raise InvalidProgramError(_no_cast(self.describe(scalar), scalar.operand.type, scalar.type))
+            raise NoCastError(_no_cast(self.describe(scalar), scalar.operand.type, scalar.type))
         options = (("is_try", True),) if scalar.is_try else ()
         invocation = self._invocation(scalar.type, (scalar.operand,), options)
         return SqlCast(self.describe(scalar), type_of_logical(scalar.type), invocation, argument)

@@ -155,10 +155,6 @@ class OracleTableSink(TableSink):
     def changelog_mode(self, requested: ChangelogMode) -> ChangelogMode:
         return self.mode
 
-    @property
-    def writable_metadata(self) -> Mapping[str, LogicalType]:
-        return METADATA
-
     def create_sink(self, metadata: Sequence[str]) -> Sink:
         return DriverSink(partial(_record, SCRIPT.sinks.setdefault(self.table, [])))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headrace.table.parse import parse_expression, parse_script, parse_statement, parse_type
@@ -109,6 +109,7 @@ def grown(inner: st.SearchStrategy[ex.SqlExpression]) -> st.SearchStrategy[ex.Sq
     )
 
 
+@example(ex.Unary(ex.UnaryOperator.NOT, ex.IntegerLiteral(0, **NOWHERE), **NOWHERE))
 @given(st.recursive(LEAVES, grown, max_leaves=8))
 @settings(max_examples=50, deadline=None)
 def test_any_expression_is_written_as_it_is(tree: ex.SqlExpression) -> None:

@@ -300,7 +300,7 @@ class CallBinder(ABC):
             is_rows = function.kind is FunctionKind.OVER and function.name not in ("LAG", "LEAD")
             last = FrameBoundKind.CURRENT_ROW if window.order_by or is_rows else FrameBoundKind.UNBOUNDED_FOLLOWING
             return Frame(is_rows, FrameBound(FrameBoundKind.UNBOUNDED_PRECEDING), FrameBound(last))
-        if function.kind is FunctionKind.OVER and function.name not in ("LAG", "LEAD"):
+        if function.kind is FunctionKind.OVER:
             raise self.context.error(window.frame, f"{function.name} takes no frame")
         low = self._bound(window.frame.low)
         high = FrameBound(FrameBoundKind.CURRENT_ROW) if window.frame.high is None else self._bound(window.frame.high)

@@ -1,5 +1,6 @@
 """Binding of expressions to scalars."""
 
+import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -259,23 +260,34 @@ class ExpressionBinder(CallBinder):
             advice = "Use REGEXP(text, pattern)." if word == "RLIKE" else "Use UPPER(text) LIKE UPPER(pattern)."
             raise self.context.error(node, f"there is no operator {word}", advice)
         parts = [node.operand, node.pattern, *([node.escape] if node.escape is not None else [])]
-        found = self.call(node.kind.value, self.bind_all(parts), node)
+        operands = self.bind_all(parts)
+        if node.kind is sql.LikeKind.LIKE and node.escape is not None:
+            self._check_escape(operands[1], operands[2], node)
+        found = self.call(node.kind.value, operands, node)
         return self.call("NOT", (found,), node) if node.negated else found
+
+    def _check_escape(self, pattern: Scalar, escape: Scalar, node: sql.Like) -> None:
+        if not (isinstance(pattern, Literal) and isinstance(escape, Literal)) or None in (pattern.value, escape.value):
+            return
+        text, letter = str(pattern.value), str(escape.value)
+        if len(letter) != 1:
+            raise self.context.error(node, f"the escape character of LIKE is one character, not {letter!r}")
+        if letter in re.sub(f"{re.escape(letter)}[%_{re.escape(letter)}]", "", text):
+            raise self.context.error(node, "the escape character stands before none of %, _ and itself")
 
     def _in_list(self, node: sql.InList) -> Scalar:
         """Calcite's form: the operand is equal to one item or another."""
         operand = self.bind(node.operand)
-        name = "<>" if node.negated else "="
         items = self.bind_all(node.items)
         if least_restrictive([item.type for item in items]) is None:
             shown = ", ".join(dict.fromkeys(str(item.type) for item in items))
             raise self.context.error(node, f"the values of IN have no common type: {shown}")
         if not isinstance(node.operand, sql.RowConstructor):
             items = tuple(self.as_operand(item, operand) for item in items)
-        found = tuple(self._equal(name, operand, item, node) for item in items)
-        if len(found) == 1:
-            return found[0]
-        return self.call("AND" if node.negated else "OR", found, node)
+        if len(items) == 1:
+            return self._equal("<>" if node.negated else "=", operand, items[0], node)
+        found = self.call("OR", tuple(dict.fromkeys(self._equal("=", operand, item, node) for item in items)), node)
+        return self.call("NOT", (found,), node) if node.negated else found
 
     def _equal(self, name: str, left: Scalar, right: Scalar, node: SqlNode) -> Scalar:
         if isinstance(left, Call) and left.function == "ROW" and isinstance(right, Call) and right.function == "ROW":

@@ -305,9 +305,10 @@ class _SelectBinder:
         self, relation: Relation, expressions: tuple[Scalar, ...], names: tuple[str, ...], hints: tuple[Hint, ...]
     ) -> Relation:
         """The projection; above an aggregation it is left out if it would only rename."""
-        if isinstance(relation, Aggregate) and _is_identity(expressions, len(relation.schema)):
+        is_grouped = self.groups is not None
+        if is_grouped and isinstance(relation, Aggregate) and _is_identity(expressions, len(relation.schema)):
             return replace(relation, names=names)
-        is_having = isinstance(relation, Filter) and relation.correlation is None
+        is_having = is_grouped and isinstance(relation, Filter) and relation.correlation is None
         below = relation.input if is_having and isinstance(relation, Filter) else None
         if isinstance(below, Aggregate) and _is_identity(expressions, len(relation.schema)):
             return relation.with_parts(Relation, [replace(below, names=names)])

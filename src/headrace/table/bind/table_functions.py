@@ -227,6 +227,9 @@ class TableFunctionBinder:
             if size <= 0 and name != "OFFSET":
                 self.context.defer(node, f"{node.name} requires {name} to be positive, and it is {size} ms")
         size, step = sizes.get("SIZE", 0), sizes.get("STEP")
+        if node.name == "TUMBLE" and 0 < size <= abs(sizes.get("OFFSET", 0)):
+            offset = sizes["OFFSET"]
+            self.context.defer(node, f"TUMBLE requires abs(OFFSET) < SIZE, and they are {offset} ms and {size} ms")
         if step is not None and step > 0 and size % step:
             self.context.defer(
                 node, f"CUMULATE requires SIZE to be an integral multiple of STEP: {size} ms and {step} ms"

@@ -60,8 +60,13 @@ def _are_parts_castable(source: LogicalType, target: LogicalType) -> bool:
     return all(map(is_castable, source.children, target.children))
 
 
+_BY_RANGE: Final = (R.TINYINT, R.SMALLINT, R.INTEGER, R.BIGINT, R.FLOAT, R.DOUBLE, R.DECIMAL)
 _WIDER: Final[dict[TypeRoot, frozenset[TypeRoot]]] = {
-    **dict.fromkeys(NUMERICS, NUMERICS),
+    **{
+        source: frozenset(_BY_RANGE[at:]) - ({R.FLOAT} if source is R.DOUBLE else frozenset())
+        for at, source in enumerate(_BY_RANGE)
+    },
+    R.DECIMAL: frozenset({R.DECIMAL, R.FLOAT, R.DOUBLE}),
     R.CHAR: CHARACTERS,
     R.VARCHAR: frozenset({R.VARCHAR}),
     R.BINARY: BINARIES,

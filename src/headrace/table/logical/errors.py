@@ -18,6 +18,10 @@ class SinkConflictError(InvalidProgramError):
     """Rows with different keys may have one key in the table, and the statement has no ``ON CONFLICT``."""
 
 
+class NoCastError(InvalidProgramError):
+    """There is no cast from one type to another."""
+
+
 class TableDefinitionError(InvalidProgramError):
     """The definition of a table does not fit what its connector reads or writes."""
 

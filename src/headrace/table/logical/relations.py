@@ -373,7 +373,7 @@ class ToChangelog(Relation):
 
     @cached_property
     def schema(self) -> Schema:
-        return Schema((Field(self.kind_column, string()), *map(Field.materialized, self.input.schema)))
+        return Schema((Field(self.kind_column, string()), *map(Field.without_clock, self.input.schema)))
 
 
 @dataclass(frozen=True)

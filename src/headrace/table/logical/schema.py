@@ -34,6 +34,10 @@ class Field:
         """The same column, no longer a time attribute."""
         return self if self.time is None else replace(self, time=None)
 
+    def without_clock(self) -> "Field":
+        """The same column, materialized if it is the processing time."""
+        return self.materialized() if self.time is TimeAttribute.PROCTIME else self
+
     def as_nullable(self) -> "Field":
         """The same column, nullable."""
         return self if self.type.nullable else replace(self, type=self.type.as_nullable())

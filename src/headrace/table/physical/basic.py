@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import ClassVar
@@ -20,13 +20,14 @@ from headrace.table.connectors.picked_columns import PickedColumns
 from headrace.table.connectors.table_source import GraphSource, TableSource
 from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.relations import Scan
-from headrace.table.logical.scalars import Call, Cast, InputRef, Literal, Scalar, input_refs
+from headrace.table.logical.scalars import Call, Cast, InputRef, Literal, Scalar, input_refs, substituted
 from headrace.table.logical.schema import Field, Schema, TimeAttribute
 from headrace.table.physical.changelog_rules import ChangelogRule, UpdateKind, forwarded, modify_of
 from headrace.table.physical.compilation import compiled
 from headrace.table.physical.keys import NO_KEYS, Keys, one_key, places_of, renamed_keys
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text, with_unique_names
-from headrace.table.physical.scalar_text import binary, calcite_text, record_type_text
+from headrace.table.physical.scalar_text import binary, calcite_text, literal_text, record_type_text
+from headrace.table.physical.searches import constants_of
 from headrace.table.physical.times import UsedTimes, shifted_column
 from headrace.table.physical.translation import GraphBuilder, column, record_type
 from headrace.time.watermark_strategy import FieldTimestamps, WatermarkStrategy
@@ -161,10 +162,24 @@ class Calc(PhysicalNode):
 
     def terms(self, text: ScalarText) -> Terms:
         names, given = self.schema.names, self.input.schema.names
-        shown = (text(materialized(each, self.input.schema), given) for each in self.expressions)
+        expressions = [_with_constant(each, constants_of(self.condition)) for each in self.expressions]
+        shown = (text(materialized(each, self.input.schema), given) for each in expressions)
         yield "select", names_text([s if s == name else f"{s} AS {name}" for s, name in zip(shown, names, strict=True)])
         if self.condition is not None:
             yield "where", text(materialized(self.condition, self.input.schema), given)
+
+    def as_shown(self, *, is_batch: bool) -> PhysicalNode:
+        below = self.input
+        if isinstance(below, PulledCalc) and self.condition is None:
+            merged = tuple(substituted(each, below.expressions) for each in self.expressions)
+            return replace(self, input=below.input, expressions=merged)
+        results = getattr(below, "results", ())
+        if not results:
+            return self
+        condition = None if self.condition is None else substituted(self.condition, results)
+        return replace(
+            self, expressions=tuple(substituted(each, results) for each in self.expressions), condition=condition
+        )
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
         times = UsedTimes.of(self.expressions if self.condition is None else (*self.expressions, self.condition))
@@ -176,6 +191,21 @@ class Calc(PhysicalNode):
             return edges
         columns = [compiled(times.read(each, self.input.schema), given, builder) for each in self.expressions]
         return builder.select(edges, columns, self.schema, self.name)
+
+
+@dataclass(frozen=True)
+class PulledCalc(Calc):
+    """A projection that plans show above the limit of its rows; one above it is merged with it."""
+
+
+def _with_constant(scalar: Scalar, constants: Mapping[int, Literal]) -> Scalar:
+    """A column as the constant that a condition compares it with."""
+    if not isinstance(scalar, InputRef) or scalar.index not in constants:
+        return scalar
+    literal = constants[scalar.index]
+    if isinstance(literal.value, str):
+        literal = replace(literal, type=scalar.type.not_null())
+    return literal if literal.type == scalar.type else Cast(literal, type=scalar.type)
 
 
 def materialized(scalar: Scalar, given: Schema) -> Scalar:
@@ -306,6 +336,10 @@ class ValuesScan(PhysicalNode):
     rows: tuple[tuple[Literal, ...], ...]
     columns: Schema
     shows_type: bool = True
+    is_batch: bool = False
+
+    def as_shown(self, *, is_batch: bool) -> PhysicalNode:
+        return replace(self, shows_type=False, is_batch=True) if is_batch else self
 
     @property
     def schema(self) -> Schema:
@@ -317,8 +351,10 @@ class ValuesScan(PhysicalNode):
     def terms(self, text: ScalarText) -> Terms:
         if self.shows_type:
             yield "type", record_type_text(self.schema.names, self.schema.types, [None] * len(self.schema))
-        rows = (f"{{ {', '.join(text(each, ()) for each in row)} }}" for row in self.rows)
+        rows = (f"{{ {', '.join(map(literal_text, row))} }}" for row in self.rows)
         yield "tuples", f"[{', '.join(rows)}]"
+        if self.is_batch:
+            yield "values", names_text(self.schema.names)
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
         kind = record_type(self.schema)

@@ -49,7 +49,7 @@ class ToChangelog(ChangelogFunction):
 
     @cached_property
     def schema(self) -> Schema:
-        fields = (Field(self.kind_column, string()), *map(Field.materialized, self.input.schema))
+        fields = (Field(self.kind_column, string()), *map(Field.without_clock, self.input.schema))
         return with_unique_names(Schema(fields))
 
     @property

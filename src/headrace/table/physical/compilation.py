@@ -9,7 +9,7 @@ from headrace.common.configuration import Configuration
 from headrace.common.errors import InvalidProgramError
 from headrace.expressions.evaluation import Bound
 from headrace.table.evaluation import ExpressionCompiler
-from headrace.table.logical.errors import PlanningError
+from headrace.table.logical.errors import NoCastError, PlanningError
 from headrace.table.logical.scalars import Scalar
 from headrace.table.logical.schema import Schema
 from headrace.table.options import LOCAL_TIME_ZONE
@@ -28,10 +28,13 @@ def compiled_all(scalars: Sequence[Scalar], schema: Schema, settings: Configurat
     """Scalars over columns as expressions of the graph.
 
     Raises:
-        PlanningError: when a scalar cannot be computed.
+        NoCastError: when there is no such cast.
+        PlanningError: when a scalar cannot be computed for another reason.
     """
     compiler = ExpressionCompiler(lambda scalar: infix_text(scalar, schema.names), settings.get(LOCAL_TIME_ZONE))
     try:
         return [compiler.compile(scalar) for scalar in scalars]
+    except NoCastError:
+        raise
     except InvalidProgramError as error:
         raise PlanningError(str(error)) from error

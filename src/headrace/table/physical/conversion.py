@@ -20,7 +20,7 @@ from headrace.table.logical import relations as logical
 from headrace.table.logical.errors import PlanningError, TableDefinitionError
 from headrace.table.logical.relations import Relation
 from headrace.table.logical.scalars import Literal, Scalar, Subquery, input_refs
-from headrace.table.logical.schema import Schema
+from headrace.table.logical.schema import Schema, TimeAttribute
 from headrace.table.options import LOCAL_TIME_ZONE
 from headrace.table.physical.arrow_filters import arrow_filters
 from headrace.table.physical.basic import TableSourceScan, Union, ValuesScan, WatermarkAssigner
@@ -199,7 +199,7 @@ def _connector(table: TableContext, options: tuple[tuple[str, Any], ...]) -> str
             return str(value)
     close = difflib.get_close_matches("connector", [key for key, _ in options], 1)
     advice = f"write it instead of {close[0]!r}" if close else "give it one"
-    raise PlanningError(f"table {table.name} has no option 'connector', which says where its rows are: {advice}")
+    raise TableDefinitionError(f"table {table.name} has no option 'connector', which says where its rows are: {advice}")
 
 
 @conversion_rule(logical.Values)
@@ -261,4 +261,15 @@ def _sink(sink: logical.Sink, context: ConversionContext) -> PhysicalNode:
     if sink.is_overwrite:
         target = _overwriting(target, table, context)
     _check_metadata(table, sink.columns, sink.metadata, target.writable_metadata, "writes")
-    return Sink(converted(sink.input, context), sink, target)
+    source = converted(sink.input, context)
+    _check_times(source.schema, table, context)
+    return Sink(source, sink, target)
+
+
+def _check_times(schema: Schema, table: TableContext, context: ConversionContext) -> None:
+    names = [field.name for field in schema if field.time is TimeAttribute.ROWTIME]
+    if len(names) > 1 and not context.is_batch:
+        raise PlanningError(
+            f"The query contains more than one rowtime attribute column [{', '.join(names)}] for writing into table "
+            f"'{table.name}': CAST(... AS TIMESTAMP(3)) makes those plain columns that are not the time of the rows"
+        )

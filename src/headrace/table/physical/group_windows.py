@@ -137,6 +137,7 @@ class GroupWindowAggregate(PhysicalNode):
 def _group_window(relation: rules.GroupWindowAggregate, context: ConversionContext) -> PhysicalNode:
     if relation.problem:
         raise PlanningError(relation.problem)
+    _check_sizes(relation)
     source = converted(relation.input, context)
     time = source.schema[relation.time_column]
     is_of_clock = time.time is TimeAttribute.PROCTIME
@@ -153,6 +154,12 @@ def _group_window(relation: rules.GroupWindowAggregate, context: ConversionConte
         Exchange(source, keys), window, relation.time_column, keys, relation.calls, names, columns, _emission(context)
     )
     return _with_parts(relation, node, len(keys))
+
+
+def _check_sizes(relation: rules.GroupWindowAggregate) -> None:
+    for size in (relation.size, relation.step):
+        if size is not None and size <= 0:
+            raise PlanningError(f"{relation.kind.value} requires positive sizes, and one is {size} ms")
 
 
 def _bounded(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -79,7 +80,7 @@ def _scan(scan: logical.Scan) -> Terms:
 
 
 def _values(values: logical.Values) -> Terms:
-    rows = (f"{{ {', '.join(literal_text(each).removeprefix('_UTF-16LE') for each in row)} }}" for row in values.rows)
+    rows = (f"{{ {', '.join(map(literal_text, row))} }}" for row in values.rows)
     yield "tuples", f"[{', '.join(rows)}]"
 
 
@@ -105,7 +106,13 @@ def _aggregate(aggregate: logical.Aggregate) -> Terms:
     if not aggregate.is_simple:
         yield "groups", f"[{', '.join(map(_braces, aggregate.grouping_sets))}]"
     names = unique_names(aggregate.names)[len(aggregate.group) :]
+    if any(_UNNAMED.fullmatch(name) for name in names):
+        names = tuple(f"agg#{at}" if _UNNAMED.fullmatch(name) else name for at, name in enumerate(names))
     yield from ((name, _aggregate_call(call)) for name, call in zip(names, aggregate.calls, strict=True))
+
+
+_UNNAMED: Final = re.compile(r"\$f\d+")
+"""Generated names of aggregates within expressions."""
 
 
 def _braces(indices: Sequence[int]) -> str:

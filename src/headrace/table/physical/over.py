@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Final
 
+from headrace.common.logical_types import IntervalType
 from headrace.graph.changelog_specs import OverAggregateSpec
 from headrace.operators.aggregates.calls import AggregateOperation
 from headrace.operators.changelog.order import SortField
@@ -25,7 +26,6 @@ from headrace.table.logical.scalars import (
     InputRef,
     Literal,
     Scalar,
-    SortKey,
 )
 from headrace.table.logical.schema import Field, Schema, TimeAttribute
 from headrace.table.physical.aggregates import constant_of
@@ -34,6 +34,7 @@ from headrace.table.physical.calcs import filtered
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, always, never, with_before
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text, order_text, unique_names
+from headrace.table.physical.shown_over import OverNode, call_text, shown_over
 from headrace.table.physical.translation import GraphBuilder, by_key
 from headrace.table.rules.conditions import all_of
 from headrace.table.rules.rank import Rank
@@ -43,7 +44,7 @@ _MICROS = 1000
 
 
 @dataclass(frozen=True)
-class OverAggregate(PhysicalNode):
+class OverAggregate(OverNode):
     """Functions over a window of rows, in columns appended to those of the input.
 
     Attributes:
@@ -53,13 +54,6 @@ class OverAggregate(PhysicalNode):
     name: ClassVar[str] = "OverAggregate"
     changelog: ClassVar[ChangelogRule] = ChangelogRule(never, takes=Modify.INSERT)
     changes: ClassVar[bool] = False
-    input: PhysicalNode
-    partition_by: tuple[int, ...]
-    order_by: tuple[SortKey, ...]
-    frame: OverFrame
-    frame_text: str
-    calls: tuple[OverFunction, ...]
-    names: tuple[str, ...]
     time: TimeAttribute | None
 
     @cached_property
@@ -79,14 +73,12 @@ class OverAggregate(PhysicalNode):
         if self.order_by:
             yield "orderBy", order_text(self.order_by, self.input.schema)
         yield "window", f" {self.frame_text}"
-        yield "select", names_text([*names, *self._call_texts(names)])
+        texts = [call_text(call, name, names) for call, name in zip(self.calls, self.names, strict=True)]
+        yield "select", names_text([*names, *texts])
 
-    def _call_texts(self, names: Sequence[str]) -> list[str]:
-        return [
-            f"{call.function}({'DISTINCT ' if call.is_distinct else ''}"
-            f"{names_text([names[index] for index in call.operands]) or '*'}) AS {name}"
-            for call, name in zip(self.calls, self.names, strict=True)
-        ]
+    def as_shown(self, *, is_batch: bool) -> PhysicalNode:
+        is_summed = any(call.function in ("SUM", "AVG") for call in self.calls)
+        return shown_over(self, is_batch=is_batch) if is_batch or is_summed else self
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
         given = self.input.schema
@@ -182,8 +174,11 @@ def _time_of(over: logical.OverAggregate, source: PhysicalNode) -> TimeAttribute
 
 
 def _check_frame(frame: Frame, calls: Sequence[OverFunction]) -> None:
-    if frame.high.kind in (FrameBoundKind.FOLLOWING, FrameBoundKind.UNBOUNDED_FOLLOWING):
+    if frame.high.kind is not FrameBoundKind.CURRENT_ROW:
         raise PlanningError("OVER RANGE FOLLOWING windows are not supported yet.")
+    distance = frame.low.offset
+    if distance is not None and isinstance(distance.type, IntervalType) and distance.type.unit.is_of_months:
+        raise PlanningError("the frame of OVER cannot be of months: use DAY, HOUR, MINUTE or SECOND")
     for name in dict.fromkeys(call.function for call in calls):
         if name in _BATCH_ONLY:
             raise PlanningError(f"{name} Function is not supported in stream mode.")

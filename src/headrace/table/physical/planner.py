@@ -36,7 +36,8 @@ from headrace.table.physical.explain import advice_on, advice_text, execution_te
 from headrace.table.physical.logical_text import logical_text
 from headrace.table.physical.mini_batches import with_mini_batches
 from headrace.table.physical.node import Edges, PhysicalNode, with_unique_names
-from headrace.table.physical.scalar_text import calcite_text, infix_text
+from headrace.table.physical.scalar_text import batch_text, calcite_text
+from headrace.table.physical.scalar_text import execution_text as execution_scalar_text
 from headrace.table.physical.sink_changes import infer_sink
 from headrace.table.physical.sinks import Sink
 from headrace.table.physical.translation import GraphBuilder
@@ -99,11 +100,12 @@ class Planner:
         if not with_advice:  # advice is on nodes that are computed
             roots = [self._shown(root) for root in roots]
         below = f"{advice_text(advice)}\n\n" if with_advice else ""
-        physical = physical_text(roots, calcite_text, with_mode=with_mode, with_cost=with_cost, advice=advice)
+        text = batch_text if self.is_batch else calcite_text
+        physical = physical_text(roots, text, with_mode=with_mode, with_cost=with_cost, advice=advice)
         return (
             f"== Abstract Syntax Tree ==\n{logical_text(relations)}\n\n"
             f"== {title} ==\n{physical}\n\n{below}"
-            f"== Optimized Execution Plan ==\n{execution_text(roots, infix_text)}\n"
+            f"== Optimized Execution Plan ==\n{execution_text(roots, execution_scalar_text)}\n"
         )
 
     def _with_modes(self, root: PhysicalNode, relation: Relation, *, is_collected: bool) -> PhysicalNode:

@@ -39,6 +39,7 @@ from headrace.table.logical.scalars import (
     SubqueryKind,
 )
 from headrace.table.logical.schema import TimeAttribute
+from headrace.table.physical.searches import Range, Search, simplified
 
 _SIMPLE_BINARY: Final = frozenset(
     ("+", "-", "*", "/", "=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM")
@@ -57,16 +58,24 @@ _UNTYPED: Final = (TypeRoot.BOOLEAN, TypeRoot.INTEGER)
 _TEXTS: Final = (TypeRoot.CHAR, TypeRoot.VARCHAR)
 _CHARSET: Final = ' CHARACTER SET "UTF-16LE"'
 
+_EXACT: Final = (TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INTEGER, TypeRoot.BIGINT)
+_NO_PARENTHESES: Final = frozenset(
+    ("CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP", "PI")
+)
+
 Names = Callable[[int], str]
 
 
 class CalciteText:
-    """Writes scalars as Calcite does.
+    """Writes scalars as Calcite does, in the abstract syntax tree.
 
     Args:
         name_of: the text of a column.
         relation: the text of the relation of a subquery.
     """
+
+    is_physical: ClassVar[bool] = False
+    shows_flags: ClassVar[bool] = True
 
     def __init__(self, name_of: Names, relation: Callable[[Any], str] = str) -> None:
         self._name_of = name_of
@@ -85,7 +94,14 @@ class CalciteText:
     def _call(self, call: Call) -> str:
         if call.function == "ROW" and not call.operands:
             return "ROW()"
+        if call.function == "NULLIF":
+            first, second = (self._operand(call, index) for index in range(2))
+            return f"CASE(=({first}, {second}), null:{calcite_type(call.type)}, {first})"
+        if call.function in _NO_PARENTHESES and not self.is_physical:
+            return call.function
         operands = [self._operand(call, index) for index in range(len(call.operands))]
+        if (unit := _unit_of(call)) is not None:
+            return _with_unit(call, operands, f"FLAG({unit})" if self.shows_flags else unit)
         flags = [f"FLAG({value})" for _, value in call.options if isinstance(value, str) and value.isupper()]
         return f"{call.function}({', '.join([*flags, *operands])})"
 
@@ -100,26 +116,42 @@ class CalciteText:
             is_plain = not isinstance(other, Literal) or not _shows_type(other)
             if is_plain and operand.type.as_nullable() == other.type.as_nullable():
                 return self.literal(operand, typed=False)
-        return self.literal(operand)
+        is_text = isinstance(operand.value, str) and call.function not in _INFIX
+        return self.literal(operand, typed=False if is_text else None)
 
     def _cast(self, cast: Cast) -> str:
         if cast.is_implicit:
             return self(cast.operand)
-        name = "TRY_CAST" if cast.is_try else "CAST"
-        return f"{name}({self(cast.operand)}):{calcite_type(cast.type, nullability=True)}"
+        if cast.is_try:
+            return f"TRY_CAST({self(cast.operand)})"
+        return f"CAST({self(cast.operand)}):{calcite_type(cast.type, nullability=True)}"
 
     def _case(self, case: Case) -> str:
         parts = [text for branch in case.branches for text in (self(branch.condition), self(branch.result))]
         return f"CASE({', '.join([*parts, self(case.otherwise)])})"
 
     def _over(self, over: OverCall) -> str:
-        return over_text(over, self)
+        if over.function not in ("SUM", "AVG"):
+            return over_text(over, self)
+        count = over_text(replace(over, function="COUNT"), self)
+        kind = over.type.as_nullable()
+        total = over_text(replace(over, function="$SUM0"), self)
+        if over.function == "SUM":
+            return f"CASE(>({count}, 0), {total}, null:{calcite_type(kind)})"
+        operand = over.operands[0].type.as_nullable()
+        is_decimal = isinstance(operand, AtomicType) and operand.root is TypeRoot.DECIMAL
+        of_sum = replace(operand, size=38) if is_decimal and isinstance(operand, AtomicType) else operand
+        case = f"CASE(>({count}, 0), {total}, null:{calcite_type(of_sum)})"
+        if is_decimal:
+            return f"/(CAST({case}):{calcite_type(kind)}, {count})"
+        average = f"/({case}, {count})"
+        is_exact = isinstance(operand, AtomicType) and operand.root in _EXACT
+        return f"CAST({average}):{calcite_type(kind)}" if is_exact else average
 
     def _pattern_ref(self, ref: PatternRef) -> str:
         column = f"{ref.variable}.{self._name_of(ref.index)}"
-        if ref.attribute is not None:
-            bare = replace(ref, function="", attribute=None, time=ref.attribute)
-            column = self(Cast(bare, type=ref.type))
+        if ref.is_plain:
+            column = self(Cast(replace(ref, function="", is_plain=False), type=ref.type))
         return f"{ref.function}({column}, {ref.offset})" if ref.function else column
 
     def _pattern_aggregate(self, aggregate: PatternAggregate) -> str:
@@ -145,6 +177,29 @@ class CalciteText:
         PatternRef: _pattern_ref,
         PatternAggregate: _pattern_aggregate,
     }
+
+
+_PARTS: Final = {
+    **{name: name for name in ("YEAR", "QUARTER", "MONTH", "WEEK", "HOUR", "MINUTE", "SECOND")},
+    "DAYOFYEAR": "DOY",
+    "DAYOFMONTH": "DAY",
+    "DAYOFWEEK": "DOW",
+}
+"""The units of functions that are ``EXTRACT`` in plans."""
+
+
+def _unit_of(call: Call) -> str | None:
+    """The unit of ``EXTRACT``, ``FLOOR`` and ``CEIL``."""
+    if call.function in _PARTS:
+        return _PARTS[call.function]
+    unit = dict(call.options).get("unit") if call.function in ("EXTRACT", "FLOOR", "CEIL") else None
+    return None if unit is None else str(getattr(unit, "value", unit))
+
+
+def _with_unit(call: Call, operands: list[str], unit: str) -> str:
+    if call.function in ("FLOOR", "CEIL"):
+        return f"{call.function}({', '.join([*operands, unit])})"
+    return f"EXTRACT({', '.join([unit, *operands])})"
 
 
 def over_text(over: OverCall, text: Callable[[Scalar], str]) -> str:
@@ -199,14 +254,102 @@ def binary(scalar: Scalar) -> Scalar:
 
 def calcite_text(scalar: Scalar, names: Sequence[str]) -> str:
     """A scalar in the form of the physical plan: casts as ``CAST(x AS BIGINT)``."""
-    return _PhysicalText(names.__getitem__)(scalar)
+    return _PhysicalText(names.__getitem__)(simplified(scalar))
+
+
+def batch_text(scalar: Scalar, names: Sequence[str]) -> str:
+    """A scalar in the form of the physical plan of batch mode: without the types of constants."""
+    return _BatchText(names.__getitem__)(simplified(scalar))
+
+
+def execution_text(scalar: Scalar, names: Sequence[str]) -> str:
+    """A scalar in the form of the execution plan."""
+    return _executed(simplified(scalar), names)
+
+
+def _executed(scalar: Scalar, names: Sequence[str]) -> str:
+    writer = _EXECUTION_WRITERS.get(type(scalar))
+    if writer is None:
+        return calcite_text(scalar, names)
+    return writer(scalar, lambda each: _executed(each, names))
 
 
 class _PhysicalText(CalciteText):
+    is_physical = True
+
+    def _cast(self, cast: Cast) -> str:
+        return _cast_text(cast, self, with_charset=True)
+
+    def _operand(self, call: Call, index: int) -> str:
+        operand = call.operands[index]
+        if call.function in ("=", "<>") and isinstance(operand, Literal) and isinstance(operand.value, str):
+            kind = call.operands[1 - index].type
+            if _is_varchar(kind):
+                return self.literal(replace(operand, type=kind), typed=True)
+        return super()._operand(call, index)
+
+    def _search(self, search: Search) -> str:
+        return search_text(search, self)
+
+    _WRITERS = CalciteText._WRITERS | {Cast: _cast, Search: _search}
+
+
+class _BatchText(_PhysicalText):
+    shows_flags = False
+
+    def literal(self, literal: Literal, *, typed: bool | None = None) -> str:
+        text = literal_text(literal)
+        if literal.value is None:
+            return f"{text}:{calcite_type(literal.type)}"
+        return _infix_literal(literal)
+
     def _cast(self, cast: Cast) -> str:
         return _cast_text(cast, self)
 
-    _WRITERS = CalciteText._WRITERS | {Cast: _cast}
+    def _search(self, search: Search) -> str:
+        return search_text(search, self, with_types=False)
+
+    _WRITERS = _PhysicalText._WRITERS | {Cast: _cast, Search: _search}
+
+
+def search_text(search: Search, text: Callable[[Scalar], str], *, with_types: bool = True) -> str:
+    """``SEARCH(id, Sarg[1, (5..10)])``."""
+    ends = [end.literal for each in search.ranges for end in (each.low, each.high) if end.literal is not None]
+    kind, shows_each = _search_type(search, ends) if with_types else (None, False)
+
+    def shown(literal: Literal) -> str:
+        long = "L" if shows_each and kind is not None and kind.root is TypeRoot.BIGINT else ""
+        return f"{literal_text(literal)}{long}:{calcite_type(kind)}" if shows_each and kind else literal_text(literal)
+
+    ranges = ", ".join(_range_text(each, shown) for each in search.ranges)
+    null = "" if search.null_as is None else f"; NULL AS {str(search.null_as).upper()}"
+    suffix = "" if kind is None else f":{calcite_type(kind)}"
+    return f"SEARCH({text(search.operand)}, Sarg[{ranges}{null}]{suffix})"
+
+
+def _search_type(search: Search, ends: Sequence[Literal]) -> tuple[AtomicType | None, bool]:
+    """The type that follows the ranges, and whether it follows each value, too."""
+    texts = [each.value for each in ends if isinstance(each.value, str)]
+    if texts:
+        size = max(map(len, texts))
+        is_char = all(len(each) == size for each in texts)
+        return AtomicType(TypeRoot.CHAR if is_char else TypeRoot.VARCHAR, size), not is_char
+    kind = ends[0].type.as_nullable()
+    is_typed = isinstance(kind, AtomicType) and kind.root in (TypeRoot.BIGINT, TypeRoot.DECIMAL)
+    if is_typed and all(each.is_point for each in search.ranges):
+        assert isinstance(kind, AtomicType)
+        return kind, True
+    return None, False
+
+
+def _range_text(found: Range, shown: Callable[[Literal], str]) -> str:
+    low, high = found.low.literal, found.high.literal
+    if found.is_point:
+        assert low is not None
+        return shown(low)
+    left = "(-∞" if low is None else f"{'(' if found.low.side else '['}{shown(low)}"
+    right = "+∞)" if high is None else f"{shown(high)}{')' if found.high.side else ']'}"
+    return f"{left}..{right}"
 
 
 class _MeasureText(_PhysicalText):
@@ -242,12 +385,16 @@ def _infix_case(case: Case, text: Text) -> str:
     return f"CASE{''.join(parts)} ELSE {text(case.otherwise)} END"
 
 
-def _cast_text(cast: Cast, text: Text) -> str:
+def _cast_text(cast: Cast, text: Text, *, with_charset: bool = False) -> str:
     if cast.is_implicit:
         return text(cast.operand)
     if cast.operand.time is TimeAttribute.PROCTIME:
         return f"PROCTIME_MATERIALIZE({text(cast.operand)})"
-    return f"{'TRY_CAST' if cast.is_try else 'CAST'}({text(cast.operand)} AS {cast_type(cast.type)})"
+    return f"{'TRY_CAST' if cast.is_try else 'CAST'}({text(cast.operand)} AS {_cast_target(cast.type, with_charset)})"
+
+
+def _cast_target(kind: LogicalType, with_charset: bool) -> str:
+    return calcite_type(kind, nullability=True) if with_charset else cast_type(kind)
 
 
 _INFIX_WRITERS: Final[dict[type[Scalar], Callable[[Any, Text], str]]] = {
@@ -256,6 +403,32 @@ _INFIX_WRITERS: Final[dict[type[Scalar], Callable[[Any, Text], str]]] = {
     Case: _infix_case,
     Cast: _cast_text,
     PatternAggregate: lambda aggregate, text: f"{aggregate.function}({', '.join(map(text, aggregate.operands))})",
+    Search: lambda search, text: search_text(search, text, with_types=False),
+}
+
+
+def _executed_call(call: Call, text: Text) -> str:
+    if call.function == "NULLIF":
+        first, second = map(text, call.operands)
+        return f"CASE(({first} = {second}), null:{calcite_type(call.type)}, {first})"
+    if (unit := _unit_of(call)) is not None:
+        return _with_unit(call, list(map(text, call.operands)), unit)
+    return _infix_call(call, text)
+
+
+def _executed_case(case: Case, text: Text) -> str:
+    parts = [part for each in case.branches for part in (text(each.condition), text(each.result))]
+    return f"CASE({', '.join([*parts, text(case.otherwise)])})"
+
+
+def _executed_literal(literal: Literal) -> str:
+    return f"null:{calcite_type(literal.type)}" if literal.value is None else _infix_literal(literal)
+
+
+_EXECUTION_WRITERS: Final = _INFIX_WRITERS | {
+    Case: _executed_case,
+    Call: _executed_call,
+    Literal: lambda literal, _: _executed_literal(literal),
 }
 
 
@@ -264,6 +437,10 @@ def _infix_literal(literal: Literal) -> str:
     if isinstance(literal.type, IntervalType):
         return f"{text}:{calcite_type(literal.type)}"
     return text.removeprefix("_UTF-16LE")
+
+
+def _is_varchar(kind: LogicalType) -> bool:
+    return isinstance(kind, AtomicType) and kind.root is TypeRoot.VARCHAR
 
 
 def _shows_type(literal: Literal) -> bool:

@@ -36,7 +36,9 @@ def infer_sink(inference: ChangelogInference, root: Sink, settings: Configuratio
         raise SinkConflictError(
             f"ON CONFLICT is for tables that take upserts, and {root.called} takes none: {why}. Leave it out."
         )
-    if is_upsert and _materializes(root, given, settings, query):
+    if root.target.on_conflict in ("NOTHING", "ERROR"):
+        _check_watermarks(query, root.target.on_conflict)
+    if is_upsert and _materializes(root, given, settings):
         key = _unique_key(root)
         made = replace(root, materializes=True, unique_key=key)
         return replace(made, input=inference.infer(root.input, [UpdateKind.BEFORE_AND_AFTER]))
@@ -55,7 +57,7 @@ def _unique_key(root: Sink) -> tuple[int, ...]:
     return tuple(sorted(keys[0])) if keys else ()
 
 
-def _materializes(root: Sink, given: Modify, settings: Configuration, query: Relation) -> bool:
+def _materializes(root: Sink, given: Modify, settings: Configuration) -> bool:
     """Return whether the sink needs an upsert materializer, which stores the rows of each key of the table.
 
     Raises:
@@ -75,10 +77,7 @@ def _materializes(root: Sink, given: Modify, settings: Configuration, query: Rel
             "(the last one counts, and all are remembered), ON CONFLICT DO ERROR, or ON CONFLICT DO NOTHING (the first "
             "one counts)."
         )
-    if conflict in ("NOTHING", "ERROR"):
-        _check_watermarks(query, conflict)
-        return True
-    return given is not Modify.INSERT or wanted == "FORCE"
+    return conflict != "DEDUPLICATE" or given is not Modify.INSERT or wanted == "FORCE"
 
 
 def _check_watermarks(query: Relation, conflict: str) -> None:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from headrace.graph.changelog_specs import RankSpec, SortSpec, TemporalSortSpec
 from headrace.operators.changelog.rank import RankRange, RankStrategy
 from headrace.table.logical import relations as logical
 from headrace.table.logical.errors import PlanningError
-from headrace.table.logical.scalars import SortKey
+from headrace.table.logical.scalars import InputRef, SortKey
 from headrace.table.logical.schema import Schema, TimeAttribute
-from headrace.table.physical.basic import Exchange, ValuesScan
+from headrace.table.physical.basic import Calc, Exchange, PulledCalc, ValuesScan
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, UpdateKind, never
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
 from headrace.table.physical.keys import Keys
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, order_text, with_unique_names
+from headrace.table.physical.phases import Phase
 from headrace.table.physical.ranks import needed_by, strategy_of, strategy_text
 from headrace.table.physical.translation import GraphBuilder, by_key, sort_fields
 
@@ -103,6 +104,9 @@ class Limit(SortLimit):
         yield "offset", str(self.offset)
         yield "fetch", str(self.limit)
 
+    def as_shown(self, *, is_batch: bool) -> PhysicalNode:
+        return limit_phases(self.input, (), self.offset, self.limit) if is_batch else self
+
 
 _NO_LIMIT = 2**31 - 1
 
@@ -124,9 +128,36 @@ class Sort(PhysicalNode):
     def terms(self, text: ScalarText) -> Terms:
         yield "orderBy", order_text(self.keys, self.schema)
 
+    def as_shown(self, *, is_batch: bool) -> PhysicalNode:
+        return self if self.limit is None else limit_phases(self.input, self.keys, self.offset, self.limit)
+
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
         spec = SortSpec(order=sort_fields(self.keys), offset=self.offset, limit=self.limit)
         return builder.add(spec, self.name, by_key(inputs[0], self.schema, ()))
+
+
+def limit_phases(exchange: PhysicalNode, keys: Sequence[SortKey], offset: int, limit: int) -> PhysicalNode:
+    """A limit of batch mode as plans show it: of each task, and then of all rows, below the projection of columns."""
+    (source,) = exchange.inputs
+    calc = source if isinstance(source, Calc) and source.condition is None else None
+    if calc is not None and all(isinstance(calc.expressions[key.index], InputRef) for key in keys):
+        source = calc.input
+        keys = [replace(key, index=_column(calc, key.index)) for key in keys]
+    else:
+        calc = None
+    title = "SortLimit" if keys else "Limit"
+    order = (("orderBy", order_text(keys, source.schema)),) if keys else ()
+    first = (*order, ("offset", "0"), ("fetch", str(offset + limit)), ("global", "false"))
+    last = (*order, ("offset", str(offset)), ("fetch", str(limit)), ("global", "true"))
+    below = exchange.with_inputs([Phase(source, source.schema, title, first)])
+    made = Phase(below, source.schema, title, last)
+    return made if calc is None else PulledCalc(made, calc.expressions, calc.names)
+
+
+def _column(calc: Calc, index: int) -> int:
+    found = calc.expressions[index]
+    assert isinstance(found, InputRef)
+    return found.index
 
 
 @conversion_rule(logical.Sort)

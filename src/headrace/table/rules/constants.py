@@ -52,7 +52,31 @@ def _filtered(relation: Filter, compiler: ExpressionCompiler) -> Relation:
 
 
 def _folded(scalar: Scalar, compiler: ExpressionCompiler) -> Scalar:
-    return scalar.transform(lambda node: _value(node, compiler) if _is_constant(node) else node)
+    return scalar.transform(_reached).transform(lambda node: _value(node, compiler) if _is_constant(node) else node)
+
+
+def _reached(scalar: Scalar) -> Scalar:
+    """The scalar without what literal conditions keep from being evaluated, which may be a division by zero."""
+    if isinstance(scalar, Call) and scalar.function in ("AND", "OR"):
+        decisive = scalar.function == "OR"
+        return next((_typed(each, scalar) for each in scalar.operands if _is(each, decisive)), scalar)
+    if not isinstance(scalar, Case):
+        return scalar
+    branches = [branch for branch in scalar.branches if not _is(branch.condition, False)]
+    certain = next((place for place, branch in enumerate(branches) if _is(branch.condition, True)), None)
+    otherwise = scalar.otherwise if certain is None else branches[certain].result
+    kept = tuple(branches[:certain])
+    return replace(scalar, branches=kept, otherwise=otherwise) if kept else _typed(otherwise, scalar)
+
+
+def _typed(result: Scalar, whole: Scalar) -> Scalar:
+    if isinstance(result, Literal):
+        return replace(result, type=whole.type)
+    return result if result.type == whole.type else whole
+
+
+def _is(scalar: Scalar, value: bool) -> bool:
+    return isinstance(scalar, Literal) and scalar.value is value
 
 
 def _is_constant(scalar: Scalar) -> bool:

@@ -211,7 +211,7 @@ def _instr(text: str, wanted: str, start: int = 1, occurrence: int = 1) -> int:
         raise ValueError(f"INSTR looks for the first or a later occurrence, not for number {occurrence}")
     if start == 0:
         return 0
-    places = range(start - 1, len(text)) if start > 0 else range(len(text) + start, -1, -1)
+    places = range(start - 1, max(len(text), 1)) if start > 0 else range(len(text) + start, -1, -1)
     for place in places:
         if text.startswith(wanted, place):
             occurrence -= 1

@@ -221,7 +221,8 @@ def _(node: ex.IntervalExpression) -> str:
 @sql_of.register
 def _(node: ex.Unary) -> str:
     operand = _operand(node.operand, precedence.of_expression(node))
-    space = "" if operand[0].isdigit() else " "
+    is_sign = node.operator is not ex.UnaryOperator.NOT
+    space = "" if is_sign and operand[0].isdigit() else " "
     return f"{node.operator.value}{space}{operand}"
 
 

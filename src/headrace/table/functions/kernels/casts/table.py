@@ -145,12 +145,27 @@ def cast(call: Invocation, value: Datum) -> Datum:
         return value
     if pa.types.is_null(value.type):
         return constant(None, call.storage) if isinstance(value, pa.Scalar) else pa.nulls(len(value), call.storage)
+    if call.option("is_try", False) and source.children and target.children:
+        return _tried(call, value)
     rule = _rule(source, target)
     assert rule is not None, f"refused when it was bound: {source} to {target}"
     made = rule.kernel(call, value)
     if rule.may_fail and not call.option("is_try", False):
         _refuse_failures(value, made, target)
     return made
+
+
+def _tried(call: Invocation, value: Datum) -> Datum:
+    """Collections as others, and NULL in place of those with a value that cannot be cast."""
+    try:
+        return cast(replace(call, options=()), value)
+    except ValueError:
+        if isinstance(value, pa.Scalar):
+            return pa.scalar(None, call.storage)
+    half = len(value) // 2
+    if not half:
+        return pa.nulls(1, call.storage)
+    return pa.concat_arrays([_tried(call, value[:half]), _tried(call, value[half:])])
 
 
 def _refuse_failures(value: Datum, made: Datum, target: LogicalType) -> None:

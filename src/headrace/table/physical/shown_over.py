@@ -1,0 +1,122 @@
+"""``OVER`` aggregates as plans show them: a sum as a count and a ``$SUM0``, and in batch mode above a sort."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot
+from headrace.operators.changelog.over.frames import OverFrame
+from headrace.table.functions.types import BIGINT, INT
+from headrace.table.logical.relations import OverFunction
+from headrace.table.logical.scalars import BOOLEAN, Branch, Call, Case, Cast, InputRef, Literal, Scalar, SortKey
+from headrace.table.logical.schema import Field, Schema
+from headrace.table.physical.node import PhysicalNode, names_text, order_text
+from headrace.table.physical.phases import Phase
+
+_INTEGERS: Final = (TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INTEGER, TypeRoot.BIGINT)
+
+
+@dataclass(frozen=True)
+class OverNode(PhysicalNode):
+    """Functions over a window of rows, with what plans show of them."""
+
+    input: PhysicalNode
+    partition_by: tuple[int, ...]
+    order_by: tuple[SortKey, ...]
+    frame: OverFrame
+    frame_text: str
+    calls: tuple[OverFunction, ...]
+    names: tuple[str, ...]
+
+
+def call_text(call: OverFunction, name: str, names: Sequence[str]) -> str:
+    """``SUM(price) AS w0$o0``."""
+    operands = names_text([names[index] for index in call.operands]) or "*"
+    return f"{call.function}({'DISTINCT ' if call.is_distinct else ''}{operands}) AS {name}"
+
+
+@dataclass(frozen=True)
+class ShownOver(Phase):
+    """An ``OVER`` aggregate that is only shown.
+
+    Attributes:
+        results: the columns of the computed node, over the shown ones.
+    """
+
+    results: tuple[Scalar, ...] = ()
+
+
+class _Columns:
+    """The functions that an ``OVER`` aggregate is shown with, each once."""
+
+    def __init__(self, over: OverNode) -> None:
+        self.width = len(over.input.schema)
+        self.calls: list[OverFunction] = []
+        self.prefix = over.names[0].rstrip("0123456789")
+        given = over.input.schema
+        self.sums = {call.operands: _sum_type(given, call) for call in over.calls if call.function in ("SUM", "AVG")}
+
+    def add(self, call: OverFunction, function: str, kind: LogicalType) -> Scalar:
+        made = replace(call, function=function, type=kind)
+        if made not in self.calls:
+            self.calls.append(made)
+        return InputRef(self.width + self.calls.index(made), type=kind)
+
+    def result(self, call: OverFunction) -> Scalar:
+        """The result of a call."""
+        if call.function not in ("SUM", "AVG"):
+            return self.add(call, call.function, call.type)
+        count = self.add(call, "COUNT", INT)
+        total = self._sum(call, count)
+        if call.function == "SUM":
+            return total
+        kind = call.type
+        if isinstance(kind, AtomicType) and kind.root is TypeRoot.DECIMAL:
+            return Call("/", (Cast(total, type=kind), count), type=kind)
+        average = Call("/", (total, count), type=kind)
+        is_integer = isinstance(kind, AtomicType) and kind.root in _INTEGERS
+        return Cast(average, type=kind) if is_integer else average
+
+    def _sum(self, call: OverFunction, count: Scalar) -> Scalar:
+        is_any = Call(">", (count, Literal(0, type=BIGINT.not_null())), type=BOOLEAN)
+        kind = self.sums[call.operands]
+        return Case((Branch(is_any, self.add(call, "$SUM0", kind)),), Literal(None, type=kind), type=kind)
+
+
+def _sum_type(given: Schema, call: OverFunction) -> LogicalType:
+    """The type of ``SUM``: that of the operand, or of a decimal with all digits."""
+    kind = given.types[call.operands[0]].as_nullable()
+    if isinstance(kind, AtomicType) and kind.root is TypeRoot.DECIMAL:
+        return replace(kind, size=38)
+    return kind
+
+
+def shown_over(over: OverNode, *, is_batch: bool) -> PhysicalNode:
+    """The node that plans show in its place."""
+    columns = _Columns(over)
+    given = over.input.schema
+    results = (*InputRef.all_of(given), *map(columns.result, over.calls))
+    added = [Field(f"{columns.prefix}{at}", call.type) for at, call in enumerate(columns.calls)]
+    schema = Schema((*given, *added))
+    texts = [call_text(call, each.name, given.names) for call, each in zip(columns.calls, added, strict=True)]
+    order = _order(over)
+    if is_batch:
+        shown = (*order, ("window#0", f"{names_text(texts)} {over.frame_text}"), ("select", names_text(schema.names)))
+        return ShownOver(_sorted(over), schema, over.name, shown, results, mode=over.mode)
+    shown = (*order, ("window", f" {over.frame_text}"), ("select", names_text([*given.names, *texts])))
+    return ShownOver(over.input, schema, over.name, shown, results, mode=over.mode)
+
+
+def _order(over: OverNode) -> Sequence[tuple[str, str]]:
+    names = over.input.schema.names
+    terms = [("partitionBy", names_text([names[index] for index in over.partition_by]))] if over.partition_by else []
+    return [*terms, ("orderBy", order_text(over.order_by, over.input.schema))] if over.order_by else terms
+
+
+def _sorted(over: OverNode) -> PhysicalNode:
+    source = over.input
+    keys = [f"{source.schema.names[index]} ASC" for index in over.partition_by]
+    keys += [order_text(over.order_by, source.schema)] if over.order_by else []
+    return Phase(source, source.schema, "Sort", (("orderBy", names_text(keys)),)) if keys else source
