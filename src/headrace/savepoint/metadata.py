@@ -183,7 +183,12 @@ def read_metadata(directory: Folder, name: str = METADATA) -> SavepointMetadata:
         content = directory.read(name)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
         raise SavepointMissingError(f"{directory} is no savepoint: {what_is_there(directory, name)}") from error
-    return SavepointMetadata.from_bytes(content, directory.locate(name))
+    path = directory.locate(name)
+    metadata = SavepointMetadata.from_bytes(content, path)
+    own = str(directory).rstrip("/").rpartition("/")[2]
+    if metadata.pin and metadata.pin != own and _SAVEPOINT.fullmatch(own):
+        raise SavepointError(f"{path} is that of another savepoint, {metadata.pin}: put back its own")
+    return metadata
 
 
 def is_savepoint(directory: Folder) -> bool:
