@@ -29,6 +29,7 @@ from headrace.windowing.evictors import CountEvictor
 from headrace.windowing.session_assigners import EventTimeSessionWindows
 from headrace.windowing.triggers import ContinuousEventTimeTrigger
 from tests.differential.events import EVENT, RESULT, Event, Streams, events
+from tests.differential.jobs_of_patterns import patterns
 from tests.differential.jobs_of_two_streams import joins, two_streams
 
 LATE = OutputTag("late", EVENT)
@@ -401,6 +402,7 @@ JOBS = {
         joins,
         separate,
         two_streams,
+        patterns,
     )
 }
 BATCH_JOBS = {
@@ -417,6 +419,7 @@ IN_ORDER = {
     "rolling": {"sum", "min", "max", "min_by", "max_by"},
     "pickled_records": {"merged"},
     "dataclass_records": {"best", "lowest"},
+    "patterns": {"matches", "timed out"},
     "three_shuffles": {"numbered"},
     "other_parallelism": {"two", "four"},
     "separate": {"numbers", "sessions", "small"},

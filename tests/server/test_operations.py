@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.server.client import RestClientError
+from tests.server.serving import wait_for
 
 if TYPE_CHECKING:
     from tests.server.serving import Served
@@ -105,3 +106,11 @@ def test_the_same_trigger_is_begun_once(served: Served, tmp_path: Path) -> None:
 def test_programs_of_java_are_refused_with_what_to_do(served: Served) -> None:
     with pytest.raises(RestClientError, match="headrace run --rest"):
         served.rest.ask("POST", ("jobs",), body={"jobGraph": "x" * 3_000_000})
+
+
+def test_a_job_goes_on_without_its_server(served: Served) -> None:
+    client, _ = served.start()
+    served.server.close()
+    before = client.snapshot().completed
+    wait_for(lambda: client.snapshot().completed > before + 1)
+    client.stop().result(timeout=60)

@@ -19,6 +19,11 @@ SESSION: Final = "TABLE(SESSION(TABLE orders PARTITION BY k, DESCRIPTOR(at_time)
 NUMBER: Final = "ROW_NUMBER() OVER (PARTITION BY k, window_start, window_end ORDER BY n, id)"
 NUMBERED: Final = "SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY {}) AS rn FROM orders"
 
+MATCH: Final = (
+    "MEASURES A.id AS a, C.id AS c, COUNT(B.n) AS n PATTERN (A B+? C) "
+    "DEFINE B AS B.n >= A.n OR B.n > LAST(B.n, 1), C AS C.n < LAST(B.n)"
+)
+
 STATEMENTS: Final = {
     "counts": ("k STRING, c BIGINT, s DECIMAL(38, 2)", "SELECT k, COUNT(*), SUM(price) FROM orders GROUP BY k"),
     "cubes": ("k STRING, g BIGINT, c BIGINT", "SELECT k, GROUPING(k), COUNT(DISTINCT n) FROM orders GROUP BY CUBE (k)"),
@@ -40,6 +45,10 @@ STATEMENTS: Final = {
     "window_tops": (
         "k STRING, w TIMESTAMP(3), id BIGINT",
         f"SELECT k, window_end, id FROM (SELECT *, {NUMBER} AS rn FROM {TUMBLE}) WHERE rn <= 2",
+    ),
+    "patterns": (
+        "k STRING, a BIGINT, c BIGINT, n BIGINT",
+        f"SELECT * FROM orders MATCH_RECOGNIZE (PARTITION BY k ORDER BY at_time, id {MATCH})",
     ),
     "common": ("k STRING", "SELECT k FROM orders WHERE n < 5 INTERSECT SELECT k FROM orders WHERE n > 15"),
     "elements": ("k STRING, y BIGINT", "SELECT k, y FROM orders CROSS JOIN UNNEST(ARRAY[id, n]) AS u(y) WHERE y < 30"),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from headrace.common.typeinfo import TypeInformation
+from headrace.graph.changelog_specs import codec_of
 from headrace.graph.specs import InputKind, InputSchema, OperatorParameters, OperatorSpec
 from headrace.operators.base import Operator
 from headrace.operators.changelog.order import SortField
@@ -55,9 +56,9 @@ class MatchSpec(OperatorSpec):
         return RowPatternOperator(
             self.automaton,
             MatchColumns(self.expressions, self.variables, type_, self.result_type, has_timestamps=has_timestamps),
-            self.variables,
             type_,
             self.time_field,
             self.order,
             is_batch=parameters.task.is_batch,
+            codec=codec_of(parameters.inputs[0]),
         )

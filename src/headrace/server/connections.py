@@ -1,6 +1,7 @@
 """Connections that cannot be held for long, nor by many: clients that say nothing, or read nothing, are hung up on."""
 
 import asyncio
+import logging
 from typing import Any, Final
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -15,10 +16,18 @@ _ANSWER_SECONDS: Final = 30.0
 """So long it may take from there until the answer has left."""
 
 
+_logger = logging.getLogger(__name__)
+_logger.setLevel(logging.ERROR)  # whoever sends what is no HTTP is not to fill the log of a job
+
+
 class BoundedProtocol(H11Protocol):  # type: ignore[misc] # uvicorn is not read by mypy
     """uvicorn's protocol with time limits: it waits without end for the head of a request, and for slow readers."""
 
     _limit: asyncio.TimerHandle | None = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.logger = _logger
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)

@@ -22,7 +22,7 @@ class TriggeredOperation:
         kind: what was asked for; a trigger of one kind is unknown where another kind is asked for.
         subject: the job that was asked, or what else it is about.
         outcome: its result, later.
-        ended: when that was there, in seconds of the system's clock; None before.
+        ended: when that was there, in seconds that never go back; None before.
         is_told: whether somebody has been told of it since.
     """
 
@@ -98,10 +98,17 @@ class Operations:
             return operation.outcome
 
     def wait_until_told(self, seconds: float) -> None:
-        """Wait until whoever has asked for something has its outcome: the process is about to end."""
+        """Wait until whoever has asked for something has its outcome: the process is about to end.
+
+        What nobody has asked for within that time nobody waits for.
+        """
         until = time.monotonic() + seconds
-        while time.monotonic() < until and not all(each.is_told for each in list(self._known.values())):
+        while time.monotonic() < until and any(self._is_awaited(each, seconds) for each in list(self._known.values())):
             time.sleep(_LOOK_SECONDS)
+
+    def _is_awaited(self, operation: TriggeredOperation, seconds: float) -> bool:
+        is_old = operation.ended is not None and self._clock() - operation.ended > seconds
+        return not (operation.is_told or is_old)
 
     def close(self) -> None:
         """Nothing is begun any more."""
@@ -112,5 +119,7 @@ class Operations:
 
     def _forget(self) -> None:
         oldest = self._clock() - self._store_seconds
-        for trigger in [each for each, known in self._known.items() if known.ended and known.ended < oldest]:
+        for trigger in [
+            each for each, known in self._known.items() if known.ended is not None and known.ended < oldest
+        ]:
             del self._known[trigger]

@@ -130,6 +130,7 @@ _TOLD: Final = (
 _DONE: Final = (
     RestRoute("PATCH", _JOB, operations.cancel, HTTPStatus.ACCEPTED, ("mode",)),
     RestRoute("GET", f"{_JOB}/yarn-cancel", operations.cancel, HTTPStatus.ACCEPTED),
+    RestRoute("POST", "/applications/:applicationid/cancel", operations.cancel_application, HTTPStatus.ACCEPTED),
     RestRoute(
         "POST",
         f"{_JOB}/savepoints",
@@ -150,7 +151,7 @@ _DONE: Final = (
     RestRoute("PATCH", f"{_JOB}/rescaling", operations.rescale, query=("parallelism",)),
     RestRoute("PUT", f"{_JOB}/resource-requirements", operations.require, body=of_operations.ResourceRequirements),
     RestRoute("POST", "/savepoint-disposal", operations.trigger_disposal, body=of_operations.SavepointDisposalRequest),
-    RestRoute("POST", "/jobs", cluster.submit, is_drained=True),
+    RestRoute("POST", "/jobs", cluster.submit, HTTPStatus.ACCEPTED, is_drained=True),
     RestRoute("POST", "/jars/upload", cluster.submit, is_drained=True),
 )
 

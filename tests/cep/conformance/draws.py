@@ -130,7 +130,8 @@ def _input(random: Random, *, is_processing_time: bool) -> list[list[Any]]:
         time += random.randint(0, pace)
         name = random.choice(_NAMES)
         counts[name] += 1
-        late = random.choice([0, 0, 0, 0, 0, 2])
+        # What is older than what was matched before a restart, Flink may mistake for it: it has no watermark then.
+        late = 0 if ["s"] in items else random.choice([0, 0, 0, 0, 0, 2])
         kind = [random.choice(["Sub", "SubSub"])] if random.random() < 0.1 else []
         items.append(
             ["e", random.choice(keys), f"{name}{counts[name]}", time - late, name, random.randint(1, 9), *kind]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from headrace.cep import EventComparator, PatternProcessFunction, TimedOutPartialMatchHandler
 from headrace.cep.compiler import compile_pattern
 from headrace.common.batch import Batch
@@ -97,9 +99,9 @@ class OperatorDriver:
         self._begin()
         found = {key: [0, 0, 0] for key in self._keys}
         keys, matches = self._operator._matches.all()
-        for place, key in enumerate(self._codec.decode(keys.values)):
-            state = matches.state(place)
-            found[key][:2] = len(state.partial), len(state.finished)
+        names = self._codec.decode(keys.values)
+        for position, state in matches.states(np.ones(len(keys), np.bool_)).items():
+            found[names[position]][:2] = len(state.partial), len(state.finished)
         for batch in self._operator._waiting.take(MAX):
             for event in batch.rows:
                 found[event.key][2] += 1

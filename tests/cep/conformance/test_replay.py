@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import warnings
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +15,7 @@ from tests.cep.conformance.__main__ import told
 from tests.cep.conformance.cases import GROUPS, cases
 from tests.cep.conformance.driver import Driver
 from tests.cep.conformance.operator_driver import OperatorDriver
+from tests.cep.conformance.replay import Drive
 
 CHUNK = 500
 """So many cases are one test."""
@@ -30,6 +34,16 @@ def test_cases_are_equal(group: str, start: int) -> None:
         found = {case["id"]: told(case, Driver) for case in chosen}
     assert len(found) == len(chosen) > 0
     assert {name: text for name, text in found.items() if text is not None} == {}
+
+
+DRAWN = [json.loads(line) for line in (Path(__file__).parent / "drawn.jsonl").read_text().splitlines()]
+"""Cases that were drawn at random, and for which something was once not equal."""
+
+
+@pytest.mark.parametrize("drive", [Driver, OperatorDriver, partial(OperatorDriver, cut=1)])
+@pytest.mark.parametrize("case", DRAWN, ids=lambda case: case["id"])
+def test_drawn_cases_are_equal(case: dict[str, Any], drive: Drive) -> None:
+    assert told(case, drive) is None
 
 
 SAMPLES = [("hand-written", 3, 1 << 30), ("hand-written", 8, 1), ("random", 15, 1 << 30), ("random", 40, 2)]

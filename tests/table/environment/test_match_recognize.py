@@ -142,6 +142,16 @@ REFUSED = {
 }
 
 
+def test_rows_of_a_regular_join_are_in_no_order_of_time() -> None:
+    tables = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+    tables.execute_sql(TICKS)
+    joined = "SELECT x.px, x.ts FROM tick AS x JOIN tick AS y ON x.vol = y.vol"
+    with pytest.raises(PlanningError, match="no longer have behind a regular join"):
+        tables.execute_sql(
+            f"SELECT * FROM ({joined}) MATCH_RECOGNIZE (ORDER BY ts MEASURES A.px AS m PATTERN (A B) DEFINE A AS TRUE)"
+        )
+
+
 @pytest.mark.parametrize("clauses", REFUSED)
 def test_what_is_refused_says_why(clauses: str) -> None:
     with pytest.raises((PlanningError, HeadraceError), match=REFUSED[clauses]):

@@ -98,6 +98,7 @@ class KeyMatching:
             stop: the row behind the last one.
             due: the timers of the key that have become due, ascending.
         """
+        self._results.position = position
         key = _Key(self, state, start, stop, due)
         events, last = self._events, self._watermarks[-1] if self._watermarks else MIN_WATERMARK
         matters, begins = events.matters, events.begins
@@ -118,7 +119,8 @@ class KeyMatching:
                 key.judge(row)
             row += 1
             number += 1
-        while key.deadline <= last and key.advance_once():
+        reached = last if self._watermarks or start == stop else events.times[stop - 1]
+        while key.deadline <= reached and key.advance_once():
             pass
         self.timers += [(position, time) for time in key.timers[bisect_right(key.timers, last) :]]
 

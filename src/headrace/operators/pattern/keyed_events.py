@@ -15,6 +15,7 @@ from headrace.operators.pattern.event_conditions import Holds, Judged
 from headrace.operators.pattern.events import Events
 from headrace.operators.pattern.key_matching import OrderedEvents
 from headrace.operators.pattern.nfa import Nfa
+from headrace.operators.pattern.stored_matches import FoundMatches
 from headrace.state.key_sorted_table import key_sorted
 from headrace.state.keys import KeyColumn
 from headrace.state.runs.layout import rows_of_ranges
@@ -25,6 +26,9 @@ Mask = npt.NDArray[np.bool_]
 
 _MOST_TABLED: Final = 1 << 16
 """Where the conditions have so many combinations at most, what each of them means is looked up in a table."""
+
+_MOST_STATES: Final = 62
+"""The states of an automaton of so many are bits of an integer of NumPy's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +78,26 @@ class DueKeys:
 class KeyedEvents:
     """The events of keys that have to be looked at.
 
+    A key without partial matches has to be where one of its events begins a match; a key with some where one of its
+    events may change something of it, or the time to which it is brought.
+
+    Attributes:
+        is_stored_visited: whether each key that has partial matches has to be looked at.
+        expired: the positions of keys of which all partial matches have timed out, without anything to be told of.
+
     Args:
         nfa: the automaton.
         judged: what is known of the events.
         batch: the events.
         due: the same and timers, by key.
-        stored: the positions of the keys that have partial matches, ascending.
+        found: the partial matches.
+        up_to: the time to which all keys are brought.
+        tells: whether somebody is told of timeouts.
     """
 
-    def __init__(self, nfa: Nfa, judged: Judged, batch: KeyedBatch, due: DueKeys, stored: Longs) -> None:
+    def __init__(
+        self, nfa: Nfa, judged: Judged, batch: KeyedBatch, due: DueKeys, found: FoundMatches, up_to: int, *, tells: bool
+    ) -> None:
         self._nfa, self._judged, self._batch, self._due = nfa, judged, batch, due
         bits = len(nfa.automaton.event_conditions)
         if judged.lazy & nfa.asked_at_start:
@@ -90,15 +105,52 @@ class KeyedEvents:
         else:
             self._begins = _looked_up(judged.holds, bits, nfa.begins)
         is_visited = np.zeros(len(due.keys), np.bool_)
-        is_visited[stored] = True
         if len(batch):
-            is_visited[due.positions] |= np.logical_or.reduceat(self._begins[due.order], due.starts)
+            is_visited[due.positions] = np.logical_or.reduceat(self._begins[due.order], due.starts)
+        self.expired = self._expired(found, up_to) if nfa.expires_silently and not tells else found.positions[:0]
+        is_visited[found.positions] |= self._may_change_keys(found, up_to)
+        is_visited[self.expired] = False
+        self.is_stored_visited = is_visited[found.positions]
         self._positions = np.flatnonzero(is_visited)
         own = np.flatnonzero(is_visited[due.positions])
         counts = np.zeros(len(due.keys), np.int64)
         counts[due.positions[own]] = due.counts[own]
         self._counts = counts[self._positions]
         self._places = due.order[rows_of_ranges(due.starts[own], due.counts[own])]
+
+    def _expired(self, found: FoundMatches, up_to: int) -> Longs:
+        """The keys without events of which all partial matches time out."""
+        window = self._nfa.automaton.window
+        if not window or not len(found.positions):
+            return found.positions[:0]
+        has_events = np.zeros(len(self._due.keys), np.bool_)
+        has_events[self._due.positions] = True
+        is_over = (found.last_begun <= up_to - window) & (found.first_begun > 0)
+        return found.positions[is_over & ~has_events[found.positions]]
+
+    def _may_change_keys(self, found: FoundMatches, up_to: int) -> Mask:
+        """Whether anything may change of each key that has partial matches."""
+        window, nfa = self._nfa.automaton.window, self._nfa
+        may_change = np.ones(len(found.positions), np.bool_)
+        if self._judged.lazy or not nfa.has_deadlines or len(nfa.automaton.states) > _MOST_STATES:
+            return may_change
+        may_change[:] = found.first_begun <= up_to - window if window else False
+        live = np.zeros(len(self._due.keys), np.int64)
+        live[found.positions] = found.live
+        of_events = np.repeat(live[self._due.positions], self._due.counts)
+        rows = np.flatnonzero(of_events)
+        if not len(rows):
+            return may_change
+        lives, numbers = np.unique(of_events[rows], return_inverse=True)
+        different, holds = np.unique(self._judged.holds[self._due.order[rows]], return_inverse=True)
+        changes = np.array(
+            [[nfa.changes(one, other) for other in different.tolist()] for one in lives.tolist()], np.bool_
+        )
+        is_changed = np.zeros(len(of_events), np.bool_)
+        is_changed[rows] = changes[numbers, holds]
+        of_keys = np.zeros(len(self._due.keys), np.bool_)
+        of_keys[self._due.positions] = np.logical_or.reduceat(is_changed, self._due.starts)
+        return may_change | of_keys[found.positions]
 
     @property
     def are_nearly_all(self) -> bool:

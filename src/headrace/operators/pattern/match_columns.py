@@ -28,6 +28,7 @@ class MatchColumns:
 
     Attributes:
         user_code: the callers of user functions.
+        variables: the variables of the pattern, by number.
 
     Args:
         expressions: an expression for each column.
@@ -52,6 +53,7 @@ class MatchColumns:
         self.context = PatternContext()
         self.user_code = expressions.user_code
         self._expressions = expressions
+        self.variables = variables
         self._numbers = {name: number for number, name in enumerate(variables)}
         self._type, self._output_type = type_, output_type
         self._has_timestamps = has_timestamps

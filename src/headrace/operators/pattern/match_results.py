@@ -22,6 +22,9 @@ from headrace.state.descriptors import StateDescriptor
 PROCESS: Final = "process_match"
 TIMED_OUT: Final = "process_timed_out_match"
 
+Ranks = Mapping[tuple[int, int], int]
+"""The ranks of keys, by where something is emitted and the position of the key."""
+
 Found = tuple[int, int, str, Match]
 """Where it is emitted, its time, the method of a function that is called for it, and the match."""
 
@@ -147,16 +150,29 @@ class MatchResults:
     def __init__(self, *, handles_timeout: bool) -> None:
         self._handles_timeout = handles_timeout
         self._found: list[Found] = []
+        self._positions: list[int] = []
+        self.position = 0
+        """The key whose matches are added."""
 
     def add_match(self, emitted_at: int, timestamp: int, match: Match) -> None:
         """Adds a match."""
         self._found.append((emitted_at, timestamp, PROCESS, match))
+        self._positions.append(self.position)
 
     def add_timed_out(self, emitted_at: int, timestamp: int, match: Match) -> None:
         """Adds a partial match that has timed out."""
         if self._handles_timeout:
             self._found.append((emitted_at, timestamp, TIMED_OUT, match))
+            self._positions.append(self.position)
 
-    def in_order(self) -> list[Found]:
-        """All that was found: by where it is emitted, then key by key."""
-        return sorted(self._found, key=itemgetter(0))
+    def in_order(self, ranks: Ranks | None = None) -> list[Found]:
+        """All that was found: by where it is emitted, then key by key.
+
+        Args:
+            ranks: the order of keys at each place; None for that of their positions.
+        """
+        if ranks is None:
+            return sorted(self._found, key=itemgetter(0))
+        places = zip((found[0] for found in self._found), self._positions, strict=True)
+        ranked = [(place, ranks.get((place, position), position)) for place, position in places]
+        return [self._found[number] for number in sorted(range(len(ranked)), key=ranked.__getitem__)]

@@ -83,6 +83,20 @@ class Nfa:
         """The event conditions that decide what an event changes of a key, as bits."""
         return self._decisions.asked_at(state.live | 1 << self.automaton.start)
 
+    @property
+    def expires_silently(self) -> bool:
+        """Whether nothing but the partial matches that time out is gone by that, if nobody is told of timeouts."""
+        return not (self._has_gaps or self._skip.skips or any(self._pending))
+
+    @property
+    def has_deadlines(self) -> bool:
+        """Whether the deadline of a partial match follows from the time at which it began."""
+        return not self._has_gaps
+
+    def changes(self, live: int, holds: int) -> bool:
+        """Return whether an event may change anything of a key with partial matches in some states, given as bits."""
+        return any(self._decisions.plan(live, holds, 0))
+
     def moves_any(self, holds: int) -> bool:
         """Return whether an event may change a partial match, whatever state that is in."""
         others = (1 << len(self.automaton.states)) - 1 & ~(1 << self.automaton.start)

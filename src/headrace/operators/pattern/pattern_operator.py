@@ -19,20 +19,23 @@ from headrace.common.columns import array_to_values
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.typeinfo import TypeInformation
 from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext, Output, concat_keyed
+from headrace.operators.changelog.rows_of_keys import check_stores
 from headrace.operators.functions import FunctionOperator, RuntimeContext
+from headrace.operators.pattern import pattern_timers, stored_matches
 from headrace.operators.pattern.automaton import Automaton
 from headrace.operators.pattern.event_conditions import EventConditions
 from headrace.operators.pattern.events import Events
-from headrace.operators.pattern.key_matching import KeyMatching
+from headrace.operators.pattern.key_matching import KeyMatching, OrderedEvents
 from headrace.operators.pattern.keyed_events import DueKeys, KeyedEvents
 from headrace.operators.pattern.match_columns import MatchColumns
-from headrace.operators.pattern.match_results import MatchResults, PatternFunction, PatternRuntimeContext
+from headrace.operators.pattern.match_results import MatchResults, PatternFunction, PatternRuntimeContext, Ranks
 from headrace.operators.pattern.matches import NfaState
 from headrace.operators.pattern.nfa import Nfa
 from headrace.operators.pattern.pattern_timers import PatternTimers
 from headrace.operators.pattern.steps import steps_of
 from headrace.operators.pattern.stored_matches import FoundMatches, StoredMatch, StoredMatches
 from headrace.operators.user_code import NO_RECORD, UserCodeGuard, user_error
+from headrace.operators.waiting import STORE as WAITING_STORE
 from headrace.operators.waiting import WaitingBatches, WaitingInTable
 from headrace.operators.window.lateness import LateRecords, check_timestamps
 from headrace.state.keys import KeyColumn
@@ -42,6 +45,8 @@ Longs = npt.NDArray[np.int64]
 
 _MOST_WAITING: Final = 1 << 18
 """So many events that have come in an epoch wait at most: then those that are due are matched."""
+
+_STORES: Final = (stored_matches.STORE, pattern_timers.STORE)
 
 _MET: Final = "a pattern"
 _BEYOND: Final = "the window of a match ends at a time"
@@ -105,6 +110,7 @@ class PatternOperator(KeyedOperator, FunctionOperator):
         self._next_timer: int | None = None
 
     def restore_state(self, context: OperatorContext) -> None:
+        check_stores(context, (*_STORES, f"{WAITING_STORE}-0"))
         self._matches = StoredMatches(context, self._automaton, self._type)
         self._timers = PatternTimers(context, PROCESSING if self._in_processing_time else EVENT)
         self._waiting = WaitingInTable(context.state, 0, self._type, context.renamed_fields, is_keyed=True)
@@ -164,8 +170,8 @@ class PatternOperator(KeyedOperator, FunctionOperator):
         keys = context.state.keyed.codec.decode(columns.values)
         records = array_to_values(self._type, found.records)
         states = self._automaton.states
-        for place, key in enumerate(keys):
-            state = found.state(place)
+        for position, state in found.states(np.ones(len(keys), np.bool_)).items():
+            key = keys[position]
             held = [(first, step, states[at].stage) for first, at, step in state.partial]
             for (start, _), step, stage in [*held, *((first, step, None) for first, step in state.finished)]:
                 events: dict[str, list[Any]] = {}
@@ -254,17 +260,22 @@ class PatternOperator(KeyedOperator, FunctionOperator):
         found = self._matches.find(due.keys)
         self._events = Events(batch, found.records)
         self._judged = self._conditions.judge(batch, self._events)
-        keyed = KeyedEvents(self._nfa, self._judged, batch, due, found.positions)
+        up_to, tells = watermarks[-1] if watermarks else self._now, self._function.handles_timeout
+        keyed = KeyedEvents(self._nfa, self._judged, batch, due, found, up_to, tells=tells)
         self.prepare(keyed)
         ordered = keyed.ordered(watermarks, are_emitted_in_place=are_emitted_in_place)
         results = MatchResults(handles_timeout=self._function.handles_timeout)
         matching = KeyMatching(self._nfa, self._judged, ordered, watermarks, results, int(self._in_processing_time))
         changed = self.matched(matching, keyed, found)
-        self._matches.write(due.keys, changed, self._events, found.positions)
+        self._matches.write(due.keys, changed, self._events, found.positions, keyed.expired)
         if matching.timers:
             positions, times = np.array(matching.timers, np.int64).T
             self._timers.register(times, due.keys.take(positions))
-        self._function.call(results.in_order(), self._events, stamps, self.context, self.output)
+        self._function.call(results.in_order(self.ranks(ordered)), self._events, stamps, self.context, self.output)
+
+    def ranks(self, events: OrderedEvents) -> Ranks | None:
+        """The order in which keys are looked at by each watermark; None for that of their positions."""
+        return None
 
     def prepare(self, keyed: KeyedEvents) -> None:
         """Brings the events of a key with one time into order, and says how conditions look at events."""
@@ -277,11 +288,10 @@ class PatternOperator(KeyedOperator, FunctionOperator):
     def matched(self, matching: KeyMatching, keyed: KeyedEvents, found: FoundMatches) -> dict[int, NfaState]:
         """Matches the events of each key; returns what keys have now whose partial matches have changed."""
         changed: dict[int, NfaState] = {}
-        place_of = {position: place for place, position in enumerate(found.positions.tolist())}
+        stored = found.states(keyed.is_stored_visited)
         try:
             for position, start, stop, own in keyed.visits():
-                place = place_of.get(position)
-                state = NfaState() if place is None else found.state(place)
+                state = stored.get(position) or NfaState()
                 matching.run(position, state, start, stop, own)
                 if state.is_changed:
                     changed[position] = state

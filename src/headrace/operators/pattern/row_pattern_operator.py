@@ -11,22 +11,25 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.common.columns import layout_of
-from headrace.operators.base import KeyedBatch
+from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext, keys_of
 from headrace.operators.changelog.order import SortField, millis_of, order_codes
 from headrace.operators.pattern.automaton import Automaton
 from headrace.operators.pattern.conditions import Condition, ConditionContext, IterativeCall
 from headrace.operators.pattern.events import Events
-from headrace.operators.pattern.key_matching import KeyMatching
+from headrace.operators.pattern.key_matching import KeyMatching, OrderedEvents
 from headrace.operators.pattern.keyed_events import KeyedEvents
 from headrace.operators.pattern.match_columns import MatchColumns
+from headrace.operators.pattern.match_results import Ranks
 from headrace.operators.pattern.matched_rows import Variables
 from headrace.operators.pattern.matches import NfaState
 from headrace.operators.pattern.pattern_operator import PatternOperator, PatternSettings
 from headrace.operators.pattern.row_conditions import Answers, RowCondition, RowTable
 from headrace.operators.pattern.stored_matches import FoundMatches
+from headrace.operators.window.table.firing_order import TIMERS_OF_RECORDS, Fed, Pane, TimerFiringOrder
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
+    from headrace.state.keys import KeyCodec
 
 Longs = npt.NDArray[np.int64]
 
@@ -39,39 +42,87 @@ class RowPatternOperator(PatternOperator):
     Args:
         automaton: the compiled pattern.
         columns: makes the rows.
-        variables: the variables of the pattern, by number.
         type_: the type of the rows.
         time_field: the position of the column of event times; None where the time is that of the clock.
         order: the sort fields of rows with equal times.
         is_batch: whether the clock stands still until the input has ended.
+        codec: the codec of the keys.
     """
 
     def __init__(
         self,
         automaton: Automaton,
         columns: MatchColumns,
-        variables: tuple[str, ...],
         type_: TypeInformation,
         time_field: int | None,
         order: tuple[SortField, ...],
         *,
         is_batch: bool,
+        codec: KeyCodec,
     ) -> None:
         settings = PatternSettings(in_processing_time=time_field is None, is_batch=is_batch)
         super().__init__(_with_calls(automaton, self._holds), columns, (), type_, settings)
-        self._variables = variables
+        self._variables = columns.variables
         self._time_field = time_field
         self._order = order
+        # Windows set timers of their own, which are not followed.
+        has_order = time_field is not None and not is_batch and not automaton.window
+        self._firing = TimerFiringOrder(TIMERS_OF_RECORDS, codec) if has_order else None
+        self._fed: list[Fed] = []
+        self._firing_places: dict[Pane, int] = {}
         asked = (leaf for state in automaton.states for way in state.transitions for leaf in way.condition.leaves())
         conditions = dict.fromkeys(leaf for leaf in asked if isinstance(leaf, RowCondition))
         called = (each for condition in conditions for each in condition.expressions.user_code)
         self.user_code = (*self.user_code, *columns.user_code, *called)
 
+    def restore_state(self, context: OperatorContext) -> None:
+        super().restore_state(context)
+        if self._firing is not None:
+            self._firing.open(context)
+
+    def begin_epoch(self, scope: EpochScope) -> None:
+        if self._firing is not None:
+            self._firing.begin_epoch(scope)
+        super().begin_epoch(scope)
+
     def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
         if self._time_field is not None:
             name = self._type.field_names[self._time_field]
             batch = batch.with_timestamps(millis_of(batch.columns.column(self._time_field), name))
+        if self._firing is not None:
+            on_time = np.flatnonzero(batch.timestamps > batch.watermarks)
+            self._fed.append(Fed(batch.keys.take(on_time), batch.timestamps[on_time], batch.watermarks[on_time]))
         super().process_keyed(input_index, batch)
+
+    def end_epoch(self) -> None:
+        if self._firing is not None:
+            self._follow(self._watermark)
+            self._firing.end_epoch()
+        super().end_epoch()
+
+    def _match_due(self) -> None:
+        if self._watermarks:
+            self._follow(self._watermarks[-1])
+        super()._match_due()
+
+    def _follow(self, watermark: int) -> None:
+        """Follows the timers that rows have in Flink, which decide in which order keys are looked at."""
+        if self._firing is not None:
+            self._firing_places, self._fed = self._firing.followed(self._fed, watermark), []
+
+    def ranks(self, events: OrderedEvents) -> Ranks | None:
+        places, keys = self._firing_places, keys_of(self._events.arrived)
+        if not places:
+            return None
+        ranks: dict[tuple[int, int], int] = {}
+        values = keys.take(np.array(events.places, np.int64)).values.to_pylist()
+        of_keys = self._keyed.of_keys.tolist()
+        for step, time, key, position in zip(events.steps, events.times, values, of_keys, strict=True):
+            place = places.get((time + 1, key))
+            if place is None:
+                return None
+            ranks[step, position] = min(ranks.get((step, position), place), place)
+        return ranks
 
     def prepare(self, keyed: KeyedEvents) -> None:
         if self._order:

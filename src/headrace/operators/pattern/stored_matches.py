@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.typeinfo import TypeInformation
 from headrace.operators.arrays import fixed_width
 from headrace.operators.base import OperatorContext
@@ -24,6 +26,7 @@ from headrace.operators.pattern.events import Events
 from headrace.operators.pattern.matches import NfaState
 from headrace.operators.pattern.steps import EventId, Step
 from headrace.state.keys import KeyColumn
+from headrace.state.runs.layout import rows_of_ranges
 from headrace.state.runs.run import order_by_key
 
 Longs = npt.NDArray[np.int64]
@@ -120,7 +123,9 @@ class StoredMatches:
         """What some different keys have, which are in the order of hash and key."""
         return FoundMatches(self._rows.find(keys))
 
-    def write(self, keys: KeyColumn, changed: Mapping[int, NfaState], events: Events, stored: Longs) -> None:
+    def write(
+        self, keys: KeyColumn, changed: Mapping[int, NfaState], events: Events, stored: Longs, expired: Longs
+    ) -> None:
         """Replaces what keys have.
 
         Args:
@@ -128,9 +133,10 @@ class StoredMatches:
             changed: what some of them have now, by their positions, which ascend.
             events: the events.
             stored: the positions of the keys that have had something until now, ascending.
+            expired: the positions of those that have nothing any more.
         """
         writer = _Writer()
-        gone = []
+        gone = expired.tolist()
         for position, state in changed.items():
             state.is_changed = False
             if state.is_empty:
@@ -155,52 +161,92 @@ class FoundMatches:
     Attributes:
         positions: the positions of the keys that have something, ascending.
         records: the events, as one column.
+
+    Args:
+        found: the rows.
     """
 
     def __init__(self, found: StoredRows) -> None:
         self.records = found.rows.column(_RECORD)
-        self.positions, starts = np.unique(found.of_keys, return_index=True)
-        self._bounds = [*starts.tolist(), len(found)]
+        self._columns = [fixed_width(column) for column in found.rows.columns[:-1]]
+        self.positions, self._starts = np.unique(found.of_keys, return_index=True)
+        self._counts = np.diff(self._starts, append=len(found))
         self._of_keys = found.of_keys
-        self._numbers = [fixed_width(column) for column in found.rows.columns[:-1]]
-        self._columns = [column.tolist() for column in self._numbers]
 
     def events(self) -> tuple[Longs, Longs]:
         """The places of all events, by key and in the order in which they were matched, and the positions of keys."""
-        takers, _, _, times, numbers = self._numbers
+        takers, _, _, times, numbers = self._columns
         rows = np.flatnonzero(takers != _NOT_TAKEN)
         ids = np.stack([self._of_keys[rows], times[rows], numbers[rows]])
         _, firsts = np.unique(ids, axis=1, return_index=True)
         return -1 - rows[firsts], self._of_keys[rows[firsts]]
 
-    def state(self, at: int) -> NfaState:
-        """What the key at some place among ``positions`` has; its events have negative places."""
-        start, stop = self._bounds[at : at + 2]
-        takers, states, previous, times, numbers = (column[start:stop] for column in self._columns)
-        state = NfaState()
-        steps: list[Step] = []
-        firsts: list[EventId] = []
-        places: dict[EventId, int] = {}
-        for row, (taker, before) in enumerate(zip(takers, previous, strict=True)):
-            if taker == _NOT_TAKEN:
-                step, first = steps[before], firsts[before]
-            else:
-                event_id = (times[row], numbers[row])
-                event = places.setdefault(event_id, -1 - (start + row))
-                parent, first = (None, event_id) if before == _FIRST else (steps[before], firsts[before])
-                step = (taker, event_id, event, parent)
-            steps.append(step)
-            firsts.append(first)
-            self._stand(state, states[row], first, step)
-        state.next_number = max(numbers) + 1
-        return state
+    @cached_property
+    def live(self) -> Longs:
+        """For each key the states that its partial matches are in, as bits; of up to 62 states."""
+        states = self._columns[1].astype(np.int64)
+        return self._reduced(np.bitwise_or, np.where(states >= 0, 1 << np.maximum(states, 0), 0))
 
-    def _stand(self, state: NfaState, at: int, first: EventId, step: Step) -> None:
+    @cached_property
+    def first_begun(self) -> Longs:
+        """The time of the first event of the first match of each key."""
+        return self._reduced(np.minimum, np.where(self._are_first, self._columns[3], MAX_WATERMARK))
+
+    @cached_property
+    def last_begun(self) -> Longs:
+        """The time of the first event of the last match of each key."""
+        return self._reduced(np.maximum, np.where(self._are_first, self._columns[3], MIN_WATERMARK))
+
+    @property
+    def _are_first(self) -> npt.NDArray[np.bool_]:
+        taken, _, previous, *_ = self._columns
+        are_first: npt.NDArray[np.bool_] = (previous == _FIRST) & (taken != _NOT_TAKEN)
+        return are_first
+
+    def _reduced(self, ufunc: np.ufunc, values: Longs) -> Longs:
+        return np.asarray(ufunc.reduceat(values, self._starts)) if len(values) else values
+
+    def states(self, is_wanted: npt.NDArray[np.bool_]) -> dict[int, NfaState]:
+        """What some of the keys have, by their positions; events have negative places."""
+        starts, counts = self._starts[is_wanted], self._counts[is_wanted]
+        rows = rows_of_ranges(starts, counts)
+        columns = [column[rows].tolist() for column in self._columns]
+        stops = np.cumsum(counts)
+        bounds = [self.positions[is_wanted], starts, stops - counts, stops]
+        return {
+            position: _state([column[start:stop] for column in columns], place)
+            for position, place, start, stop in zip(*(bound.tolist() for bound in bounds), strict=True)
+        }
+
+
+def _state(columns: Sequence[list[int]], place: int) -> NfaState:
+    """What a key has.
+
+    Args:
+        columns: its rows.
+        place: the first of them among all rows.
+    """
+    state = NfaState()
+    steps: list[Step] = []
+    firsts: list[EventId] = []
+    places: dict[EventId, int] = {}
+    for row, (taker, at, before, time, number) in enumerate(zip(*columns, strict=True)):
+        if taker == _NOT_TAKEN:
+            step, first = steps[before], firsts[before]
+        else:
+            event_id = (time, number)
+            event = places.setdefault(event_id, -1 - (place + row))
+            parent, first = (None, event_id) if before == _FIRST else (steps[before], firsts[before])
+            step = (taker, event_id, event, parent)
+        steps.append(step)
+        firsts.append(first)
         if at >= 0:
             state.partial.append((first, at, step))
             state.live |= 1 << at
         elif at == _FINISHED:
             state.finished.append((first, step))
+    state.next_number = max(columns[-1]) + 1
+    return state
 
 
 class _Writer:

@@ -12,6 +12,7 @@ from headrace.common.logs import get_logger
 from headrace.savepoint.disposal import dispose
 from headrace.savepoint.metadata import SavepointFormat
 from headrace.server.errors import bad_request, conflict
+from headrace.server.jobs import ServedJob
 from headrace.server.models.cluster import Empty
 from headrace.server.models.operations import (
     CheckpointInfo,
@@ -93,9 +94,18 @@ def cancel(request: RestRequest) -> Empty:
     mode = request.query.get("mode", "cancel")
     if mode != "cancel":
         raise bad_request(f"mode: cancel, not {mode!r}; jobs/:jobid/stop stops a job with a savepoint")
-    job = request.job()
-    if job.snapshot().status.is_terminal_state():
-        raise conflict(f"Job {job.snapshot().job_id} has ended: it is {job.snapshot().status.name}")
+    return _cancelled(request, request.job())
+
+
+def cancel_application(request: RestRequest) -> Empty:
+    """Give up the epoch that runs, and end the job of an application."""
+    return _cancelled(request, request.service.jobs.get(request.parameters["applicationid"]))
+
+
+def _cancelled(request: RestRequest, job: ServedJob) -> Empty:
+    snapshot = job.snapshot()
+    if snapshot.status.is_terminal_state():
+        raise conflict(f"Job {snapshot.job_id} has ended: it is {snapshot.status.name}")
     request.service.operations.do(job.control.cancel)
     return Empty()
 

@@ -163,6 +163,8 @@ class PatternScalars(ExpressionBinder):
             raise self.context.error(node, "aggregates of MATCH_RECOGNIZE take no DISTINCT")
         if node.filter is not None:
             self.context.defer(node.filter, "aggregates of MATCH_RECOGNIZE take no FILTER", "Use CASE WHEN ... END.")
+        if any(isinstance(argument, sql.Star) and argument.qualifier for argument in node.arguments):
+            raise self.context.error(node, f"{node.name} takes columns, and COUNT(*)", "Write COUNT(A.x).")
         operands = self.over_operands(node)
         inner = [each for operand in operands for each in operand.walk()]
         if any(isinstance(each, PatternAggregate) for each in inner):

@@ -7,7 +7,7 @@ from typing import Final
 from headrace.table.logical.node import Part
 from headrace.table.logical.relations import Relation
 from headrace.table.logical.scalars import Options, Scalar, SortKey
-from headrace.table.logical.schema import Schema
+from headrace.table.logical.schema import Schema, TimeAttribute
 from headrace.table.parse.tree.queries import AfterMatch
 
 ALL_ROWS: Final = "*"
@@ -43,7 +43,7 @@ class PatternRef(Scalar):
         function: ``LAST``, ``FIRST``, ``PREV`` or ``NEXT``; empty for ``A.id``, which is the last row, or, as the
             operand of an aggregate, each row.
         offset: the number of rows back, or ahead.
-        is_plain: whether the column is a time attribute whose values are plain times here.
+        attribute: the kind of time attribute that the column is, where its values are read as plain times.
     """
 
     variable: str
@@ -51,7 +51,7 @@ class PatternRef(Scalar):
     name: str
     function: str = ""
     offset: int = 0
-    is_plain: bool = False
+    attribute: TimeAttribute | None = None
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from headrace.table.logical.schema import Schema, TimeAttribute
 from headrace.table.physical.basic import Exchange
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, never
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
+from headrace.table.physical.joins import Join
 from headrace.table.physical.match_conditions import conditions_of
 from headrace.table.physical.match_pattern import automaton_of
 from headrace.table.physical.match_text import after_text, definition_texts, pattern_text
@@ -97,12 +98,18 @@ def _match(match: LogicalMatch, context: ConversionContext) -> PhysicalNode:
     measures = tuple(replace(each, expression=_measure(each.expression)) for each in clauses.measures)
     definitions = tuple(replace(each, condition=_with_plain_times(each.condition)) for each in clauses.definitions)
     source = Exchange(converted(match.input, context), clauses.partition_by)
-    if not context.is_batch and source.schema[clauses.order_by[0].index].time is None:
+    if not context.is_batch and not _has_time(source, clauses.order_by[0].index):
         raise PlanningError(
             "MATCH_RECOGNIZE orders rows by a time attribute first, which they no longer have behind a regular join or "
             "an aggregation without windows"
         )
     return Match(source, replace(clauses, measures=measures, definitions=definitions))
+
+
+def _has_time(source: PhysicalNode, index: int) -> bool:
+    """Return whether a column is a time attribute; rows of a regular join are no longer in the order of time."""
+    is_joined = any(type(node) is Join for node in source.walk())
+    return not is_joined and source.schema[index].time is not None
 
 
 def _measure(scalar: Scalar) -> Scalar:
@@ -114,7 +121,7 @@ def _measure(scalar: Scalar) -> Scalar:
 def _with_plain_times(scalar: Scalar) -> Scalar:
     """A scalar that reads time attributes as plain times."""
     if isinstance(scalar, PatternRef) and scalar.time is not None:
-        return replace(scalar, is_plain=True)
+        return replace(scalar, attribute=scalar.time, time=None)
     if isinstance(scalar, Call) and scalar.function in ("MATCH_ROWTIME", "MATCH_PROCTIME"):
         return Cast(scalar, type=scalar.type)
     return scalar.with_parts(Scalar, [_with_plain_times(part) for part in scalar.children])

@@ -91,7 +91,7 @@ class MatchValues:
 
     def _read(self, scalar: Scalar) -> Scalar:
         """A scalar over the columns of values."""
-        if scalar.time is TimeAttribute.PROCTIME and not isinstance(scalar, Cast):  # a column of it has no values
+        if _is_clock(scalar):  # a column of processing times has no values
             return self._column(TimeOfMatch(is_clock=True), scalar)
         if isinstance(scalar, PatternRef):
             return self._column(self._row(scalar), scalar)
@@ -142,6 +142,12 @@ def of_row(scalar: Scalar) -> Scalar:
         return InputRef(node.index, type=node.type, time=node.time) if isinstance(node, PatternRef) else node
 
     return scalar.transform(column)
+
+
+def _is_clock(scalar: Scalar) -> bool:
+    if isinstance(scalar, PatternRef) and scalar.attribute is TimeAttribute.PROCTIME:
+        return True
+    return scalar.time is TimeAttribute.PROCTIME and not isinstance(scalar, Cast)
 
 
 def _is_instant(scalar: Scalar) -> bool:

@@ -150,8 +150,9 @@ class CalciteText:
 
     def _pattern_ref(self, ref: PatternRef) -> str:
         column = f"{ref.variable}.{self._name_of(ref.index)}"
-        if ref.is_plain:
-            column = self(Cast(replace(ref, function="", is_plain=False), type=ref.type))
+        if ref.attribute is not None:
+            bare = replace(ref, function="", attribute=None, time=ref.attribute)
+            column = self(Cast(bare, type=ref.type))
         return f"{ref.function}({column}, {ref.offset})" if ref.function else column
 
     def _pattern_aggregate(self, aggregate: PatternAggregate) -> str:

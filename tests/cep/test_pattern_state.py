@@ -1,0 +1,113 @@
+"""The state of a pattern: what may change with the program, how large it is, and that it does not grow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headrace.cep import CEP, Pattern
+from headrace.common import Types
+from headrace.common.errors import StateMigrationError
+from headrace.datastream import DataStream
+from headrace.expressions import col
+from headrace.testing import JobHarness
+from tests.cep.conformance.operator_driver import OperatorDriver
+
+
+def two_stages(amount: str = "amount", *, most: float = 1.0, then: str = "large", seconds: int = 10) -> Pattern[Any]:
+    begun: Pattern[Any] = Pattern.begin("small").where(col(amount) < most)
+    return begun.followed_by(then).where(col(amount) > 500.0).within(seconds * 1_000)
+
+
+def job(pattern: Pattern[Any], fields: dict[str, Any], renamed: dict[str, str] | None = None) -> Any:
+    def build(harness: JobHarness) -> None:
+        payments = harness.add_source("payments", Types.ROW_NAMED([*fields], [*fields.values()])).key_by("card")
+        found: DataStream = CEP.pattern(payments, pattern).select(lambda match: str([*match.values()]), str)
+        found = found.uid("pattern")
+        harness.add_sink("found", found.set_renamed_fields(renamed) if renamed else found)
+
+    return build
+
+
+def begun() -> Any:
+    """A partial match, and an event that waits."""
+    with JobHarness(job(two_stages(), {"card": str, "amount": float})) as harness:
+        harness.push("payments", ("ann", 0.5), timestamp=1_000)
+        harness.advance_watermark("payments", 1_500)
+        harness.push("payments", ("bob", 0.25), timestamp=2_000)
+        harness.run_epoch()
+        return harness.checkpoint()
+
+
+def test_fields_may_be_added_and_renamed() -> None:
+    changed = job(two_stages("price"), {"card": str, "price": float, "note": Types.STRING()}, {"amount": "price"})
+    with JobHarness(changed, restore=begun()) as harness:
+        harness.push_all("payments", [("ann", 900.0, "x"), ("bob", 800.0, "y")], [3_000, 3_000])
+        harness.finish()
+        assert sorted(harness.results("found")) == [
+            "[[Row(card='ann', price=0.5, note=None)], [Row(card='ann', price=900.0, note='x')]]",
+            "[[Row(card='bob', price=0.25, note=None)], [Row(card='bob', price=800.0, note='y')]]",
+        ]
+
+
+def test_conditions_and_windows_may_change() -> None:
+    changed = job(two_stages(most=0.1, seconds=60), {"card": str, "amount": float})
+    with JobHarness(changed, restore=begun()) as harness:
+        harness.push_all("payments", [("ann", 900.0), ("bob", 800.0)], [30_000, 30_000])
+        harness.finish()
+        assert len(harness.results("found")) == 1  # what waited is judged by the new condition
+
+
+def test_other_stages_are_refused() -> None:
+    changed = job(two_stages(then="huge"), {"card": str, "amount": float})
+    with (
+        pytest.raises(StateMigrationError, match=r"states of the pattern(.|\n)*uid"),
+        JobHarness(changed, restore=begun()) as harness,
+    ):
+        harness.run_epoch()
+
+
+def test_state_of_another_operator_is_refused() -> None:
+    def other(harness: JobHarness) -> None:
+        payments = harness.add_source("payments", Types.ROW_NAMED(["card", "amount"], [str, float])).key_by("card")
+        harness.add_sink("found", payments.max_by("amount").uid("pattern"))
+
+    with JobHarness(other) as harness:
+        harness.push("payments", ("ann", 0.5), timestamp=1_000)
+        harness.run_epoch()
+        checkpoint = harness.checkpoint()
+    with (
+        pytest.raises(StateMigrationError, match="another kind of operator"),
+        JobHarness(job(two_stages(), {"card": str, "amount": float}), restore=checkpoint) as harness,
+    ):
+        harness.run_epoch()
+
+
+def test_nothing_grows_where_there_is_a_window() -> None:
+    """Many windows after one another: what the last one holds is there, and nothing else."""
+    stages = [
+        {"op": "begin", "name": "small", "calls": [["where", ["price", "<", 5]]]},
+        {"op": "followedBy", "name": "large", "calls": [["where", ["price", ">", 7]], ["within", 10]]},
+    ]
+    events = [["e", f"k{time % 7}", f"e{time}", time, "e", time * 7 % 10] for time in range(1, 400)]
+    items = [item for event in events for item in (event, ["w", event[3]])]
+    driver = OperatorDriver({"pattern": stages, "input": items}, cut=80)
+    driver.run()
+    assert len([told for told in driver.out if told[0] == "m"]) > 20
+    assert sum(partial for partial, _, _ in driver.left().values()) <= 10
+    rows = {name: sum(run.rows for run in store.runs) for name, store in driver._stores.items()}
+    assert rows["pattern-matches"] < 80, "at most what one epoch has written"
+    assert rows["pattern-timers"] <= 80
+
+
+def test_a_partial_match_takes_few_bytes() -> None:
+    count = 2_000
+    stages = [{"op": "begin", "name": "a", "calls": []}, {"op": "next", "name": "b", "calls": [["within", 10_000]]}]
+    events = [["e", f"key {number}", "event", 1_000, "e", 1] for number in range(count)]
+    driver = OperatorDriver({"pattern": stages, "input": [*events, ["w", 1_000]]})
+    driver.run()
+    batches = [run.section.slice(0, run.rows) for store in driver._stores.values() for run in store.runs]
+    columns = [column for batch in batches for column in zip(batch.schema.names, batch.columns, strict=True)]
+    own = sum(column.nbytes for name, column in columns if "record" not in name)
+    assert own / count < 150 - 25, "beside the event itself"

@@ -1,0 +1,29 @@
+"""A job on Spark is served as one on the local runtime."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.server.serving import Served
+
+
+@pytest.mark.spark
+def test_a_job_on_spark_tells_where_it_is_and_stops_with_a_savepoint(
+    spark: SparkSession, served: Served, tmp_path: Path
+) -> None:
+    client, job = served.start(**{"headrace.runtime": "spark"})
+    names = [vertex["name"] for vertex in served.rest.get("jobs", job)["vertices"]]
+    assert names[0] == "numbers"
+    checkpoint = served.rest.ask("POST", ("jobs", job, "checkpoints"), body={})["request-id"]
+    assert served.rest.outcome("jobs", job, "checkpoints", checkpoint, timeout=60)["checkpointId"] > 0
+    wanted = {"targetDirectory": str(tmp_path), "drain": False}
+    stop = served.rest.ask("POST", ("jobs", job, "stop"), body=wanted)["request-id"]
+    assert Path(served.rest.outcome("jobs", job, "savepoints", stop, timeout=120)["location"]).is_dir()
+    client.get_job_execution_result().result(timeout=60)
+    assert served.rest.get("jobs", job, "status") == {"status": "FINISHED"}
