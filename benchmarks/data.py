@@ -14,8 +14,13 @@ import pyarrow.parquet as pq
 
 START_MILLIS = 1_700_000_000_000
 OUT_OF_ORDER_MILLIS = 5_000
+EVENTS_FILE = "_events.bin"
+"""Beside the Parquet files of :class:`Prices`; readers of folders pass over a name that begins like this."""
 _FIRST_MTIME = 1_700_000_000
 _GROUPS_PER_FILE = 10
+_FIELDS = ("key", "ts", "price", "ok")
+_EVENT = np.dtype(list(zip(_FIELDS, (">i8", ">i8", ">f8", "?"), strict=True)))
+_FAILING = 0.3
 
 
 class DataSpec(Protocol):
@@ -75,6 +80,49 @@ class RandomKeys:
                 records(keys if names is None else names.take(keys), millis + late, random.random(size)),
                 self.row_groups,
             )
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Events with random keys and prices, a millisecond apart, for patterns.
+
+    They are in :data:`EVENTS_FILE` as well, without compression and in Java's byte order, for programs without Parquet.
+
+    Attributes:
+        files: how many files there are.
+        records_per_file: how many records each of them has.
+        keys: how many keys there are; each record has one at random.
+    """
+
+    files: int
+    records_per_file: int
+    keys: int
+
+    @property
+    def records(self) -> int:
+        """How many records there are."""
+        return self.files * self.records_per_file
+
+    @property
+    def folder_name(self) -> str:
+        """A name that tells the data set from every other."""
+        return f"prices-{self.keys}-{self.files}-{self.records_per_file}"
+
+    def write(self, folder: Path) -> None:
+        """Make the files."""
+        random, size = np.random.default_rng(7), self.records_per_file
+        with (folder / EVENTS_FILE).open("wb") as plain:
+            for number in range(self.files):
+                events = np.empty(size, _EVENT)
+                events["key"] = random.integers(0, self.keys, size)
+                events["ts"] = START_MILLIS + np.arange(number * size, (number + 1) * size)
+                events["price"] = random.random(size) * 100
+                events["ok"] = random.random(size) >= _FAILING
+                plain.write(events.tobytes())
+                key, millis, price, ok = (events[name].astype(events[name].dtype.newbyteorder("=")) for name in _FIELDS)
+                times = pa.array(millis * 1000, pa.timestamp("us", "UTC"))
+                table = pa.table({"key": key, "ts": times, "price": price, "ok": ok})
+                write_file(folder, number, table, _GROUPS_PER_FILE)
 
 
 @dataclass(frozen=True, slots=True)

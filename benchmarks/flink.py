@@ -1,8 +1,9 @@
-"""Flink, to compare with: its SQL in a Java process, and PyFlink where somebody has installed it."""
+"""Flink, to compare with: its SQL and its CEP in a Java process, and PyFlink where somebody has installed it."""
 
 from __future__ import annotations
 
 import os
+import subprocess
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,17 @@ PLACE = Path(__file__).resolve().parent / "work" / "flink"
 
 VERSION = "2.3.0"
 SQL = "Flink SQL"
+CEP = "Flink CEP"
+
+_OPENED = (
+    *("lang", "lang.invoke", "lang.reflect", "math", "net", "io", "nio", "text", "time"),
+    *("util", "util.concurrent", "util.concurrent.atomic", "util.concurrent.locks"),
+)
+JAVA_OPTIONS = (
+    *(f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in _OPENED),
+    *("-Xmx6g", "-Duser.timezone=UTC"),
+)
+"""How Java is started that runs Flink."""
 
 _JARS = (
     *("flink-clients", "flink-table-api-java-bridge", "flink-table-runtime", "flink-table-planner-loader"),
@@ -40,19 +52,33 @@ def sql_contestant(data: RandomKeys | Nexmark, work: SqlWork, **options: Any) ->
     Raises:
         NoFlinkError: when its jars are not there and cannot be fetched, or there is no Java.
     """
+    told = {"lateness_millis": _lateness_millis(data), "records": data.records}
+    return Contestant(SQL, "flink_sql", work.to_options() | _java_and_jars() | told | options)
+
+
+def pattern_contestant(pattern: str) -> Contestant:
+    """The contestant that looks for a pattern with Flink CEP.
+
+    Raises:
+        NoFlinkError: when its jars are not there and cannot be fetched, or there is no Java with a compiler.
+    """
+    found = _java_and_jars()
+    java = Path(found["java_home"]) / "bin" / "java"
+    modules = subprocess.run([java, "--list-modules"], capture_output=True, text=True, check=True).stdout
+    if "jdk.compiler@" not in modules:
+        raise NoFlinkError(f"{java} has no compiler; set JAVA_HOME to a JDK")
+    return Contestant(CEP, "flink_patterns", found | {"pattern": pattern})
+
+
+def _java_and_jars() -> dict[str, Any]:
+    """Options with the home of a Java and with Flink's jars."""
     try:
         java = find_java(os.environ, bundled_java_home())
         cache = cache_directory(os.environ) / "flink"
         jars = maven_jars(cache, f"Flink {VERSION}", "+".join(f"org.apache.flink:{each}:{VERSION}" for each in _JARS))
     except (HeadraceError, OSError) as error:
         raise NoFlinkError(str(error)) from error
-    told = {
-        "java_home": str(java.home),
-        "jars": [str(jar) for jar in (*jars, *_hadoop_jars())],
-        "lateness_millis": _lateness_millis(data),
-        "records": data.records,
-    }
-    return Contestant(SQL, "flink_sql", work.to_options() | told | options)
+    return {"java_home": str(java.home), "jars": [str(jar) for jar in (*jars, *_hadoop_jars())]}
 
 
 def count_trigger_contestant(data: RandomKeys, files: int) -> Contestant:

@@ -1,26 +1,26 @@
-"""How fast patterns are on one core: ``python benchmarks/micro_patterns.py``.
+"""How fast patterns are on one core: ``python -m benchmarks.micro_patterns``.
 
 Prints events for each CPU second of the operator alone: three patterns of 300,000 events with 1,000 and with 1,000,000
-keys, with conditions as expressions and as functions, and one whose first condition is rare. The first three are also
-what Flink's library is measured by, in Java.
+keys, with conditions as expressions and as functions, and one whose first condition is rare. ``pattern`` of the suite
+has the same ones in whole jobs, beside Flink's library.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.cep import AfterMatchSkipStrategy, Pattern, PatternProcessFunction
+from benchmarks.patterns import EXPRESSIONS, FUNCTIONS
+from headrace.cep import Pattern, PatternProcessFunction
 from headrace.cep.compiler import compile_pattern
 from headrace.common.batch import Batch
 from headrace.common.call_site import UNKNOWN_CALL_SITE
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.typeinfo import Types
-from headrace.expressions import col
 from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
 from headrace.operators.pattern.match_results import PatternFunction
 from headrace.operators.pattern.pattern_operator import PatternOperator, PatternSettings
@@ -45,66 +45,6 @@ class Event(NamedTuple):
 
 
 EVENT = Types.of(Event)
-
-SMALL, LARGE, OK = col("price") < 10.0, col("price") >= 90.0, col("ok")
-
-
-def is_small(event: Event) -> bool:
-    """``SMALL`` as a function."""
-    return event.price < 10.0
-
-
-def is_large(event: Event) -> bool:
-    """``LARGE`` as a function."""
-    return event.price >= 90.0
-
-
-def is_ok(event: Event) -> bool:
-    """``OK`` as a function."""
-    return event.ok
-
-
-def is_not_ok(event: Event) -> bool:
-    """The opposite."""
-    return not event.ok
-
-
-def falls(event: Event, context: Any) -> bool:
-    """Return whether the price is below the one that was taken last."""
-    return bool(event.price < (context.events("down") or context.events("start"))[-1].price)
-
-
-def rises(event: Event, context: Any) -> bool:
-    """Return whether the price is above the one that was taken last."""
-    down = context.events("down")
-    return bool(down) and event.price > down[-1].price
-
-
-def small_then_large(small: Any, large: Any) -> Pattern[Event]:
-    """A small price, then a large one within ten seconds."""
-    begun: Pattern[Event] = Pattern.begin("small").where(small)
-    return begun.followed_by("large").where(large).within(10_000)
-
-
-def falling_then_rising() -> Pattern[Event]:
-    """Prices that fall, and then rise."""
-    begun: Pattern[Event] = Pattern.begin("start", AfterMatchSkipStrategy.skip_past_last_event())
-    return begun.next("down").where(falls).one_or_more().consecutive().next("up").where(rises)
-
-
-def failures_then_success(fails: Any, succeeds: Any) -> Pattern[Event]:
-    """Three failures, then a success within ten seconds."""
-    begun: Pattern[Event] = Pattern.begin("fail").where(fails).times(3)
-    return begun.followed_by("success").where(succeeds).within(10_000)
-
-
-PATTERNS: list[tuple[str, Callable[[], Pattern[Event]]]] = [
-    ("small, then large; expressions", lambda: small_then_large(SMALL, LARGE)),
-    ("small, then large; functions", lambda: small_then_large(is_small, is_large)),
-    ("falling, then rising; iterative functions", falling_then_rising),
-    ("three failures, then a success; expressions", lambda: failures_then_success(~OK, OK)),
-    ("three failures, then a success; functions", lambda: failures_then_success(is_not_ok, is_ok)),
-]
 
 
 class Count(PatternProcessFunction[Event, int]):
@@ -134,12 +74,11 @@ class Discard:
 class Input:
     """Events a millisecond apart, of random keys and prices."""
 
-    def __init__(self, events: int, keys: int, *, whole_prices: bool) -> None:
+    def __init__(self, events: int, keys: int) -> None:
         random = np.random.default_rng(7)
         self.count = events
         self.times = 1_000_000 + np.arange(events)
-        prices = random.integers(0, 100, events).astype(float) if whole_prices else random.random(events) * 100
-        columns = [random.integers(0, keys, events), prices, random.random(events) >= 0.3]
+        columns = [random.integers(0, keys, events), random.random(events) * 100, random.random(events) >= 0.3]
         self.columns = pa.record_batch(list(map(pa.array, columns)), [*Event._fields])
 
     def batch(self, start: int, stop: int, codec: KeyCodec) -> KeyedBatch:
@@ -183,12 +122,11 @@ def main() -> None:
     pa.set_cpu_count(1)
     print(f"{'':<62} {'events/CPU s':>12} {'matches':>9}")
     for keys in (1_000, 1_000_000):
-        given = Input(EVENTS, keys, whole_prices=True)
-        for name, pattern in PATTERNS:
-            measure(f"{keys:>9,} keys: {name}", pattern(), given)
-    rare = small_then_large(col("price") < 0.1, LARGE)
-    given = Input(RARE_EVENTS, 1_000, whole_prices=False)
-    measure("    1,000 keys: a first condition that is rare (1 in 1,000)", rare, given)
+        given = Input(EVENTS, keys)
+        for kind, patterns in (("expressions", EXPRESSIONS), ("functions", FUNCTIONS)):
+            for name in (each for each in patterns if each != "rare"):
+                measure(f"{keys:>9,} keys: {name}, {kind}", patterns[name](), given)
+    measure("    1,000 keys: rare, expressions", EXPRESSIONS["rare"](), Input(RARE_EVENTS, 1_000))
 
 
 if __name__ == "__main__":

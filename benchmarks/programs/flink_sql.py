@@ -15,6 +15,7 @@ from typing import Any
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JJavaError
 
+from benchmarks.flink import JAVA_OPTIONS
 from benchmarks.memory import processor_seconds
 from benchmarks.outcome import Assignment, Epoch, Outcome
 from benchmarks.sql import MINI_BATCH, RUNS, SqlWork
@@ -29,10 +30,6 @@ _SETTINGS = {
     "taskmanager.memory.managed.size": "512 mb",
     "taskmanager.memory.network.fraction": "0.1",
 }
-_OPENED = (
-    *("lang", "lang.invoke", "lang.reflect", "math", "net", "io", "nio", "text", "time"),
-    *("util", "util.concurrent", "util.concurrent.atomic", "util.concurrent.locks"),
-)
 
 
 def run(assignment: Assignment) -> Outcome:
@@ -108,12 +105,11 @@ def _environment(jvm: Any, assignment: Assignment) -> Any:
 @contextmanager
 def _java(assignment: Assignment) -> Iterator[Any]:
     home = assignment.options["java_home"]
-    opened = [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in _OPENED]
     port, process = launch_gateway(
         classpath=os.pathsep.join(assignment.options["jars"]),
         die_on_exit=True,
         java_path=f"{home}/bin/java",
-        javaopts=[*opened, "-Xmx6g", f"-Djava.io.tmpdir={assignment.work / 'tmp'}", "-Duser.timezone=UTC"],
+        javaopts=[*JAVA_OPTIONS, f"-Djava.io.tmpdir={assignment.work / 'tmp'}"],
         return_proc=True,
         cwd=str(assignment.work),
     )

@@ -18,6 +18,7 @@ from benchmarks.suite.latency import LatencyBenchmark
 from benchmarks.suite.memory import MemoryBenchmark
 from benchmarks.suite.metrics import MetricsBenchmark
 from benchmarks.suite.partitions import PartitionsBenchmark
+from benchmarks.suite.pattern import PatternBenchmark
 from benchmarks.suite.process import ProcessBenchmark
 from benchmarks.suite.recovery import RecoveryBenchmark
 from benchmarks.suite.savepoint import SavepointBenchmark
@@ -78,6 +79,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     SqlFunctionsBenchmark(),
     SqlPlannerBenchmark(),
     NexmarkBenchmark(),
+    PatternBenchmark(),
     MemoryBenchmark(),
 )
 """In the order of running; memory comes last, for it looks back at the others."""

@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(autouse=True)
-def own_list_of_servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Servers of other tests are not those of this one."""
+def own_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers of other tests are not those of this one, and no width is told, by which tables would be folded."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.delenv("COLUMNS", raising=False)
 
 
 def ran(*arguments: str) -> str:
