@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.patterns import EXPRESSIONS, FUNCTIONS
+from benchmarks.patterns import EXPRESSIONS, FUNCTIONS, PricedEvent
 from headrace.cep import Pattern, PatternProcessFunction
 from headrace.cep.compiler import compile_pattern
 from headrace.common.batch import Batch
@@ -89,7 +89,7 @@ class Input:
         return KeyedBatch.of(batch, codec.from_array(columns.column("key")))
 
 
-def measure(name: str, pattern: Pattern[Event], given: Input) -> None:
+def measure(name: str, pattern: Pattern[PricedEvent], given: Input) -> None:
     """Print how many events a CPU second an operator takes, epoch by epoch."""
     stores: dict[str, RunStore] = {}
     states = HashMapOperatorStates("pattern", lambda name: stores.setdefault(name, RunStore(name, ALL_HASHES)))

@@ -196,10 +196,3 @@ class NexmarkBenchmark:
             mean = statistics.geometric_mean(ratios)
             note = f"times as fast as {flink.SQL}"
             yield Finding(self.name, "geometric mean", mean, "x", Target(2.0, at_least=True), {}, note)
-
-
-def _nexmark_race(lab: Lab, data: Nexmark, work: SqlWork) -> dict[str, Measured]:
-    def truth(source: Path, _: Mapping[str, float]) -> Mapping[str, float]:
-        return nexmark_totals(work, source)
-
-    return lab.race(Work(data, data.records, truth), contestants(lab, data, work), 1)

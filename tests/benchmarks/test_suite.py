@@ -74,6 +74,8 @@ SECONDS = {
     "confluent_loop": 0.5,
     "log_append": 0.002,
     "log_poll": 0.002,
+    "headrace_patterns": 1.0,
+    "flink_patterns": 3.0,
 }
 SAVEPOINTS = {
     "canonical savepoint": 2.0,
@@ -122,7 +124,7 @@ def pretend(program: str, assignment: Assignment) -> tuple[Outcome, Peaks]:
         return Outcome((Epoch(1, 1.5),), {"rows": assignment.options["kills"]}, {"recovery": found}), Peaks({JVM: 1})
     if (
         program == "headrace_metrics"
-        or "sql" in assignment.options
+        or not {"sql", "pattern"}.isdisjoint(assignment.options)
         or assignment.options.get("whole")
         or assignment.options.get("work") == "functions"
     ):
@@ -141,13 +143,15 @@ def pretend(program: str, assignment: Assignment) -> tuple[Outcome, Peaks]:
 def whole_runs(program: str, assignment: Assignment) -> Outcome:
     """Runs of which each is told as an epoch."""
     assert assignment.records_per_epoch is not None
+    epoch = Epoch(assignment.records_per_epoch, SECONDS[program])
+    if "pattern" in assignment.options:
+        return Outcome((epoch,) * 2, {"rows": 7, "sum": 7}, {"processor": [9.0, SECONDS[program]]})
     without_sql = ("rows", *"abcdefghijkl") if program == "duckdb_batch" else ("count",)
     names = assignment.options.get("sql", {}).get("totals", without_sql)
     if assignment.input.name.startswith("nexmark"):
         totals = dict(nexmark_totals(SqlWork.of(assignment), assignment.input))
     else:
         totals = window_totals(assignment.input, FAR) if "count" in names else dict.fromkeys(names, 7.0)
-    epoch = Epoch(assignment.records_per_epoch, SECONDS[program])
     processor = {"with": [1.0, 2.0, 3.0], "without": [2.0, 2.5, 1.0]}
     return Outcome((epoch,) * assignment.options.get("plans", 2), {"last_end": FAR} | totals, {"processor": processor})
 
@@ -357,6 +361,7 @@ def test_every_benchmark_gives_its_figures(programs: list[str], tmp_path: Path) 
         3,
         2 * 2,  # sql-window
         2 + 3 + 2 + 1 + 4 + 14,  # the other ones of SQL
+        2 * (2 + 1 + 2) + 1,  # pattern
     )
     assert len(programs) == sum(launched)
 
@@ -380,14 +385,14 @@ def test_contestants_take_turns(programs: list[str], tmp_path: Path) -> None:
     assert programs == turn * 2
 
 
-def test_flink_sql_takes_part_where_its_jars_can_be_fetched(
+def test_flink_takes_part_where_its_jars_can_be_fetched(
     programs: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     shown = io.StringIO()
     assert flink_contestants(Lab(tmp_path, Console(file=shown, width=1_000)), RandomKeys(1, 1, 1)) == []
     assert "Flink SQL does not take part: Flink cannot be fetched" in shown.getvalue()
     monkeypatch.setattr(flink, "maven_jars", lambda *_: [Path("/jars/flink.jar")])
-    findings = run({"sql-group", "sql-planner", "nexmark"}, tmp_path)
+    findings = run({"sql-group", "sql-planner", "nexmark", "pattern"}, tmp_path)
     assert findings.failures == []
     assert [(each.benchmark, each.value, each.is_met) for each in findings.found] == [
         ("sql-group", 5.0, True),
@@ -395,6 +400,8 @@ def test_flink_sql_takes_part_where_its_jars_can_be_fetched(
         ("sql-planner", 5.0, False),
         *(("nexmark", 5.0, True),) * 14,
         ("nexmark", pytest.approx(5.0), True),
+        *(("pattern", 3.0, True),) * (2 * (2 + 1 + 2)),
+        ("pattern", 3.0, False),
     ]
 
 
