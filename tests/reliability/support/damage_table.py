@@ -60,7 +60,7 @@ SAVEPOINTS: Final = {
     "savepoint": [_P, _P, _XP, _P, _P, _P, _X, _P, _X, _X],
     "table of a savepoint": [_P, _P, _P, _P, _P, _P, _X, _P, _X, _X],
     "source log of a savepoint": [_P, _P, _P, _P, _P, _P, _X, _P, _X, _X],
-    "native savepoint": [_P, _P, _XP, _P, _P, _XP, _X, _P, _X, _X],
+    "native savepoint": [_P, _P, _XP, _P, _P, _P, _X, _P, _X, _X],
     "source log of a native savepoint": [_P, _P, _P, _P, _P, _P, _X, _P, _X, _X],
     "state file of a native savepoint": [_XS, _PS, _XS, _PS, _P, _PS, _X, _P, _X, _X],
     "pin": [_C, _C, _XC, _C, _XP, _C, _X, _C, _C, _X],
