@@ -118,11 +118,11 @@ class ColumnarWindowLayout:
             place: the operator, which is named where functions of the user fail.
             renamed: which fields of its records have other names than in what is stored.
         """
-        if not self.aggregators.user_code and renamed == self.renamed:
+        changed = {one: one.of_operator(place) for each in self.aggregates for one in each.aggregators}
+        if renamed == self.renamed and all(made is one for one, made in changed.items()):
             return self
         aggregates = tuple(
-            replace(each, aggregators=tuple(one.of_operator(place) for one in each.aggregators))
-            for each in self.aggregates
+            replace(each, aggregators=tuple(changed[one] for one in each.aggregators)) for each in self.aggregates
         )
         return replace(self, aggregates=aggregates, renamed=renamed)
 
