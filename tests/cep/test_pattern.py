@@ -12,6 +12,7 @@ from headrace.cep import AfterMatchSkipStrategy, IterativeCondition, Pattern, Si
 from headrace.cep.compiler import compile_pattern
 from headrace.common import Duration
 from headrace.common.errors import HeadraceError, InvalidProgramError, InvalidTypeError, UnsupportedOperationError
+from headrace.datastream import FilterFunction
 from headrace.expressions import col
 from headrace.operators.pattern.automaton import StateKind
 from headrace.operators.pattern.conditions import ALWAYS, EventCall, EventExpression, IterativeCall
@@ -50,6 +51,29 @@ def test_a_condition_is_what_its_parameters_say(given: Any, kind: type) -> None:
     condition = Pattern.begin("a").where(given).get_condition()
     assert isinstance(condition, kind)
     assert condition.looks_at_event_alone == (kind is not IterativeCall)
+
+
+def test_a_simple_condition_of_a_function_is_that_function() -> None:
+    def is_large(event: int) -> bool:
+        return event > 1
+
+    class Odd(FilterFunction[int]):
+        def filter(self, value: int) -> bool:
+            return value % 2 == 1
+
+    large, odd = SimpleCondition.of(is_large), SimpleCondition.of(Odd())
+    pattern = Pattern.begin("a").where(large).next("b").where(odd)
+    assert pattern.explain().splitlines()[::2] == ["● a: is_large", "● b: Odd"]
+    assert [condition.filter(2) for condition in (large, odd)] == [True, False]
+    condition = pattern.get_condition()
+    assert isinstance(condition, EventCall)
+    assert [condition.test(event) for event in (2, 3)] == [False, True]
+
+
+@pytest.mark.parametrize("given", [1, lambda event, context: True, col("x") > 1, IsLarger, None])
+def test_a_simple_condition_is_of_functions_of_the_event_alone(given: Any) -> None:
+    with pytest.raises(InvalidTypeError, match=r"of\(\) takes"):
+        SimpleCondition.of(given)
 
 
 @pytest.mark.parametrize("given", [1, "x > 1", IsLarge, None, lambda: True, lambda a, b, c: True])
@@ -105,6 +129,9 @@ ONE = Pattern.begin("a").where(lambda event: True)
 WITHOUT_MATCH: list[tuple[Any, type[HeadraceError], str]] = [
     (lambda: Pattern.begin(""), InvalidProgramError, "name of a stage"),
     (lambda: Pattern.begin(7), InvalidTypeError, r"begin\(\) takes a"),
+    (lambda: ONE.times(3, Duration.of_seconds(1)), InvalidTypeError, r"write times\(3, window_time=...\)"),  # type: ignore[arg-type]
+    (lambda: ONE.times(0), InvalidProgramError, r"no event is times\(0, n\)"),
+    (lambda: ONE.within("5 s"), InvalidTypeError, r"within\(\): expected a Duration"),  # type: ignore[arg-type]
     (lambda: Pattern.begin("a", "skip"), InvalidTypeError, r"begin\(\) takes a"),
     (lambda: ONE.not_next(Pattern.begin("b")), InvalidTypeError, "not a group"),
     (lambda: ONE.optional().one_or_more(), InvalidProgramError, r"optional\(\) before one_or_more\(\) would be lost"),

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from headrace.common.errors import InvalidTypeError, refused, shown, uncalled
-from headrace.datastream.functions import Function
+from headrace.datastream.functions import FilterFunction, Function
 from headrace.expressions import Expression
+from headrace.operators.functions import method_of
 from headrace.operators.pattern.conditions import (
     Condition,
     ConditionContext,
@@ -58,6 +59,32 @@ class SimpleCondition(Function, Generic[T_contra]):
     def filter(self, value: T_contra) -> bool:
         """Return whether an event satisfies it."""
 
+    @staticmethod
+    def of(filter: Callable[[T], bool] | FilterFunction[T]) -> SimpleCondition[T]:
+        """Return a condition that a function of the event decides, for patterns that are ported from Java.
+
+        Args:
+            filter: a function of one parameter, or a ``FilterFunction``.
+        """
+        if not isinstance(condition_of(method_of(filter, "filter"), "of()"), EventCall):
+            raise refused(f"of() takes a function of the event, not {shown(filter)}", InvalidTypeError)
+        return FunctionCondition(filter)
+
+
+class FunctionCondition(SimpleCondition[T_contra]):
+    """Calls a function of the event.
+
+    Attributes:
+        function: the function, or a ``FilterFunction``.
+    """
+
+    def __init__(self, function: Callable[[T_contra], bool] | FilterFunction[T_contra]) -> None:
+        self.function = function
+
+    def filter(self, value: T_contra) -> bool:
+        decided: bool = method_of(self.function, "filter")(value)
+        return decided
+
 
 Given = (
     Expression
@@ -83,6 +110,8 @@ def condition_of(given: Any, method: str) -> Condition:
         return given
     if isinstance(given, Expression):
         return EventExpression(given)
+    if isinstance(given, FunctionCondition):
+        return EventCall(method_of(given.function, "filter"), given.function)
     if isinstance(given, SimpleCondition):
         return EventCall(given.filter, given)
     if isinstance(given, IterativeCondition):
@@ -107,7 +136,11 @@ def _takes_context(function: Callable[..., object], method: str) -> bool:
     if _binds(signature, 2):
         return True
     name = getattr(function, "__name__", type(function).__name__)
-    raise refused(f"{method} calls {name} with the event, or with the event and the context", InvalidTypeError)
+    raise refused(
+        f"{method} calls a condition with the event, or with the event and the context, and {name}{signature} takes "
+        "neither",
+        InvalidTypeError,
+    )
 
 
 def _binds(signature: inspect.Signature, count: int) -> bool:

@@ -18,6 +18,7 @@ from headrace.common.errors import (
     UnsupportedOperationError,
     expect,
     refused,
+    shown,
 )
 from headrace.common.notebooks import framed, preformatted
 from headrace.common.time import Duration, Time, to_millis
@@ -171,9 +172,16 @@ class Pattern(PatternDefinition[T]):
             window_time: how long after the event before it an event may come, for all but the last.
         """
         expect(times, int, "times()")
+        if isinstance(to, Duration | Time | timedelta):
+            raise refused(
+                f"times() takes an int as its second argument, not {shown(to)}: write times({times}, window_time=...)",
+                InvalidTypeError,
+            )
         if to is None:
             if times == 0:
-                raise refused("You should give a positive number greater than 0.")
+                raise refused(
+                    "You should give a positive number greater than 0. A stage that may take no event is times(0, n)"
+                )
             return self._repeated(Quantifier.times, times, times, window_time, "times")
         expect(to, int, "times()")
         repeated = self._repeated(Quantifier.times, max(times, 1) if times == 0 else times, to, window_time, "times")
@@ -196,7 +204,7 @@ class Pattern(PatternDefinition[T]):
             raise refused(f"Already applied quantifier to this Pattern. Current quantifier is: {quantifier}")
         if quantifier.is_optional:
             raise refused(f"optional() before {method}() would be lost: call it after {method}()")
-        gap = None if window_time is None else to_millis(window_time, f"{method}() takes")
+        gap = None if window_time is None else to_millis(window_time, f"{method}()")
         return replace(self, _quantifier=kind(quantifier.consuming_strategy), _times=Times(at_least, at_most, gap))
 
     def optional(self) -> Self:
@@ -235,7 +243,7 @@ class Pattern(PatternDefinition[T]):
         expect(within_type, WithinType, "within()")
         if window_time is None:
             return self
-        windows = dict(self._windows) | {within_type: to_millis(window_time, "within() takes")}
+        windows = dict(self._windows) | {within_type: to_millis(window_time, "within()")}
         return replace(self, _windows=tuple(windows.items()))
 
     # --- how it is shown ----------------------------------------------------------------------------------------------

@@ -113,7 +113,10 @@ class SkipToStage(SkipStrategy):
             return None
         found = events[0 if self.is_last else -1]
         if self.fails_on_miss and found == min(event for _, event, _, _ in steps_of(last)):
-            raise JobExecutionError("Could not skip to first element of a match.")
+            raise JobExecutionError(
+                f"Could not skip to first element of a match. The match begins with the event of {self.stage} to skip "
+                "to, and would be found again without end: skip to another stage, to the next event or past the last"
+            )
         return found[0], found[1] - 1
 
     def __str__(self) -> str:
