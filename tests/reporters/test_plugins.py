@@ -55,4 +55,4 @@ def test_one_that_hangs_holds_nobody_up(
         client = env.execute_async()
         client.get_job_execution_result().result(60)
     assert client.get_job_status().result() is JobStatus.FINISHED
-    assert "metric reporter 'hangs' (mine) has not come to its end within 0.2 s and is left behind" in caplog.text
+    assert "metric reporter 'hangs' (mine) did not finish within 0.2 s and is left behind" in caplog.text

@@ -138,9 +138,9 @@ def _object(body: bytes) -> dict[str, Any]:
     try:
         found = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise bad_request(f"the body is no JSON: {error}") from None
+        raise bad_request(f"the body is not JSON: {error}") from None
     if not isinstance(found, dict):
-        raise bad_request("the body has to be an object of JSON")
+        raise bad_request("the body has to be a JSON object")
     return found
 
 

@@ -119,7 +119,9 @@ def test_functions_of_the_user_are_called_in_conditions_and_measures() -> None:
 
 
 def test_a_match_that_starts_with_the_row_to_skip_to_fails_the_job() -> None:
-    with pytest.raises(HeadraceError, match="Could not skip to first element of a match"):
+    with pytest.raises(
+        HeadraceError, match=r"Could not skip to first element of a match\. The match begins with the event of A"
+    ):
         one("A.px", "AFTER MATCH SKIP TO FIRST A PATTERN (A B) DEFINE A AS TRUE", THREE)
 
 
@@ -136,6 +138,8 @@ REFUSED = {
     "PATTERN (A B{0} C) DEFINE A AS TRUE": "the largest number of rows is 1 at least",
     "PATTERN (A B) WITHIN INTERVAL '1' MONTH DEFINE A AS TRUE": "days to seconds",
     "AFTER MATCH SKIP TO LAST U PATTERN (A B) SUBSET U = (A, B) DEFINE A AS TRUE": "'U' is a subset",
+    "PATTERN (A B) DEFINE B AS B.px > PREV(B.px)": r"Use LAST\(B\.px, 1\)",
+    "PATTERN (A B) DEFINE B AS B.px > PREV(B.px, 2)": r"Use LAST\(B\.px, 2\)",
     "PATTERN (A B) DEFINE A AS RAND() > 0.5": "no random numbers",
     "PATTERN (A B) DEFINE A AS A.px IN (SELECT px FROM tick)": "takes no query",
     "PATTERN (A B) DEFINE A AS LAST(A.px, -1) > 1": "a constant that is not negative",

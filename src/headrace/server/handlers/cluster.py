@@ -229,8 +229,8 @@ def programs(request: RestRequest) -> models.JarList:
 def submit(request: RestRequest) -> NoReturn:
     """Refuse a program: a process serves its own jobs."""
     raise bad_request(
-        "this process serves its own jobs and takes no others, and jobs of Java it could not run: start a program in "
-        "Python with `headrace run --rest job.py`"
+        "this process serves only its own jobs, and cannot run jars: start a Python program with "
+        "`headrace run --rest job.py`"
     )
 
 

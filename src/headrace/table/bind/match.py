@@ -122,10 +122,10 @@ class MatchBinder:
             for item in items
         ]
         if not keys or keys[0].descending or not self._is_time(keys[0].index):
-            time = "a row time or PROCTIME()" if self.context.is_streaming else "a time"
+            time = "a rowtime or PROCTIME() column" if self.context.is_streaming else "a timestamp"
             self.context.defer(
                 items[0] if items else self.node,
-                "rows are matched in the order of their time",
+                "MATCH_RECOGNIZE takes rows in the order of time, and ORDER BY begins with something else",
                 f"Write ORDER BY with {time} first, ascending.",
             )
         return tuple(keys)

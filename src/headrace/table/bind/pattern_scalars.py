@@ -128,8 +128,10 @@ class PatternScalars(ExpressionBinder):
         if self.clause == "MEASURES":
             raise self.context.error(node, f"{node.name} is not possible in MEASURES", "Use LAST(A.column, 1).")
         found = self.navigation(node)
-        if self._offset(node):
-            self.context.defer(node, f"{node.name} is not supported", "Use LAST(A.column, 1).")
+        offset = self._offset(node)
+        if offset:
+            last = f"LAST({node.arguments[0]}, {offset})" if node.name == "PREV" else "LAST(A.column, 1)"
+            self.context.defer(node, f"{node.name} is not supported", f"Use {last}.")
         return found
 
     # --- functions of the match --------------------------------------------------------------------------------------
