@@ -216,7 +216,7 @@ class _Compiler:
         return pending
 
     def _following_is_missing(self) -> bool:
-        """Whether the current stage is the last of a group."""
+        """Return whether the current stage is the last of a group."""
         return self._group is not None and self._current is self._group.group
 
     def _not_next(self, sink: _Draft) -> _Draft:
@@ -431,7 +431,7 @@ class _Compiler:
         return _unless(self._until_of_group(), ALWAYS, is_take=True) or ALWAYS
 
     def _ignore_condition(self, stage: PatternDefinition[Any]) -> Condition | None:
-        """What may be ignored before the first event of a stage."""
+        """Return the condition of events that may be ignored before the first event of a stage."""
         quantifier = stage.get_quantifier()
         if not self._is_head_of_group(stage):
             return self._ignorable(stage, quantifier.consuming_strategy)
@@ -440,7 +440,7 @@ class _Compiler:
         return self._ignorable(stage, outer.consuming_strategy if is_first else outer.inner_consuming_strategy)
 
     def _inner_ignore_condition(self, stage: PatternDefinition[Any]) -> Condition | None:
-        """What may be ignored between the events of a stage."""
+        """Return the condition of events that may be ignored between the events of a stage."""
         quantifier = self._outer_quantifier() if self._is_head_of_group(stage) else stage.get_quantifier()
         return self._ignorable(stage, quantifier.inner_consuming_strategy)
 

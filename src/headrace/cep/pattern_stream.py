@@ -83,7 +83,7 @@ def _check_comparator(comparator: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Settings:
-    """How a pattern is looked for.
+    """The settings with which a pattern is looked for.
 
     Attributes:
         comparator: see :meth:`CEP.pattern`.
@@ -293,7 +293,7 @@ class PatternStream(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What one of ``select`` and ``flat_select`` takes.
+    """One of ``select`` and ``flat_select``, with what it takes.
 
     Attributes:
         base: the class of its functions.

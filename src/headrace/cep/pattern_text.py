@@ -1,4 +1,4 @@
-"""How patterns are written as text and drawn."""
+"""Patterns as text, and as drawings."""
 
 from __future__ import annotations
 

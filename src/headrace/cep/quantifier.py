@@ -35,12 +35,12 @@ class ConsumingStrategy(Enum):
 
     @property
     def is_not(self) -> bool:
-        """Whether events must not satisfy the stage."""
+        """True if events must not satisfy the stage."""
         return self in (ConsumingStrategy.NOT_FOLLOW, ConsumingStrategy.NOT_NEXT)
 
 
 class QuantifierProperty(Enum):
-    """What a quantifier has; one of the first three, and any of the others."""
+    """The properties of a quantifier: it has one of the first three, and any of the others."""
 
     SINGLE = "single"
     LOOPING = "looping"
@@ -51,7 +51,7 @@ class QuantifierProperty(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """How often a stage is repeated.
+    """The number of times that a stage is repeated.
 
     Attributes:
         from_times: at least.
@@ -72,7 +72,7 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class Quantifier:
-    """How many events a stage takes, and what may lie between them.
+    """The number of events that a stage takes, and what may lie between them.
 
     Attributes:
         kind: one event, a fixed number or range, or any number.

@@ -19,7 +19,7 @@ from headrace.reporters.spans import Span
 logger = get_logger(__name__)
 
 MOST_SPANS: Final = 10_000
-"""So many wait for a reporter; when there are more the oldest ones are dropped."""
+"""The largest number of spans that wait for a reporter; of more, the oldest ones are dropped."""
 
 
 class ReporterThread(ABC):

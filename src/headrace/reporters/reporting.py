@@ -21,11 +21,11 @@ from headrace.time.clock import SystemClock
 logger = get_logger(__name__)
 
 _PARTING_SECONDS: Final = 5.0
-"""So long all reporters of a job have together for their last report; who is not done then is left behind."""
+"""The time that all reporters of a job have together for their last report; those not done by then are abandoned."""
 
 
 def reporting_of(configuration: Configuration) -> JobReporting | None:
-    """What reports of a job as its configuration says; None where that asks for nothing.
+    """Return what reports on a job as its configuration says; None where that asks for nothing.
 
     Raises:
         ConfigurationError: when what it asks for cannot be done.

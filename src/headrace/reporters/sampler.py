@@ -188,7 +188,7 @@ class _OperatorSampler:
             yield from self._samples(key, MetricKind.HISTOGRAM, summary)
 
     def _gauges(self) -> Iterator[MetricSample]:
-        """Where event time and sources are."""
+        """Return where event time and sources are."""
         found: dict[MetricKey, float] = {}
         for source in self._latest.sources:
             found |= source.metrics(self._clock)

@@ -30,7 +30,7 @@ MOST_BYTES: Final = 1 << 20
 _MOST_DRAINED: Final = 1 << 30
 
 _READ_SECONDS: Final = 10.0
-"""So long a body may take to arrive."""
+"""The time limit for the arrival of a body."""
 
 _CHALLENGE: Final = {"WWW-Authenticate": 'Basic realm="headrace", charset="UTF-8"'}
 

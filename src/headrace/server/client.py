@@ -15,7 +15,7 @@ from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, HeadraceError
 
 _SECONDS: Final = 10.0
-"""So long an answer may take: none waits for a job."""
+"""The time limit of a request: no answer waits for a job."""
 
 _FIRST_LOOK_SECONDS: Final = 0.02
 _LAST_LOOK_SECONDS: Final = 1.0
@@ -165,7 +165,7 @@ def _token(file: str) -> str:
 
 
 def _tls(configuration: Configuration) -> ssl.SSLContext:
-    """How the certificate of a server is checked, and the client's own."""
+    """Return the context that checks a server's certificate and shows the client's own."""
     authorities = configuration.get(options.REST_TRUSTSTORE)
     keystore, password = configuration.get(options.REST_KEYSTORE), configuration.get(options.REST_KEY_PASSWORD)
     try:

@@ -7,13 +7,13 @@ from typing import Any, Final
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 MOST_CONNECTIONS: Final = 256
-"""So many clients are connected at the same time; further ones are hung up on."""
+"""The largest number of clients at the same time; the connections of others are closed."""
 
 _HEAD_SECONDS: Final = 10.0
-"""So long the head of a request may take to arrive, the first one or the next."""
+"""The time limit for the arrival of the head of a request, the first one or the next."""
 
 _ANSWER_SECONDS: Final = 30.0
-"""So long it may take from there until the answer has left."""
+"""The time limit from there until the answer has left."""
 
 
 _logger = logging.getLogger(__name__)

@@ -11,12 +11,12 @@ from headrace.plan.job_plan import JobPlan
 from headrace.reporters.sampler import JobSampler, driver_place
 from headrace.savepoint.metadata import SavepointFormat
 from headrace.server.errors import check_id, conflict, not_found
-from headrace.server.measured import JobMeasures
+from headrace.server.job_metrics import JobMetrics
 
 _FRESH_SECONDS: Final = 0.5
 
 _ENDED_JOBS_KEPT: Final = 50
-"""So many jobs that have ended are still shown: a program may run one after another."""
+"""The largest number of ended jobs that are still shown: a program may run one after another."""
 
 
 class JobControl(Protocol):
@@ -63,13 +63,13 @@ class ServedJob:
         self.control = control
         self.configuration = configuration
         self._sampler = JobSampler(configuration, driver_place())
-        self._known: tuple[JobSnapshot, float, JobMeasures] | None = None
+        self._known: tuple[JobSnapshot, float, JobMetrics] | None = None
 
-    def measured(self) -> JobMeasures:
+    def measured(self) -> JobMetrics:
         """All that it measures at this moment, or has half a second ago."""
         job, known = self.snapshot(), self._known
         if known is None or known[0] is not job or time.monotonic() - known[1] > _FRESH_SECONDS:
-            measures = JobMeasures(self._sampler.samples(job, time.time_ns() // 1_000_000))
+            measures = JobMetrics(self._sampler.samples(job, time.time_ns() // 1_000_000))
             self._known = known = (job, time.monotonic(), measures)
         return known[2]
 

@@ -38,7 +38,7 @@ class RestRoute:
 
     @property
     def changes(self) -> bool:
-        """Whether it changes something: then a page of another site may not ask for it."""
+        """True if it changes something: then a page of another site may not ask for it."""
         return self.method != "GET" or self.path.endswith("/yarn-cancel")
 
     @property

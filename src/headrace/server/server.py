@@ -30,7 +30,7 @@ logger = get_logger(__name__)
 _START_SECONDS: Final = 10.0
 
 _PARTING_SECONDS: Final = 10.0
-"""So long a process that ends waits for whoever has asked for something, and has yet to hear what came of it."""
+"""The time that a process that ends leaves clients to ask for the outcome of what they have triggered."""
 
 _BACKLOG: Final = 128
 

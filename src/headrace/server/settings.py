@@ -54,7 +54,7 @@ class TlsSettings:
 
 
 def is_served(configuration: Configuration) -> bool:
-    """Whether jobs with a configuration are to be served."""
+    """Return whether jobs with a configuration are to be served."""
     return any(configuration.get(option) is not None for option in (options.REST_PORT, options.REST_BIND_PORT))
 
 
@@ -122,7 +122,7 @@ class RestSettings:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine reaches it."""
+        """True if only this machine reaches it."""
         return is_loopback(self.bind_address)
 
     @property
@@ -147,7 +147,7 @@ _ALL_ADDRESSES: Final = ("0.0.0.0", "::", "")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine as nobody else can name it."""
+    """Return whether a host is this machine as nobody else can name it."""
     name = host.strip("[]").lower()
     if name == "localhost":
         return True

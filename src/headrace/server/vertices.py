@@ -22,7 +22,7 @@ from headrace.metrics.registry import (
 )
 from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator, operator_id
 from headrace.server.errors import not_found
-from headrace.server.measured import JobMeasures
+from headrace.server.job_metrics import JobMetrics
 from headrace.server.models.jobs import (
     IOMetricsInfo,
     JobPlanInfo,
@@ -96,27 +96,27 @@ def state_of_tasks(job: JobSnapshot) -> str:
 
 
 def counted(tasks: int, job: JobSnapshot) -> dict[str, int]:
-    """So many tasks, by their states."""
+    """Return the number of tasks in each state."""
     return dict.fromkeys(TASK_STATES, 0) | {state_of_tasks(job): tasks}
 
 
 def start_of(job: JobSnapshot) -> int:
-    """When this run was submitted, in milliseconds."""
+    """Return the time at which this run was submitted, in milliseconds."""
     return job.history[0].time
 
 
 def end_of(job: JobSnapshot) -> int:
-    """When it ended; -1 before."""
+    """Return the time at which the run ended; -1 before."""
     return job.history[-1].time if job.status.is_terminal_state() else -1
 
 
 def duration_of(job: JobSnapshot, now: int) -> int:
-    """How long it has run, in milliseconds."""
+    """Return the time that the job has run, in milliseconds."""
     return (now if end_of(job) < 0 else end_of(job)) - start_of(job)
 
 
-def io_metrics(measured: JobMeasures, uid: str, subtask: int | None = None) -> IOMetricsInfo:
-    """What came into an operator and left it, of one subtask or of all; what is not measured is not complete."""
+def io_metrics(measured: JobMetrics, uid: str, subtask: int | None = None) -> IOMetricsInfo:
+    """Return what came into an operator and left it, for one subtask or all; what is not measured is not complete."""
 
     def told(name: str) -> tuple[int, bool]:
         value = measured.total(uid, name, subtask)
@@ -133,7 +133,7 @@ def io_metrics(measured: JobMeasures, uid: str, subtask: int | None = None) -> I
     )
 
 
-def vertex_details(vertex: JobVertex, job: JobSnapshot, measured: JobMeasures, now: int) -> JobVertexDetailsInfo:
+def vertex_details(vertex: JobVertex, job: JobSnapshot, measured: JobMetrics, now: int) -> JobVertexDetailsInfo:
     """A line of the list of vertices."""
     planned = vertex.planned
     return JobVertexDetailsInfo(

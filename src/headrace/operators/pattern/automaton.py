@@ -90,7 +90,7 @@ class Automaton:
 
     @property
     def has_gaps(self) -> bool:
-        """Whether partial matches may time out because no event followed the last one for too long."""
+        """True if partial matches may time out because no event followed the last one for too long."""
         return any(state.gap for state in self.states)
 
     def iterative_conditions(self) -> tuple[IterativeCall, ...]:

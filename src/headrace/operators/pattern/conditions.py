@@ -69,7 +69,7 @@ class Condition(ABC):
 
     @property
     def looks_at_event_alone(self) -> bool:
-        """Whether it can be evaluated before the event meets a partial match."""
+        """Return whether it can be evaluated before the event meets a partial match."""
         return all(part.looks_at_event_alone for part in self.parts())
 
     def leaves(self) -> Iterator[Condition]:

@@ -36,7 +36,7 @@ _Edge = tuple[Transition, int, bool]
 """A transition that is made, the state that it leaves, and whether a match is complete by it."""
 
 _MOST_KEPT: Final = 1 << 16
-"""So many answers are kept at most; then all are forgotten."""
+"""The largest number of answers that are kept; then all are forgotten."""
 
 
 @dataclass(slots=True)

@@ -42,7 +42,7 @@ Holds = npt.NDArray[Any]
 """The conditions that events satisfy, as bits."""
 
 _MOST_BITS: Final = 62
-"""So many conditions are bits of an integer of NumPy's."""
+"""The largest number of conditions that are bits of one of NumPy's integers."""
 
 
 class EventConditions:
@@ -68,11 +68,11 @@ class EventConditions:
         self.user_code: tuple[UserCode, ...] = user_code_of([*self._by_leaf.values()])
 
     def judge(self, batch: Batch, events: Events) -> Judged:
-        """What is known of the events of a batch before they meet partial matches."""
+        """Return what is known of the events of a batch before they meet partial matches."""
         return Judged(self, batch, events)
 
     def column(self, condition: Condition, batch: Batch) -> Mask:
-        """Whether each event of a batch satisfies a condition of expressions.
+        """Return whether each event of a batch satisfies a condition of expressions.
 
         Raises:
             EvaluationError: when an expression has no value for one of them.

@@ -20,7 +20,7 @@ from headrace.operators.arrays import concat
 Longs = npt.NDArray[np.int64]
 
 _BLOCK: Final = 1 << 8
-"""So many events are made Python objects together, where one of them is looked at."""
+"""The number of events that become Python objects together when one of them is looked at."""
 
 
 class Events:
@@ -58,7 +58,7 @@ class Events:
         return [*[None] * (_BLOCK - len(values)), *reversed(values)]
 
     def reader(self, *, is_for_all: bool) -> Callable[[int], Any]:
-        """What gives an event as a Python object, for a caller that looks at nearly all of them, or at few."""
+        """Return what gives an event as a Python object, to a caller that looks at nearly all of them, or at few."""
         if not is_for_all:
             return self.value
         taken = array_to_values(self._arrived.type, self._taken)

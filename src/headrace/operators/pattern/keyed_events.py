@@ -25,10 +25,10 @@ Longs = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 _MOST_TABLED: Final = 1 << 16
-"""Where the conditions have so many combinations at most, what each of them means is looked up in a table."""
+"""The largest number of combinations of conditions of which each has an entry in a table."""
 
 _MOST_STATES: Final = 62
-"""The states of an automaton of so many are bits of an integer of NumPy's."""
+"""The largest number of states that are bits of one of NumPy's integers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class KeyedEvents:
         return found.positions[is_over & ~has_events[found.positions]]
 
     def _may_change_keys(self, found: FoundMatches, up_to: int) -> Mask:
-        """Whether anything may change of each key that has partial matches."""
+        """Return whether anything may change of each key that has partial matches."""
         window, nfa = self._nfa.automaton.window, self._nfa
         may_change = np.ones(len(found.positions), np.bool_)
         if self._judged.lazy or not nfa.has_deadlines or len(nfa.automaton.states) > _MOST_STATES:
@@ -154,7 +154,7 @@ class KeyedEvents:
 
     @property
     def are_nearly_all(self) -> bool:
-        """Whether most events are those of keys that have to be looked at."""
+        """True if most events are those of keys that have to be looked at."""
         return 2 * len(self._places) >= len(self._batch)
 
     def sort(self, compare: Callable[[Any, Any], int], events: Events) -> None:

@@ -37,7 +37,7 @@ class NfaState:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to store."""
+        """True if there is nothing to store."""
         return not (self.partial or self.finished)
 
 

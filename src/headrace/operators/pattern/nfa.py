@@ -71,7 +71,7 @@ class Nfa:
     # --- what need not be visited ------------------------------------------------------------------------------------
 
     def read_by(self, value_of: Callable[[Any], Any]) -> None:
-        """Says what makes of an event what iterative conditions see; unless that is said it is the event itself."""
+        """Sets what turns an event into what iterative conditions see; by default they see the event itself."""
         self._decisions.value_of = value_of
 
     @property
@@ -85,12 +85,12 @@ class Nfa:
 
     @property
     def expires_silently(self) -> bool:
-        """Whether nothing but the partial matches that time out is gone by that, if nobody is told of timeouts."""
+        """True if a timeout removes partial matches and does nothing else, unless somebody is told of timeouts."""
         return not (self._has_gaps or self._skip.skips or any(self._pending))
 
     @property
     def has_deadlines(self) -> bool:
-        """Whether the deadline of a partial match follows from the time at which it began."""
+        """True if the deadline of a partial match follows from the time at which it began."""
         return not self._has_gaps
 
     def changes(self, live: int, holds: int) -> bool:

@@ -44,7 +44,7 @@ from headrace.state.timers import EVENT, PROCESSING
 Longs = npt.NDArray[np.int64]
 
 _MOST_WAITING: Final = 1 << 18
-"""So many events that have come in an epoch wait at most: then those that are due are matched."""
+"""The number of events of an epoch that may wait: when there are as many, those that are due are matched."""
 
 _STORES: Final = (stored_matches.STORE, pattern_timers.STORE)
 

@@ -25,7 +25,7 @@ class SkipStrategy(ABC):
     """
 
     skips: ClassVar[bool] = True
-    """Whether it drops any: then a match waits for partial matches that began before it."""
+    """True if it drops any: then a match waits for partial matches that began before it."""
 
     @property
     def named_stage(self) -> str | None:

@@ -120,7 +120,7 @@ class StoredMatches:
         self._rows.end_epoch()
 
     def find(self, keys: KeyColumn) -> FoundMatches:
-        """What some different keys have, which are in the order of hash and key."""
+        """Return what different keys have, which are in the order of hash and key."""
         return FoundMatches(self._rows.find(keys))
 
     def write(
@@ -148,7 +148,7 @@ class StoredMatches:
             self._rows.write(keys, writer.rows(self._schema, events), gone_keys)
 
     def all(self) -> tuple[KeyColumn, FoundMatches]:
-        """What all keys had when the epoch began, and the keys."""
+        """Return all keys, and what they had when the epoch began."""
         keys, rows = self._rows.before()
         order, firsts = order_by_key(keys.hashes, keys.values)
         rows = rows.take(pa.array(order))
@@ -207,7 +207,7 @@ class FoundMatches:
         return np.asarray(ufunc.reduceat(values, self._starts)) if len(values) else values
 
     def states(self, is_wanted: npt.NDArray[np.bool_]) -> dict[int, NfaState]:
-        """What some of the keys have, by their positions; events have negative places."""
+        """Return what some of the keys have, by their positions; events have negative places."""
         starts, counts = self._starts[is_wanted], self._counts[is_wanted]
         rows = rows_of_ranges(starts, counts)
         columns = [column[rows].tolist() for column in self._columns]
@@ -220,7 +220,7 @@ class FoundMatches:
 
 
 def _state(columns: Sequence[list[int]], place: int) -> NfaState:
-    """What a key has.
+    """Return what a key has.
 
     Args:
         columns: its rows.

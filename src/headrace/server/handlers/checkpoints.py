@@ -11,8 +11,8 @@ from headrace.jobmanager.status import EpochStatistics, JobSnapshot, SavepointSt
 from headrace.server.errors import not_found
 from headrace.server.models import checkpoints as models
 from headrace.server.models.checkpoints import StatsSummary, TaskCheckpointStatistics
+from headrace.server.percentiles import percentile
 from headrace.server.requests import RestRequest
-from headrace.server.spreads import percentile
 from headrace.server.vertices import JobVertex, vertex_of, vertices_of
 from headrace.server.wire import parts_of
 
@@ -170,7 +170,7 @@ def _completed(epoch: EpochStatistics, job: JobSnapshot, configuration: Configur
 
 
 def _is_discarded(epoch: EpochStatistics, job: JobSnapshot, configuration: Configuration) -> bool:
-    """Whether the files of a checkpoint are not kept any more: newer ones took its place."""
+    """Return whether the files of a checkpoint are gone, since newer ones took its place."""
     kept = configuration.get(options.CHECKPOINTS_RETAINED)
     return job.latest is not None and epoch.epoch <= job.latest.epoch - kept
 
@@ -261,7 +261,7 @@ def _of_vertex(vertex: JobVertex, epoch: EpochStatistics) -> TaskCheckpointStati
 
 
 def _triggered(epoch: EpochStatistics) -> int:
-    """When the work of an epoch was done, so that its checkpoint could begin."""
+    """Return the time at which the work of an epoch was done, so that its checkpoint could begin."""
     return epoch.processing_time + _millis(epoch.running)
 
 

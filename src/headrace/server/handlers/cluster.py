@@ -202,7 +202,7 @@ _NO_METRICS: Final[Mapping[str, Any]] = dict.fromkeys(
     ),
     0,
 ) | {"garbageCollectors": []}
-"""What a virtual machine of Java would have."""
+"""The metrics of a Java virtual machine, which a job here does not have."""
 
 
 def _profile(slots: int) -> models.ResourceProfile:
@@ -210,7 +210,7 @@ def _profile(slots: int) -> models.ResourceProfile:
 
 
 def _slots(jobs: list[JobSnapshot]) -> int:
-    """So many tasks of jobs that have not ended run at the same time, at most."""
+    """Return the largest number of tasks that may run at the same time, of jobs that have not ended."""
     plans = [job.plan for job in jobs if job.plan is not None and not job.status.is_terminal_state()]
     return sum(max(stage.parallelism for stage in plan.stages) for plan in plans)
 

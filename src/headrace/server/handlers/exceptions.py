@@ -17,7 +17,7 @@ from headrace.server.models.exceptions import (
 from headrace.server.requests import RestRequest
 
 _MOST: Final = 20
-"""So many are told unless the request says how many."""
+"""The number of exceptions that are shown unless the request says another."""
 
 
 def exceptions(request: RestRequest) -> JobExceptions:

@@ -104,7 +104,7 @@ def job_details(request: RestRequest) -> JobDetailsInfo:
 
 
 def _reached(job: JobSnapshot, status: JobStatus) -> int:
-    """When a job had a status last; 0 where it never had."""
+    """Return the time at which a job had a status last; 0 where it never had."""
     return max((change.time for change in job.history if change.status is status), default=0)
 
 

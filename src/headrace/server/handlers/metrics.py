@@ -6,16 +6,14 @@ from typing import Final
 
 from headrace.metrics.samples import MetricValue
 from headrace.server.errors import bad_request
-from headrace.server.measured import operator_scope, shown
+from headrace.server.job_metrics import operator_scope, shown
 from headrace.server.models.metrics import AggregatedMetric, MetricInfo
 from headrace.server.requests import RestRequest
 from headrace.server.vertices import JobVertex, subtask_of, vertex_of
 
-_Numbers = Mapping[str, MetricValue]
-
 
 def _skew(values: list[float]) -> float:
-    """How uneven values are, in per cent: 0 where all are the same."""
+    """Return how uneven values are, in percent: 0 where all are the same."""
     mean = sum(values) / len(values)
     return 0.0 if not mean else sum(abs(value - mean) for value in values) / len(values) / mean * 100
 
@@ -36,11 +34,8 @@ def job_metrics(request: RestRequest) -> list[MetricInfo]:
 
 def driver_metrics(request: RestRequest) -> list[MetricInfo]:
     """Metrics of the process that jobs run in."""
-    found: dict[str, MetricValue] = {"numRunningJobs": 0}
-    for job in request.service.jobs.all():
-        running = job.measured().of_driver().get("numRunningJobs", 0)
-        found["numRunningJobs"] = int(str(found["numRunningJobs"])) + int(str(running))
-    return _told(request, found)
+    running = [job.measured().of_driver().get("numRunningJobs") for job in request.service.jobs.all()]
+    return _told(request, {"numRunningJobs": sum(each for each in running if isinstance(each, int))})
 
 
 def all_jobs_metrics(request: RestRequest) -> list[AggregatedMetric | MetricInfo]:

@@ -7,12 +7,12 @@ from headrace.jobmanager.status import JobSnapshot
 from headrace.metrics.registry import BACK_PRESSURED_RATE, BUSY_RATE, IDLE_RATE
 from headrace.reporters.sampler import driver_place
 from headrace.server.handlers.jobs import now_millis
-from headrace.server.measured import JobMeasures
+from headrace.server.job_metrics import JobMetrics
 from headrace.server.models import vertices as models
 from headrace.server.models.jobs import IOMetricsInfo
 from headrace.server.models.vertices import Accumulator, Level
+from headrace.server.percentiles import percentile
 from headrace.server.requests import RestRequest
-from headrace.server.spreads import percentile
 from headrace.server.vertices import (
     TASK_STATES,
     JobVertex,
@@ -144,13 +144,13 @@ def _level(ratio: float) -> Level:
     return "high" if ratio > _MUCH else "low" if ratio > _LITTLE else "ok"
 
 
-def _seen(request: RestRequest) -> tuple[JobVertex, JobSnapshot, JobMeasures, int]:
+def _seen(request: RestRequest) -> tuple[JobVertex, JobSnapshot, JobMetrics, int]:
     served = request.job()
     known = vertex_of(served.plan(), request.parameters["vertexid"])
     return known, served.snapshot(), served.measured(), now_millis()
 
 
-def _subtask(known: JobVertex, number: int, job: JobSnapshot, measured: JobMeasures, now: int) -> models.SubtaskInfo:
+def _subtask(known: JobVertex, number: int, job: JobSnapshot, measured: JobMetrics, now: int) -> models.SubtaskInfo:
     place = driver_place()
     return models.SubtaskInfo(
         subtask=number,

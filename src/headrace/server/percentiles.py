@@ -1,4 +1,4 @@
-"""How a few numbers are spread: for so few, Python itself is faster than an array."""
+"""Percentiles of a few numbers, for which Python itself is faster than an array."""
 
 from collections.abc import Sequence
 

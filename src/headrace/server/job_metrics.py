@@ -17,7 +17,7 @@ Numbers = Mapping[str, MetricValue]
 """Metrics by name."""
 
 
-class JobMeasures:
+class JobMetrics:
     """All that a job measures at one moment.
 
     Args:
