@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from headrace.operators.pattern.automaton import Action, Automaton, StateKind, Transition
 from headrace.operators.pattern.conditions import EventBit, EventFacts, Facts, IterativeCall
@@ -137,8 +137,8 @@ class Decisions:
         node: _Node = self._trees.get(root, _UNKNOWN)
         while isinstance(node, _Question):
             node = node.yes if node.condition.function(facts.event, facts) else node.no
-        if node is not _UNKNOWN:
-            return cast("Program | None", node)
+        if not isinstance(node, _Unknown):
+            return node
         program = self._by_transitions(at, facts)
         self._grow(root, facts.asked(), program)
         return program
