@@ -57,6 +57,10 @@ def test_a_push_gateway_gets_a_group_which_goes_with_the_job() -> None:
 
 
 def test_the_log_has_a_report_as_of_flink(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "headrace.reporters.log"), running(settings("log")):
+        pass
+    assert "metric reporter 'log' (it) writes to the log at level INFO, which is not logged" in caplog.text
+    caplog.clear()
     with caplog.at_level(logging.INFO, "headrace.reporters.log"), running(settings("log")):
         text = wait_until(lambda: [each.getMessage() for each in caplog.records if "numRecordsIn" in each.getMessage()])
     report = text[-1]

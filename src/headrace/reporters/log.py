@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 
 from headrace.common.logs import get_logger
@@ -25,6 +26,7 @@ class LogReporter(MetricReporter):
 
     def open(self, context: ReporterContext) -> None:
         self._context = context
+        _warn_if_silent(f"metric reporter 'log' ({context.name})")
 
     def report(self, samples: Sequence[MetricSample]) -> None:
         lines = ["", "=========================== Starting metrics report ==========================="]
@@ -56,10 +58,22 @@ class LogTraceReporter(TraceReporter):
 
     def open(self, context: TraceContext) -> None:
         self._additional = context.additional
+        _warn_if_silent(f"trace reporter 'log' ({context.name})")
 
     def report(self, spans: Sequence[Span]) -> None:
         for span in spans:
             logger.info("Reported span: %s", told(span, self._additional))
+
+
+def _warn_if_silent(reporter: str) -> None:
+    """Warn that the log leaves out what a reporter writes."""
+    if not logger.isEnabledFor(logging.INFO):
+        logger.warning(
+            "%s writes to the log at level INFO, which is not logged: set headrace.log.level to INFO, or the level of "
+            "the logger %s",
+            reporter,
+            __name__,
+        )
 
 
 def told(span: Span, additional: Mapping[str, str]) -> str:
