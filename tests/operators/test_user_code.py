@@ -17,7 +17,7 @@ from headrace.common.call_site import UNKNOWN_CALL_SITE
 from headrace.common.errors import UserFunctionError
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.operators.base import OperatorContext
-from headrace.operators.user_code import EpochCancelledError, is_interruption, user_error
+from headrace.operators.user_code import EpochCancelledError, is_interruption, record_text, user_error
 
 CONTEXT = OperatorContext("name", "uid", 0, 1, 128, UNKNOWN_CALL_SITE)
 
@@ -69,3 +69,17 @@ def test_a_program_that_is_installed_has_its_line_told(tmp_path: Path, monkeypat
     monkeypatch.syspath_prepend(packages)
     told = failing(importlib.import_module("installed_rates").rate, "{")
     assert f"  at {module}:4 in rate\n" in told
+
+
+@pytest.mark.parametrize(
+    ("record", "text"),
+    [
+        ({"start": [1], "middle": [2], "end": []}, "{'start': [1], 'middle': [2], 'end': []}"),
+        (dict.fromkeys(range(21, 0, -1), ""), "{21: '', 20: '', "),
+        ({}, "{}"),
+    ],
+)
+def test_a_record_is_shown_with_its_fields_in_their_order(record: dict[Any, Any], text: str) -> None:
+    shown = record_text(record)
+    assert shown.startswith(text)
+    assert shown.endswith("2: '', ...}" if len(record) > 20 else text)

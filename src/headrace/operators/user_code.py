@@ -17,8 +17,9 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import islice
 from types import FrameType, TracebackType
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from headrace.common.arguments import returns_tuple
 from headrace.common.call_site import CallSite, is_of_headrace, of_function, of_traceback
@@ -130,7 +131,17 @@ def _swallow_interrupt() -> None:
         return
 
 
-_repr = reprlib.Repr()
+class _Repr(reprlib.Repr):
+    """Shortens as ``reprlib`` does, but leaves dictionaries in their own order: that of stages, say, in a match."""
+
+    def repr_dict(self, x: dict[Any, Any], level: int) -> str:
+        if not x or level <= 0:
+            return "{...}" if x else "{}"
+        shown = [f"{self.repr1(key, level - 1)}: {self.repr1(x[key], level - 1)}" for key in islice(x, self.maxdict)]
+        return f"{{{', '.join([*shown, '...'] if len(x) > self.maxdict else shown)}}}"
+
+
+_repr = _Repr()
 _repr.maxstring = _repr.maxother = 200
 _repr.maxtuple = _repr.maxlist = _repr.maxdict = 20
 
