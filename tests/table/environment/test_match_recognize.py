@@ -118,6 +118,27 @@ def test_functions_of_the_user_are_called_in_conditions_and_measures() -> None:
     assert one("spread(C.px) + doubled(A.px)", clauses, THREE, functions) == [10]
 
 
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT k, SUM(x) OVER (PARTITION BY k ORDER BY t) AS x, t FROM r", [("a", 1, 6), ("b", 4, 9)]),
+        (
+            "SELECT k, x, t FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY x) AS n FROM r) WHERE n < 3",
+            [("a", 1, 5), ("b", 4, 5)],
+        ),
+        ("SELECT k, MAX(x) AS x, t FROM r GROUP BY k, t", [("a", 1, 5), ("b", 4, 5)]),
+    ],
+)
+def test_rows_that_come_at_the_end_of_a_batch_job_are_matched(query: str, expected: list[Any]) -> None:
+    tables = TableEnvironment.create(EnvironmentSettings.in_batch_mode())
+    time = "TIMESTAMP '2024-05-01 10:00:0"
+    rows = ", ".join(f"('{k}', {x}, {time}{t}')" for k, x, t in [("a", 5, 2), ("b", 4, 1), ("a", 1, 1), ("b", 5, 3)])
+    tables.execute_sql(f"CREATE VIEW r AS SELECT * FROM (VALUES {rows}) AS r (k, x, t)")
+    clauses = "PARTITION BY k ORDER BY t MEASURES A.x AS a, B.x AS b PATTERN (A B) DEFINE A AS A.x < 5"
+    found = tables.execute_sql(f"SELECT * FROM ({query}) MATCH_RECOGNIZE ({clauses})")
+    assert sorted(tuple(row) for row in found.collect()) == expected
+
+
 def test_a_match_that_starts_with_the_row_to_skip_to_fails_the_job() -> None:
     with pytest.raises(
         HeadraceError, match=r"Could not skip to first element of a match\. The match begins with the event of A"

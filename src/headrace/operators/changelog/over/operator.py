@@ -407,8 +407,8 @@ class BoundedOverOperator(KeyedOperator):
         ordered = OrderedRows(segments, self._distances(rows, codes, order))
         more = self._functions.over_all(rows, ordered, np.arange(len(order)))
         made = pa.RecordBatch.from_arrays([*rows.columns, *more], schema=schema_of(self._output_type))
-        times = np.full(len(order), MAX_WATERMARK)
-        self.output.emit(Batch(self._output_type, times, times, columns=made))
+        times, watermarks = np.full(len(order), MAX_WATERMARK), np.full(len(order), self._watermark)
+        self.output.emit(Batch(self._output_type, times, watermarks, columns=made))
 
     def _distances(self, rows: pa.RecordBatch, codes: list[Longs], order: Longs) -> Longs:
         """Sort keys of rows as numbers; where frames are ranges, differences of the numbers are the distances."""
