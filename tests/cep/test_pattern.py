@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
 from typing import Any
 
 import cloudpickle
@@ -74,6 +75,52 @@ def test_a_simple_condition_of_a_function_is_that_function() -> None:
 def test_a_simple_condition_is_of_functions_of_the_event_alone(given: Any) -> None:
     with pytest.raises(InvalidTypeError, match=r"of\(\) takes"):
         SimpleCondition.of(given)
+
+
+def yields(event: Any) -> Iterator[bool]:
+    yield event > 1
+
+
+async def is_awaited(event: Any, context: Any) -> bool:
+    return bool(event > context.timestamp())
+
+
+def forgets_to_return(event: Any) -> None:
+    event > 1  # noqa: B015
+
+
+class Yields(IterativeCondition[Any]):
+    def filter(self, value: Any, ctx: Any) -> Any:
+        yield value > 1
+
+
+@pytest.mark.parametrize("method", ["where", "or_", "until"])
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        (yields, InvalidTypeError, "a function that yields is true of every record: return the answer"),
+        (Yields(), InvalidTypeError, "a function that yields is true of every record"),
+        (is_awaited, InvalidTypeError, "is called and not awaited"),
+        (forgets_to_return, InvalidProgramError, "never returns a value"),
+    ],
+)
+def test_a_condition_without_an_answer_is_refused(
+    method: str, given: Any, error: type[HeadraceError], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        getattr(Pattern.begin("a").one_or_more(), method)(given)
+
+
+@pytest.mark.parametrize("window", [-1, 1 << 63])
+def test_a_window_that_no_time_has_is_refused(window: int) -> None:
+    with pytest.raises(InvalidProgramError, match=r"within\(\) takes 0 to 2\^63 - 1 ms"):
+        ONE.within(window)
+
+
+@pytest.mark.parametrize("name", ["", "a\0b"])
+def test_a_name_that_no_stage_can_have_is_refused(name: str) -> None:
+    with pytest.raises(InvalidProgramError, match="not empty and has no null character"):
+        ONE.next(name)
 
 
 @pytest.mark.parametrize("given", [1, "x > 1", IsLarge, None, lambda: True, lambda a, b, c: True])

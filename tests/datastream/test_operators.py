@@ -62,6 +62,10 @@ class Timers(KeyedProcessFunction):
         yield 1
 
 
+def letters(value: str) -> Iterator[str]:
+    yield from value
+
+
 def length(value: str) -> int:
     return len(value)
 
@@ -159,6 +163,7 @@ def test_event_time_needs_a_field_that_is_there(env: StreamExecutionEnvironment)
         ("map", ToClick, r"got the class itself: write ToClick\(\)"),
         ("flat_map", None, "expected a FlatMapFunction or a function"),
         ("filter", "x", "expected a FilterFunction or a function"),
+        ("filter", letters, "a function that yields is true of every record: return the answer"),
         ("process", length, "expected a ProcessFunction, got the function length"),
         ("process", Split, r"write Split\(\)"),
         ("sink_to", print, "sink_to takes a Sink"),

@@ -7,8 +7,10 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+from headrace.common.arguments import check_returns
 from headrace.common.errors import InvalidTypeError, refused, shown, uncalled
 from headrace.datastream.functions import FilterFunction, Function
+from headrace.datastream.streams.checks import check_condition
 from headrace.expressions import Expression
 from headrace.operators.functions import method_of
 from headrace.operators.pattern.conditions import (
@@ -104,17 +106,23 @@ def condition_of(given: Any, method: str) -> Condition:
         method: the method that it was given to.
 
     Raises:
-        InvalidTypeError: when it is nothing of these.
+        InvalidTypeError: when it is nothing of these, or a function that gives no answer.
+        InvalidProgramError: when it is a function that never returns anything.
     """
     if isinstance(given, Condition):
         return given
     if isinstance(given, Expression):
         return EventExpression(given)
     if isinstance(given, FunctionCondition):
-        return EventCall(method_of(given.function, "filter"), given.function)
-    if isinstance(given, SimpleCondition):
-        return EventCall(given.filter, given)
-    if isinstance(given, IterativeCondition):
+        called = method_of(given.function, "filter")
+        check_condition(called, "filter()")
+        check_returns(given.function, "filter")
+        return EventCall(called, given.function)
+    if isinstance(given, SimpleCondition | IterativeCondition):
+        check_condition(given.filter, "filter()")
+        check_returns(given, "filter")
+        if isinstance(given, SimpleCondition):
+            return EventCall(given.filter, given)
         return IterativeCall(given.filter, given)
     if not callable(given) or isinstance(given, type):
         raise refused(
@@ -122,6 +130,8 @@ def condition_of(given: Any, method: str) -> Condition:
             f"the context, not {shown(given)}{uncalled(given, SimpleCondition)}",
             InvalidTypeError,
         )
+    check_condition(given, method)
+    check_returns(given, method.removesuffix("()"))
     return IterativeCall(given, given) if _takes_context(given, method) else EventCall(given, given)
 
 

@@ -13,6 +13,7 @@ from headrace.cep.pattern_parser import parse_pattern
 from headrace.cep.pattern_text import drawing_of, text_of
 from headrace.cep.quantifier import NOT_AFTER_OPTIONAL, ConsumingStrategy, Quantifier, QuantifierProperty, Times
 from headrace.cep.within_type import WithinType
+from headrace.common.constants import MAX_WATERMARK
 from headrace.common.errors import (
     InvalidTypeError,
     UnsupportedOperationError,
@@ -239,11 +240,17 @@ class Pattern(PatternDefinition[T]):
             window_time: the time, exclusive; of several on one pattern the smallest counts.
             within_type: between which events: the first and the last of the match, or the first of this stage and the
                 one before it.
+
+        Raises:
+            InvalidProgramError: when it is negative, or longer than all time.
         """
         expect(within_type, WithinType, "within()")
         if window_time is None:
             return self
-        windows = dict(self._windows) | {within_type: to_millis(window_time, "within()")}
+        millis = to_millis(window_time, "within()")
+        if not 0 <= millis <= MAX_WATERMARK:
+            raise refused(f"within() takes 0 to 2^63 - 1 ms, not {millis} ms")
+        windows = dict(self._windows) | {within_type: millis}
         return replace(self, _windows=tuple(windows.items()))
 
     # --- how it is shown ----------------------------------------------------------------------------------------------
@@ -339,6 +346,6 @@ def _stage(
             )
         return GroupPattern(None, previous, quantifier, skip, _group=name)
     expect(name, str, f"{method}()")
-    if not name:
-        raise refused(f"{method}() takes the name of a stage, which is not empty")
+    if not name or "\0" in name:
+        raise refused(f"{method}() takes the name of a stage, which is not empty and has no null character")
     return Pattern(name, previous, quantifier, skip)

@@ -350,6 +350,22 @@ def _refuse_coroutine(called: object, method: str) -> None:
         raise refused(text, InvalidTypeError)
 
 
+def check_condition(called: object, method: str) -> None:
+    """Refuse a function that gives no answer: a generator or a coroutine counts as true, so all records would fit.
+
+    Args:
+        called: what is called for a record.
+        method: the method that it was given to.
+
+    Raises:
+        InvalidTypeError: when it yields, or has to be awaited.
+    """
+    _refuse_coroutine(called, method)
+    if inspect.isgeneratorfunction(called):
+        text = f"{method} asks for true or false, and a function that yields is true of every record: return the answer"
+        raise refused(f"{text} ({of_function(called)})", InvalidTypeError)
+
+
 def check_instance(function: object, base: type[Function]) -> None:
     """Refuse a class where an instance is meant, and a function for other windows.
 

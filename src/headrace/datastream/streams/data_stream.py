@@ -43,6 +43,7 @@ from headrace.datastream.streams.checks import (
     bound,
     bound_columns,
     bound_condition,
+    check_condition,
     check_function,
     check_has_no_state,
     check_is_not_opened,
@@ -193,6 +194,7 @@ class DataStream(Stream[T_co], Generic[T_co]):
             condition = bound_condition(func, self._type, "filter")
             return self._apply(specs.ColumnFilterSpec(condition), titled("Filter", func))
         check_function(func, FilterFunction, "filter", otherwise=_CONDITION)
+        check_condition(method_of(func, "filter"), "filter")
         check_returns(func, "filter")
         return self._apply(specs.FilterSpec(func), "Filter")
 

@@ -108,7 +108,7 @@ class StoredMatches:
             "the partial matches of a pattern",
             context.state.keyed.codec,
             self._schema,
-            about=RowsAbout(type_, {"states": ("states of the pattern", states)}),
+            about=RowsAbout(type_, {"states": ("list of states of the pattern", states)}),
         )
 
     def begin_epoch(self) -> None:
