@@ -205,6 +205,7 @@ WITHOUT_AUTOMATON: list[tuple[Pattern[Any], type[HeadraceError], str]] = [
     (ONE.next("b").next("a"), InvalidProgramError, "Duplicate pattern name: a"),
     (ONE.next(Pattern.begin("a")), InvalidProgramError, "Duplicate pattern name: a"),
     (ONE.not_followed_by("b"), InvalidProgramError, "without windowTime"),
+    (Pattern.begin("a").times(99_999_999_999), InvalidProgramError, "more than 32768 states"),
     (ONE.next(Pattern.begin("b").not_followed_by("c")).next("d"), InvalidProgramError, "last part of a group"),
     (Pattern.begin(ONE.optional()).one_or_more(), InvalidProgramError, "only optional stages"),
     (Pattern.begin(ONE.optional()).not_next("b").next("c"), UnsupportedOperationError, "optional path to NOT"),

@@ -16,6 +16,9 @@ from headrace.operators.pattern.conditions import ALWAYS, And, Condition, EventB
 
 END: Final = "$endState$"
 
+_MOST_STATES: Final = 1 << 15
+"""State has the numbers of states in 16 bits."""
+
 
 def compile_pattern(pattern: PatternDefinition[Any]) -> Automaton:
     """Compile a pattern.
@@ -71,6 +74,7 @@ class _Compiler:
         self._is_first_of_loop: dict[PatternDefinition[Any], bool] = {}
         self._drafts: list[_Draft] = []
         self._names: set[str] = set()
+        self._next_numbers: dict[str, int] = {}
         self._stops: dict[str, _Draft] = {}
         self._originals: dict[str, _Draft] = {}
         self._window: int | None = None
@@ -158,10 +162,15 @@ class _Compiler:
     # --- states ------------------------------------------------------------------------------------------------------
 
     def _draft(self, base: str, kind: StateKind) -> _Draft:
-        name, number = base, 0
+        name, number = base, self._next_numbers.get(base, 0)
         while name in self._names:
             name, number = f"{base}\0{number}", number + 1
+        if len(self._drafts) == _MOST_STATES:
+            raise _refused(
+                self._current, f"the pattern has more than {_MOST_STATES} states: repeat its stages less often"
+            )
         self._names.add(name)
+        self._next_numbers[base] = number
         draft = _Draft(name, base.partition("\0")[0], kind, is_repeated_name="\0" in name)
         self._drafts.append(draft)
         return draft
