@@ -30,7 +30,7 @@ def run(assignment: Assignment) -> Outcome:
     """Run the job over all input, several times."""
     sink = CountingSink((("sum", "millis", "sum"),))
     found = whole_runs(assignment, lambda times: _run(assignment, sink, times), {})
-    return replace(found, totals={name: sink.totals[name] / len(found.epochs) for name in ("rows", "sum")})
+    return replace(found, totals={name: sink.totals.get(name, 0.0) / len(found.epochs) for name in ("rows", "sum")})
 
 
 def _run(assignment: Assignment, sink: CountingSink, times: EpochTimes) -> None:
