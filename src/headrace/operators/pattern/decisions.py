@@ -13,8 +13,7 @@ from typing import Any, Final
 
 from headrace.operators.pattern.automaton import Action, Automaton, StateKind, Transition
 from headrace.operators.pattern.conditions import EventBit, EventFacts, Facts, IterativeCall
-from headrace.operators.pattern.matches import PartialMatch
-from headrace.operators.pattern.steps import Step
+from headrace.operators.pattern.matches import PartialMatch, Step
 
 Program = tuple[tuple[int, int, bool], ...]
 """What a partial match becomes, for each result: the state that takes the event, or -1 where it is ignored; the state

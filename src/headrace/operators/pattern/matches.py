@@ -1,11 +1,19 @@
-"""Partial matches of one key, finished ones that wait, and matches as functions see them."""
+"""Partial matches of one key as chains of steps, finished ones that wait, and matches as functions see them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Optional
 
-from headrace.operators.pattern.steps import EventId, Step
+EventId = tuple[int, int]
+"""The timestamp of an event, and a number that grows with the events of a key that partial matches take."""
+
+Step = tuple[int, EventId, Any, Optional["Step"]]
+"""An event that was taken: the index of the state that took it, its id, the event, and the step before.
+
+Partial matches that go on from the same events share them, so one costs what is new in it.
+"""
 
 PartialMatch = tuple[EventId, int, Step]
 """The id of its first event, the index of the state that it is in, and its last step."""
@@ -83,3 +91,10 @@ class TimeAdvance:
 
     matches: list[Match]
     timed_out: list[TimedOutMatch]
+
+
+def steps_of(step: Step | None) -> Iterator[Step]:
+    """The steps of a match, from its last one back."""
+    while step is not None:
+        yield step
+        step = step[3]

@@ -30,14 +30,16 @@ from headrace.operators.pattern import heap
 from headrace.operators.pattern.automaton import Automaton, StateKind
 from headrace.operators.pattern.decisions import Asks, Decisions, Evaluate, Program
 from headrace.operators.pattern.matches import (
+    EventId,
     FinishedMatch,
     Match,
     NfaState,
     PartialMatch,
+    Step,
     TimeAdvance,
     TimedOutMatch,
+    steps_of,
 )
-from headrace.operators.pattern.steps import EventId, Step, steps_of
 
 _NOTHING: Final = TimeAdvance([], [])
 _AFTER_ALL: Final = 1 << 62

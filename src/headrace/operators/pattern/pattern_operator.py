@@ -29,10 +29,9 @@ from headrace.operators.pattern.key_matching import KeyMatching, OrderedEvents
 from headrace.operators.pattern.keyed_events import DueKeys, KeyedEvents
 from headrace.operators.pattern.match_columns import MatchColumns
 from headrace.operators.pattern.match_results import MatchResults, PatternFunction, PatternRuntimeContext, Ranks
-from headrace.operators.pattern.matches import NfaState
+from headrace.operators.pattern.matches import NfaState, steps_of
 from headrace.operators.pattern.nfa import Nfa
 from headrace.operators.pattern.pattern_timers import PatternTimers
-from headrace.operators.pattern.steps import steps_of
 from headrace.operators.pattern.stored_matches import FoundMatches, StoredMatch, StoredMatches
 from headrace.operators.user_code import NO_RECORD, UserCodeGuard, user_error
 from headrace.operators.waiting import STORE as WAITING_STORE

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 from headrace.common.errors import JobExecutionError
-from headrace.operators.pattern.steps import EventId, Step, steps_of
+from headrace.operators.pattern.matches import EventId, Step, steps_of
 
 
 class SkipStrategy(ABC):

@@ -23,8 +23,7 @@ from headrace.operators.base import OperatorContext
 from headrace.operators.changelog.rows_of_keys import RowsAbout, RowsOfKeys, StoredRows
 from headrace.operators.pattern.automaton import Automaton
 from headrace.operators.pattern.events import Events
-from headrace.operators.pattern.matches import NfaState
-from headrace.operators.pattern.steps import EventId, Step
+from headrace.operators.pattern.matches import EventId, NfaState, Step
 from headrace.state.keys import KeyColumn
 from headrace.state.runs.layout import rows_of_ranges
 from headrace.state.runs.run import order_by_key

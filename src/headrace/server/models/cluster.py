@@ -177,21 +177,9 @@ class TaskManagers:
 
 
 @model
-class TaskManagerDetails:
+class TaskManagerDetails(TaskManager):
     """A task manager, and what jobs have of it."""
 
-    id: str
-    path: str
-    data_port: int = wire("dataPort")
-    jmx_port: int = wire("jmxPort")
-    heartbeat: int = wire("timeSinceLastHeartbeat")
-    slots: int = wire("slotsNumber")
-    free_slots: int = wire("freeSlots")
-    assigned_tasks: int = wire("assignedTasks")
-    total: ResourceProfile = wire("totalResource")
-    free: ResourceProfile = wire("freeResource")
-    hardware: Hardware
-    memory: Mapping[str, int] = wire("memoryConfiguration")
     allocated: Sequence[SlotInfo] = wire("allocatedSlots")
     metrics: Mapping[str, Any]
 
