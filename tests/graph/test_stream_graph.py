@@ -17,8 +17,8 @@ from headrace.datastream.aggregates import sum as sum_of
 from headrace.graph import specs
 from headrace.graph.partitioning import HASH, KeySelection
 from headrace.graph.process_specs import KeyedProcessSpec, ProcessSpec
-from headrace.graph.specs import InputKind, InputSchema, OperatorParameters, PassingSpec
-from headrace.graph.stream_graph import Edge, Node, OutputSchema, StreamGraph
+from headrace.graph.specs import InputKind, InputSchema, OperatorParameters, OutputSchema, PassingSpec
+from headrace.graph.stream_graph import Edge, Node, StreamGraph
 from headrace.graph.window_specs import AggregatedWindowSpec
 from headrace.operators.base import Operator
 from headrace.state.keys import KeyCodec
@@ -47,9 +47,9 @@ class Counted(PassingSpec):
 
     asked: list[TypeInformation]
 
-    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
+    def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
         self.asked.append(inputs[0].record_type)
-        return inputs[0].record_type
+        return OutputSchema(inputs[0].record_type)
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         raise NotImplementedError("the graph does not run")

@@ -9,7 +9,7 @@ import numpy as np
 
 from headrace.common.typeinfo import Types
 from headrace.datastream.streams.data_stream import DataStream
-from headrace.graph.specs import InputKind, OperatorSpec
+from headrace.graph.specs import InputKind, OperatorSpec, OutputSchema
 from headrace.operators.base import Operator, OperatorContext, Output
 from headrace.operators.user_code import UserCodeGuard
 from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.common.batch import Batch
-    from headrace.common.typeinfo import TypeInformation
     from headrace.graph.specs import InputSchema, OperatorParameters
     from headrace.operators.base import KeyedBatch
 
@@ -39,8 +38,8 @@ class LedgerSpec(OperatorSpec):
     kind: ClassVar[str] = "Ledger"
     state_kinds: ClassVar[StateKinds] = WITHOUT_KEYS
 
-    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation:
-        return ANSWER
+    def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
+        return OutputSchema(ANSWER)
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         return LedgerOperator(self.state_kinds)

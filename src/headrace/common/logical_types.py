@@ -9,6 +9,7 @@ They are Flink's, with its limits, defaults and texts. Each has one Arrow type, 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from operator import attrgetter
 from typing import Final, Literal, Self
 
 import pyarrow as pa
@@ -393,7 +394,7 @@ class RowType(LogicalType):
 
     @property
     def arrow_type(self) -> pa.DataType:
-        fields = [pa.field(name, kind.arrow_type) for name, kind in zip(self.names, self.types, strict=True)]
+        fields = list(map(pa.field, self.names, map(attrgetter("arrow_type"), self.types)))
         return pa.struct([*fields, pa.field(ROW_KIND_COLUMN, pa.int8())] if self.changelog else fields)
 
     def _text(self, *, in_full: bool) -> str:

@@ -7,7 +7,7 @@ from typing import ClassVar, Final
 from headrace.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from headrace.common.typeinfo.types import type_of_logical
 from headrace.expressions import Bound
-from headrace.graph.specs import InputKind, InputSchema, OperatorParameters, OperatorSpec
+from headrace.graph.specs import InputKind, InputSchema, OperatorParameters, OperatorSpec, OutputSchema
 from headrace.operators.aggregates.calls import AggregateOperation
 from headrace.operators.base import Operator
 from headrace.operators.changelog.order import SortField
@@ -38,14 +38,11 @@ class ChangelogSpec(OperatorSpec):
     state_kinds: ClassVar[StateKinds] = KEYED
     ttl: int = 0
 
-    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
-        return inputs[0].record_type
+    def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
+        return OutputSchema(inputs[0].record_type, has_changes=True)
 
     def kept_records(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
         return {"": inputs[0].record_type}
-
-    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
-        return True
 
 
 def codec_of(schema: InputSchema) -> KeyCodec:
@@ -70,22 +67,18 @@ class ExpandSpec(OperatorSpec):
     numbers: tuple[int, ...]
     names: tuple[str, ...]
 
-    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
+    def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
         given = inputs[0].record_type.field_types
         columns = (
             next(index for index in column if index is not None) for column in zip(*self.projections, strict=True)
         )
-        return RowTypeInfo((*(given[index] for index in columns), Types.LONG()), self.names)
-
-    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
-        return inputs[0].has_changes
+        type_ = RowTypeInfo((*(given[index] for index in columns), Types.LONG()), self.names)
+        return OutputSchema(type_, has_changes=inputs[0].has_changes)
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         from headrace.operators.changelog.expand import ExpandOperator
 
-        output = self.output_type(parameters.inputs)
-        assert output is not None
-        return ExpandOperator(self.projections, self.numbers, output)
+        return ExpandOperator(self.projections, self.numbers, parameters.output_type)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,8 +158,8 @@ class DeduplicateSpec(ChangelogSpec):
     def why_insertions_only(self, inputs: Sequence[InputSchema]) -> str:
         return "what was there before the row that is taken back is not remembered"
 
-    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
-        return self.keeps_last
+    def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
+        return OutputSchema(inputs[0].record_type, has_changes=self.keeps_last)
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         from headrace.operators.changelog.event_time import EarliestRowOperator
@@ -216,11 +209,11 @@ class RankSpec(ChangelogSpec):
     update_before: bool = True
     rank_name: str = "w0$o0"
 
-    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
+    def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
         type_ = inputs[0].record_type
-        if not self.ranks.shows_rank:
-            return type_
-        return RowTypeInfo((*type_.field_types, Types.LONG()), (*type_.field_names, self.rank_name))
+        if self.ranks.shows_rank:
+            type_ = RowTypeInfo((*type_.field_types, Types.LONG()), (*type_.field_names, self.rank_name))
+        return OutputSchema(type_, has_changes=True)
 
     def why_insertions_only(self, inputs: Sequence[InputSchema]) -> str:
         appends = self.strategy is RankStrategy.APPEND
@@ -229,11 +222,9 @@ class RankSpec(ChangelogSpec):
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         schema = parameters.inputs[0]
         type_, codec = schema.record_type, codec_of(schema)
-        output = self.output_type(parameters.inputs)
-        assert output is not None
         unique_key = self.unique_key if self.strategy is RankStrategy.UPDATE else ()
         ranking = Ranking(self.order, self.ranks, self.update_before, unique_key)
-        return _RANKS[self.strategy](type_, output, codec, ranking, ttl=self.ttl)
+        return _RANKS[self.strategy](type_, parameters.output_type, codec, ranking, ttl=self.ttl)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,8 +243,8 @@ class TemporalSortSpec(ChangelogSpec):
     def why_insertions_only(self, inputs: Sequence[InputSchema]) -> str:
         return "rows that have left in the order of time are not taken back"
 
-    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
-        return False
+    def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
+        return OutputSchema(inputs[0].record_type)
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         from headrace.operators.changelog.event_time import TemporalSortOperator
@@ -280,8 +271,8 @@ class SortSpec(ChangelogSpec):
     def why_insertions_only(self, inputs: Sequence[InputSchema]) -> str:
         return "rows are ordered once, at the end of the input"
 
-    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
-        return False
+    def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
+        return OutputSchema(inputs[0].record_type)
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         from headrace.operators.changelog.event_time import SortOperator
@@ -316,16 +307,14 @@ class OverAggregateSpec(ChangelogSpec):
     changes: bool = False
     update_before: bool = True
 
-    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
+    def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
         type_ = inputs[0].record_type
         types = (*type_.field_types, *(type_of_logical(call.type) for call in self.calls))
-        return RowTypeInfo(types, (*type_.field_names, *(call.name for call in self.calls)))
+        names = (*type_.field_names, *(call.name for call in self.calls))
+        return OutputSchema(RowTypeInfo(types, names), has_changes=self.changes)
 
     def why_insertions_only(self, inputs: Sequence[InputSchema]) -> str:
         return "" if self.changes else "what came of a row before others is not computed again without it"
-
-    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
-        return self.changes
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         from headrace.operators.changelog.over.functions import OverFunctions
@@ -337,8 +326,7 @@ class OverAggregateSpec(ChangelogSpec):
 
         schema = parameters.inputs[0]
         functions, codec = OverFunctions(self.calls, schema.record_type, self.frame), codec_of(schema)
-        output = self.output_type(parameters.inputs)
-        assert output is not None
+        output = parameters.output_type
         if parameters.task.is_batch:
             return BoundedOverOperator(functions, output, codec, order=self.order)
         if self.changes:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from headrace.common.typeinfo import RowTypeInfo, TypeInformation
 from headrace.expressions import Bound
 from headrace.graph.changelog_specs import codec_of
-from headrace.graph.specs import InputKind, InputSchema, OperatorParameters, OperatorSpec
+from headrace.graph.specs import InputKind, InputSchema, OperatorParameters, OperatorSpec, OutputSchema, output_of
 from headrace.graph.window_specs import of_sides
 from headrace.operators.base import Operator
 from headrace.operators.join.find_pairs import JoinInterval
@@ -44,17 +44,15 @@ class JoinSpec(OperatorSpec):
         types = [kind for schema in inputs for kind in schema.record_type.field_types]
         return RowTypeInfo(tuple(types), self.names)
 
-    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
-        return inputs[0].record_type if self.join_type.gives_left_rows else self.pair_type(inputs)
+    def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
+        return output_of(inputs[0].record_type if self.join_type.gives_left_rows else self.pair_type(inputs))
 
-    def definition(self, inputs: Sequence[InputSchema]) -> JoinDefinition:
+    def definition(self, parameters: OperatorParameters) -> JoinDefinition:
         """The definition that operators take."""
         from headrace.operators.join.regular.definition import JoinDefinition
 
-        output = self.output_type(inputs)
-        assert output is not None
-        left, right = (schema.record_type for schema in inputs)
-        pairs = self.pair_type(inputs)
+        left, right = parameters.input_types
+        pairs, output = self.pair_type(parameters.inputs), parameters.output_type
         return JoinDefinition(self.join_type, (left, right), pairs, output, self.condition, self.strict_keys)
 
     def kept_records(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
@@ -72,14 +70,15 @@ class RegularJoinSpec(JoinSpec):
     kind: ClassVar[str] = "Join"
     states: tuple[SideState, SideState] = (SideState(), SideState())
 
-    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
+    def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
         appends = self.join_type in (JoinType.INNER, JoinType.SEMI)
-        return not appends or any(schema.has_changes for schema in inputs)
+        has_changes = not appends or any(schema.has_changes for schema in inputs)
+        return replace(JoinSpec.outputs(self, inputs), has_changes=has_changes)
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         from headrace.operators.join.regular.regular_join import RegularJoinOperator
 
-        return RegularJoinOperator(self.definition(parameters.inputs), codec_of(parameters.inputs[0]), self.states)
+        return RegularJoinOperator(self.definition(parameters), codec_of(parameters.inputs[0]), self.states)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +93,7 @@ class BoundedJoinSpec(JoinSpec):
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         from headrace.operators.join.bounded_join import BoundedJoinOperator
 
-        return BoundedJoinOperator(self.definition(parameters.inputs), codec_of(parameters.inputs[0]))
+        return BoundedJoinOperator(self.definition(parameters), codec_of(parameters.inputs[0]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,10 +116,8 @@ class TableWindowJoinSpec(JoinSpec):
         from headrace.operators.window.table.join import TableWindowJoinOperator
         from headrace.operators.window.table.local_time import LocalTime
 
-        inputs = parameters.inputs
-        return TableWindowJoinOperator(
-            self.definition(inputs), codec_of(inputs[0]), end_fields=self.end_fields, clock=LocalTime(self.zone)
-        )
+        definition, codec = self.definition(parameters), codec_of(parameters.inputs[0])
+        return TableWindowJoinOperator(definition, codec, end_fields=self.end_fields, clock=LocalTime(self.zone))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,14 +131,14 @@ class TemporalJoinSpec(JoinSpec):
     kind: ClassVar[str] = "TemporalJoin"
     time_fields: tuple[int, int]
 
-    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
-        return False
+    def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
+        return replace(JoinSpec.outputs(self, inputs), has_changes=False)
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         from headrace.operators.join.temporal_join import TemporalJoinOperator
 
-        inputs = parameters.inputs
-        return TemporalJoinOperator(self.definition(inputs), codec_of(inputs[0]), time_fields=self.time_fields)
+        definition, codec = self.definition(parameters), codec_of(parameters.inputs[0])
+        return TemporalJoinOperator(definition, codec, time_fields=self.time_fields)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +160,7 @@ class TableIntervalJoinSpec(JoinSpec):
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         from headrace.operators.join.table_interval_join import ProcessingTimeJoinOperator, TableIntervalJoinOperator
 
-        definition = self.definition(parameters.inputs)
+        definition = self.definition(parameters)
         if self.time_fields is None:
             return ProcessingTimeJoinOperator(definition, self.interval)
         return TableIntervalJoinOperator(definition, self.interval, self.time_fields)

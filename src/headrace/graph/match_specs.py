@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from headrace.common.typeinfo import TypeInformation
 from headrace.graph.changelog_specs import codec_of
-from headrace.graph.specs import InputKind, InputSchema, OperatorParameters, OperatorSpec
+from headrace.graph.specs import InputKind, InputSchema, OperatorParameters, OperatorSpec, OutputSchema, output_of
 from headrace.operators.base import Operator
 from headrace.operators.changelog.order import SortField
 from headrace.operators.pattern.automaton import Automaton
@@ -39,8 +39,8 @@ class MatchSpec(OperatorSpec):
     time_field: int | None
     order: tuple[SortField, ...] = ()
 
-    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
-        return self.result_type
+    def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
+        return output_of(self.result_type)
 
     def kept_records(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
         return {"": inputs[0].record_type}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from headrace.common.output_tag import OutputTag
 from headrace.common.typeinfo import TypeInformation
-from headrace.graph.specs import FunctionSpec, InputKind, InputSchema, OperatorParameters
+from headrace.graph.specs import FunctionSpec, InputKind, InputSchema, OperatorParameters, OutputSchema, output_of
 from headrace.operators.base import Operator
 from headrace.operators.functions import method_of
 from headrace.operators.pattern.automaton import Automaton
@@ -46,8 +46,9 @@ class PatternSpec(FunctionSpec):
     def ignores_event_time(self) -> bool:
         return self.in_processing_time
 
-    def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
-        return {} if self.late_tag is None else {self.late_tag.tag_id: inputs[0].record_type}
+    def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
+        late = {} if self.late_tag is None else {self.late_tag.tag_id: inputs[0].record_type}
+        return replace(output_of(self.result_type), side_types=late)
 
     def kept_records(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
         return {"": inputs[0].record_type}

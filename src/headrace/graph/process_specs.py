@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from headrace.common.typeinfo import TypeInformation, Types
-from headrace.graph.specs import FunctionSpec, InputKind, InputSchema, OperatorParameters, OperatorSpec
+from headrace.graph.specs import FunctionSpec, InputKind, InputSchema, OperatorParameters, OperatorSpec, OutputSchema
 from headrace.operators.base import Operator
 from headrace.operators.functions import INPUTS, TWO_INPUTS
 from headrace.operators.process import KeyedProcessOperator, ProcessOperator
@@ -250,12 +250,10 @@ class LookupSpec(OperatorSpec):
     def is_deterministic(self) -> bool:
         return self.reader.never_changes
 
-    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation:
-        return Types.TUPLE([inputs[0].record_type, self.value_type])
-
-    def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
-        tag = self.settings.miss_tag
-        return {} if tag is None else {tag.tag_id: inputs[0].record_type}
+    def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
+        type_, tag = inputs[0].record_type, self.settings.miss_tag
+        misses = {} if tag is None else {tag.tag_id: type_}
+        return OutputSchema(Types.TUPLE([type_, self.value_type]), misses)
 
     def why_insertions_only(self, inputs: Sequence[InputSchema]) -> str:
         return "it gives pairs, and rows alone can be changes"
@@ -263,7 +261,7 @@ class LookupSpec(OperatorSpec):
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         from headrace.operators.lookup.lookup_operator import LookupOperator
 
-        return LookupOperator(self.reader, self.key_of, self.output_type(parameters.inputs), self.settings)
+        return LookupOperator(self.reader, self.key_of, parameters.output_type, self.settings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,11 +275,8 @@ class LookupJoinSpec(OperatorSpec):
     ignores_event_time: ClassVar[bool] = True
     definition: LookupJoinDefinition
 
-    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation:
-        return self.definition.result.output_type
-
-    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
-        return inputs[0].has_changes
+    def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
+        return OutputSchema(self.definition.result.output_type, has_changes=inputs[0].has_changes)
 
 
 @dataclass(frozen=True, slots=True)

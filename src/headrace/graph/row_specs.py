@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from headrace.common.typeinfo import TypeInformation
 from headrace.expressions import Bound
-from headrace.graph.specs import InputSchema, OperatorParameters, OperatorSpec, PassingSpec
+from headrace.graph.specs import InputSchema, OperatorParameters, OperatorSpec, OutputSchema, PassingSpec, output_of
 from headrace.operators.base import Operator
 from headrace.operators.constraints import Enforcement, LengthLimit
 from headrace.operators.unnest import CollectionKind
@@ -34,11 +34,8 @@ class UnnestSpec(OperatorSpec):
     keeps_empty: bool = False
     condition: Bound | None = None
 
-    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
-        return self.result_type
-
-    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
-        return inputs[0].has_changes
+    def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
+        return OutputSchema(self.result_type, has_changes=inputs[0].has_changes)
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         from headrace.operators.unnest import UnnestOperator
@@ -89,11 +86,8 @@ class ReplicateRowsSpec(OperatorSpec):
     ignores_event_time: ClassVar[bool] = True
     result_type: TypeInformation
 
-    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
-        return self.result_type
-
-    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
-        return inputs[0].has_changes
+    def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
+        return OutputSchema(self.result_type, has_changes=inputs[0].has_changes)
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         from headrace.operators.unnest import ReplicateRowsOperator
@@ -113,8 +107,8 @@ class KindsToColumnSpec(OperatorSpec):
     ignores_event_time: ClassVar[bool] = True
     result_type: TypeInformation
 
-    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
-        return self.result_type
+    def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
+        return output_of(self.result_type)
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         from headrace.operators.row_kinds import KindsToColumnOperator
@@ -136,11 +130,8 @@ class ColumnToKindsSpec(OperatorSpec):
     column: int
     result_type: TypeInformation
 
-    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
-        return self.result_type
-
-    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
-        return True
+    def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
+        return OutputSchema(self.result_type, has_changes=True)
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         from headrace.operators.row_kinds import ColumnToKindsOperator

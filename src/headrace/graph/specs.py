@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from operator import attrgetter
 from typing import Any, ClassVar, Final, Self
 
 import pyarrow as pa
@@ -68,6 +69,26 @@ class InputSchema:
 
 
 @dataclass(frozen=True, slots=True)
+class OutputSchema:
+    """The outputs of one operator in its graph.
+
+    Attributes:
+        output_type: the type of the main output; None for a sink.
+        side_types: the types of the side outputs, by tag id.
+        has_changes: whether the main output is known to be more than insertions; the records alone may show that it is.
+    """
+
+    output_type: TypeInformation | None = None
+    side_types: Mapping[str, TypeInformation] = field(default_factory=dict)
+    has_changes: bool = False
+
+
+def output_of(output_type: TypeInformation) -> OutputSchema:
+    """One output, with the changes that its type declares."""
+    return OutputSchema(output_type, has_changes=declares_changes(output_type))
+
+
+@dataclass(frozen=True, slots=True)
 class TaskParameters:
     """Parameters that all operators of a task have in common.
 
@@ -99,6 +120,7 @@ class OperatorParameters:
         place: the operator, as errors name it.
         parallelism: the number of its subtasks.
         inputs: its inputs.
+        output_type: the type of its main output; that of its first input for a sink.
         side_types: the types of those of its side outputs that are read, by tag id.
         renamed_fields: as in :class:`.OperatorContext`.
     """
@@ -107,6 +129,7 @@ class OperatorParameters:
     place: OperatorPlace
     parallelism: int
     inputs: Sequence[InputSchema]
+    output_type: TypeInformation
     side_types: Mapping[str, TypeInformation]
     renamed_fields: RenamedFields
 
@@ -156,8 +179,8 @@ class OperatorSpec(ABC):
         return True
 
     @abstractmethod
-    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
-        """The type of the main output; None for a sink.
+    def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
+        """The outputs that the operator has by itself.
 
         Args:
             inputs: as many as :attr:`inputs`.
@@ -178,10 +201,6 @@ class OperatorSpec(ABC):
     def functions(self) -> Sequence[object]:
         """The objects of the user that the operator calls, which may have state of the subtask."""
         return ()
-
-    def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
-        """The types of the side outputs that the operator has by itself, by tag id."""
-        return {}
 
     def kept_records(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
         """The records that the operator itself keeps from epoch to epoch; states of functions do not count.
@@ -205,10 +224,6 @@ class OperatorSpec(ABC):
         """Why records may not be updates and deletions of what was before; empty where they may."""
         return ""
 
-    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
-        """Return whether the main output is known to be more than insertions; the records alone may show that it is."""
-        return declares_changes(self.output_type(inputs))
-
 
 @dataclass(frozen=True, slots=True)
 class SourceSpec(OperatorSpec):
@@ -224,17 +239,12 @@ class SourceSpec(OperatorSpec):
     source: Source
     changelog: bool = False
 
-    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
-        return self.source.produced_type
-
-    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
-        return self.changelog or declares_changes(self.source.produced_type)
+    def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
+        type_ = self.source.produced_type
+        return OutputSchema(type_, _dead_letters(self.source.dead_letter), self.changelog or declares_changes(type_))
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         raise NotImplementedError("a source has a reader in the place of an operator")
-
-    def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
-        return _dead_letters(self.source.dead_letter)
 
 
 def _dead_letters(tag: OutputTag | None) -> Mapping[str, TypeInformation]:
@@ -269,12 +279,9 @@ class SinkSpec(OperatorSpec):
     def requires_aligned_watermark(self) -> bool:
         return self.sink.takes_watermarks
 
-    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
+    def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
         self.sink.validate(inputs[0].record_type)
-        return None
-
-    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
-        return False
+        return OutputSchema(None, _dead_letters(self.sink.dead_letter))
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         from headrace.checkpoint.directory import sink_folder
@@ -293,10 +300,7 @@ class SinkSpec(OperatorSpec):
             folder=sink_folder(task.storage, uid),
             clients=task.clients,
         )
-        return SinkOperator(self.sink, context, next(iter(self.side_types(parameters.inputs).items()), None))
-
-    def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
-        return _dead_letters(self.sink.dead_letter)
+        return SinkOperator(self.sink, context, next(iter(_dead_letters(self.sink.dead_letter).items()), None))
 
     def why_insertions_only(self, inputs: Sequence[InputSchema]) -> str:
         return "" if self.sink.takes_changes(inputs[0].record_type) else "what it writes is not taken back"
@@ -311,11 +315,8 @@ class PassingSpec(OperatorSpec):
 
     __slots__ = ()
 
-    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
-        return inputs[0].record_type
-
-    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
-        return any(schema.has_changes for schema in inputs)
+    def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
+        return OutputSchema(inputs[0].record_type, has_changes=any(map(attrgetter("has_changes"), inputs)))
 
 
 class FoldingSpec(PassingSpec):
@@ -355,8 +356,8 @@ class FilterSpec(PassingSpec):
     def functions(self) -> Sequence[object]:
         return (self.function,)
 
-    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
-        return False  # it may be for leaving them out
+    def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
+        return OutputSchema(inputs[0].record_type)  # it may be for leaving changes out
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         from headrace.operators.stateless import FilterOperator
@@ -388,8 +389,9 @@ class KeepRowKindsSpec(PassingSpec):
     ignores_event_time: ClassVar[bool] = True
     kinds: tuple[RowKind, ...]
 
-    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
-        return inputs[0].has_changes and self.kinds != (RowKind.INSERT,)
+    def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
+        (records,) = inputs
+        return OutputSchema(records.record_type, has_changes=records.has_changes and self.kinds != (RowKind.INSERT,))
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         from headrace.operators.row_kinds import KeepRowKindsOperator
@@ -458,11 +460,9 @@ class SelectSpec(OperatorSpec):
     result_type: TypeInformation
     changelog: bool = False
 
-    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
-        return self.result_type
-
-    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
-        return self.changelog or (isinstance(self.result_type, RowTypeInfo) and inputs[0].has_changes)
+    def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
+        has_changes = self.changelog or (isinstance(self.result_type, RowTypeInfo) and inputs[0].has_changes)
+        return OutputSchema(self.result_type, has_changes=has_changes)
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         return SelectOperator(self.columns, self.result_type)
@@ -485,20 +485,16 @@ class RecordTimesSpec(OperatorSpec):
     def is_deterministic(self) -> bool:
         return not {RecordTime.PROCESSING_TIME, RecordTime.RANDOM} & set(self.times)
 
-    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
+    def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
         given = inputs[0].record_type
         added = tuple(Types.LONG() if time is RecordTime.RANDOM else Types.TIMESTAMP_LTZ() for time in self.times)
-        return RowTypeInfo((*given.field_types, *added), (*given.field_names, *self.names))
-
-    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
-        return inputs[0].has_changes
+        type_ = RowTypeInfo((*given.field_types, *added), (*given.field_names, *self.names))
+        return OutputSchema(type_, has_changes=inputs[0].has_changes)
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         from headrace.operators.record_times import RecordTimesOperator
 
-        output = self.output_type(parameters.inputs)
-        assert output is not None
-        return RecordTimesOperator(self.times, output)
+        return RecordTimesOperator(self.times, parameters.output_type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -517,8 +513,8 @@ class FunctionSpec(OperatorSpec):
     def functions(self) -> Sequence[object]:
         return (self.function,)
 
-    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
-        return self.result_type
+    def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
+        return output_of(self.result_type)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from headrace.common.call_site import UNKNOWN_CALL_SITE, CallSite, caller
@@ -10,7 +11,7 @@ from headrace.common.output_tag import OutputTag
 from headrace.common.typeinfo import TypeInformation
 from headrace.common.typeinfo.composite import declares_changes
 from headrace.graph.partitioning import FORWARD, KeySelection, Partitioning
-from headrace.graph.specs import CHANGES, InputKind, InputSchema, OperatorSpec, SinkSpec
+from headrace.graph.specs import CHANGES, InputKind, InputSchema, OperatorSpec, OutputSchema, SinkSpec
 from headrace.operators.checkpointed import check_checkpointed
 from headrace.state.evolution import NOTHING_RENAMED, RenamedFields
 
@@ -32,21 +33,6 @@ class Edge:
     side_output: str | None = None
     input_index: int = 0
     key: KeySelection | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class OutputSchema:
-    """The types of a node's outputs.
-
-    Attributes:
-        output_type: that of the main output; None for a sink.
-        side_types: those of the side outputs, by tag id.
-        has_changes: whether the main output is known to be more than insertions.
-    """
-
-    output_type: TypeInformation | None = None
-    side_types: Mapping[str, TypeInformation] = field(default_factory=dict)
-    has_changes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,10 +243,10 @@ class StreamGraph:
         inputs = self.input_schemas(node)
         spec = node.spec.resolved(inputs)
         _check_changes(node, inputs)
-        by_tags = {tag.tag_id: tag.type_info for tag in node.tags}
-        outputs = OutputSchema(
-            spec.output_type(inputs), {**spec.side_types(inputs), **by_tags}, spec.has_changes(inputs)
-        )
+        outputs = spec.outputs(inputs)
+        if node.tags:
+            by_tags = {tag.tag_id: tag.type_info for tag in node.tags}
+            outputs = replace(outputs, side_types={**outputs.side_types, **by_tags})
         made = replace(node, spec=spec, outputs=node.outputs if outputs == node.outputs else outputs)
         self._nodes[node.id] = made
         return made
@@ -268,7 +254,7 @@ class StreamGraph:
 
 def _check_changes(node: Node, inputs: Sequence[InputSchema]) -> None:
     """Refuse updates and deletions where only insertions are taken."""
-    if any(schema.has_changes for schema in inputs) and (why := node.spec.why_insertions_only(inputs)):
+    if any(map(attrgetter("has_changes"), inputs)) and (why := node.spec.why_insertions_only(inputs)):
         raise InvalidProgramError(
             f"operator {node.name!r} takes insertions alone ({why}), but its records may be {CHANGES}"
         )

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot
-from headrace.common.typeinfo import RowTypeInfo, TypeInformation
+from headrace.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from headrace.common.typeinfo.types import type_of_logical
 from headrace.graph.changelog_specs import ChangelogSpec, codec_of
-from headrace.graph.specs import InputSchema, OperatorParameters, OperatorSpec
+from headrace.graph.specs import InputSchema, OperatorParameters, OperatorSpec, OutputSchema
 from headrace.graph.window_specs import ColumnarWindowSpec
 from headrace.operators.base import Operator
 from headrace.operators.changelog.order import SortField
@@ -55,21 +55,17 @@ class WindowTableFunctionSpec(OperatorSpec):
     zone: str | None = None
     names: tuple[str, ...] = WINDOW_NAMES
 
-    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
+    def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
         records = inputs[0].record_type
-        return with_windows(records.field_types, records.field_names, self.names, self.time_type)
-
-    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
-        return inputs[0].has_changes
+        type_ = with_windows(records.field_types, records.field_names, self.names, self.time_type)
+        return OutputSchema(type_, has_changes=inputs[0].has_changes)
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         from headrace.operators.window.table.local_time import LocalTime
         from headrace.operators.window.table.table_function import WindowTableFunctionOperator
 
-        output = self.output_type(parameters.inputs)
-        assert output is not None
-        name = parameters.inputs[0].record_type.field_names[self.time_field]
-        return WindowTableFunctionOperator(self.windows, self.time_field, name, LocalTime(self.zone), output)
+        name, clock = parameters.inputs[0].record_type.field_names[self.time_field], LocalTime(self.zone)
+        return WindowTableFunctionOperator(self.windows, self.time_field, name, clock, parameters.output_type)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,23 +119,21 @@ class TableWindowSpec(ColumnarWindowSpec):
     def why_insertions_only(self, inputs: Sequence[InputSchema]) -> str:
         return "" if self.retracts else "what a window has taken in is not taken out again"
 
-    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
+    def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
         layout = self.layout(inputs[0])
         inner, keys = layout.output_type, len(layout.key_names)
         types = (*inner.field_types[:keys], *inner.field_types[keys + 2 :])
         names = (*inner.field_names[:keys], *inner.field_names[keys + 2 :])
-        return with_windows(types, names, self.names, self.time_type)
+        return self.windowed(with_windows(types, names, self.names, self.time_type), inputs)
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         from headrace.operators.window.table.aggregate import TableWindowOperator
 
         layout = self.operator_layout(parameters)
         inner = self._inner(parameters, layout)
-        output = self.output_type(parameters.inputs)
-        assert output is not None
         order = self._firing_order(parameters.inputs[0], len(layout.key_names))
         time, keys = self._time(parameters), len(layout.key_names)
-        return TableWindowOperator(inner, time, keys, output, order)  # type: ignore[arg-type]
+        return TableWindowOperator(inner, time, keys, parameters.output_type, order)  # type: ignore[arg-type]
 
     def create_local_operator(self, parameters: OperatorParameters) -> Operator:
         from headrace.operators.window.columnar.local_aggregate import LocalWindowAggregateOperator
@@ -208,30 +202,23 @@ class WindowRankSpec(ChangelogSpec):
     last_of_equal: bool = False
     rank_name: str = "w0$o0"
 
-    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
-        from headrace.common.typeinfo import Types
-
+    def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
         type_ = inputs[0].record_type
-        if not self.ranks.shows_rank:
-            return type_
-        return RowTypeInfo((*type_.field_types, Types.LONG()), (*type_.field_names, self.rank_name))
+        if self.ranks.shows_rank:
+            type_ = RowTypeInfo((*type_.field_types, Types.LONG()), (*type_.field_names, self.rank_name))
+        return OutputSchema(type_)
 
     def why_insertions_only(self, inputs: Sequence[InputSchema]) -> str:
         return "ranks of a window that has ended are not taken back"
-
-    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
-        return False
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         from headrace.operators.window.table.local_time import LocalTime
         from headrace.operators.window.table.rank import WindowOrder, WindowRankOperator
 
         schema = parameters.inputs[0]
-        output = self.output_type(parameters.inputs)
-        assert output is not None
         return WindowRankOperator(
             schema.record_type,
-            output,
+            parameters.output_type,
             codec_of(schema),
             end_field=self.end_field,
             clock=LocalTime(self.zone),

@@ -10,7 +10,16 @@ from headrace.common.errors import InvalidTypeError
 from headrace.common.output_tag import OutputTag
 from headrace.common.typeinfo import TypeInformation
 from headrace.expressions import Bound
-from headrace.graph.specs import FunctionSpec, InputKind, InputSchema, OperatorParameters, OperatorSpec, PassingSpec
+from headrace.graph.specs import (
+    FunctionSpec,
+    InputKind,
+    InputSchema,
+    OperatorParameters,
+    OperatorSpec,
+    OutputSchema,
+    PassingSpec,
+    output_of,
+)
 from headrace.operators.aggregates.aggregate import BindableAggregate
 from headrace.operators.base import Operator
 from headrace.operators.join.find_pairs import SIDES, JoinInterval
@@ -63,20 +72,19 @@ class TriggeredWindowSpec(WindowSpec):
         """The type of what windows hold, triggers and evictors see, and late records are."""
         return inputs[0].record_type
 
-    def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
-        tag_id = self.definition.late_tag_id
-        return {} if tag_id is None else {tag_id: self.element_type(inputs)}
+    def windowed(self, output_type: TypeInformation, inputs: Sequence[InputSchema]) -> OutputSchema:
+        """The outputs of such windows with results of a type: these, and late records."""
+        windows, late = self.definition, self.definition.late_tag
+        side_types = {} if late is None else {late.tag_id: self.element_type(inputs)}
+        return OutputSchema(output_type, side_types, windows.accumulation_mode.retracts and not windows.fires_once)
 
     def kept_records(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
-        shown = self.output_type(inputs) if self.definition.accumulation_mode.retracts else None
+        shown = self.outputs(inputs).output_type if self.definition.accumulation_mode.retracts else None
         return self.held_records(inputs) | ({} if shown is None else {RESULT: shown})
 
     def held_records(self, inputs: Sequence[InputSchema]) -> dict[str, TypeInformation]:
         """Return what windows hold, as :meth:`kept_records` says it; of built-in aggregates what they look at."""
         return {"": self.element_type(inputs)}
-
-    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
-        return self.definition.accumulation_mode.retracts and not self.definition.fires_once
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +102,7 @@ class AggregatedWindowSpec(TriggeredWindowSpec):
     known: tuple[tuple[object, ...], ColumnarWindowLayout] | None = field(default=None, repr=False, compare=False)
 
     def resolved(self, inputs: Sequence[InputSchema]) -> Self:
-        return replace(self, known=(_columns_follow_from(inputs[0]), self.layout(inputs[0]).complete()))
+        return replace(self, known=(_columns_follow_from(inputs[0]), self.layout(inputs[0])))
 
     def layout(self, records: InputSchema) -> ColumnarWindowLayout:
         """The columns of the windows over such records.
@@ -122,8 +130,8 @@ class AggregatedWindowSpec(TriggeredWindowSpec):
         """The columns of the windows in an operator, whose aggregates know which operator they are in."""
         return self.layout(parameters.inputs[0]).of_operator(parameters.place, parameters.renamed_fields)
 
-    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
-        return self.layout(inputs[0]).output_type
+    def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
+        return self.windowed(self.layout(inputs[0]).output_type, inputs)
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         from headrace.operators.window.general.aggregating_operator import AggregatingWindowOperator
@@ -197,11 +205,8 @@ class GroupAggregateSpec(OperatorSpec):
     def why_insertions_only(self, inputs: Sequence[InputSchema]) -> str:
         return "" if self.retracts else _UNDECLARED
 
-    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
-        return not self.is_final
-
-    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
-        return self.layout(inputs[0]).output_type
+    def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
+        return OutputSchema(self.layout(inputs[0]).output_type, has_changes=not self.is_final)
 
     def kept_records(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
         return {"": inputs[0].record_type}
@@ -259,8 +264,8 @@ class RowWindowSpec(TriggeredWindowSpec):
         is_folded = self.user_functions.aggregate_function is not None and self.definition.evictor is None
         return {"": self.user_functions.accumulators if is_folded else self.element_type(inputs)}
 
-    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
-        return self.result_type
+    def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
+        return self.windowed(self.result_type, inputs)
 
     @property
     def emits_to_tags(self) -> bool:
@@ -333,10 +338,12 @@ class LocalAggregateSpec(PassingSpec):
     def why_insertions_only(self, inputs: Sequence[InputSchema]) -> str:
         return self.aggregate.why_insertions_only(inputs)
 
-    def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
+    def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
         from headrace.operators.window.columnar.local_aggregate import ACCUMULATORS_TAG
 
-        return {ACCUMULATORS_TAG: self.aggregate.layout(inputs[0]).accumulator_type}
+        (records,) = inputs
+        accumulators = {ACCUMULATORS_TAG: self.aggregate.layout(records).accumulator_type}
+        return OutputSchema(records.record_type, accumulators, records.has_changes)
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         return self.aggregate.create_local_operator(parameters)
@@ -358,11 +365,8 @@ class GlobalAggregateSpec(OperatorSpec):
     def why_insertions_only(self, inputs: Sequence[InputSchema]) -> str:
         return self.aggregate.why_insertions_only(inputs)
 
-    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
-        return self.aggregate.has_changes(inputs)
-
-    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
-        return self.aggregate.output_type(inputs)
+    def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
+        return self.aggregate.outputs(inputs)
 
     def kept_records(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
         return self.aggregate.kept_records(inputs)
@@ -421,7 +425,7 @@ class IntervalJoinSpec(FunctionSpec):
         )
         return IntervalJoinOperator(self.interval, types, tags, results, self.outer)
 
-    def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
+    def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
         types: dict[str, TypeInformation] = {}
         for tag_id, schema in zip(self.late_tag_ids, inputs, strict=True):
             if tag_id is None:
@@ -431,7 +435,7 @@ class IntervalJoinSpec(FunctionSpec):
                     f"the late records of both streams go to the side output {tag_id!r}, but they are of types "
                     f"{types[tag_id]} and {schema.record_type}: give each stream a tag of its own"
                 )
-        return types
+        return replace(output_of(self.result_type), side_types=types)
 
 
 @dataclass(frozen=True, slots=True)

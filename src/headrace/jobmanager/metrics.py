@@ -54,32 +54,31 @@ def by_shown_name(metrics: Mapping[MetricKey, N], names: Mapping[str, str]) -> d
         metrics: by key.
         names: what operators are called, by uid; those that the program has no more are called by their uid.
     """
-    return {
-        ".".join(part for part in (names.get(uid, uid), "" if subtask is None else str(subtask), name) if part): value
-        for (uid, subtask, name), value in metrics.items()
-        if subtask is None or MetricKey(uid, None, name) not in metrics
-    }
+    found: dict[str, N] = {}
+    for (uid, subtask, name), value in metrics.items():
+        if subtask is None or MetricKey(uid, None, name) not in metrics:
+            parts = names.get(uid, uid), "" if subtask is None else str(subtask), name
+            found[".".join(filter(None, parts))] = value
+    return found
 
 
 def counters_of(manifest: Manifest) -> dict[MetricKey, int]:
-    """The totals of a manifest."""
-    return totals(manifest.counters, manifest.operator_counters)
-
-
-def totals(counters: Mapping[str, int], operator_counters: OperatorCounters) -> dict[MetricKey, int]:
-    """The totals of a job by key: its own, and those of each operator and its subtasks."""
-    found = {MetricKey("", None, name): total for name, total in counters.items()}
-    for uid, of_operator in operator_counters.items():
+    """The totals of a manifest: of the job, and of each operator and its subtasks."""
+    found: dict[MetricKey, int] = {}
+    for name, total in manifest.counters.items():
+        found[MetricKey("", None, name)] = total
+    for uid, of_operator in manifest.operator_counters.items():
         for name, by_subtask in of_operator.items():
             found[MetricKey(uid, None, name)] = sum(by_subtask)
-            found |= {MetricKey(uid, subtask, name): total for subtask, total in enumerate(by_subtask)}
+            for subtask, total in enumerate(by_subtask):
+                found[MetricKey(uid, subtask, name)] = total
     return found
 
 
 def records_read(plan: JobPlan, reports: Iterable[TaskReport]) -> int:
     """How many records the sources gave; the enumerators' word for it is an estimate."""
-    sources = {planned.uid for planned in plan.operators() if not planned.node.inputs}
-    return sum(count for report in reports for uid, count in report.records.items() if uid in sources)
+    sources = [planned.uid for planned in plan.stages[0].operators if not planned.node.inputs]
+    return sum(report.records.get(uid, 0) for report in reports for uid in sources)
 
 
 def next_operator_counters(
@@ -87,20 +86,17 @@ def next_operator_counters(
 ) -> dict[str, dict[str, tuple[int, ...]]]:
     """The totals of operators after an epoch; those of subtasks that there are no more stay in the sums."""
     totals = {uid: {name: list(values) for name, values in counters.items()} for uid, counters in known.items()}
-    for uid, subtask, name, amount in _counted(reports):
-        values = totals.setdefault(uid, {}).setdefault(name, [])
-        values.extend([0] * (subtask + 1 - len(values)))
-        values[subtask] += amount
+    for report in reports:
+        subtask = report.partition
+        for uid, name, amount in _counted(report):
+            values = totals.setdefault(uid, {}).setdefault(name, [])
+            values.extend([0] * (subtask + 1 - len(values)))
+            values[subtask] += amount
     return {uid: {name: tuple(values) for name, values in counters.items()} for uid, counters in totals.items()}
 
 
-def _counted(reports: Iterable[TaskReport]) -> Iterator[tuple[str, int, str, int]]:
-    for report in reports:
-        for uid, name, amount in (*_of_headrace(report), *_of_functions(report)):
-            yield uid, report.partition, name, amount
-
-
-def _of_headrace(report: TaskReport) -> Iterator[tuple[str, str, int]]:
+def _counted(report: TaskReport) -> Iterator[tuple[str, str, int]]:
+    """The counts of a task by uid and name: those of all operators, and those of functions."""
     for uid, records in report.records.items():
         yield uid, RECORDS_IN, records
     for uid, traffic in report.traffic.items():
@@ -110,9 +106,6 @@ def _of_headrace(report: TaskReport) -> Iterator[tuple[str, str, int]]:
     for uid, counts in report.counters.items():
         for name, amount in counts.items():
             yield uid, name, amount
-
-
-def _of_functions(report: TaskReport) -> Iterator[tuple[str, str, int]]:
     for uid, measured in report.metrics.items():
         for name, amount in measured.counters.items():
             yield uid, name, amount

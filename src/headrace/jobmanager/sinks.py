@@ -24,7 +24,7 @@ from headrace.common.errors import (
     UserFunctionError,
 )
 from headrace.common.logs import get_logger, with_fields
-from headrace.connectors.sink import Committer, CommitterContext, DeliveryGuarantee, Sink, without_committer
+from headrace.connectors.sink import Committer, CommitterContext, DeliveryGuarantee, PreCommit, Sink, without_committer
 from headrace.connectors.sink_checks import checked_committer, checked_pre_committed, checked_time
 from headrace.graph.specs import SinkSpec
 from headrace.jobmanager.runtime import Runtime, run_in_tasks
@@ -290,15 +290,19 @@ class JobSinks:
     def __init__(self, plan: JobPlan, blob: SerializedJob, runtime: Runtime) -> None:
         self._blob = blob
         self._run_in_tasks = partial(run_in_tasks, runtime)
-        self._sinks: dict[str, tuple[PlannedOperator, Sink]] = {
-            planned.uid: (planned, planned.node.spec.sink)
-            for planned in plan.operators()
-            if isinstance(planned.node.spec, SinkSpec)
-        }
-        self.names = {uid: planned.node.name for uid, (planned, _) in self._sinks.items()}
-        self.durable = frozenset(uid for uid, (_, sink) in self._sinks.items() if sink.is_durable)
+        self.names: dict[str, str] = {}
+        self._sinks: dict[str, tuple[PlannedOperator, Sink]] = {}
+        self._pre_commits: dict[str, PreCommit | None] = {}
         self._committed: set[str] = set()
-        self._pre_commits = {uid: sink.pre_commit for uid, (_, sink) in self._sinks.items()}
+        durable: set[str] = set()
+        for planned in plan.operators():
+            if isinstance(planned.node.spec, SinkSpec):
+                uid, sink = planned.uid, planned.node.spec.sink
+                self.names[uid], self._sinks[uid] = planned.node.name, (planned, sink)
+                self._pre_commits[uid] = sink.pre_commit
+                if sink.is_durable:
+                    durable.add(uid)
+        self.durable = frozenset(durable)
 
     def check_output(self, manifest: Manifest) -> None:
         """See whether there is output of later epochs than a manifest that was found.

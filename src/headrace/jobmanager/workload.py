@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
@@ -79,23 +79,25 @@ class TimeKeeper:
     """
 
     def __init__(self, plan: JobPlan) -> None:
-        self._stages = [[planned.uid for planned in stage.operators] for stage in plan.stages]
-        self._behind = {uid: found for stage in plan.stages for uid, found in _behind(stage)}
-        self._parallelism = {planned.uid: planned.parallelism for planned in plan.operators()}
+        self._stages = plan.stages
+        self._behind: dict[str, frozenset[str]] = {}
+        for stage in plan.stages:
+            self._behind |= _behind(stage)
 
     def after(self, known: OperatorTimes, reports: Sequence[TaskReport], epoch: EpochTimes) -> OperatorTimes:
         """The times after an epoch; as they were where the runtime does not tell them."""
         times = [report.times for report in reports if report.times is not None]
         if not times:
             return known
-        ends = {stage: max(each.ended for each in times if each.stage == stage) for stage in {t.stage for t in times}}
-        found = {uid: list(by_subtask) for uid, by_subtask in known.items() if uid in self._parallelism}
+        ends = [epoch.before] * len(self._stages)
         for task in times:
-            stage_ended = min(max(ends[task.stage], epoch.before), epoch.ended)
-            for uid in self._stages[task.stage]:
-                if task.partition < self._parallelism[uid]:
-                    spent = self._spent(uid, task, epoch, epoch.ended - stage_ended)
-                    by_subtask = found.setdefault(uid, [])
+            ends[task.stage] = min(max(ends[task.stage], task.ended), epoch.ended)
+        found = {uid: list(by_subtask) for uid, by_subtask in known.items() if uid in self._behind}
+        for task in times:
+            for planned in self._stages[task.stage].operators:
+                if task.partition < planned.parallelism:
+                    spent = self._spent(planned.uid, task, epoch, epoch.ended - ends[task.stage])
+                    by_subtask = found.setdefault(planned.uid, [])
                     by_subtask.extend([OperatorTime()] * (task.partition + 1 - len(by_subtask)))
                     totals = zip(by_subtask[task.partition], spent, strict=True)
                     by_subtask[task.partition] = OperatorTime(*map(sum, totals))
@@ -109,14 +111,15 @@ class TimeKeeper:
         return OperatorTime(busy, whole - busy - back_pressured, back_pressured)
 
 
-def _behind(stage: Stage) -> Iterator[tuple[str, frozenset[str]]]:
+def _behind(stage: Stage) -> dict[str, frozenset[str]]:
     """By uid, the operators of the same task that get what an operator emits, directly or by others."""
-    uids = {planned.node.id: planned.uid for planned in stage.operators}
-    found: dict[int, frozenset[str]] = {}
+    found: dict[str, frozenset[str]] = {}
+    reached: dict[int, frozenset[str]] = {}
     for planned in reversed(stage.operators):
-        targets = {edge.target for edge in planned.outputs if not edge.is_exchange and edge.target in uids}
-        found[planned.node.id] = frozenset(map(uids.__getitem__, targets)).union(*(found[each] for each in targets))
-        yield planned.uid, found[planned.node.id]
+        chained = (reached[edge.target] for edge in planned.outputs if not edge.is_exchange)
+        found[planned.uid] = frozenset().union(*chained)
+        reached[planned.node.id] = found[planned.uid] | {planned.uid}
+    return found
 
 
 _SPAN_MILLIS: Final = 60_000

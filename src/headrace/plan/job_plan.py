@@ -115,8 +115,9 @@ class PlannedOperator:
         # Windows that are filled for another job do not fire by the clock either.
         of_task = replace(task, is_batch=True) if node.keeps_windows_open else task
         place = OperatorPlace(node.name, self.uid, task.subtask, node.call_site)
+        output_type = node.outputs.output_type or self.schemas[0].record_type
         parameters = OperatorParameters(
-            of_task, place, self.parallelism, self.schemas, self.side_types, self.renamed_fields
+            of_task, place, self.parallelism, self.schemas, output_type, self.side_types, self.renamed_fields
         )
         operator = node.spec.create_operator(parameters)
         if node.keeps_windows_open:

@@ -12,9 +12,10 @@ windows show before their end would only be shown again.
 """
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, count
+from itertools import chain, count, starmap
 from operator import attrgetter
 from typing import Final
 
@@ -102,11 +103,12 @@ def with_columnar_windows(graph: StreamGraph) -> StreamGraph:
         if spec is None:
             yield node
         elif _can_be_split(spec, node, made):
-            local = [_local_aggregate(spec, node, number, made.new_id()) for number in range(len(node.inputs))]
-            yield from local
-            edges = zip(local, node.inputs, strict=True)
-            inputs = tuple(edge for sender, given in edges for edge in _edges_between(sender, given))
-            yield replace(node, spec=GlobalAggregateSpec(spec), inputs=inputs)
+            inputs: list[Edge] = []
+            for number, edge in enumerate(node.inputs):
+                local = _local_aggregate(spec, node, number, made.new_id())
+                yield local
+                inputs += _edges_between(local, edge)
+            yield replace(node, spec=GlobalAggregateSpec(spec), inputs=tuple(inputs))
         else:
             yield replace(node, spec=spec)
 
@@ -142,13 +144,13 @@ def _local_aggregate(spec: ColumnarWindowSpec | GroupAggregateSpec, node: Node, 
     )
 
 
-def _edges_between(local: Node, given: Edge) -> Iterator[Edge]:
+def _edges_between(local: Node, given: Edge) -> tuple[Edge, Edge]:
     """Raw records on one input, accumulators on the other; both by the key that the records have."""
     assert given.key is not None
     key = replace(given.key, is_attached=True)
-    yield Edge(local.id, given.partitioning, None, RECORDS_INPUT, key)
-    key = replace(key, only_routes=True)
-    yield Edge(local.id, given.partitioning, ACCUMULATORS_TAG, ACCUMULATORS_INPUT, key)
+    records = Edge(local.id, given.partitioning, None, RECORDS_INPUT, key)
+    routed = replace(key, only_routes=True)
+    return records, Edge(local.id, given.partitioning, ACCUMULATORS_TAG, ACCUMULATORS_INPUT, routed)
 
 
 def with_parallelism(graph: StreamGraph, parallelism: int, max_parallelism: int) -> StreamGraph:
@@ -176,29 +178,19 @@ def with_parallelism(graph: StreamGraph, parallelism: int, max_parallelism: int)
                 f"operator {node.name!r} ({node.call_site}) has parallelism {subtasks}; it must lie between 1 and "
                 f"the max parallelism, {groups}"
             )
-        _check_forward(node, producers, subtasks)
-        edges = zip(node.inputs, producers, strict=True)
-        receivers = node.parallelism if is_chained else subtasks
-        inputs = tuple(_placed(edge, number, receivers) for edge, number in edges)
-        yield replace(node, inputs=inputs, parallelism=subtasks, max_parallelism=groups)
+        receivers, inputs = node.parallelism if is_chained else subtasks, []
+        for edge, senders in zip(node.inputs, producers, strict=True):
+            if edge.partitioning.keeps_parallelism and senders != subtasks:
+                raise InvalidProgramError(
+                    f"{edge.partitioning.asked_by} before operator {node.name!r} keeps records with their subtask, "
+                    f"but there are {senders} before it and {subtasks} behind: give both the same parallelism, or "
+                    f"leave it out\n  at {node.call_site}"
+                )
+            partitioning = edge.partitioning.between(senders, receivers)
+            inputs.append(edge if partitioning is edge.partitioning else replace(edge, partitioning=partitioning))
+        yield replace(node, inputs=tuple(inputs), parallelism=subtasks, max_parallelism=groups)
 
     return graph.transform(place)
-
-
-def _check_forward(node: Node, producers: Sequence[int], subtasks: int) -> None:
-    """Refuse another number of subtasks where the program says that records stay with theirs."""
-    for edge, number in zip(node.inputs, producers, strict=True):
-        if edge.partitioning.keeps_parallelism and number != subtasks:
-            raise InvalidProgramError(
-                f"{edge.partitioning.asked_by} before operator {node.name!r} keeps records with their subtask, but "
-                f"there are {number} before it and {subtasks} behind: give both the same parallelism, or leave it out\n"
-                f"  at {node.call_site}"
-            )
-
-
-def _placed(edge: Edge, senders: int, receivers: int | None) -> Edge:
-    partitioning = edge.partitioning.between(senders, receivers)
-    return edge if partitioning is edge.partitioning else replace(edge, partitioning=partitioning)
 
 
 def mode_of(graph: StreamGraph, mode: RuntimeExecutionMode) -> tuple[bool, str]:
@@ -207,7 +199,7 @@ def mode_of(graph: StreamGraph, mode: RuntimeExecutionMode) -> tuple[bool, str]:
     Raises:
         InvalidProgramError: when it has to, and a source has no end.
     """
-    endless = next((node for node in graph if _is_unbounded(node.spec)), None)
+    endless = next(filter(_is_unbounded, graph), None)
     if mode is RuntimeExecutionMode.AUTOMATIC:
         reason = "all sources are bounded" if endless is None else f"source {endless.name!r} is unbounded"
         return endless is None, f"AUTOMATIC: {reason}"
@@ -219,8 +211,8 @@ def mode_of(graph: StreamGraph, mode: RuntimeExecutionMode) -> tuple[bool, str]:
     return mode is RuntimeExecutionMode.BATCH, ""
 
 
-def _is_unbounded(spec: OperatorSpec) -> bool:
-    return isinstance(spec, SourceSpec) and spec.source.boundedness is not Boundedness.BOUNDED
+def _is_unbounded(node: Node) -> bool:
+    return isinstance(node.spec, SourceSpec) and node.spec.source.boundedness is not Boundedness.BOUNDED
 
 
 def check_clock(graph: StreamGraph) -> None:
@@ -290,7 +282,7 @@ def check_event_time(graph: StreamGraph) -> None:
             continue
         for index in range(len(node.spec.inputs)):
             read = {edge.source for edge in node.inputs if edge.input_index == index}
-            if not any(have_times[source] for source in read):
+            if not any(map(have_times.__getitem__, read)):
                 raise _without_times(node, needs, graph, graph.needed_by(read))
 
 
@@ -357,16 +349,15 @@ def stages_of(graph: StreamGraph, *, is_batch: bool) -> dict[int, int]:
     timed = graph.needed_by(node.id for node in graph if not node.spec.ignores_event_time)
 
     def place(node: Node, places: Mapping[int, Place]) -> Place:
-        producers = [places[edge.source].stage for edge in node.inputs]
-        behind = zip(producers, node.inputs, strict=True)
-        stage = max((number + edge.partitioning.redistributes for number, edge in behind), default=0)
-        if node.spec.requires_aligned_watermark:
-            stage = max(stage, 1)
+        stage, producers = int(node.spec.requires_aligned_watermark), set()
+        for edge in node.inputs:
+            before = places[edge.source].stage
+            producers.add(before)
+            stage = max(stage, before + edge.partitioning.redistributes)
         is_merging = bool(stage) and not is_batch and node.id in timed
         if is_merging and _ways(node, stage, places) > 1:
             stage = 1 + max(producers)
-        is_first = any(number != stage for number in producers)
-        roots = () if is_first else (_roots_behind(edge, places) for edge in node.inputs)
+        roots = [_roots_behind(edge, places) for edge in node.inputs] if producers == {stage} else ()
         return Place(stage, frozenset().union(*roots))
 
     return {node_id: found.stage for node_id, found in graph.annotate(place).items()}
@@ -470,18 +461,21 @@ def _stages(graph: StreamGraph, stage_of: Mapping[int, int], explicit: Collectio
         stage_of: by node id, the stage.
         explicit: the ids of the nodes whose uid the user gave.
     """
-    inputs: dict[int, list[PlannedEdge]] = {node.id: [] for node in graph}
-    outputs: dict[int, list[PlannedEdge]] = {node.id: [] for node in graph}
+    inputs: defaultdict[int, list[PlannedEdge]] = defaultdict(list)
+    outputs: defaultdict[int, list[PlannedEdge]] = defaultdict(list)
     for edge in _planned_edges(graph, stage_of):
         inputs[edge.target].append(edge)
         outputs[edge.source].append(edge)
-    stages: list[list[PlannedOperator]] = [[] for _ in range(1 + max(stage_of.values()))]
+    stages: defaultdict[int, list[PlannedOperator]] = defaultdict(list)
     for node in graph:
         assert node.uid is not None, "planning begins with the uids"
-        size, entering = _size(node), inputs[node.id]
+        size, side_types = _size(node), {}
+        for edge in outputs[node.id]:
+            if edge.side_output is not None:
+                side_types[edge.side_output] = edge.record_type
         objects = objects_of(node.spec.functions)
         functions = tuple(each for each in objects if isinstance(each, CheckpointedFunction))
-        own_kinds, read = node.spec.state_kinds, {edge.side_output for edge in outputs[node.id]}
+        own_kinds = node.spec.state_kinds
         planned = PlannedOperator(
             node=node,
             uid=node.uid,
@@ -489,7 +483,7 @@ def _stages(graph: StreamGraph, stage_of: Mapping[int, int], explicit: Collectio
             stage=stage_of[node.id],
             parallelism=size.parallelism,
             max_parallelism=size.max_parallelism,
-            inputs=tuple(entering),
+            inputs=tuple(inputs[node.id]),
             outputs=tuple(outputs[node.id]),
             schemas=graph.input_schemas(node),
             objects=tuple(objects),
@@ -497,16 +491,16 @@ def _stages(graph: StreamGraph, stage_of: Mapping[int, int], explicit: Collectio
             state_kinds=own_kinds | (WITHOUT_KEYS if functions else NO_STATE),
             renamed_fields=node.spec.renamed_in_state(node.renamed_fields),
             shares_broadcast_state=StateKind.BROADCAST in own_kinds,
-            side_types={tag_id: kind for tag_id, kind in node.outputs.side_types.items() if tag_id in read},
+            side_types=side_types,
         )
         stages[planned.stage].append(planned)
-    return tuple(_stage(index, tuple(operators)) for index, operators in enumerate(stages))
+    return tuple(starmap(_stage, sorted(stages.items())))
 
 
-def _stage(index: int, operators: tuple[PlannedOperator, ...]) -> Stage:
-    parallelism = max(operator.parallelism for operator in operators)
-    holds_state = any(operator.state_kinds for operator in operators)
-    return Stage(index, parallelism, operators, tuple(forks_of(operators)), holds_state)
+def _stage(index: int, operators: Sequence[PlannedOperator]) -> Stage:
+    parallelism = max(map(attrgetter("parallelism"), operators))
+    holds_state = any(map(attrgetter("state_kinds"), operators))
+    return Stage(index, parallelism, tuple(operators), tuple(forks_of(operators)), holds_state)
 
 
 def _check_partitioned(graph: StreamGraph, stage_of: Mapping[int, int]) -> None:

@@ -162,7 +162,7 @@ class EventTimeAssigner(TimeWindowAssigner[T_contra]):
         return self.windows_at(timestamp, element, context)
 
     def get_default_trigger(self, env: Any) -> Trigger[Any, TimeWindow]:
-        return EventTimeTrigger.create()
+        return EventTimeTrigger()
 
     def is_event_time(self) -> bool:
         return True
@@ -179,7 +179,7 @@ class ProcessingTimeAssigner(TimeWindowAssigner[T_contra]):
         return self.windows_at(context.get_current_processing_time(), element, context)
 
     def get_default_trigger(self, env: Any) -> Trigger[Any, TimeWindow]:
-        return ProcessingTimeTrigger.create()
+        return ProcessingTimeTrigger()
 
     def is_event_time(self) -> bool:
         return False

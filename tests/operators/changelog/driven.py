@@ -126,8 +126,9 @@ class Driven:
     def _opened(self, emit: Any, emit_sums: Any = None) -> Any:
         place = OperatorPlace("operator", "uid", 0, UNKNOWN_CALL_SITE)
         task = cast("TaskParameters", SimpleNamespace(is_batch=self.is_batch))
-        parameters = OperatorParameters(task, place, 1, [self._schema] * self.inputs, {}, NOTHING_RENAMED)
         spec: Any = self.spec
+        inputs = [self._schema] * self.inputs
+        parameters = OperatorParameters(task, place, 1, inputs, spec.outputs(inputs).output_type, {}, NOTHING_RENAMED)
         operator = spec.create_operator(parameters) if emit_sums is None else spec.create_local_operator(parameters)
         self.stores = {name: RunStore(name, ALL_HASHES, store.runs) for name, store in self.stores.items()}
         keyed = SimpleNamespace(codec=self._codec)

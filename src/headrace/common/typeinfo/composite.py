@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, ClassVar, Final
 
 import pyarrow as pa
@@ -72,7 +73,7 @@ class CompositeTypeInfo(TypeInformation[T_co]):
 
     @property
     def logical_type(self) -> RowType:
-        types = tuple(kind.logical_type for kind in self.types)
+        types = tuple(map(attrgetter("logical_type"), self.types))
         return RowType(self.field_names, types, changelog=declares_changes(self), nullable=self.nullable)
 
     @property

@@ -80,11 +80,12 @@ class OutputFileConfig:
     part_suffix: str | None = None
 
     def __post_init__(self) -> None:
+        suffix = self.part_suffix or ""
         expect(self.part_prefix, str, "part_prefix")
-        expect(self.get_part_suffix(), str, "part_suffix")
+        expect(suffix, str, "part_suffix")
         if not self.part_prefix or self.part_prefix[0] in "._":
             raise InvalidProgramError(f"the prefix {self.part_prefix!r} would make part files hidden")
-        if "/" in self.part_prefix + self.get_part_suffix():
+        if "/" in self.part_prefix + suffix:
             raise InvalidProgramError("the prefix and the suffix of part files cannot contain '/'")
 
     @staticmethod

@@ -450,7 +450,9 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
         return self._apply(specs.RollingAggregateSpec(aggregation, field), name)
 
     def _apply(self, spec: OperatorSpec, name: str, *more: Stream, origin: TypeOrigin | None = None) -> DataStream:
-        return super()._apply(with_keyed_state(spec, self._type), name, *more, origin=origin)
+        if spec.functions:
+            spec = with_keyed_state(spec, self._type)
+        return super()._apply(spec, name, *more, origin=origin)
 
     def _spread(self, partitioning: Partitioning) -> NoReturn:
         raise refused("a keyed stream is spread by its keys: spread the stream before key_by(...) in another way")

@@ -3,6 +3,7 @@
 import dis
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
 from operator import attrgetter, itemgetter
 from types import CodeType, FunctionType
 from typing import Any, ClassVar, Final
@@ -31,15 +32,15 @@ Fields = tuple[str | int, ...]
 _STATE_BEFORE: Final = "put into the record what the key needs, with a map() that keeps the state"
 
 
+@dataclass(frozen=True, slots=True)
 class FieldSelector:
     """Takes one field from a record of whatever class; a class, since a closure over it would be pickled by value.
 
-    Args:
+    Attributes:
         field: the name, or the position.
     """
 
-    def __init__(self, field: str | int) -> None:
-        self.field = field
+    field: str | int
 
     def __call__(self, record: Any) -> Any:
         try:
@@ -48,9 +49,6 @@ class FieldSelector:
             if not isinstance(self.field, str):
                 raise
             return getattr(record, self.field)
-
-    def __repr__(self) -> str:
-        return f"FieldSelector({self.field!r})"
 
 
 def key_of(

@@ -79,11 +79,14 @@ class DataStreamSource(DataStream[T_co]):
 
 def _derived(changes: dict[str, Any]) -> dict[str, Any]:
     """The change of the node that assigns timestamps, which follows from a change of its source."""
-    derived = {key: value for key, value in changes.items() if key in ("parallelism", "max_parallelism")}
-    if "name" in changes:
-        derived["name"] = _watermarks_name(changes["name"])
-    if "uid" in changes:
-        derived["uid"] = f"{changes['uid']}-watermarks"
+    derived: dict[str, Any] = {}
+    for key, value in changes.items():
+        if key in ("parallelism", "max_parallelism"):
+            derived[key] = value
+        elif key == "name":
+            derived[key] = _watermarks_name(value)
+        elif key == "uid":
+            derived[key] = f"{value}-watermarks"
     return derived
 
 

@@ -235,8 +235,9 @@ class Stream(OperatorHandle, Generic[T_co]):
             more: what its other inputs read; this stream is the first.
             origin: where the type of the results comes from; where that of this stream does, unless it is said.
         """
-        check_asks_for_no_state_of_keys(spec)
-        check_types_exist(spec)
+        if spec.functions:
+            check_asks_for_no_state_of_keys(spec)
+            check_types_exist(spec)
         streams = enumerate((self, *more))
         edges = tuple(replace(edge, input_index=index) for index, stream in streams for edge in stream._edges)
         node = self._transformations.add(spec, name, edges)

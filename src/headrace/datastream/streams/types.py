@@ -213,7 +213,7 @@ def result_type(declared: object, function: object, role: Role = Role.ONE) -> Ty
 
 def is_untyped(type_info: TypeInformation) -> bool:
     """Returns True where nothing is known about the values."""
-    return type_info.arrow_type is None
+    return isinstance(type_info, PickledBytesTypeInfo)
 
 
 class SupportsProcess(Protocol[T_contra, OUT_co]):

@@ -270,9 +270,9 @@ class WindowsOfOne(WindowsOfStream[T_co, K_co], Generic[T_co, K_co]):
         return self._aggregate_rows(function, **by_position(more, named))
 
     def _aggregate_columns(self, aggregates: tuple[Any, ...], named: dict[str, Any]) -> DataStream:
-        surplus = [name for name, value in named.items() if value is not None]
-        if surplus:
-            raise refused(f"built-in aggregates take no {surplus[0]}: map() the rows that they give")
+        for name, value in named.items():
+            if value is not None:
+                raise refused(f"built-in aggregates take no {name}: map() the rows that they give")
         check_aggregates(aggregates)
         spec = AggregatedWindowSpec(self._definition(), aggregates, self._has_key)
         return self._add(spec, TypeOrigin.DECLARED)

@@ -11,7 +11,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
+from operator import attrgetter
 from typing import Any, ClassVar, Final, Self, TypeVar, cast
 
 import numpy as np
@@ -422,17 +423,17 @@ class AggregatorList:
     @cached_property
     def inputs(self) -> tuple[Input, ...]:
         """What the aggregators look at, each once."""
-        return tuple(dict.fromkeys(source for aggregator in self.aggregators for source in aggregator.inputs))
+        return tuple(dict.fromkeys(chain.from_iterable(map(attrgetter("inputs"), self.aggregators))))
 
     @property
     def user_code(self) -> tuple[UserCode, ...]:
         """The callers of user functions among the aggregators."""
-        return tuple(each for aggregator in self.aggregators for each in aggregator.user_code)
+        return tuple(chain.from_iterable(map(attrgetter("user_code"), self.aggregators)))
 
     @cached_property
     def are_scatterable(self) -> bool:
         """Whether all of them are: see :class:`Aggregator`."""
-        return all(aggregator.is_scatterable for aggregator in self.aggregators)
+        return all(map(attrgetter("is_scatterable"), self.aggregators))
 
     def to_json(self) -> list[dict[str, Any]]:
         """What has to be known to merge accumulators, without the program that made them."""
@@ -453,7 +454,7 @@ class AggregatorList:
     @cached_property
     def bounds(self) -> list[tuple[int, int]]:
         """Where the columns of each aggregator begin and end."""
-        return list(pairwise([0, *accumulate(len(aggregator.fields) for aggregator in self.aggregators)]))
+        return list(pairwise([0, *accumulate(map(len, map(attrgetter("fields"), self.aggregators)))]))
 
 
 def _for_merging(entry: dict[str, Any]) -> Aggregator:

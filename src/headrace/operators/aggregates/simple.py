@@ -65,10 +65,7 @@ class CountRows(_Counts):
     """How many records there were."""
 
     stored_name: ClassVar[str] = "CountRows"
-
-    @property
-    def fields(self) -> Fields:
-        return (("records", Types.LONG()),)
+    fields: ClassVar[Fields] = (("records", Types.LONG()),)
 
     def accumulate(self, rows: GroupedRows) -> list[pa.Array]:
         return [pa.array(rows.segments.counts)]

@@ -35,6 +35,9 @@ from headrace.operators.aggregates.simple import CountValues
 from headrace.operators.arrays import fixed_width, list_lengths, of_fixed_width, validity
 from headrace.state.runs.grouping import RowGroups, Segments
 
+_LONG: Final = Types.LONG()
+_INT: Final = Types.INT()
+
 
 @dataclass(frozen=True, slots=True)
 class SumIntegers(ColumnAggregator):
@@ -48,7 +51,7 @@ class SumIntegers(ColumnAggregator):
 
     @property
     def fields(self) -> Fields:
-        return (f"sum({self.name})", Types.LONG()), (f"sum({self.name}).carry", Types.INT())
+        return (f"sum({self.name})", _LONG), (f"sum({self.name}).carry", _INT)
 
     def accumulate(self, rows: GroupedRows) -> list[pa.Array]:
         return self._summed(rows.column(self.column), None, rows.segments)

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
+from operator import attrgetter
 from typing import Any, Final
 
 import pyarrow as pa
@@ -32,7 +34,9 @@ from headrace.windowing.windows import TimeWindowSerializer
 PARTS: Final = "parts"
 """What stored accumulators say about the aggregators that made them."""
 
-_CANONICAL_TYPES = {pa.int64(): Types.LONG(), pa.string(): Types.STRING(), pa.binary(): Types.BYTES()}
+_LONG: Final = Types.LONG()
+
+_CANONICAL_TYPES = {pa.int64(): _LONG, pa.string(): Types.STRING(), pa.binary(): Types.BYTES()}
 
 
 def check_any(aggregates: Sequence[BindableAggregate]) -> None:
@@ -126,13 +130,6 @@ class ColumnarWindowLayout:
         )
         return replace(self, aggregates=aggregates, renamed=renamed)
 
-    def complete(self) -> "ColumnarWindowLayout":
-        """The same layout, which knows already all that follows from it, and takes that along to tasks."""
-        aggregators = self.aggregators
-        _ = self.output_schema, self.state_schema, self.is_ordered
-        _ = aggregators.inputs, aggregators.bounds, aggregators.are_scatterable
-        return self
-
     def named_now(self, about: dict[str, Any]) -> dict[str, Any]:
         """Return what stored accumulators say about themselves, with the names that fields have now."""
         if not (self.renamed and PARTS in about):
@@ -150,7 +147,7 @@ class ColumnarWindowLayout:
             )
         made = self.codec.type.field_types if len(self.key_names) > 1 else (self.codec.type,) * len(self.key_names)
         keys = tuple(field.type for field in self.key_fields) or made
-        windows = (Types.LONG(),) * len(self.window_names)
+        windows = (_LONG,) * len(self.window_names)
         return RowTypeInfo((*keys, *windows, *(a.type for a in self.aggregates)), names)
 
     @cached_property
@@ -175,20 +172,20 @@ class ColumnarWindowLayout:
     @cached_property
     def is_ordered(self) -> bool:
         """Return whether results depend on the order in which records come."""
-        return any(aggregate.is_ordered for aggregate in self.aggregates)
+        return any(map(attrgetter("is_ordered"), self.aggregates))
 
     @cached_property
     def contents_type(self) -> RowTypeInfo:
         """The type of the accumulators of one key and window."""
-        fields = (field for aggregator in self.aggregators.aggregators for field in aggregator.fields)
-        names, types = zip(*fields, strict=True)
+        fields = map(attrgetter("fields"), self.aggregators.aggregators)
+        names, types = zip(*chain.from_iterable(fields), strict=True)
         return RowTypeInfo(types, names)
 
     @cached_property
     def accumulator_type(self) -> TypeInformation:
         """The type of a row of accumulators, as it travels from the sender's side of a shuffle."""
         contents, key = self.contents_type, _CANONICAL_TYPES[self.codec.arrow_type]
-        return RowTypeInfo((Types.LONG(), key, *contents.field_types), ("window_end", "key", *contents.field_names))
+        return RowTypeInfo((_LONG, key, *contents.field_types), ("window_end", "key", *contents.field_names))
 
     @cached_property
     def accumulator_schema(self) -> pa.Schema:
