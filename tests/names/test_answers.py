@@ -45,6 +45,7 @@ PUBLIC = [
     "headrace.datastream.connectors.log",
     "headrace.datastream.connectors.socket",
     "headrace.datastream.lookup",
+    "headrace.datastream.quality",
     *(f"headrace.{name}" for name in pyflink.NAMES if pyflink.name_is_module(name) and pyflink.row(name) is None),
 ]
 

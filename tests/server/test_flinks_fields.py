@@ -34,7 +34,7 @@ def test_an_answer_has_the_fields_of_flinks(path: str) -> None:
         assert found - OF_SUBCLASSES == set(flink["fields"]) - LEFT_OUT
 
 
-def test_nothing_is_there_that_flink_has_not_but_probes_and_what_its_pages_ask() -> None:
+def test_nothing_is_there_that_flink_has_not_but_probes_held_epochs_and_what_its_pages_ask() -> None:
     more = set(OURS) - set(FLINK)
     assert more == {
         "GET /healthz",
@@ -42,4 +42,6 @@ def test_nothing_is_there_that_flink_has_not_but_probes_and_what_its_pages_ask()
         "GET /jobs/:jobid/yarn-cancel",
         "GET /jobmanager/log",
         "GET /jobmanager/stdout",
+        "GET /jobs/:jobid/held-epoch",
+        "POST /jobs/:jobid/held-epoch/release",
     }

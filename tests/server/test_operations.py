@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from headrace.common import Configuration, Types
+from headrace.datastream import StreamExecutionEnvironment
+from headrace.expressions import col
 from headrace.server.client import RestClientError
 from tests.server.serving import wait_for
 
@@ -114,3 +117,24 @@ def test_a_job_goes_on_without_its_server(served: Served) -> None:
     before = client.snapshot().completed
     wait_for(lambda: client.snapshot().completed > before + 1)
     client.stop().result(timeout=60)
+
+
+def test_an_epoch_that_is_held_back_is_released(served: Served, tmp_path: Path) -> None:
+    configuration = Configuration.from_dict(
+        {"headrace.runtime": "local", "execution.checkpointing.dir": str(tmp_path / "checkpoints")}
+    )
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    env.from_collection([1, -1], Types.LONG()).expect("positive", col(0) > 0, "hold").uid("gate").print().uid("out")
+    client = env.execute_async()
+    served.server.add(client, configuration)
+    wait_for(lambda: client.snapshot().held)
+    job = str(client.get_job_id())
+    held = served.rest.get("jobs", job, "held-epoch")
+    assert held["epoch"] == 1
+    assert held["violations"][0]["operator"] == "gate"
+    assert "record: -1" in held["violations"][0]["text"]
+    assert served.rest.ask("POST", ("jobs", job, "held-epoch", "release")) == {"epoch": 1}
+    wait_for(lambda: client.snapshot().end)
+    assert served.rest.get("jobs", job, "held-epoch") == {"epoch": None, "violations": []}
+    with pytest.raises(RestClientError, match="no epoch of the job is held"):
+        served.rest.ask("POST", ("jobs", job, "held-epoch", "release"))

@@ -170,6 +170,15 @@ def run_checkpoint(asked: AddressedJob) -> None:
     _print(str(_triggered(asked, "POST", "checkpoints", "checkpoints", body=body)["checkpointId"]))
 
 
+def run_release(asked: AddressedJob) -> None:
+    """Have a job publish the epoch that it holds back, and print its number."""
+    if asked.directory is not None:
+        by_directory.run_release(asked.directory, asked.configuration, asked.timeout)
+        return
+    job = asked.served()
+    _print(str(job.client.ask("POST", ("jobs", job.id, "held-epoch", "release"))["epoch"]))
+
+
 def run_rescale(asked: AddressedJob, parallelism: int) -> None:
     """Have a job go on at another parallelism."""
     if asked.directory is not None:

@@ -445,6 +445,20 @@ def checkpoint(
 
 
 @app.command()
+def release(
+    job: JobOrDirectory = None,
+    jobmanager: JobManagerAddress = None,
+    timeout: Timeout = 600.0,
+    define: Definitions = None,
+    properties_file: PropertiesFile = None,
+) -> None:
+    """Have a running job publish the epoch that it holds back since records violate an expectation."""
+    from headrace.cli.jobs import AddressedJob, run_release
+
+    run_release(AddressedJob(job, jobmanager, _configuration(define, properties_file), timeout))
+
+
+@app.command()
 def rescale(
     parallelism: Annotated[
         int, typer.Option("-p", "--parallelism", min=1, help="Subtasks of operators that do not say otherwise.")

@@ -64,6 +64,11 @@ def run_checkpoint(directory: str, configuration: Configuration, timeout: float)
     _print(str(_answered(directory, JobRequest("", checkpoints=True), configuration, timeout).checkpoint))
 
 
+def run_release(directory: str, configuration: Configuration, timeout: float) -> None:
+    """Have a job publish the epoch that it holds back, and print its number; arguments as of :func:`run_savepoint`."""
+    _print(str(_answered(directory, JobRequest("", releases=True), configuration, timeout).checkpoint))
+
+
 def run_dispose(savepoint: str, configuration: Configuration) -> None:
     """Remove a savepoint."""
     open_ = partial(open_storage, options=configuration.storage_options())

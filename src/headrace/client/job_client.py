@@ -129,6 +129,17 @@ class JobClient:
         expect(parallelism, int, "rescale: parallelism")
         return self._manager.rescale(parallelism)
 
+    def release_epoch(self) -> int:
+        """Publishes the epoch that is held back since records of it violate an expectation; not in PyFlink.
+
+        Returns:
+            Its number.
+
+        Raises:
+            JobExecutionError: when none is held.
+        """
+        return self._manager.release_epoch()
+
     def trigger_checkpoint(self) -> CompletableFuture[int]:
         """Complete an epoch, and so a checkpoint, at once, though nothing is to be read; PyFlink has no such method.
 

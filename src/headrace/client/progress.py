@@ -81,8 +81,10 @@ class JobProgress:
 
     @property
     def note(self) -> str:
-        """What went wrong last and is being repaired."""
-        failed = self.job.failure
+        """What went wrong last and is being repaired, or waits for somebody."""
+        failed, held = self.job.failure, self.job.held
+        if held is not None:
+            return str(held)
         if failed is None:
             return ""
         reason = next(iter(str(failed.error).splitlines()), "") or type(failed.error).__name__

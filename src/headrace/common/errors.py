@@ -142,6 +142,10 @@ class BadRecordError(HeadraceError, ValueError):
     """A source met a row that it cannot read; the message names file and line, or split and position."""
 
 
+class ExpectationFailedError(BadRecordError):
+    """A record violates an expectation of which the program says that the job is to fail."""
+
+
 class CorruptFileError(BadRecordError):
     """An input file cannot be read, or not to its end: it is damaged, cut short or of another kind."""
 

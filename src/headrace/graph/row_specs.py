@@ -1,14 +1,16 @@
-"""Specs of operators that look at one row: that make several of it, or see whether a table takes it."""
+"""Specs of operators that look at one row: that make several of it, or see whether it is as it has to be."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from headrace.common.output_tag import OutputTag
 from headrace.common.typeinfo import TypeInformation
 from headrace.expressions import Bound
 from headrace.graph.specs import InputSchema, OperatorParameters, OperatorSpec, OutputSchema, PassingSpec, output_of
 from headrace.operators.base import Operator
 from headrace.operators.constraints import Enforcement, LengthLimit
+from headrace.operators.expectations import OnViolation
 from headrace.operators.unnest import CollectionKind
 
 
@@ -72,6 +74,38 @@ class ConstraintsSpec(PassingSpec):
         from headrace.operators.constraints import ConstraintsOperator
 
         return ConstraintsOperator(self.required, self.of_nulls, self.limits, self.of_lengths)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectationSpec(PassingSpec):
+    """Expects every record to meet a condition.
+
+    Attributes:
+        name: the name of the expectation.
+        condition: a bound expression, or a function of a record.
+        on_violation: what becomes of a record that violates it.
+        dead_letter: the side output that such records go to, if they do.
+    """
+
+    kind: ClassVar[str] = "Expectation"
+    ignores_event_time: ClassVar[bool] = True
+    name: str
+    condition: object
+    on_violation: OnViolation
+    dead_letter: OutputTag | None = None
+
+    @property
+    def functions(self) -> Sequence[object]:
+        return () if isinstance(self.condition, Bound) else (self.condition,)
+
+    def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
+        return {} if self.dead_letter is None else {self.dead_letter.tag_id: inputs[0].record_type}
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.expectations import ExpectationOperator
+
+        tag_id = "" if self.dead_letter is None else self.dead_letter.tag_id
+        return ExpectationOperator(self.name, self.condition, self.on_violation, tag_id)
 
 
 @dataclass(frozen=True, slots=True)

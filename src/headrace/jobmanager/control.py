@@ -146,13 +146,14 @@ class RequestWatch:
 
         Args:
             job: the job.
-            only_stops: whether it waits for its restart, and can do nothing but stop: the rest stays until it runs.
+            only_stops: whether it waits for its restart, or for the release of an epoch, and can do nothing but stop
+                or release it: the rest stays until it runs.
         """
         if not self._has_begun or time.monotonic() - self._looked_at < _LOOK_SECONDS:
             return
         self._looked_at = time.monotonic()
         try:
-            for stem, request in self._requests.take(self._is_plain_stop if only_stops else None):
+            for stem, request in self._requests.take(self._is_at_once if only_stops else None):
                 logger.info("job %r takes up %s", job.status().name, request.told(stem))
                 self._begin(job, stem, request)
         except OSError as error:
@@ -172,15 +173,17 @@ class RequestWatch:
         except OSError as failed:
             logger.info("the file that says that the job runs could not be removed: %s", failed)
 
-    def _is_plain_stop(self, request: JobRequest) -> bool:
-        """Return whether a request only stops the job."""
-        return request.cancels or (
-            request.stops and not request.needs_savepoint and not (request.directory or self._savepoints)
+    def _is_at_once(self, request: JobRequest) -> bool:
+        """Return whether a request only stops the job, or releases an epoch."""
+        return (
+            request.cancels
+            or request.releases
+            or (request.stops and not request.needs_savepoint and not (request.directory or self._savepoints))
         )
 
     def _begin(self, job: JobManager, stem: str, request: JobRequest) -> None:
-        if request.only_looks:
-            self._answer(stem, JobAnswer())
+        if request.only_looks or request.releases:
+            self._answer(stem, _released(job) if request.releases else JobAnswer())
             return
         if request.cancels:
             self._cancelling.append(stem)
@@ -222,6 +225,13 @@ class RequestWatch:
             self._requests.answer(stem, answer)
         except OSError as error:
             logger.warning("nobody can be told what became of the request %s: %s", stem, error)
+
+
+def _released(job: JobManager) -> JobAnswer:
+    try:
+        return JobAnswer(checkpoint=job.release_epoch())
+    except JobExecutionError as error:
+        return JobAnswer(error=str(error))
 
 
 LOOK_MILLIS = 1_000

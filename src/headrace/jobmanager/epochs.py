@@ -17,6 +17,7 @@ from headrace.common.errors import CheckpointFailedError, InfrastructureError, J
 from headrace.common.logs import get_logger, with_fields
 from headrace.connectors.source import ReadBudget
 from headrace.jobmanager.checkpoints import CheckpointCoordinator, CompactionCoordinator, next_manifest
+from headrace.jobmanager.epoch_gate import EpochGate, held_by
 from headrace.jobmanager.epoch_size import EpochSizer
 from headrace.jobmanager.metrics import FunctionMetrics, SourceProgress, WatermarkProgress, records_read
 from headrace.jobmanager.recovery import partition_contexts
@@ -24,7 +25,7 @@ from headrace.jobmanager.runtime import Runtime
 from headrace.jobmanager.settings import PlannedJob
 from headrace.jobmanager.sinks import CommitCoordinator, JobSinks
 from headrace.jobmanager.sources import SourceCoordinator, SplitPlan, WatermarkAligner, restore_sources
-from headrace.jobmanager.status import EpochStatistics
+from headrace.jobmanager.status import EpochHeld, EpochStatistics
 from headrace.jobmanager.workload import EpochTimes, OperatorTimes, TimeKeeper, system_nanos
 from headrace.plan.job_plan import JobPlan, PlannedOperator, sources_to_wait_for
 from headrace.runtime.task.messages import EpochContext, SplitAssignment, TaskReport
@@ -51,6 +52,7 @@ class JobServices:
         compaction: has runs merged in the background.
         clock: tells processing time.
         cancelled: set when the job is cancelled.
+        gate: holds epochs back that violate expectations.
     """
 
     planned: PlannedJob
@@ -62,6 +64,7 @@ class JobServices:
     compaction: CompactionCoordinator
     clock: Clock
     cancelled: threading.Event
+    gate: EpochGate
 
     def now(self) -> int:
         """The clock's reading in milliseconds; never earlier than what a manifest knows."""
@@ -436,15 +439,21 @@ class JobExecution:
 
     # --- an epoch ----------------------------------------------------------------------------------------------------
 
-    def run(self, planned: EpochPlan) -> EpochStatistics:
+    def run(self, planned: EpochPlan) -> EpochStatistics | None:
         """Run an epoch, write its manifest, and have its sinks commit; wait for sinks that are behind.
 
         Nothing of an epoch is kept before it has succeeded: one without a manifest never happened.
+
+        Returns:
+            None when the epoch was held back, and the job is to stop before it.
         """
         job, started = self.job, time.monotonic()
         reports = run_epoch(job, planned)
         raise_reported(reports)
         check_broadcast_state(job.planned.plan, reports)
+        held = held_by(reports)
+        if held and not job.gate.lets_pass(EpochHeld(planned.context.epoch, held)):
+            return None
         ran = time.monotonic()
         read = records_read(job.planned.plan, reports)
         manifest = self._checkpoint(planned, reports)

@@ -36,6 +36,7 @@ from headrace.jobmanager.checkpoints import (
     explained,
 )
 from headrace.jobmanager.control import CommandQueue, RequestWatch, SlotWatcher
+from headrace.jobmanager.epoch_gate import EpochGate
 from headrace.jobmanager.epoch_size import EpochSizer
 from headrace.jobmanager.epochs import EpochPlan, JobExecution, JobServices
 from headrace.jobmanager.failover import FailureHandler, FailureRecorder
@@ -116,6 +117,7 @@ class JobManager:
         self._execution: JobExecution | None = None
         self._transient: list[PendingCommit] = []
         self._measured = FunctionMetrics()
+        self._gate = EpochGate(self._status.publish, self._stop, self._while_held)
         self._savepoints = SavepointCoordinator(self._status.publish)
         self._last_savepoint = ""
         # Nobody else knows the folder of a job without a checkpoint directory, so nobody leaves requests there.
@@ -247,6 +249,25 @@ class JobManager:
         """
         return self.request(partial(self._rescale, parallelism))
 
+    def release_epoch(self) -> int:
+        """Publish the epoch that is held back since it violates expectations; from any thread.
+
+        Returns:
+            Its number.
+
+        Raises:
+            JobExecutionError: when none is held.
+        """
+        return self._gate.release()
+
+    def _while_held(self) -> None:
+        """An epoch is held back: it may be taken over, cancelled or released by others meanwhile."""
+        if self._cancelled.is_set():
+            raise JobCancelledError(f"job {self.plan.name!r} was cancelled while an epoch was held back")
+        if self._requests is not None:
+            self._requests.look(self, only_stops=True)
+        self._checkpoints.check_owner()
+
     def trigger_checkpoint(self) -> CompletableFuture[int]:
         """Complete an epoch at once, though nothing is to be read; from any thread.
 
@@ -362,6 +383,7 @@ class JobManager:
             compaction=CompactionCoordinator(self._runtime, self._store.state, self.plan.settings.state_backend),
             clock=clock,
             cancelled=self._cancelled,
+            gate=self._gate,
         )
 
     def _start_runtime(self) -> None:
@@ -574,6 +596,8 @@ class JobManager:
             return None
         self._log_fields.epoch = planned.context.epoch
         statistics = execution.run(planned)
+        if statistics is None:
+            return None
         self._failures.epoch_completed()
         self._has_unseen_state = False
         self._status.publish(statistics)

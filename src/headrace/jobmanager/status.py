@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import uuid
 from collections.abc import Callable, Mapping
@@ -191,6 +192,37 @@ class CommitsAcknowledged(JobEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class EpochHeld(JobEvent):
+    """An epoch waits before anything of it is published: records of it violate expectations.
+
+    Attributes:
+        epoch: its number.
+        violations: by uid of the operator, the first violation that it has met.
+    """
+
+    epoch: int
+    violations: Mapping[str, str]
+
+    def __str__(self) -> str:
+        """The epoch, and why it is held."""
+        reason = next(iter(self.violations.values())).splitlines()
+        return f"epoch {self.epoch} is held back until it is released: {' '.join(map(str.strip, reason))}"
+
+
+@dataclass(frozen=True, slots=True)
+class EpochReleased(JobEvent):
+    """An epoch that was held is published, or dropped since the job stops before it."""
+
+    epoch: int
+    is_published: bool
+
+    def __str__(self) -> str:
+        """The epoch, and what becomes of it."""
+        what = "is released" if self.is_published else "is dropped: the job runs it again when it goes on"
+        return f"epoch {self.epoch} {what}"
+
+
+@dataclass(frozen=True, slots=True)
 class EpochFailed(JobEvent):
     """Something failed that may pass; the epoch is run again in so many seconds."""
 
@@ -320,6 +352,7 @@ class JobSnapshot:
         rescales: how often it has got another plan.
         restored: when it has last begun to go on from a checkpoint, in milliseconds of the system's clock; None when it
             has not.
+        held: the epoch that waits for its release; None when none does.
         failure: what is being repaired; None when nothing is.
         failures: the latest failures, of earlier runs too.
         savepoints: the last ones of this run.
@@ -341,6 +374,7 @@ class JobSnapshot:
     restarts: int = 0
     rescales: int = 0
     restored: int | None = None
+    held: EpochHeld | None = None
     failure: EpochFailed | None = None
     failures: tuple[JobFailure, ...] = ()
     savepoints: tuple[SavepointStatus, ...] = ()
@@ -355,7 +389,7 @@ class JobSnapshot:
         """The job after something has happened at a time; unchanged when it had ended before."""
         if self.status.is_terminal_state():
             return self
-        return self._changed(event, time)._moved(event, time)
+        return self._changed(event, time)._held_after(event)._moved(event, time)
 
     def _changed(self, event: JobEvent, time: int) -> JobSnapshot:
         after = self
@@ -401,6 +435,13 @@ class JobSnapshot:
             case JobEnd():
                 after = replace(self, end=event)
         return after
+
+    def _held_after(self, event: JobEvent) -> JobSnapshot:
+        if isinstance(event, EpochHeld):
+            return replace(self, held=event)
+        if self.held is not None and isinstance(event, EpochReleased | EpochFailed | JobEnd):
+            return replace(self, held=None)
+        return self
 
     def _savepoints_after(self, event: SavepointStatus, time: int) -> tuple[SavepointStatus, ...]:
         others = tuple(each for each in self.savepoints if each.number != event.number)
@@ -484,6 +525,8 @@ def _log(event: JobEvent, job: JobSnapshot) -> None:
         case CommitsAcknowledged():
             number, left = event.epoch, sum(event.pending.values())
             logger.debug("job %r: manifest %d says what is committed; %d to be committed", job.name, number, left)
+        case EpochHeld() | EpochReleased():
+            logger.log(logging.WARNING if job.held else logging.INFO, "job %r: %s", job.name, event)
         case EpochFailed():
             told = "job %r: epoch %d failed, it is run again in %.1f s: %s"
             logger.warning(told, job.name, event.epoch, event.retry_in, event.error)

@@ -448,6 +448,9 @@ LOOKUP_CACHE_HITS: Final = "numLookupCacheHits"
 LOOKUP_MISSES: Final = "numLookupMisses"
 """Records whose key nothing was found for."""
 
+VIOLATIONS: Final = "numViolations"
+"""Records that violate an expectation."""
+
 ASYNC_TIMEOUTS: Final = "numAsyncTimeouts"
 """Requests that had no result in time."""
 
@@ -525,6 +528,7 @@ OWN_NAMES: Final = frozenset(
         FILES_CORRUPT,
         LOOKUP_CACHE_HITS,
         LOOKUP_MISSES,
+        VIOLATIONS,
         ASYNC_TIMEOUTS,
         ASYNC_RETRIES,
         INPUT_WATERMARK,

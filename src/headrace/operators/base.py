@@ -143,6 +143,7 @@ class Operator(ABC):
         why_insertions_only: why the operator takes only insertions, so that other records are refused before they
             reach it; empty if it takes all row kinds.
         user_code: expressions and aggregators that call functions of the user.
+        hold: why nothing of the epoch may be published before somebody releases it; empty if it may.
     """
 
     context: OperatorContext
@@ -151,6 +152,7 @@ class Operator(ABC):
     maker: Callable[..., Any] | None = None
     why_insertions_only: str = ""
     user_code: Sequence[UserCode] = ()
+    hold: str = ""
 
     def __init__(self) -> None:
         self.counters = {}

@@ -200,6 +200,7 @@ OPERATOR_METRICS: Final[Mapping[str, OperatorMetric]] = {
     registry.FILES_CORRUPT: OperatorMetric("Files that could not be read to their end.", _COUNTER),
     registry.LOOKUP_CACHE_HITS: OperatorMetric("Records whose key was found in the cache.", _COUNTER),
     registry.LOOKUP_MISSES: OperatorMetric("Records whose key nothing was found for.", _COUNTER),
+    registry.VIOLATIONS: OperatorMetric("Records that violate an expectation.", _COUNTER),
     registry.ASYNC_TIMEOUTS: OperatorMetric("Requests that had no result in time.", _COUNTER),
     registry.ASYNC_RETRIES: OperatorMetric("Attempts of requests that were not the first.", _COUNTER),
     registry.INPUT_WATERMARK: OperatorMetric(

@@ -219,6 +219,7 @@ class JobRequest:
         only_looks: whether it is only asked if there is a job.
         cancels: whether the job is to be given up; nothing else is asked for with it.
         checkpoints: whether it is to complete an epoch at once, likewise.
+        releases: whether it is to publish the epoch that it holds back, likewise.
         asked_by: the user and the machine that ask.
     """
 
@@ -231,6 +232,7 @@ class JobRequest:
     only_looks: bool = False
     cancels: bool = False
     checkpoints: bool = False
+    releases: bool = False
     asked_by: str = field(default="", compare=False)
 
     def told(self, stem: str) -> str:
@@ -243,6 +245,8 @@ class JobRequest:
             return f"the parallelism {self.parallelism}"
         if self.only_looks:
             return "a sign of life"
+        if self.releases:
+            return "the release of an epoch"
         if self.cancels or self.checkpoints:
             return "the end of the job, at once," if self.cancels else "a checkpoint"
         if not self.stops and not self.drains:

@@ -34,6 +34,9 @@ class JobControl(Protocol):
     def rescale(self, parallelism: int) -> CompletableFuture[None]:
         """Have the job go on at another parallelism."""
 
+    def release_epoch(self) -> int:
+        """Publish the epoch that is held back, which others do not wait for; gives its number."""
+
     def trigger_checkpoint(self) -> CompletableFuture[int]:
         """Complete an epoch at once; gives its number."""
 

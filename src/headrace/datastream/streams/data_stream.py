@@ -53,6 +53,7 @@ from headrace.datastream.streams.checks import (
     projected,
     titled,
 )
+from headrace.datastream.streams.expectations import Violations, expectation_spec
 from headrace.datastream.streams.joined_streams import CoGroupedStreams, JoinedStreams
 from headrace.datastream.streams.keying import key_of, selector_of
 from headrace.datastream.streams.misuse import check_has_no_timers
@@ -197,6 +198,31 @@ class DataStream(Stream[T_co], Generic[T_co]):
         check_condition(method_of(func, "filter"), "filter")
         check_returns(func, "filter")
         return self._apply(specs.FilterSpec(func), "Filter")
+
+    def expect(
+        self,
+        name: str,
+        condition: Callable[[T_co], bool] | SupportsFilter[T_co] | Expression,
+        violations: Violations = "count",
+    ) -> DataStream[T_co]:
+        """Expects each record to meet a condition: a gate for the quality of data; not in PyFlink.
+
+        The metric ``numViolations`` of the operator counts the records that do not. Since nothing of an epoch is
+        visible before its end, all sinks of the job are behind the gate, wherever in the job it stands.
+
+        Args:
+            name: the name of the expectation, as metrics and errors show it.
+            condition: an expression (``col("amount") > 0``), whose null is a violation, or a function of a record.
+            violations: what becomes of a record that violates it: ``"count"`` passes it on, ``"drop"`` leaves it out,
+                an ``OutputTag`` has it leave by that side output. With ``"fail"`` the job fails, and nothing of the
+                epoch is published. With ``"hold"`` the job waits before anything of the epoch is published, until
+                somebody releases the epoch or ends the job.
+
+        Raises:
+            InvalidTypeError: when an argument is of the wrong kind, or there is no such field.
+            InvalidProgramError: when the name is empty, or there is no such way to treat violations.
+        """
+        return self._apply(expectation_spec(self._type, name, condition, violations), name)
 
     def select(self, *columns: Expression | str | int) -> DataStream[Row]:
         """Makes a row of some expressions of each record: ``select("user", (col("amount") * 2).alias("double"))``.

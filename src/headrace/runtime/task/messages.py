@@ -224,6 +224,7 @@ class TaskReport:
         records: records that went into the operator.
         traffic: what went through the operator, where anything has.
         metrics: those of the user's functions.
+        held: why an operator holds the epoch's output back, where one does.
         error: why the epoch cannot be finished, told to the user; the task itself has not failed.
         times: where its time went; the runtime adds that in the driver, as it is another in each attempt.
     """
@@ -238,6 +239,7 @@ class TaskReport:
     records: Mapping[str, int] = field(default_factory=dict)
     traffic: Mapping[str, Traffic] = field(default_factory=dict)
     metrics: Mapping[str, Measurements] = field(default_factory=dict)
+    held: Mapping[str, str] = field(default_factory=dict)
     error: TaskFailure | None = None
     times: TaskTimes | None = None
 

@@ -332,6 +332,7 @@ class OperatorChain:
             },
             traffic={each.planned.uid: found for each in (*members, *sources) if any(found := each.traffic)},
             metrics={each.planned.uid: _measured(each.context) for each in members if each.context.metrics.by_name},
+            held={each.planned.uid: each.operator.hold for each in members if each.operator.hold},
         )
 
     def _snapshot(

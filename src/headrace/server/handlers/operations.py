@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from headrace.common.completable_future import CompletableFuture
+from headrace.common.errors import JobExecutionError
 from headrace.common.logs import get_logger
 from headrace.savepoint.disposal import dispose
 from headrace.savepoint.metadata import SavepointFormat
@@ -17,14 +18,17 @@ from headrace.server.models.cluster import Empty
 from headrace.server.models.operations import (
     CheckpointInfo,
     CheckpointOperation,
+    HeldEpoch,
     OperationInfo,
     OtherOperation,
     Parallelism,
     QueueStatus,
+    ReleasedEpoch,
     SavepointInfo,
     SavepointOperation,
     TriggerResponse,
     VertexRequirements,
+    Violation,
 )
 from headrace.server.requests import RestRequest
 from headrace.server.throwables import failure_cause
@@ -108,6 +112,22 @@ def _cancelled(request: RestRequest, job: ServedJob) -> Empty:
         raise conflict(f"Job {snapshot.job_id} has ended: it is {snapshot.status.name}")
     request.service.operations.do(job.control.cancel)
     return Empty()
+
+
+def held_epoch(request: RestRequest) -> HeldEpoch:
+    """Tell which epoch is held back since records of it violate expectations, if one is."""
+    held = request.job().snapshot().held
+    if held is None:
+        return HeldEpoch(None, [])
+    return HeldEpoch(held.epoch, [Violation(uid, text) for uid, text in held.violations.items()])
+
+
+def release_epoch(request: RestRequest) -> ReleasedEpoch:
+    """Publish the epoch that is held back."""
+    try:
+        return ReleasedEpoch(request.job().control.release_epoch())
+    except JobExecutionError as error:
+        raise conflict(str(error)) from error
 
 
 def rescale(request: RestRequest) -> TriggerResponse:

@@ -53,6 +53,29 @@ class OperationInfo:
 
 
 @model
+class Violation:
+    """The first violation of an expectation in an epoch that is held back: operator, reason and record."""
+
+    operator: str
+    text: str
+
+
+@model
+class HeldEpoch:
+    """The epoch that is held back; none where all are published."""
+
+    epoch: int | None
+    violations: list[Violation]
+
+
+@model
+class ReleasedEpoch:
+    """The number of an epoch that was released."""
+
+    epoch: int
+
+
+@model
 class SavepointOperation:
     """A savepoint that was triggered."""
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from headrace.table.bind.context import BindContext
 from headrace.table.bind.errors import misspelt
+from headrace.table.bind.expectations import expectations_of, without_expectations
 from headrace.table.bind.expressions import ExpressionBinder
 from headrace.table.bind.hints import bound_hints, refuse_options, with_options
 from headrace.table.bind.queries import QueryBinder
@@ -104,11 +105,13 @@ class _InsertBinder:
             if column.kind is ColumnKind.METADATA
         )
         key = table.primary_key.columns if table.primary_key is not None else ()
+        stored = Schema(tuple(column.as_field.materialized() for column in columns))
+        options = with_options(table.options, bound_hints(self.context, self.node.hints))
         return Sink(
             relation,
             path,
-            Schema(tuple(column.as_field.materialized() for column in columns)),
-            with_options(table.options, bound_hints(self.context, self.node.hints)),
+            stored,
+            without_expectations(options),
             tuple(names.index(name) for name in key),
             metadata,
             table.partition_keys,
@@ -117,6 +120,7 @@ class _InsertBinder:
             self.node.is_overwrite,
             self.node.on_conflict.name if self.node.on_conflict is not None else None,
             inline=table.inline,
+            expectations=expectations_of(self.queries, path, dict(options), stored),
         )
 
     def _targets(self, columns: list[Column], table: CatalogTable) -> list[str]:

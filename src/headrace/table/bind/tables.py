@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from headrace.table.bind.expectations import expectations_of, without_expectations
 from headrace.table.bind.hints import with_options
 from headrace.table.catalog.objects import CatalogTable, Column, ColumnKind, ObjectPath
 from headrace.table.logical.relations import (
@@ -28,15 +29,18 @@ def table_relation(
     physical = [column for column in table.columns if column.kind is ColumnKind.PHYSICAL]
     metadata = [column for column in table.columns if column.kind is ColumnKind.METADATA]
     read = [*physical, *metadata]
+    stored = Schema(tuple(column.as_field.materialized() for column in read))
+    options = with_options(table.options, hints)
     scan = Scan(
         path,
-        Schema(tuple(column.as_field.materialized() for column in read)),
-        with_options(table.options, hints),
+        stored,
+        without_expectations(options),
         _key(table, read),
         tuple(MetadataRead(len(physical) + at, each.metadata_key) for at, each in enumerate(metadata)),
         table.partition_keys,
         tuple(hint for hint in hints if hint.name != "OPTIONS"),
         table.inline,
+        expectations=expectations_of(queries, path, dict(options), stored),
     )
     relation: Relation = scan
     if read != list(table.columns):

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from headrace.common.logical_types import LogicalType, string
+from headrace.operators.expectations import OnViolation
 from headrace.table.logical.node import LogicalNode, Part, transform, walk
 from headrace.table.logical.scalars import (
     AggregateCall,
@@ -71,6 +72,21 @@ class MetadataRead(Part):
 
 
 @dataclass(frozen=True)
+class Expectation(Part):
+    """What is expected of each row that a table gives or takes.
+
+    Attributes:
+        name: its name.
+        condition: a condition over the columns of the table that are stored.
+        on_violation: what becomes of a row that violates it.
+    """
+
+    name: str
+    condition: Scalar
+    on_violation: OnViolation
+
+
+@dataclass(frozen=True)
 class Scan(Relation):
     """The rows of a table from its connector: the physical columns, and then metadata.
 
@@ -87,6 +103,7 @@ class Scan(Relation):
         partitions: the values of partition columns, of the partitions to read; None for all.
         filters: conditions, of which the connector may use some to read fewer rows.
         limit: how many rows are enough; None for all.
+        expectations: what is expected of each row.
     """
 
     path: TablePath
@@ -101,6 +118,7 @@ class Scan(Relation):
     partitions: tuple[tuple[str | None, ...], ...] | None = None
     filters: tuple[Scalar, ...] = ()
     limit: int | None = None
+    expectations: tuple[Expectation, ...] = ()
 
     @property
     def schema(self) -> Schema:
@@ -508,6 +526,7 @@ class Sink(Relation):
         targets: the indices of columns that the statement names; empty for all.
         static_partition: columns of the partition with their values as texts.
         on_conflict: ``NOTHING``, ``ERROR`` or ``DEDUPLICATE``.
+        expectations: what is expected of each row.
     """
 
     input: Relation
@@ -523,6 +542,7 @@ class Sink(Relation):
     on_conflict: str | None = None
     hints: tuple[Hint, ...] = ()
     inline: Any = field(default=None, compare=False)
+    expectations: tuple[Expectation, ...] = ()
 
     @property
     def schema(self) -> Schema:

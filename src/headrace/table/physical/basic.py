@@ -14,12 +14,13 @@ from headrace.common.logical_types import AtomicType, TypeRoot, bigint
 from headrace.common.messages import fields_of
 from headrace.connectors.ranges import ColumnsSource
 from headrace.graph.changelog_specs import ExpandSpec
+from headrace.graph.row_specs import ExpectationSpec
 from headrace.graph.specs import ColumnFilterSpec, RecordTimesSpec, SelectSpec, SourceSpec, TimestampsSpec
 from headrace.operators.record_times import RecordTime
 from headrace.table.connectors.picked_columns import PickedColumns
 from headrace.table.connectors.table_source import GraphSource, TableSource
 from headrace.table.logical.errors import PlanningError
-from headrace.table.logical.relations import Scan
+from headrace.table.logical.relations import Expectation, Scan
 from headrace.table.logical.scalars import Call, Cast, InputRef, Literal, Scalar, input_refs, substituted
 from headrace.table.logical.schema import Field, Schema, TimeAttribute
 from headrace.table.physical.changelog_rules import ChangelogRule, UpdateKind, forwarded, modify_of
@@ -84,7 +85,8 @@ class TableSourceScan(PhysicalNode):
         kind = record_type(self.schema)
         if source.produced_type != kind:
             source = PickedColumns(source, kind, range(len(self.schema)))
-        return builder.add(SourceSpec(source, self._has_changes), self.scan.path[-1])
+        edges = builder.add(SourceSpec(source, self._has_changes), self.scan.path[-1])
+        return expected(builder, edges, self.scan.expectations, self.schema)
 
     def _of_graph(self, builder: GraphBuilder, source: GraphSource) -> Edges:
         """The columns of an operator's records, cast to their declared types; their timestamps may be one more."""
@@ -104,7 +106,7 @@ class TableSourceScan(PhysicalNode):
             for place, kind in zip(places, self.schema.types, strict=True)
         ]
         spec = SelectSpec(tuple(columns), record_type(self.schema), self._has_changes)
-        return builder.add(spec, self.scan.path[-1], edges)
+        return expected(builder, builder.add(spec, self.scan.path[-1], edges), self.scan.expectations, self.schema)
 
     @property
     def _has_changes(self) -> bool:
@@ -218,6 +220,14 @@ def materialized(scalar: Scalar, given: Schema) -> Scalar:
     if isinstance(scalar, InputRef) or (isinstance(scalar, Cast) and isinstance(scalar.operand, InputRef)):
         return scalar
     return scalar.transform(cast)
+
+
+def expected(builder: GraphBuilder, edges: Edges, expectations: Sequence[Expectation], columns: Schema) -> Edges:
+    """The edges of rows of which a table expects something."""
+    for each in expectations:
+        spec = ExpectationSpec(each.name, compiled(each.condition, columns, builder), each.on_violation)
+        edges = builder.add(spec, f"Expect: {each.name}", edges)
+    return edges
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.relations import Sink as LogicalSink
 from headrace.table.logical.schema import Schema
 from headrace.table.options import NOT_NULL_ENFORCER, TYPE_LENGTH_ENFORCER
+from headrace.table.physical.basic import expected
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text
 from headrace.table.physical.translation import GraphBuilder, by_key, column, record_type
 
@@ -65,6 +66,7 @@ class Sink(PhysicalNode):
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
         edges = with_constraints(builder, self._named(builder, inputs[0]), self.target.columns)
+        edges = expected(builder, edges, self.target.expectations, self.target.columns)
         if self.materializes:
             keyed = by_key(edges, self.input.schema, self.target.primary_key)
             spec = UpsertMaterializeSpec(

@@ -48,7 +48,7 @@ def with_pushed_down(
         if not isinstance(node, Sort) or node.keys or node.limit is None or not isinstance(node.input, Scan):
             return node
         source, is_shared = source_of(node.input), scans.count(node.input) > 1
-        if is_shared or node.input.filters or not source.is_bounded or not source.can_limit:
+        if is_shared or node.input.filters or node.input.expectations or not source.is_bounded or not source.can_limit:
             return node
         return replace(node, input=replace(node.input, limit=node.offset + node.limit))
 
@@ -107,7 +107,7 @@ class _Conditions:
         if scan not in self._scans:
             uses = [self._split(scan, use) for use in self._uses[scan]]
             first = uses[0][1]
-            is_filtered = self._pushes_filters and self._source_of(scan).can_filter
+            is_filtered = self._pushes_filters and self._source_of(scan).can_filter and not scan.expectations
             is_same = is_filtered and all(others == first for _, others in uses)
             partitions = None
             if all(of_partitions for of_partitions, _ in uses):

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from headrace.table.logical.relations import Relation, Scan, WatermarkAssigner
 from headrace.table.logical.scalars import moved
 from headrace.table.logical.schema import Schema
-from headrace.table.rules.columns import Needed, Pruned, Pruner
+from headrace.table.rules.columns import Needed, Pruned, Pruner, refs
 
 
 def with_projected_scans(relations: Sequence[Relation], can_project: Callable[[Scan], bool]) -> list[Relation]:
@@ -70,7 +70,7 @@ class _Reads(_Scans):
     """Collects the columns that are read."""
 
     def scanned(self, scan: Scan, needed: Needed) -> Pruned:
-        self.scans[scan].update(needed)
+        self.scans[scan].update(needed, refs(*(each.condition for each in scan.expectations)))
         return self.opaque(scan)
 
 
@@ -89,5 +89,6 @@ class _Projection(_Scans):
             primary_key=tuple(places[index] for index in scan.primary_key) if has_key else (),
             is_projected=True,
             filters=tuple(moved(each, places) for each in scan.filters),
+            expectations=tuple(replace(each, condition=moved(each.condition, places)) for each in scan.expectations),
         )
         return Pruned(made, kept)

@@ -1,0 +1,66 @@
+"""What tables expect of their rows, in the options ``expect.<name>`` of ``WITH``."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+from headrace.common.errors import ConfigurationError
+from headrace.common.logical_types import AtomicType, TypeRoot
+from headrace.operators.expectations import OnViolation
+from headrace.table.catalog.objects import ObjectPath
+from headrace.table.logical.relations import Expectation
+from headrace.table.logical.schema import Schema
+
+if TYPE_CHECKING:
+    from headrace.table.bind.queries import QueryBinder
+
+_PREFIX: Final = "expect."
+_VIOLATIONS: Final = ".violations"
+
+_ALLOWED: Final = {each.value: each for each in OnViolation if each is not OnViolation.DEAD_LETTER}
+
+
+def expectations_of(
+    queries: "QueryBinder", path: ObjectPath, options: Mapping[str, str], stored: Schema
+) -> tuple[Expectation, ...]:
+    """The expectations in the options of a table.
+
+    Args:
+        queries: binds their conditions.
+        path: the table.
+        options: its options.
+        stored: the columns of what is read or written.
+
+    Raises:
+        ConfigurationError: when an option does not say what is expected, or what becomes of violations.
+        SqlValidationError: when a condition cannot be bound.
+    """
+    return tuple(_expectations(queries, path, options, stored))
+
+
+def without_expectations(options: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """The options of a table that are for its connector."""
+    return tuple((key, value) for key, value in options if not key.startswith(_PREFIX))
+
+
+def _expectations(
+    queries: "QueryBinder", path: ObjectPath, options: Mapping[str, str], stored: Schema
+) -> Iterator[Expectation]:
+    given = {key: text for key, text in options.items() if key.startswith(_PREFIX)}
+    treatments = {key: text for key, text in given.items() if key.endswith(_VIOLATIONS)}
+    for key, text in given.items():
+        if key in treatments:
+            if key.removesuffix(_VIOLATIONS) not in given:
+                raise ConfigurationError(
+                    f"table {path}: there is no option '{key.removesuffix(_VIOLATIONS)}' for '{key}'"
+                )
+            continue
+        name, condition = key.removeprefix(_PREFIX), queries.bound_text(text, stored)
+        if not name:
+            raise ConfigurationError(f"table {path}: '{key}' names no expectation: write 'expect.amounts_are_positive'")
+        if condition.type.as_nullable() != AtomicType(TypeRoot.BOOLEAN):
+            raise ConfigurationError(f"table {path}: '{key}' takes a condition, and '{text}' is {condition.type}")
+        treatment = treatments.get(f"{key}{_VIOLATIONS}", OnViolation.COUNT.value)
+        if treatment not in _ALLOWED:
+            known = ", ".join(map(repr, _ALLOWED))
+            raise ConfigurationError(f"table {path}: '{key}{_VIOLATIONS}' is one of {known}, not {treatment!r}")
+        yield Expectation(name, condition, _ALLOWED[treatment])

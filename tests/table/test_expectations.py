@@ -1,0 +1,85 @@
+"""What tables expect of the rows that they give and take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace.common.errors import ConfigurationError, HeadraceError, UserFunctionError
+from headrace.table import EnvironmentSettings, TableEnvironment
+from headrace.table.bind.errors import SqlValidationError
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> TableEnvironment:
+    tables = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+    for key, value in {"headrace.runtime": "local", "parallelism.default": "1"}.items():
+        tables.get_config().set(key, value)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "payments.csv").write_text("a,1,x\nb,-1,y\nc,5,z\nd,,z\n")
+    return tables
+
+
+def create(tables: TableEnvironment, name: str, path: Path, *options: str) -> None:
+    given = ", ".join(["'connector' = 'filesystem'", f"'path' = '{path}'", "'format' = 'csv'", *options])
+    tables.execute_sql(f"CREATE TABLE {name} (u STRING, amount BIGINT, city STRING) WITH ({given})")
+
+
+def rows(tables: TableEnvironment, query: str) -> list[tuple[object, ...]]:
+    with tables.execute_sql(query).collect() as found:
+        return sorted(tuple(row) for row in found)
+
+
+POSITIVE = "'expect.positive' = 'amount > 0'"
+DROP = "'expect.positive.violations' = 'drop'"
+FAIL = "'expect.positive.violations' = 'fail'"
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT u FROM payments", [("a",), ("c",)]),
+        ("SELECT u, city FROM payments WHERE city = 'z'", [("c", "z")]),
+        ("SELECT u FROM payments WHERE amount < 3", [("a",)]),
+        ("SELECT COUNT(*) FROM payments HAVING COUNT(*) > 1", [(2,)]),
+    ],
+)
+def test_rows_that_are_read(tables: TableEnvironment, tmp_path: Path, query: str, expected: list[object]) -> None:
+    create(tables, "payments", tmp_path / "in", POSITIVE, DROP)
+    assert rows(tables, query) == expected
+
+
+def test_rows_are_looked_at_that_the_query_leaves_out(tables: TableEnvironment, tmp_path: Path) -> None:
+    create(tables, "payments", tmp_path / "in", POSITIVE, FAIL)
+    with pytest.raises(UserFunctionError, match=r"expectation 'positive' is violated: \(amount > 0\) is not true"):
+        rows(tables, "SELECT u FROM payments WHERE u = 'a'")
+
+
+def test_rows_that_are_written(tables: TableEnvironment, tmp_path: Path) -> None:
+    create(tables, "payments", tmp_path / "in")
+    create(tables, "kept", tmp_path / "kept", POSITIVE, DROP)
+    create(tables, "refused", tmp_path / "refused", POSITIVE, FAIL, "'expect.known' = 'city IS NOT NULL'")
+    tables.execute_sql("INSERT INTO kept SELECT * FROM payments").wait()
+    with pytest.raises(UserFunctionError, match="expectation 'positive'"):
+        tables.execute_sql("INSERT INTO refused SELECT * FROM payments").wait()
+    written = [path.read_text() for path in (tmp_path / "kept").rglob("*") if path.is_file() and path.name[0] != "."]
+    assert sorted("".join(written).split()) == ["a,1,x", "c,5,z"]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        (["'expect.p' = 'amount'"], ConfigurationError, "'expect.p' takes a condition, and 'amount' is BIGINT"),
+        (["'expect.p' = 'amuont > 1'"], SqlValidationError, "Did you mean amount"),
+        (["'expect.p.violations' = 'drop'"], ConfigurationError, "no option 'expect.p' for 'expect.p.violations'"),
+        (["'expect.' = 'amount > 1'"], ConfigurationError, "names no expectation"),
+        ([POSITIVE, "'expect.positive.violations' = 'dorp'"], ConfigurationError, "'hold', not 'dorp'"),
+    ],
+)
+def test_refusals(
+    tables: TableEnvironment, tmp_path: Path, options: list[str], error: type[HeadraceError], message: str
+) -> None:
+    create(tables, "payments", tmp_path / "in", *options)
+    with pytest.raises(error, match=message):
+        rows(tables, "SELECT u FROM payments")
